@@ -1,0 +1,70 @@
+"""The `alembert` command: one file per verb, each a thin layer over a function of the same name.
+
+Verb files import what they need inside the function, so that `alembert --help` stays fast and loads no torch.
+Data goes to stdout, notes and progress to stderr. Exit codes: 0 done, 1 bug, 2 user error, 3 finished with documents
+set aside, 130/143 interrupted.
+"""
+
+import os
+import sys
+
+import typer
+from typer.exceptions import TyperException
+
+from alembert import __version__
+from alembert.cli import doctor
+from alembert.errors import UserError
+
+app = typer.Typer(
+    name="alembert",
+    help="The whole life of a domain BERT: vocabulary, pre-training, fine-tuning, distillation, fast CPU inference.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # a traceback with local variables would show users' texts
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("doctor")(doctor.doctor)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"alembert {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    pass
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code; bugs propagate as exceptions."""
+    try:
+        return int(app(args=arguments, standalone_mode=False) or 0)
+    except UserError as problem:
+        return _refuse(str(problem))
+    except TyperException as problem:
+        message = problem.format_message()
+        return _refuse(f"{message} See `alembert --help`.") if message else 2
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output (`| head`) has gone; point stdout elsewhere so that the interpreter's flush is quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _refuse(sentence: str) -> int:
+    print(f"error: {sentence}", file=sys.stderr)
+    return 2
+
+
+def main() -> None:
+    """Entry point of the `alembert` script and of `python -m alembert`."""
+    sys.exit(run())

@@ -1,0 +1,36 @@
+"""Errors that a user can mend.
+
+Every message is one or two sentences for a person: what is wrong, what was found, what was expected, what to do.
+The command line prints ``error: <message>`` and exits with code 2; anything that is not a `UserError` is a bug.
+A message never quotes the text of a user's document.
+"""
+
+
+class UserError(Exception):
+    """Something outside the program is wrong, and the message says how to mend it."""
+
+
+class BadSetting(UserError):
+    """A configuration value is outside what can work."""
+
+
+class BadFile(UserError):
+    """A file or folder is missing, damaged, or of another kind than expected."""
+
+
+class BadInput(UserError):
+    """A text or record cannot be used as it is."""
+
+
+class Busy(UserError):
+    """Another process is writing the same folder."""
+
+
+class MissingExtra(UserError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package `{package}`, which is not installed. "
+            f"Install it with: pip install 'alembert[{extra}]'"
+        )

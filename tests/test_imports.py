@@ -1,0 +1,74 @@
+"""Imports point one way, and light entry points stay light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "alembert"
+EVERYONE = {"errors", "artifact", "hardware"}
+MAY_IMPORT = {
+    "errors": set(),
+    "artifact": {"errors"},
+    "hardware": {"errors", "artifact"},
+    "sample": EVERYONE,
+    "text": EVERYONE,
+    "corpus": EVERYONE | {"text", "sample"},
+    "nn": EVERYONE,
+    "files": EVERYONE | {"nn", "text"},
+    "data": EVERYONE | {"text", "corpus"},
+    "tasks": EVERYONE | {"nn", "data", "text", "corpus"},
+    "train": EVERYONE | {"nn", "data", "tasks", "files"},
+    "compress": EVERYONE | {"nn", "files", "data", "tasks"},
+    "infer": EVERYONE | {"text", "corpus", "tasks", "files"},
+    "inspect": EVERYONE | {"infer", "nn", "text"},
+    "serve": EVERYONE | {"infer", "inspect"},
+}
+NO_TORCH = {"errors", "artifact", "text", "corpus", "sample", "serve", "cli"}
+LAYERS_WITHOUT_LIMIT = {"cli", "__init__", "__main__"}
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_modules(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf8"))
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: use absolute imports"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    part = part_of(path)
+    modules = imported_modules(path)
+    ours = {name.split(".")[1] for name in modules if name.startswith("alembert.")}
+    if part not in LAYERS_WITHOUT_LIMIT:
+        assert part in MAY_IMPORT, f"{part} is a new part: give it a place in MAY_IMPORT"
+        assert ours - {part, "__version__"} <= MAY_IMPORT[part]
+    if part in NO_TORCH:
+        assert not {name for name in modules if name.split(".")[0] == "torch"}
+
+
+def test_transformers_is_a_test_dependency() -> None:
+    users = [
+        p for p in PACKAGE.rglob("*.py") if any(m.startswith("transformers") for m in imported_modules(p))
+    ]
+    assert users == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["import alembert", "from alembert.cli import run; run(['--help'])", "from alembert import Tokenizer"],
+)
+def test_light_entry_points_load_no_torch(statement: str) -> None:
+    check = f"import sys; {statement}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=60)
