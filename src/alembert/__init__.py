@@ -14,7 +14,7 @@ from alembert import hardware
 
 if TYPE_CHECKING:
     from alembert.errors import UserError
-    from alembert.files.checkpoint import Checkpoint, open
+    from alembert.files.checkpoint import Checkpoint, open  # noqa: A004
     from alembert.text.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
@@ -25,7 +25,7 @@ _HOMES = {
     "UserError": "alembert.errors",
     "open": "alembert.files.checkpoint",
 }
-__all__ = ["Checkpoint", "Tokenizer", "UserError", "__version__", "open"]  # noqa: A001
+__all__ = ["Checkpoint", "Tokenizer", "UserError", "__version__", "open"]
 
 hardware.prepare_environment()
 
