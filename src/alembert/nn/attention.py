@@ -1,0 +1,153 @@
+"""Multi-head self-attention over a flat batch, fused, with the scores of chosen documents on request.
+
+`Plan` says once a forward pass how each group of the batch attends (mask, causal or not); each layer then runs
+`scaled_dot_product_attention` once a group. Fused kernels do not return probabilities, so a `Trace` computes scores
+anew for the documents that were asked for, and only for them.
+"""
+
+# N tokens, B documents of a group, T tokens of a document, D width, H heads, K head size
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from alembert.errors import BadSetting
+from alembert.nn.batch import Batch, Group
+from alembert.nn.config import ATTENTIONS, EncoderConfig
+from alembert.nn.positions import Rotation
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """How the documents of one group attend."""
+
+    group: Group
+    allowed_B1TT: Tensor | None
+    """True where a token (row) may look at a token (column); none: everywhere, or `causal`."""
+    causal: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every layer of one forward pass needs to know about the batch."""
+
+    groups: tuple[GroupPlan, ...]
+    rotation: Rotation | None = None
+    trace: Trace | None = None
+
+    @classmethod
+    def of(
+        cls, batch: Batch, attention: str, rotation: Rotation | None = None, trace: Trace | None = None
+    ) -> Plan:
+        """Work out the masks of a batch for `bidirectional`, `causal` or `prefix` attention."""
+        if attention not in ATTENTIONS:
+            raise BadSetting(f"`attention` is {attention!r}; expected one of {', '.join(ATTENTIONS)}.")
+        if attention == "prefix" and batch.prefixes is None:
+            raise BadSetting(
+                "Prefix attention needs the prefix length of each document; give `prefixes` to the Batch."
+            )
+        return cls(tuple(_plan_group(group, batch, attention) for group in batch.groups), rotation, trace)
+
+
+def _plan_group(group: Group, batch: Batch, attention: str) -> GroupPlan:
+    if attention == "causal" and group.real_BT is None:
+        return GroupPlan(group, None, causal=True)
+    if attention == "bidirectional" and group.real_BT is None:
+        return GroupPlan(group, None, causal=False)
+    device = batch.ids_N.device
+    allowed = torch.ones(1, 1, 1, group.length, dtype=torch.bool, device=device)
+    if attention != "bidirectional":
+        seen = torch.arange(group.length, device=device)
+        allowed = (seen[None, :] <= seen[:, None])[None, None]
+        if attention == "prefix":
+            assert batch.prefixes is not None
+            prefix_B = torch.tensor([batch.prefixes[document] for document in group.documents], device=device)
+            allowed = allowed | (seen < prefix_B[:, None])[:, None, None]
+    if group.real_BT is not None:
+        allowed = allowed & group.real_BT[:, None, None]
+    return GroupPlan(group, allowed, causal=False)
+
+
+@dataclass
+class Trace:
+    """Records what happens inside one forward pass: hidden states, and attention scores of chosen documents."""
+
+    documents: Collection[int] = ()
+    """Whose attention is recorded, by the caller's document numbers."""
+    hidden: list[Tensor] = field(default_factory=list)
+    """(N, D) after the embeddings and after each layer."""
+    scores: list[dict[int, Tensor]] = field(default_factory=list)
+    """For each layer, document -> (H, T, T) before the softmax, minus infinity where not allowed."""
+
+    def probabilities(self, layer: int, document: int) -> Tensor:
+        """Return (H, T, T): each row sums to one."""
+        return self.scores[layer][document].softmax(-1)
+
+    def record_scores(self, parts: list[tuple[GroupPlan, Tensor, Tensor]]) -> None:
+        """Compute the scores of one layer from the queries and keys of each group."""
+        layer: dict[int, Tensor] = {}
+        for plan, q_BHTK, k_BHTK in parts:
+            for row, document in enumerate(plan.group.documents):
+                if document in self.documents:
+                    layer[document] = _scores(q_BHTK[row], k_BHTK[row], plan, row)
+        self.scores.append(layer)
+
+
+def _scores(q_HTK: Tensor, k_HTK: Tensor, plan: GroupPlan, row: int) -> Tensor:
+    scores_HTT = q_HTK @ k_HTK.mT / math.sqrt(q_HTK.shape[-1])
+    length = plan.group.length
+    if plan.allowed_B1TT is not None:
+        allowed = plan.allowed_B1TT.expand(plan.group.rows, 1, length, length)[row]
+        scores_HTT = scores_HTT.masked_fill(~allowed, -math.inf)
+    elif plan.causal:
+        future = torch.ones(length, length, dtype=torch.bool, device=q_HTK.device).triu(1)
+        scores_HTT = scores_HTT.masked_fill(future, -math.inf)
+    real_BT = plan.group.real_BT
+    real = length if real_BT is None else int(real_BT[row].sum())
+    return scores_HTT[:, :real, :real]
+
+
+class Attention(nn.Module):
+    """Self-attention with one matrix for queries, keys and values."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.dropout = config.attention_probs_dropout_prob
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.out = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, states_ND: Tensor, plan: Plan) -> Tensor:
+        qkv_N3HK = self.qkv(states_ND).view(len(states_ND), 3, self.heads, -1)
+        if plan.rotation is not None:
+            q_and_k, v_N1HK = qkv_N3HK.split((2, 1), dim=1)
+            turned = plan.rotation(q_and_k.flatten(1, 2)).view_as(q_and_k)
+            qkv_N3HK = torch.cat((turned, v_N1HK), dim=1)
+        parts = [(group, *_rectangle(qkv_N3HK, group.group)) for group in plan.groups]
+        if plan.trace is not None and plan.trace.documents:
+            plan.trace.record_scores([(group, q, k) for group, q, k, _ in parts])
+        mixed = [self._attend(*part) for part in parts]
+        return self.out(mixed[0] if len(mixed) == 1 else torch.cat(mixed))
+
+    def _attend(self, plan: GroupPlan, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+        mixed_BHTK = scaled_dot_product_attention(
+            q_BHTK,
+            k_BHTK,
+            v_BHTK,
+            attn_mask=plan.allowed_B1TT,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=plan.causal,
+        )
+        return mixed_BHTK.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def _rectangle(qkv_N3HK: Tensor, group: Group) -> tuple[Tensor, Tensor, Tensor]:
+    tokens = qkv_N3HK[group.start : group.stop]
+    qkv_BT3HK = tokens.view(group.rows, group.length, *tokens.shape[1:])
+    q, k, v = qkv_BT3HK.permute(2, 0, 3, 1, 4).unbind(0)
+    return q, k, v

@@ -1,0 +1,190 @@
+"""A batch of documents as one flat row of tokens, padded or packed.
+
+The encoder sees N tokens in a row and a list of groups. A group is a dense rectangle of that row: `rows` documents of
+`length` tokens side by side. A padded batch is one group with a mask over its padding. A packed batch puts documents of
+equal length next to each other and has one group for each distinct length, so that attention runs on dense rectangles
+without padding, without a mask and without a copy, and never crosses documents. Everything else in the encoder works
+on single tokens and does not know the difference.
+
+Document numbers are always the caller's: packing sorts documents by length inside, and hides it.
+"""
+
+# N tokens of the batch, B documents, T tokens of a document, D width
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from alembert.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Documents of one length that lie side by side in the flat row."""
+
+    start: int
+    rows: int
+    length: int
+    documents: tuple[int, ...]
+    """The caller's number of each row."""
+    real_BT: Tensor | None = None
+    """True at real tokens; none: there is no padding."""
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.rows * self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Token ids, segments and positions of all documents in one row, and where each document lies."""
+
+    ids_N: Tensor
+    segments_N: Tensor
+    positions_N: Tensor
+    starts_B: Tensor
+    """Where each document begins in the row, in the caller's order."""
+    lengths: tuple[int, ...]
+    """Real tokens of each document, in the caller's order."""
+    groups: tuple[Group, ...]
+    prefixes: tuple[int, ...] | None = None
+    """For prefix attention: how many tokens of each document see each other both ways."""
+
+    @classmethod
+    def padded(
+        cls,
+        ids_BT: Tensor,
+        mask_BT: Tensor | None = None,
+        segments_BT: Tensor | None = None,
+        *,
+        prefixes: Sequence[int] | None = None,
+    ) -> Batch:
+        """Take the usual rectangle of ids, with a mask that is 1 at real tokens and 0 at the padding after them."""
+        rows, length = ids_BT.shape
+        if not rows or not length:
+            raise BadInput("A batch needs at least one document with at least one token.")
+        real_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT.bool()
+        lengths = _lengths_of(real_BT)
+        positions_BT = torch.arange(length, device=ids_BT.device).expand(rows, length)
+        segments_BT = torch.zeros_like(ids_BT) if segments_BT is None else segments_BT
+        group = Group(0, rows, length, tuple(range(rows)), None if min(lengths) == length else real_BT)
+        return cls(
+            ids_N=ids_BT.reshape(-1),
+            segments_N=segments_BT.reshape(-1),
+            positions_N=positions_BT.reshape(-1),
+            starts_B=torch.arange(rows, device=ids_BT.device) * length,
+            lengths=lengths,
+            groups=(group,),
+            prefixes=_checked_prefixes(prefixes, lengths),
+        )
+
+    @classmethod
+    def packed(
+        cls,
+        ids: Sequence[Sequence[int]],
+        segments: Sequence[Sequence[int]] | None = None,
+        *,
+        prefixes: Sequence[int] | None = None,
+    ) -> Batch:
+        """Lay documents end to end without padding, those of equal length side by side.
+
+        >>> batch = Batch.packed([[5, 6, 7], [8], [9, 10, 11]])
+        >>> batch.ids_N.tolist(), batch.starts_B.tolist()
+        ([8, 5, 6, 7, 9, 10, 11], [1, 0, 4])
+        >>> [(group.rows, group.length) for group in batch.groups]
+        [(1, 1), (2, 3)]
+        """
+        lengths = tuple(len(document) for document in ids)
+        if not lengths or not min(lengths):
+            raise BadInput("A batch needs at least one document, each with at least one token.")
+        order = sorted(range(len(ids)), key=lengths.__getitem__)
+        flat_ids = [token for document in order for token in ids[document]]
+        if segments is None:
+            segments_N = torch.zeros(len(flat_ids), dtype=torch.long)
+        else:
+            segments_N = torch.tensor([s for document in order for s in segments[document]])
+        return cls(
+            ids_N=torch.tensor(flat_ids),
+            segments_N=segments_N,
+            positions_N=torch.cat([torch.arange(lengths[document]) for document in order]),
+            starts_B=_starts_in_callers_order(lengths, order),
+            lengths=lengths,
+            groups=_groups_of_equal_length(lengths, order),
+            prefixes=_checked_prefixes(prefixes, lengths),
+        )
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row, padding included: what the position embedding must hold."""
+        return max(group.length for group in self.groups)
+
+    def first(self, states_ND: Tensor) -> Tensor:
+        """Return the states of each document's first token, [CLS], in the caller's order."""
+        return states_ND[self.starts_B]
+
+    def split(self, states_ND: Tensor) -> list[Tensor]:
+        """Return each document's states without padding, in the caller's order."""
+        starts = self.starts_B.tolist()
+        return [states_ND[start : start + n] for start, n in zip(starts, self.lengths, strict=True)]
+
+    def pad(self, states_ND: Tensor) -> Tensor:
+        """Return a rectangle (B, T, ...) in the caller's order, zero at the padding."""
+        return torch.nn.utils.rnn.pad_sequence(self.split(states_ND), batch_first=True)
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the batch on another device."""
+        return replace(
+            self,
+            ids_N=self.ids_N.to(device),
+            segments_N=self.segments_N.to(device),
+            positions_N=self.positions_N.to(device),
+            starts_B=self.starts_B.to(device),
+            groups=tuple(
+                replace(group, real_BT=None if group.real_BT is None else group.real_BT.to(device))
+                for group in self.groups
+            ),
+        )
+
+
+def _lengths_of(real_BT: Tensor) -> tuple[int, ...]:
+    lengths_B = real_BT.sum(1)
+    ends_B = (real_BT * torch.arange(1, real_BT.shape[1] + 1, device=real_BT.device)).amax(1)
+    if not torch.equal(lengths_B, ends_B) or not lengths_B.all():
+        raise BadInput(
+            "The attention mask must be ones at each document's tokens, then zeros at the padding, with at least one "
+            "token a document. Pad on the right."
+        )
+    return tuple(lengths_B.tolist())
+
+
+def _checked_prefixes(prefixes: Sequence[int] | None, lengths: tuple[int, ...]) -> tuple[int, ...] | None:
+    if prefixes is None:
+        return None
+    if len(prefixes) != len(lengths) or any(not 0 <= p <= n for p, n in zip(prefixes, lengths, strict=True)):
+        raise BadInput(
+            "Prefix attention needs one prefix length a document, from 0 to the document's length."
+        )
+    return tuple(prefixes)
+
+
+def _starts_in_callers_order(lengths: tuple[int, ...], order: list[int]) -> Tensor:
+    starts = [0] * len(lengths)
+    position = 0
+    for document in order:
+        starts[document] = position
+        position += lengths[document]
+    return torch.tensor(starts)
+
+
+def _groups_of_equal_length(lengths: tuple[int, ...], order: list[int]) -> tuple[Group, ...]:
+    groups = []
+    start = 0
+    for length, members in groupby(order, key=lengths.__getitem__):
+        group = Group(start, len(documents := tuple(members)), length, documents)
+        groups.append(group)
+        start = group.stop
+    return tuple(groups)

@@ -1,0 +1,132 @@
+"""The one encoder: embeddings, then blocks in a row.
+
+BERT, ALBERT and their relatives are settings of it (`EncoderConfig`): shared layers are an order in which the stored
+blocks are applied, factorised embeddings one more matrix. It knows no files, no text and no cluster.
+"""
+
+# N tokens, D width, E embedding width
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from alembert.errors import BadInput
+from alembert.nn.attention import Attention, Plan, Trace
+from alembert.nn.batch import Batch
+from alembert.nn.config import EncoderConfig
+from alembert.nn.positions import Rotation, sinusoids
+
+ACTIVATION: Final[dict[str, Callable[[Tensor], Tensor]]] = {
+    "gelu": functional.gelu,
+    "gelu_new": lambda x: functional.gelu(x, approximate="tanh"),
+    "relu": functional.relu,
+}
+
+
+class Embeddings(nn.Module):
+    """Token, segment and (if learned) position embeddings, normalised, widened to `hidden_size` if narrower."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        width = config.embedding_width
+        self.token = nn.Embedding(config.vocab_size, width)
+        self.segment = nn.Embedding(config.type_vocab_size, width)
+        learned = config.position_embedding_type == "absolute"
+        self.position = nn.Embedding(config.max_position_embeddings, width) if learned else None
+        self.sinusoidal = config.position_embedding_type == "sinusoidal"
+        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.widen = nn.Linear(width, config.hidden_size) if config.embedding_size is not None else None
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.finish(self.token(batch.ids_N), batch)
+
+    def finish(self, tokens_NE: Tensor, batch: Batch) -> Tensor:
+        """Turn token embeddings, possibly perturbed or mixed by the caller, into the encoder's input."""
+        states_NE = tokens_NE + self.segment(batch.segments_N)
+        if self.position is not None:
+            states_NE = states_NE + self.position(batch.positions_N)
+        elif self.sinusoidal:
+            states_NE = states_NE + sinusoids(batch.positions_N, states_NE.shape[1]).to(states_NE.dtype)
+        states_NE = self.dropout(self.norm(states_NE))
+        return states_NE if self.widen is None else self.widen(states_NE)
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each with residual, dropout and layer norm after (BERT) or before it."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.inner = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.outer = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.activation = ACTIVATION[config.hidden_act]
+        self.pre_norm = config.layer_norm_position == "pre"
+
+    def forward(self, states_ND: Tensor, plan: Plan) -> Tensor:
+        if self.pre_norm:
+            states_ND = states_ND + self.dropout(self.attention(self.attention_norm(states_ND), plan))
+            return states_ND + self.dropout(self._feed_forward(self.output_norm(states_ND)))
+        states_ND = self.attention_norm(states_ND + self.dropout(self.attention(states_ND, plan)))
+        return self.output_norm(states_ND + self.dropout(self._feed_forward(states_ND)))
+
+    def _feed_forward(self, states_ND: Tensor) -> Tensor:
+        return self.outer(self.activation(self.inner(states_ND)))
+
+
+class Encoder(nn.Module):
+    """Turns a `Batch` of N tokens into N contextual states."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.order = config.layer_order
+        self.embeddings = Embeddings(config)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(max(self.order) + 1))
+        pre_norm = config.layer_norm_position == "pre"
+        self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps) if pre_norm else None
+        self.recompute = False
+        """Save memory in training: forget activations inside blocks and compute them again in the backward pass."""
+
+    def forward(self, batch: Batch, *, attention: str | None = None, trace: Trace | None = None) -> Tensor:
+        """Return the last hidden states (N, D); a `trace` records what happens on the way."""
+        return self.run(self.embeddings(self._checked(batch)), batch, attention=attention, trace=trace)
+
+    def run(
+        self, states_ND: Tensor, batch: Batch, *, attention: str | None = None, trace: Trace | None = None
+    ) -> Tensor:
+        """Apply the blocks to embedded tokens."""
+        plan = Plan.of(batch, attention or self.config.attention, self._rotation(batch), trace)
+        if trace is not None:
+            trace.hidden.append(states_ND)
+        for index in self.order:
+            states_ND = self._step(self.blocks[index], states_ND, plan)
+            if trace is not None:
+                trace.hidden.append(states_ND)
+        return states_ND if self.final_norm is None else self.final_norm(states_ND)
+
+    def _step(self, block: nn.Module, states_ND: Tensor, plan: Plan) -> Tensor:
+        if self.recompute and self.training:
+            return checkpoint(block, states_ND, plan, use_reentrant=False)
+        return block(states_ND, plan)
+
+    def _rotation(self, batch: Batch) -> Rotation | None:
+        if self.config.position_embedding_type != "rotary":
+            return None
+        return Rotation(batch.positions_N, self.config.head_size)
+
+    def _checked(self, batch: Batch) -> Batch:
+        limit = self.config.max_position_embeddings
+        if self.config.position_embedding_type == "absolute" and batch.longest > limit:
+            raise BadInput(
+                f"A document of {batch.longest} tokens is longer than the model's limit of {limit}. "
+                "Cut it into windows first."
+            )
+        return batch

@@ -1,0 +1,93 @@
+"""An encoder with its heads, and how new weights are drawn."""
+
+# N tokens, P predicted positions, D width
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from alembert.errors import BadSetting
+from alembert.nn.attention import Trace
+from alembert.nn.batch import Batch
+from alembert.nn.config import EncoderConfig
+from alembert.nn.encoder import Encoder
+from alembert.nn.heads import HeadSpec, Pooler, States, build_head
+
+
+class Model(nn.Module):
+    """One encoder, an optional pooler, and any number of named heads."""
+
+    def __init__(
+        self, config: EncoderConfig, heads: Mapping[str, HeadSpec] | None = None, *, pooler: bool = False
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.specs = dict(heads or {})
+        self.encoder = Encoder(config)
+        needed = pooler or any(spec.needs_pooler for spec in self.specs.values())
+        self.pooler = Pooler(config) if needed else None
+        self.heads = nn.ModuleDict({name: build_head(config, spec) for name, spec in self.specs.items()})
+
+    def forward(
+        self,
+        batch: Batch,
+        heads: Sequence[str] | None = None,
+        *,
+        predicted_P: Tensor | None = None,
+        attention: str | None = None,
+        trace: Trace | None = None,
+    ) -> dict[str, Tensor]:
+        """Run the encoder once and the named heads (default: all) on its states; `hidden` is always in the result."""
+        hidden_ND = self.encoder(batch, attention=attention, trace=trace)
+        return self.apply_heads(batch, hidden_ND, heads, predicted_P=predicted_P)
+
+    def apply_heads(
+        self,
+        batch: Batch,
+        hidden_ND: Tensor,
+        heads: Sequence[str] | None = None,
+        *,
+        predicted_P: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """Run heads on states that the encoder has already made."""
+        pooled_BD = None if self.pooler is None else self.pooler(batch.first(hidden_ND))
+        states = States(batch, hidden_ND, pooled_BD, self.encoder.embeddings.token.weight, predicted_P)
+        outputs = {name: self.head(name)(states) for name in (self.specs if heads is None else heads)}
+        outputs["hidden"] = hidden_ND
+        if pooled_BD is not None:
+            outputs["pooled"] = pooled_BD
+        return outputs
+
+    def head(self, name: str) -> nn.Module:
+        """Return a head by its name."""
+        if name not in self.heads:
+            there = ", ".join(self.specs) or "none"
+            raise BadSetting(f"The model has no head `{name}`; it has: {there}.")
+        return self.heads[name]
+
+
+def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:
+    """Draw new weights as BERT does: a normal cut off at two deviations, biases zero, layer norms one."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+        bias = getattr(part, "bias", None)
+        if isinstance(bias, nn.Parameter):
+            nn.init.zeros_(bias)
+
+
+def new_model(
+    config: EncoderConfig,
+    heads: Mapping[str, HeadSpec] | None = None,
+    *,
+    pooler: bool = False,
+    seed: int = 0,
+) -> Model:
+    """Make a model with fresh weights that depend on the seed alone."""
+    model = Model(config, heads, pooler=pooler)
+    initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
+    return model
