@@ -1,0 +1,34 @@
+"""Artefacts: folders that are either complete or not there.
+
+Every verb writes its result through `create` and reads its inputs through `open_artifact`. In go a kind, the resolved
+configuration, the inputs and a seed; out comes a folder whose `manifest.json` records them, with library versions,
+counts and the hash of every file.
+
+    disk      single files and folders: durable writes, hashes, errors of the file system in words
+    lock      one writer at a time
+    manifest  what `manifest.json` says
+    opening   where an artefact is, and what may be wrong with it
+    writing   draft, commit, recovery
+"""
+
+from alembert.artifact.disk import atomic_write, hash_file, hash_text
+from alembert.artifact.manifest import Digest, Input, Manifest, hash_config
+from alembert.artifact.opening import MANIFEST, hash_input, open_artifact, verify
+from alembert.artifact.writing import Draft, create, finished
+
+__all__ = [
+    "MANIFEST",
+    "Digest",
+    "Draft",
+    "Input",
+    "Manifest",
+    "atomic_write",
+    "create",
+    "finished",
+    "hash_config",
+    "hash_file",
+    "hash_input",
+    "hash_text",
+    "open_artifact",
+    "verify",
+]

@@ -1,0 +1,130 @@
+"""Files and folders, made durable.
+
+Data is brought to the disk before the rename that makes it visible, and the folder after it, so that neither a kill
+nor a power cut shows half a file. The price is an fsync for each write: write rarely, or many bytes at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from alembert.errors import BadFile
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_SHAPE = {errno.ENOTDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP, errno.EXDEV}
+_DEVICE = {errno.EIO, errno.EBUSY, errno.ESTALE, errno.ENODEV}
+MENDABLE = _FULL | _FORBIDDEN | _SHAPE | _DEVICE
+
+
+def atomic_write(path: str | Path, data: bytes) -> None:
+    """Replace one file so that a reader, or a crash, meets the old content or the new and nothing between."""
+    path = Path(path)
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        _write_through(temporary, data)
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise BadFile(f"{path} could not be written: {in_words(error)}") from error
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    if os.name == "nt":  # Windows opens no folders, and writes names through by itself
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def hash_file(path: str | Path) -> str:
+    """SHA-256 of a file, read in pieces."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_text(text: str) -> str:
+    """SHA-256 of a text in UTF-8; unpaired surrogates are hashed too."""
+    return hashlib.sha256(text.encode("utf8", "surrogatepass")).hexdigest()
+
+
+def visible(folder: Path) -> Iterator[Path]:
+    """Walk over everything that is not a folder, in order; links are not followed, names with a dot are skipped."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            yield from visible(path)
+        else:
+            yield path
+
+
+def is_occupied(path: Path) -> bool:
+    """Say whether a path is taken by anything but an empty folder."""
+    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
+
+
+def file_size(path: Path) -> int | None:
+    """Give the size of a regular file; None if there is no such file."""
+    return path.stat().st_size if path.is_file() else None
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder; what cannot be deleted is warned about, since the result does not depend on it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        warnings.warn(f"{folder} could not be deleted. Delete it by hand.", RuntimeWarning, stacklevel=2)
+
+
+def remove_hidden(folder: Path) -> None:
+    """Delete every file and folder whose name begins with a dot."""
+    for path in list(folder.iterdir()):
+        is_folder = path.is_dir() and not path.is_symlink()
+        if is_folder and path.name.startswith("."):
+            shutil.rmtree(path)
+        elif is_folder:
+            remove_hidden(path)
+        elif path.name.startswith("."):
+            path.unlink()
+
+
+def in_words(error: OSError) -> str:
+    """Say what the file system refused and what to do."""
+    reason = error.strerror or type(error).__name__
+    if error.errno in _FULL:
+        return f"{reason}. Free some space, or use another disk."
+    if error.errno in _FORBIDDEN:
+        return f"{reason}. Check the permissions, or use another folder."
+    return f"{reason}. Check the path and the disk."
+
+
+@contextmanager
+def explained(action: str, then: Callable[[], str] = str) -> Iterator[None]:
+    """Turn file system errors that a user can mend into a sentence: `action` stopped, why, what to do, `then()`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in MENDABLE:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        raise BadFile(f"{action} stopped{where}: {in_words(error)} {then()}".rstrip()) from error

@@ -1,0 +1,188 @@
+"""What `manifest.json` says about an artefact.
+
+It carries no time and no host name: the same inputs, configuration, seed and library versions give the same bytes.
+A manifest that is read may come from anywhere, so its size, shape and file names are checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import platform
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from alembert.artifact.disk import hash_text
+from alembert.errors import BadFile, BadSetting
+
+FORMAT = 1
+_LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "pyarrow", "lxml", "openvino", "nncf", "rjieba")
+_LARGEST = 1 << 28
+_SHORT = 40
+
+
+@dataclass(frozen=True)
+class Input:
+    """What an artefact was made from; the name is the last part of its path, the hash decides."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Hash and size in bytes of one file of an artefact."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The record of an artefact; `files` is keyed by the path inside the folder, with forward slashes."""
+
+    kind: str
+    format: int = FORMAT
+    versions: dict[str, str]
+    seed: int | None
+    config: dict[str, Any]
+    inputs: tuple[Input, ...]
+    counts: dict[str, int] = field(default_factory=dict)
+    files: dict[str, Digest] = field(default_factory=dict)
+
+    def to_bytes(self, **extra: Any) -> bytes:
+        """Give the content of `manifest.json`."""
+        text = json.dumps(
+            {**dataclasses.asdict(self), **extra}, ensure_ascii=False, allow_nan=False, indent=2
+        )
+        return f"{text}\n".encode("utf8", "surrogatepass")
+
+
+def canonical(config: Mapping[str, Any]) -> str:
+    """Write a configuration as JSON in the one way that equal configurations share."""
+    try:
+        return json.dumps(config, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise BadSetting(f"The configuration cannot be saved: {error}. Use finite numbers.") from error
+
+
+def hash_config(config: Mapping[str, Any]) -> str:
+    """SHA-256 of a configuration, whatever the order of its keys.
+
+    >>> hash_config({"a": 1, "b": (2, 3)}) == hash_config({"b": [2, 3], "a": 1})
+    True
+    """
+    return hash_text(canonical(config))
+
+
+def read_manifest(path: Path, shown: str) -> Manifest:
+    """Read and check a manifest."""
+    return parse(read_record(path, shown), shown)
+
+
+def read_record(path: Path, shown: str) -> dict[str, Any]:
+    """Read the JSON object in a file, and check that this version of alembert understands it."""
+    if path.stat().st_size > _LARGEST:
+        raise BadFile(
+            f"{shown} is larger than {_LARGEST >> 20} MB, which no manifest is. The folder is damaged."
+        )
+    try:
+        record = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{shown} is damaged: it is not valid JSON. Restore or rebuild the folder.") from error
+    if not isinstance(record, dict) or not isinstance(record.get("format"), int):
+        raise BadFile(_foreign(shown))
+    if record["format"] > FORMAT:
+        raise BadFile(
+            f"{shown} has format {record['format']}, and this alembert reads up to {FORMAT}. Install a newer alembert."
+        )
+    return record
+
+
+def parse(record: dict[str, Any], shown: str) -> Manifest:
+    """Build a manifest from JSON that may have been written by anyone."""
+    try:
+        inputs = tuple(Input(str(item["name"]), str(item["sha256"])) for item in record["inputs"])
+        files = {_safe(name): Digest(str(d["sha256"]), int(d["size"])) for name, d in record["files"].items()}
+        return Manifest(
+            kind=str(record["kind"]),
+            versions=dict(record["versions"]),
+            seed=record["seed"],
+            config=dict(record["config"]),
+            inputs=inputs,
+            counts=dict(record["counts"]),
+            files=files,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadFile(_foreign(shown)) from error
+
+
+def _safe(name: str) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name:
+        raise ValueError("a file outside of the folder")
+    return name
+
+
+def _foreign(shown: str) -> str:
+    return f"{shown} was not written by alembert, or is damaged: its fields are not those of a manifest. Check the path."
+
+
+def differences(old: Manifest, new: Manifest) -> list[str]:
+    """Name what makes two artefacts different work: kind, seed, configuration or inputs, but not versions."""
+    before, now = _identity(old), _identity(new)
+    places = [place for place in sorted(before | now) if before.get(place) != now.get(place)]
+    return [
+        f"`{'.'.join(place)}` was {_short(before.get(place))} and is now {_short(now.get(place))}"
+        for place in places
+    ]
+
+
+def _identity(manifest: Manifest) -> dict[tuple[str, ...], str]:
+    inputs = {str(number): item.sha256 for number, item in enumerate(manifest.inputs, start=1)}
+    return _flat({"kind": manifest.kind, "seed": manifest.seed, "config": manifest.config, "inputs": inputs})
+
+
+def _flat(value: Any, place: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
+    """Compare as JSON text: to Python, 1, 1.0 and True are equal."""
+    if not isinstance(value, dict) or not value:
+        return {place: canonical(value)}
+    parts = (_flat(item, (*place, key)) for key, item in value.items())
+    return {place: text for part in parts for place, text in part.items()}
+
+
+def _short(text: str | None) -> str:
+    if text is None:
+        return "absent"
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+
+
+@functools.cache
+def versions() -> Mapping[str, str]:
+    """Give the versions of Python, alembert and the libraries on which results depend."""
+    import importlib.metadata  # slow to load, and needed by writers alone
+
+    from alembert import __version__  # the package may be importing this module before it knows its version
+
+    found = {"alembert": __version__, "python": platform.python_version()}
+    for library in _LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[library] = importlib.metadata.version(library)
+    return found
+
+
+def joined_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """Keep the truth when work begun with one version is continued with another.
+
+    >>> joined_versions({"torch": "2.13.0"}, {"torch": "2.14.0"})
+    {'torch': '2.13.0, then 2.14.0'}
+    """
+    return {name: _then(old.get(name, now), now) for name, now in new.items()}
+
+
+def _then(before: str, now: str) -> str:
+    return before if before.rsplit(", then ", maxsplit=1)[-1] == now else f"{before}, then {now}"

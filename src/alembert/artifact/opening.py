@@ -1,0 +1,132 @@
+"""Where artefacts are, and how they are opened.
+
+A complete artefact is opened by its manifest; the sizes of its files are compared, which is cheap, and `verify` compares
+their hashes. Whatever is wrong is said in a sentence: nothing there, unfinished, of another kind, or damaged.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembert.artifact.disk import explained, file_size, hash_file, is_occupied, visible
+from alembert.artifact.manifest import Manifest, hash_config, read_manifest
+from alembert.errors import BadFile
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an artefact and its siblings are; `shown` is the folder as the user wrote it."""
+
+    shown: str
+    target: Path
+
+    @property
+    def partial(self) -> Path:
+        return self.target.parent / f"{self.target.name}.partial"
+
+    @property
+    def trash(self) -> Path:
+        return self.target.parent / f".{self.target.name}.trash"
+
+    @property
+    def lock(self) -> Path:
+        return self.target.parent / f".{self.target.name}.lock"
+
+
+def open_artifact(folder: str | Path, kind: str | None = None) -> Manifest:
+    """Read the manifest of a complete artefact, whose files must be there with the sizes listed."""
+    place = place_of(folder)
+    with explained(f"Reading {place.shown}"):
+        if not (place.target / MANIFEST).is_file():
+            raise BadFile(_why_not_there(place))
+        manifest = read_target(place)
+        if kind not in (None, manifest.kind):
+            raise BadFile(
+                f"{place.shown} is {with_article(manifest.kind)}, and {with_article(str(kind))} was expected. Check the path."
+            )
+        wrong = [
+            name for name, digest in manifest.files.items() if file_size(place.target / name) != digest.size
+        ]
+        _refuse_damaged(place, wrong, "missing or of another size than the manifest says")
+    return manifest
+
+
+def verify(folder: str | Path) -> Manifest:
+    """Hash every file of an artefact again and name those that have changed."""
+    manifest = open_artifact(folder)
+    place = place_of(folder)
+    with explained(f"Reading {place.shown}"):
+        wrong = [
+            name for name, digest in manifest.files.items() if hash_file(place.target / name) != digest.sha256
+        ]
+    _refuse_damaged(place, wrong, "not what was written")
+    return manifest
+
+
+def hash_input(path: str | Path) -> str:
+    """SHA-256 that stands for a file, an artefact (by its manifest) or another folder (by its visible files)."""
+    path = Path(path)
+    if not path.exists():
+        raise BadFile(f"The input {path} does not exist. Check the path.")
+    if not path.is_dir():
+        return hash_file(path)
+    if (path / MANIFEST).is_file():
+        open_artifact(path)
+        return hash_file(path / MANIFEST)
+    files = list(visible(path))
+    if strange := [file for file in files if not file.is_file()]:
+        raise BadFile(
+            f"The input {strange[0]} is a link to a folder or to nothing. Put the files themselves there."
+        )
+    return hash_config({name_in(path, file): hash_file(file) for file in files})
+
+
+def place_of(folder: str | Path) -> Place:
+    """Find where an artefact is or will be."""
+    # Resolved at once: the working directory may change during a long run, and a link must not be replaced.
+    return Place(str(Path(folder)), Path(os.path.realpath(folder)))
+
+
+def read_target(place: Place) -> Manifest:
+    """Read the manifest at a place."""
+    return read_manifest(place.target / MANIFEST, f"{place.shown}/{MANIFEST}")
+
+
+def _why_not_there(place: Place) -> str:
+    if is_occupied(place.partial):
+        return (
+            f"{place.shown} is not finished: {place.shown}.partial is there. "
+            "If nothing is writing it now, run the command that began it again."
+        )
+    if not place.target.exists():
+        return f"{place.shown} does not exist. Check the path."
+    if not place.target.is_dir():
+        return f"{place.shown} is a file, and a folder with {MANIFEST} was expected. Check the path."
+    return f"{place.shown} has no {MANIFEST}, so alembert has not written it. Check the path."
+
+
+def _refuse_damaged(place: Place, names: list[str], what: str) -> None:
+    if names:
+        raise BadFile(
+            f"{place.shown} is damaged: {what}: {few(names)}. Restore these files or write it anew."
+        )
+
+
+def name_in(folder: Path, path: Path) -> str:
+    """Name a file as manifests do."""
+    return path.relative_to(folder).as_posix()
+
+
+def few(names: list[str]) -> str:
+    """List the first names and count the rest."""
+    rest = len(names) - 5
+    return ", ".join(names[:5]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def with_article(kind: str) -> str:
+    """Say `a Corpus`, `an Export`."""
+    return f"{'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"
