@@ -1,0 +1,91 @@
+"""The embedded sample: made-up biomedical passages, English and Chinese, with gold annotation.
+
+It is what the demo, the docs and the fast tests run on: small enough to read, rich enough for a tiny model to learn
+from. Nothing goes in; out come passages with disease, chemical and gene spans, a topic, a split and, for most,
+questions. Offsets count characters, so that ``text[start:end]`` is the surface. The text was written for this project;
+the patients and studies in it do not exist.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from alembert.errors import BadSetting
+
+FILES = {"en": "english.jsonl", "zh": "chinese.jsonl"}
+LABELS = ("disease", "chemical", "gene")
+SPLITS = ("train", "dev", "test")
+TOPICS = ("oncology", "infection", "cardiology", "neurology", "metabolism")
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A mention of a disease, chemical or gene."""
+
+    start: int
+    end: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question on one passage; `answers` holds (start, end) spans of its text, none if it has no answer there."""
+
+    id: str
+    question: str
+    answers: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A few sentences as in an abstract or a clinical letter (`kind`), with their gold annotation."""
+
+    id: str
+    language: str
+    topic: str
+    split: str
+    kind: str
+    text: str
+    entities: tuple[Entity, ...]
+    questions: tuple[Question, ...]
+
+
+def passages(language: str | None = None, split: str | None = None) -> tuple[Passage, ...]:
+    """Return the passages of a language ("en", "zh") and split ("train", "dev", "test"), or of all.
+
+    >>> first = passages("en")[0]
+    >>> [first.text[e.start : e.end] for e in first.entities if e.label == "gene"]
+    ['BCR-ABL1']
+    """
+    _check("language", language, tuple(FILES))
+    _check("split", split, SPLITS)
+    return tuple(p for p in _all() if language in (None, p.language) and split in (None, p.split))
+
+
+def _check(name: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        raise BadSetting(f"The sample has no {name} {value!r}. Use one of: {', '.join(known)}.")
+
+
+@cache
+def _all() -> tuple[Passage, ...]:
+    return tuple(passage for name in FILES.values() for passage in _read(name))
+
+
+def _read(name: str) -> Iterator[Passage]:
+    text = resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
+    return (_passage(json.loads(line)) for line in text.splitlines())
+
+
+def _passage(record: dict[str, Any]) -> Passage:
+    entities = tuple(Entity(**entity) for entity in record.pop("entities"))
+    questions = tuple(_question(question) for question in record.pop("questions"))
+    return Passage(**record, entities=entities, questions=questions)
+
+
+def _question(record: dict[str, Any]) -> Question:
+    answers = tuple((answer["start"], answer["end"]) for answer in record["answers"])
+    return Question(record["id"], record["question"], answers)
