@@ -30,6 +30,14 @@ class Model(nn.Module):
         self.pooler = Pooler(config) if needed else None
         self.heads = nn.ModuleDict({name: build_head(config, spec) for name, spec in self.specs.items()})
 
+    @classmethod
+    def skeleton(
+        cls, config: EncoderConfig, heads: Mapping[str, HeadSpec] | None = None, *, pooler: bool = False
+    ) -> Model:
+        """Make a model that has shapes and takes no memory, to be given its weights."""
+        with torch.device("meta"):
+            return cls(config, heads, pooler=pooler)
+
     def forward(
         self,
         batch: Batch,

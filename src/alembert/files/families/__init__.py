@@ -1,0 +1,29 @@
+"""The families that can be opened and saved, by `model_type`."""
+
+from typing import Final
+
+from alembert.errors import BadFile
+from alembert.files.families.albert import ALBERT
+from alembert.files.families.bert import BERT
+from alembert.files.families.native import Native
+from alembert.files.family import Blueprint, Format
+
+FAMILIES: Final[dict[str, Format]] = {family.model_type: family for family in (BERT, ALBERT, Native())}
+
+
+def family_of(model_type: object) -> Format:
+    """Return the family that a `config.json` names."""
+    if isinstance(model_type, str) and model_type in FAMILIES:
+        return FAMILIES[model_type]
+    known = ", ".join(FAMILIES)
+    if model_type is None:
+        raise BadFile(
+            f"config.json has no `model_type`; expected one of {known}. Say which family it is with family=... "
+            "(on the command line: alembert convert FOLDER --family bert --out NEW)."
+        )
+    raise BadFile(f"config.json says `model_type` = {model_type!r}; alembert opens {known}.")
+
+
+def family_for(blueprint: Blueprint) -> Format:
+    """Return the first family that holds a model without loss, the published ones before our own."""
+    return next(family for family in FAMILIES.values() if family.holds(blueprint))

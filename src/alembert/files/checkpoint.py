@@ -1,0 +1,243 @@
+"""Checkpoints: a model with its tokenizer and labels in one folder, in the form that Hugging Face tools expect.
+
+`open` reads a folder (or, with `hub:`, a model of the Hugging Face hub) and checks it against its own configuration
+before memory is taken; `Checkpoint.save` writes it so that `transformers.AutoModel...from_pretrained` opens it.
+Nothing from a checkpoint is executed or unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from alembert import artifact, hardware
+from alembert.errors import BadFile, BadSetting
+from alembert.files import weights as stored_weights
+from alembert.files.card import model_card
+from alembert.files.families import family_for, family_of
+from alembert.files.family import Blueprint, Format
+from alembert.files.hub import fetch_from_hub, is_hub_id
+from alembert.files.weights import SHARD_BYTES, SafeWeights, Weights, read_json
+from alembert.nn.model import Model, new_model
+from alembert.text.tokenizer import Tokenizer
+
+KIND: Final = "Checkpoint"
+DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+# Old files carry these constant buffers; they hold nothing that was learned.
+_BUFFERS: Final = ("embeddings.position_ids", "embeddings.token_type_ids")
+# Keys of a foreign config.json that say how it was made, not what it is.
+_FORGOTTEN: Final = ("_name_or_path", "torch_dtype", "transformers_version", "auto_map", "num_labels")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A model, the tokenizer it was trained with, and the names of its labels."""
+
+    model: Model
+    blueprint: Blueprint
+    tokenizer: Tokenizer | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of `config.json` that mean nothing to alembert and are kept for others."""
+    unexpected: tuple[str, ...] = ()
+    """Weights that were in the file and belong to no part of the model."""
+
+    @classmethod
+    def new(cls, blueprint: Blueprint, tokenizer: Tokenizer | None = None, *, seed: int = 0) -> Checkpoint:
+        """Make a checkpoint with fresh weights."""
+        _check_vocabulary(tokenizer, blueprint, "the tokenizer")
+        model = new_model(blueprint.config, blueprint.heads, pooler=blueprint.pooler, seed=seed)
+        return cls(model=model, blueprint=blueprint, tokenizer=tokenizer)
+
+    @property
+    def family(self) -> str:
+        """The family that this model is saved as."""
+        return family_for(self.blueprint).model_type
+
+    def save(self, folder: str | Path, *, overwrite: bool = False, shard_bytes: int = SHARD_BYTES) -> None:
+        """Write the folder whole or not at all."""
+        family = family_for(self.blueprint)
+        tensors = _to_foreign(self.model.state_dict(), family, self.blueprint)
+        dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+        config = {**self.extra, **family.write(self.blueprint), "dtype": dtype}
+        with artifact.create(folder, KIND, config=config, overwrite=overwrite) as draft:
+            text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+            (draft.path / "config.json").write_text(text, encoding="utf8")
+            stored_weights.save(tensors, draft.path, shard_bytes)
+            if self.tokenizer is not None:
+                self.tokenizer.save(draft.path)
+            (draft.path / "README.md").write_text(
+                model_card(self.blueprint, family.model_type), encoding="utf8"
+            )
+            draft.counts["parameters"] = sum(p.numel() for p in self.model.parameters())
+
+
+def open(  # noqa: A001  the verb users know; the builtin is not used here
+    where: str | Path,
+    *,
+    family: str | None = None,
+    architecture: str | None = None,
+    dtype: str = "float32",
+) -> Checkpoint:
+    """Open a checkpoint folder, or `hub:organisation/name` from the Hugging Face hub.
+
+    `family` and `architecture` are for folders whose `config.json` does not say what they are.
+    """
+    hardware.check_dtype(_known_dtype(dtype))
+    folder = fetch_from_hub(str(where)) if is_hub_id(where) else _existing_folder(Path(where))
+    weights = SafeWeights.find(folder)
+    if weights is None:
+        raise BadFile(_why_no_weights(folder))
+    return assemble(folder, weights, family=family, architecture=architecture, dtype=dtype)
+
+
+def assemble(
+    folder: Path, weights: Weights, *, family: str | None, architecture: str | None, dtype: str
+) -> Checkpoint:
+    """Build a checkpoint from a folder's configuration and tokenizer and from weights found anywhere."""
+    hardware.configure_torch()
+    raw = _read_config(folder)
+    table = family_of(family or raw.get("model_type"))
+    names = _canonical_names(weights.shapes, table)
+    blueprint = table.read(raw, names, architecture)
+    tokenizer = _open_tokenizer(folder)
+    _check_vocabulary(tokenizer, blueprint, str(folder))
+    model = Model.skeleton(blueprint.config, blueprint.heads, pooler=blueprint.pooler)
+    sources = {name: table.foreign_names(name, blueprint) for name in model.state_dict()}
+    _check_weights(folder, model, sources, names, weights)
+    state = {ours: _load(weights, [names[t] for t in theirs], dtype) for ours, theirs in sources.items()}
+    copies = {stored: ours for stored, ours in table.tied.items() if stored in names and ours in state}
+    for stored, ours in copies.items():
+        if not torch.equal(_load(weights, [names[stored]], dtype), state[ours]):
+            raise BadFile(
+                f"{folder} has a `{stored}` that is not tied to the embedding; alembert has only tied ones."
+            )
+    model.load_state_dict(state, assign=True)
+    used = {name for theirs in sources.values() for name in theirs} | copies.keys()
+    return Checkpoint(
+        model=model.eval(),
+        blueprint=blueprint,
+        tokenizer=tokenizer,
+        extra={k: v for k, v in raw.items() if k not in table.write(blueprint) and k not in _FORGOTTEN},
+        unexpected=tuple(sorted(stored for name, stored in names.items() if name not in used)),
+    )
+
+
+def _known_dtype(dtype: str) -> str:
+    if dtype not in DTYPES:
+        raise BadSetting(f"The numeric type is {dtype!r}; expected one of {', '.join(DTYPES)}.")
+    return dtype
+
+
+def _existing_folder(folder: Path) -> Path:
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise BadFile(f"{folder} is a file, and a checkpoint folder was expected.")
+    raise BadFile(
+        f"There is no folder {folder}. Check the path; a model of the Hugging Face hub is written hub:organisation/name."
+    )
+
+
+def _why_no_weights(folder: Path) -> str:
+    if any(folder.glob("*.bin")):
+        return (
+            f"{folder} has its weights in an old .bin file, which is a pickle. "
+            f"Convert it once, safely: alembert convert {folder} --out NEW_FOLDER"
+        )
+    if (folder / artifact.MANIFEST).exists():
+        artifact.open_artifact(folder, KIND)
+    return f"{folder} has no model.safetensors; expected a checkpoint folder with config.json and weights."
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    if not (folder / "config.json").is_file():
+        raise BadFile(
+            f"{folder} has no config.json; expected a checkpoint folder with config.json and weights."
+        )
+    raw = read_json(folder / "config.json", largest=5_000_000)
+    if raw.get("auto_map"):
+        raise BadFile(
+            f"{folder}/config.json wants to run code that comes with the checkpoint (`auto_map`). alembert executes "
+            "nothing from a checkpoint. If the model is a plain one, remove that key."
+        )
+    return raw
+
+
+def _canonical_names(stored: Iterable[str], table: Format) -> dict[str, str]:
+    """Map canonical names to stored ones, without the constant buffers of old files."""
+    names: dict[str, str] = {}
+    for name in stored:
+        canonical = table.canonical(name)
+        if canonical in names:
+            raise BadFile(
+                f"The weight `{canonical}` is stored twice, as `{names[canonical]}` and as `{name}`."
+            )
+        if canonical not in _BUFFERS:
+            names[canonical] = name
+    return names
+
+
+def _open_tokenizer(folder: Path) -> Tokenizer | None:
+    has_one = (folder / "tokenizer.json").is_file() or (folder / "vocab.txt").is_file()
+    return Tokenizer.open(folder) if has_one else None
+
+
+def _check_vocabulary(tokenizer: Tokenizer | None, blueprint: Blueprint, where: str) -> None:
+    rows = blueprint.config.vocab_size
+    if tokenizer is not None and tokenizer.vocab_size > rows:
+        raise BadFile(
+            f"The vocabulary of {where} has {tokenizer.vocab_size:,} pieces, more than the {rows:,} rows of the "
+            "model's embedding (`vocab_size`). They do not belong together; use the tokenizer the model came with."
+        )
+
+
+def _check_weights(
+    folder: Path,
+    model: Model,
+    sources: Mapping[str, tuple[str, ...]],
+    names: Mapping[str, str],
+    weights: Weights,
+) -> None:
+    missing = [name for theirs in sources.values() for name in theirs if name not in names]
+    if missing:
+        raise BadFile(f"{folder} lacks {_few(missing)}, which its config.json calls for.")
+    expected = model.state_dict()
+    misshapen = []
+    for ours, theirs in sources.items():
+        rows, *rest = expected[ours].shape
+        shape = (rows // len(theirs), *rest)
+        misshapen += [
+            f"`{name}` ({list(weights.shapes[names[name]])} instead of {list(shape)})"
+            for name in theirs
+            if weights.shapes[names[name]] != shape
+        ]
+    if misshapen:
+        more = f" and {len(misshapen) - 3} more" if len(misshapen) > 3 else ""
+        raise BadFile(
+            f"{folder} has weights of another shape than config.json says: {', '.join(misshapen[:3])}{more}."
+        )
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:3])
+    return f"{shown} and {len(names) - 3} more weights" if len(names) > 3 else f"the weight {shown}"
+
+
+def _load(weights: Weights, names: list[str], dtype: str) -> Tensor:
+    tensors = [stored_weights.load(weights, name).to(DTYPES[dtype]) for name in names]
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+
+def _to_foreign(state: Mapping[str, Tensor], family: Format, blueprint: Blueprint) -> dict[str, Tensor]:
+    tensors: dict[str, Tensor] = {}
+    for ours, tensor in state.items():
+        theirs = family.foreign_names(ours, blueprint)
+        for name, part in zip(theirs, tensor.chunk(len(theirs)), strict=True):
+            tensors[family.stored_name(name, blueprint)] = part
+    return tensors

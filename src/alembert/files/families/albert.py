@@ -1,0 +1,78 @@
+"""ALBERT (Lan et al. 2019): layers share their weights, embeddings are narrower than the hidden states.
+
+Its second pre-training head tells the order of two sentences; it has the shape of BERT's next-sentence head.
+"""
+
+from typing import Final
+
+from alembert.files.families.bert import BERT
+from alembert.files.family import Architecture, Family
+
+_LAYER: Final = "encoder.albert_layer_groups.{group}.albert_layers.{inner}"
+
+ALBERT: Final = Family(
+    model_type="albert",
+    prefix="albert.",
+    bare="AlbertModel",
+    config_keys=(*BERT.config_keys, "embedding_size", "num_hidden_groups", "inner_group_num"),
+    defaults={
+        "hidden_size": 4096,
+        "num_attention_heads": 64,
+        "intermediate_size": 16384,
+        "embedding_size": 128,
+        "num_hidden_groups": 1,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    },
+    dropout_key="classifier_dropout_prob",
+    undropped=("masked_lm", "span"),
+    modules={
+        "embeddings.token": ("embeddings.word_embeddings",),
+        "embeddings.position": ("embeddings.position_embeddings",),
+        "embeddings.segment": ("embeddings.token_type_embeddings",),
+        "embeddings.norm": ("embeddings.LayerNorm",),
+        "embeddings.widen": ("encoder.embedding_hidden_mapping_in",),
+        "blocks.{layer}.attention.qkv": (
+            f"{_LAYER}.attention.query",
+            f"{_LAYER}.attention.key",
+            f"{_LAYER}.attention.value",
+        ),
+        "blocks.{layer}.attention.out": (f"{_LAYER}.attention.dense",),
+        "blocks.{layer}.attention_norm": (f"{_LAYER}.attention.LayerNorm",),
+        "blocks.{layer}.inner": (f"{_LAYER}.ffn",),
+        "blocks.{layer}.outer": (f"{_LAYER}.ffn_output",),
+        "blocks.{layer}.output_norm": (f"{_LAYER}.full_layer_layer_norm",),
+        "pooler.dense": ("pooler",),
+    },
+    head_modules={
+        "masked_lm": {"": "predictions", "dense": "predictions.dense", "norm": "predictions.LayerNorm"},
+        "next_sentence": {"linear": "sop_classifier.classifier"},
+        "classify": {"linear": "classifier"},
+        "tag": {"linear": "classifier"},
+        "choice": {"linear": "classifier"},
+        "span": {"linear": "qa_outputs"},
+    },
+    tied={
+        "predictions.decoder.weight": "encoder.embeddings.token.weight",
+        "predictions.decoder.bias": "heads.masked_lm.bias",
+    },
+    architectures={
+        "AlbertModel": Architecture(pooler=True),
+        "AlbertForPreTraining": Architecture(("masked_lm", "next_sentence"), pooler=True),
+        "AlbertForMaskedLM": Architecture(("masked_lm",)),
+        "AlbertForSequenceClassification": Architecture(("classify",), pooler=True),
+        "AlbertForTokenClassification": Architecture(("tag",)),
+        "AlbertForQuestionAnswering": Architecture(("span",)),
+        "AlbertForMultipleChoice": Architecture(("choice",), pooler=True),
+    },
+    fixed={
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "tie_word_embeddings": True,
+        "pruned_heads": {},
+        "num_memory_blocks": 0,
+        "gap_size": 0,
+        "net_structure_type": 0,
+    },
+)

@@ -1,0 +1,66 @@
+"""alembert's own form, for what no published family can hold: other positions or norms, several heads of one kind.
+
+The names are ours, nothing is renamed, and transformers cannot open it; the model card says so.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, fields
+from difflib import get_close_matches
+from typing import Any, Final
+
+from alembert.errors import BadFile
+from alembert.files.family import Blueprint, Names
+from alembert.nn.config import EncoderConfig
+from alembert.nn.heads import HeadSpec
+
+_FORMAT_KEYS: Final = ("model_type", "architectures", "heads", "pooler", "labels", "dtype")
+
+
+class Native:
+    """Blueprints written as they are."""
+
+    model_type: Final = "alembert"
+    tied: Final[Mapping[str, str]] = {}
+
+    def read(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
+        if architecture is not None:
+            raise BadFile("This checkpoint names its heads itself; leave the architecture out.")
+        known = [field.name for field in fields(EncoderConfig)]
+        for key in raw:
+            if key not in known and key not in _FORMAT_KEYS:
+                near = get_close_matches(key, known, n=1)
+                raise BadFile(
+                    f"config.json has an unknown key `{key}`."
+                    + (f" Did you mean `{near[0]}`?" if near else "")
+                )
+        try:
+            return Blueprint(
+                config=EncoderConfig(**{key: raw[key] for key in known if key in raw}),
+                heads={name: HeadSpec(**spec) for name, spec in raw["heads"].items()},
+                pooler=bool(raw["pooler"]),
+                labels={head: tuple(labels) for head, labels in raw["labels"].items()},
+            )
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise BadFile(f"config.json is not a complete alembert configuration ({problem}).") from None
+
+    def write(self, blueprint: Blueprint) -> dict[str, Any]:
+        return {
+            **asdict(blueprint.config),
+            "model_type": self.model_type,
+            "architectures": ["AlembertModel"],
+            "heads": {name: asdict(spec) for name, spec in blueprint.heads.items()},
+            "pooler": blueprint.pooler,
+            "labels": {head: list(labels) for head, labels in blueprint.labels.items()},
+        }
+
+    def holds(self, blueprint: Blueprint) -> bool:
+        return True
+
+    def canonical(self, stored: str) -> str:
+        return stored
+
+    def foreign_names(self, name: str, blueprint: Blueprint) -> Names:
+        return (name,)
+
+    def stored_name(self, canonical: str, blueprint: Blueprint) -> str:
+        return canonical

@@ -1,0 +1,254 @@
+"""A model family is a table: configuration keys, weight names, and the heads of each published architecture.
+
+`Family` reads a foreign `config.json` into a `Blueprint` (what the model is) and maps our weight names to theirs; the
+same table serves both directions. A new family is a new table; only new mathematics needs a new class (in `nn/`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from alembert.errors import BadFile
+from alembert.nn.config import EncoderConfig
+from alembert.nn.heads import HeadSpec
+
+Names = tuple[str, ...]
+LABELLED: Final = ("classify", "tag")
+"""Kinds of heads whose outputs have names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blueprint:
+    """All that is needed to build a model, without its weights."""
+
+    config: EncoderConfig
+    heads: Mapping[str, HeadSpec] = field(default_factory=dict)
+    pooler: bool = False
+    labels: Mapping[str, Names] = field(default_factory=dict)
+    """Head -> names of its outputs."""
+
+
+class Format(Protocol):
+    """What opening and saving needs to know of a family."""
+
+    @property
+    def model_type(self) -> str:
+        """What `config.json` calls it."""
+
+    @property
+    def tied(self) -> Mapping[str, str]:
+        """Stored copies of tied weights -> our weight that they must equal."""
+
+    def read(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
+        """Turn a `config.json` and the canonical names of the stored weights into a blueprint."""
+
+    def write(self, blueprint: Blueprint) -> dict[str, Any]:
+        """Turn a blueprint into a `config.json`."""
+
+    def holds(self, blueprint: Blueprint) -> bool:
+        """Whether this family can express a blueprint without loss."""
+
+    def canonical(self, stored: str) -> str:
+        """Return a stored weight's name without prefix and in today's spelling."""
+
+    def foreign_names(self, name: str, blueprint: Blueprint) -> Names:
+        """Return the canonical names of one of our weights; several if ours is their concatenation."""
+
+    def stored_name(self, canonical: str, blueprint: Blueprint) -> str:
+        """Return the name under which a weight is written."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Which heads a published class has."""
+
+    heads: Names = ()
+    pooler: bool = False
+    attention: str = "bidirectional"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One model family of Hugging Face transformers, as data."""
+
+    model_type: str
+    prefix: str
+    """Before the encoder's weight names in architectures with a head: `bert.`"""
+    bare: str
+    """The architecture without heads."""
+    config_keys: Names
+    """Keys of `config.json` that are fields of `EncoderConfig` under the same name."""
+    defaults: Mapping[str, Any]
+    """What the family assumes where `config.json` is silent, where it differs from `EncoderConfig`."""
+    fixed: Mapping[str, Any]
+    """Keys that must have this value, because we do not have the mathematics of another."""
+    dropout_key: str
+    """Where the dropout of the classifying heads is kept."""
+    undropped: Names
+    """Kinds of heads without dropout."""
+    modules: Mapping[str, Names]
+    """Our module -> theirs; more than one where ours is fused. `{layer}`, `{group}`, `{inner}` are filled in."""
+    head_modules: Mapping[str, Mapping[str, str]]
+    """Kind of head -> our module inside the head -> theirs."""
+    tied: Mapping[str, str]
+    architectures: Mapping[str, Architecture]
+
+    def read(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
+        config = self._read_config(raw)
+        name = self._architecture(raw, stored, architecture)
+        kinds = self.architectures[name].heads
+        labels = _read_labels(raw)
+        dropout = raw.get(self.dropout_key)
+        heads = {
+            kind: HeadSpec(
+                kind=kind,
+                outputs=1 if kind == "choice" else len(labels) if kind in LABELLED else 2,
+                dropout=self._dropout(kind, config.hidden_dropout_prob if dropout is None else dropout),
+            )
+            for kind in kinds
+        }
+        pooler = self.architectures[name].pooler and (bool(kinds) or self._has(stored, "pooler."))
+        return Blueprint(
+            config=config,
+            heads=heads,
+            pooler=pooler,
+            labels={kind: labels for kind in kinds if kind in LABELLED},
+        )
+
+    def write(self, blueprint: Blueprint) -> dict[str, Any]:
+        config = blueprint.config
+        raw: dict[str, Any] = {key: getattr(config, key) for key in self.config_keys}
+        raw["model_type"] = self.model_type
+        raw["architectures"] = [self._architecture_of(blueprint)]
+        if config.attention == "causal":
+            raw["is_decoder"] = True
+        dropouts = [spec.dropout for kind, spec in blueprint.heads.items() if kind not in self.undropped]
+        if dropouts:
+            raw[self.dropout_key] = dropouts[0]
+        for labels in blueprint.labels.values():
+            raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
+            raw["label2id"] = {label: i for i, label in enumerate(labels)}
+        return raw
+
+    def holds(self, blueprint: Blueprint) -> bool:
+        if self._architecture_of(blueprint) is None or blueprint.config.attention == "prefix":
+            return False
+        return self._read_config(self.write(blueprint)) == blueprint.config
+
+    def canonical(self, stored: str) -> str:
+        name = stored.removeprefix(self.prefix)
+        return re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+
+    def foreign_names(self, name: str, blueprint: Blueprint) -> Names:
+        module, _, suffix = name.rpartition(".")
+        if module.startswith("heads."):
+            _, head, *inside = module.split(".")
+            theirs = self.head_modules[blueprint.heads[head].kind][".".join(inside)]
+            return (f"{theirs}.{suffix}",)
+        module, numbers = _template(module.removeprefix("encoder."), blueprint.config)
+        return tuple(f"{theirs.format(**numbers)}.{suffix}" for theirs in self.modules[module])
+
+    def stored_name(self, canonical: str, blueprint: Blueprint) -> str:
+        in_head = self._has(
+            [canonical], *(f"{m}." for kind in self.head_modules.values() for m in kind.values())
+        )
+        return canonical if in_head or not blueprint.heads else self.prefix + canonical
+
+    def _read_config(self, raw: Mapping[str, Any]) -> EncoderConfig:
+        for key, value in self.fixed.items():
+            if raw.get(key) not in (value, None):
+                raise BadFile(
+                    f"config.json asks for `{key}` = {raw[key]!r}, which alembert does not have; "
+                    f"only {value!r} can be opened."
+                )
+        given = {key: raw[key] for key in self.config_keys if raw.get(key) is not None}
+        if given.get("hidden_act") == "gelu_pytorch_tanh":
+            given["hidden_act"] = "gelu_new"
+        if "vocab_size" not in given:
+            raise BadFile(
+                "config.json has no `vocab_size`; expected the number of rows of the token embedding."
+            )
+        attention = "causal" if raw.get("is_decoder") else "bidirectional"
+        return EncoderConfig(**{**self.defaults, **given}, attention=attention)
+
+    def _architecture(self, raw: Mapping[str, Any], stored: Collection[str], wanted: str | None) -> str:
+        declared = raw.get("architectures") or []
+        name = wanted or (declared[0] if isinstance(declared, list) and declared else None)
+        if name in self.architectures:
+            return str(name)
+        if name is not None:
+            known = ", ".join(self.architectures)
+            raise BadFile(
+                f"The architecture {name!r} is not known for `{self.model_type}`; expected one of {known}."
+            )
+        return self._architecture_from_weights(stored)
+
+    def _architecture_from_weights(self, stored: Collection[str]) -> str:
+        kinds = {k for k, m in self.head_modules.items() if self._has(stored, *(f"{x}." for x in m.values()))}
+        if ambiguous := kinds & {"classify", "tag", "choice"}:
+            options = ", ".join(n for n, a in self.architectures.items() if ambiguous & set(a.heads))
+            raise BadFile(
+                "config.json does not say what the weight `classifier` is for (no `architectures`). "
+                f"Say which one it is: {options}."
+            )
+        fitting = [n for n, a in self.architectures.items() if set(a.heads) == kinds]
+        return fitting[0] if fitting else self.bare
+
+    def _architecture_of(self, blueprint: Blueprint) -> str | None:
+        if any(name != spec.kind for name, spec in blueprint.heads.items()):
+            return None
+        wanted = (set(blueprint.heads), blueprint.config.attention)
+        for name, architecture in self.architectures.items():
+            same = (set(architecture.heads), architecture.attention) == wanted
+            # A bare encoder may come with its pooler or without; elsewhere the pooler belongs to the head.
+            if same and (not blueprint.heads or architecture.pooler == blueprint.pooler):
+                return name
+        return None
+
+    def _dropout(self, kind: str, rate: float) -> float:
+        return 0.0 if kind in self.undropped else rate
+
+    @staticmethod
+    def _has(names: Collection[str], *prefixes: str) -> bool:
+        return any(name.startswith(prefixes) for name in names)
+
+
+def _read_labels(raw: Mapping[str, Any]) -> Names:
+    """Return the labels in the order of their numbers; transformers' default is LABEL_0 and LABEL_1.
+
+    >>> _read_labels({"id2label": {"1": "I", "0": "B"}})
+    ('B', 'I')
+    """
+    table = raw.get("id2label")
+    if table is None:
+        count = raw.get("num_labels", 2)
+        if not isinstance(count, int) or not 1 <= count <= 1_000_000:
+            raise BadFile(f"config.json has `num_labels` = {count!r}; expected a whole number from 1 up.")
+        return tuple(f"LABEL_{i}" for i in range(count))
+    if (
+        not isinstance(table, dict)
+        or sorted(map(str, table)) != sorted(map(str, range(len(table))))
+        or not table
+    ):
+        raise BadFile(
+            "config.json has an `id2label` that does not number its labels 0, 1, 2, ...; mend the numbers."
+        )
+    by_number = {int(number): str(label) for number, label in table.items()}
+    labels = tuple(by_number[i] for i in range(len(by_number)))
+    if len(set(labels)) != len(labels):
+        raise BadFile(
+            "config.json has an `id2label` in which one label occurs twice; give each a name of its own."
+        )
+    return labels
+
+
+def _template(module: str, config: EncoderConfig) -> tuple[str, dict[str, int]]:
+    found = re.match(r"blocks\.(\d+)\.", module)
+    if not found:
+        return module, {}
+    layer = int(found[1])
+    group, inner = divmod(layer, config.inner_group_num)
+    return f"blocks.{{layer}}.{module[found.end() :]}", {"layer": layer, "group": group, "inner": inner}

