@@ -1,5 +1,109 @@
 """`alembert doctor`: what this machine can do, what was chosen and why."""
 
+from __future__ import annotations
 
-def doctor() -> None:
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TYPE_HEADS = ("library", "type", "limit", "1 thread", "all", "training", "verdict")
+VARIABLE_HEADS = ("variable", "value", "set by", "why")
+
+
+def doctor(
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of tables."),
+    refresh: bool = typer.Option(False, "--refresh", help="Try everything again instead of using the cache."),
+) -> None:
     """Show what this machine can do, what was chosen and why."""
+    from alembert.hardware.findings import capabilities, remembered
+    from alembert.hardware.report import doctor_report
+
+    if refresh or remembered() is None:
+        print("trying numeric types in child processes, about ten seconds ...", file=sys.stderr)
+    report = doctor_report(capabilities(refresh=refresh))
+    if as_json:
+        print(json.dumps(report, indent=2, ensure_ascii=False))
+    else:
+        show(report)
+
+
+def show(report: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print the report as tables that fit 80 columns."""
+    from rich.console import Console
+
+    console = console or Console(highlight=False, markup=False)
+    _print_table(console, "Machine", (), _machine_rows(report["machine"]))
+    _print_table(console, "Libraries", (), _library_rows(report["libraries"]))
+    _print_table(console, "Numeric types (GFLOP/s)", TYPE_HEADS, _type_rows(report["types"]))
+    sets = report["instruction_sets"]
+    rows = [("advertised", " ".join(sets["advertised"]) or "none known"), ("AMX", sets["amx_in_words"])]
+    _print_table(console, "Instruction sets", (), rows)
+    _print_table(console, "Choices", ("", "chosen", "why"), _choice_rows(report["choices"]))
+    _print_table(console, "Environment", VARIABLE_HEADS, _variable_rows(report["environment"]))
+    cache = report["cache"]
+    state = "" if cache["written"] else " (could not be written)"
+    console.print(f"Remembered in {cache['file']}{state}", soft_wrap=True)
+
+
+def _print_table(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.table import Table
+
+    console.print(title, style="bold")
+    table = Table(*heads, box=None, show_header=bool(heads), pad_edge=False, header_style="dim")
+    for row in rows:
+        table.add_row(*row)
+    for column in table.columns:
+        column.overflow = "fold"
+    console.print(table)
+    console.print()
+
+
+def _machine_rows(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
+    cores = (
+        f"{machine['cores_allowed']} physical, {machine['cpus_allowed']} of {machine['cpus']} CPUs allowed"
+    )
+    quota = f", quota {machine['cpu_quota']:g}" if machine["cpu_quota"] else ""
+    memory = "unknown" if machine["memory_gb"] is None else f"{machine['memory_gb']} GB"
+    return [
+        ("CPU", machine["cpu"]),
+        ("cores", cores + quota),
+        ("memory", memory),
+        ("system", machine["os"]),
+        ("Python", machine["python"]),
+    ]
+
+
+def _library_rows(libraries: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    return [(name, version or "not installed") for name, version in libraries.items()]
+
+
+def _type_rows(types: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    speeds = ("one_thread", "all_threads", "training")
+    return [
+        (t["library"], t["dtype"], t["limit"] or "none", *(_number(t[name]) for name in speeds), t["verdict"])
+        for t in types
+    ]
+
+
+def _choice_rows(choices: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    return [(name.replace("_", " "), _value(c["value"]), c["reason"]) for name, c in choices.items()]
+
+
+def _variable_rows(variables: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    return [(v["name"], v["value"] or "unset", v["origin"], v["reason"]) for v in variables]
+
+
+def _number(speed: float | None) -> str:
+    return "-" if speed is None else f"{speed:.1f}" if speed < 10 else f"{speed:.0f}"
+
+
+def _value(value: str | int | None) -> str:
+    if value is None:
+        return "none"
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)

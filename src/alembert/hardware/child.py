@@ -1,0 +1,163 @@
+"""The program that runs in a throw-away process: try numeric types, measure them, print one JSON line each.
+
+Started by path, `python -P child.py LIBRARY THREADS TYPE...`, and free of alembert imports, so that the limits under
+test are exactly those in its environment. It may die at any line: `{"begin": TYPE}` is printed first, so that the
+parent knows which type was fatal. Matrices grow only while a step stays cheap, so a type that is a hundred times
+slower than the others costs little.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+SIZES = (64, 256, 1024)
+PATIENCE = 0.25
+MOST_CALLS = 8
+
+Call = Callable[[], object]
+
+
+def peak(call_of_size: Callable[[int], Call], matmuls: int = 1) -> float:
+    """Measure GFLOP/s of a call that multiplies square matrices, at the largest size that stays quick."""
+    best = 0.0
+    for size in SIZES:
+        seconds = _fastest(call_of_size(size))
+        best = max(best, matmuls * 2 * size**3 / seconds / 1e9)
+        if seconds * 4**3 > 2 * PATIENCE:
+            break
+    return best
+
+
+def _fastest(call: Call) -> float:
+    call()
+    times: list[float] = []
+    # The fastest of several, because other processes can only make a call slower.
+    while len(times) < MOST_CALLS and sum(times) < PATIENCE:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return max(min(times), 1e-9)
+
+
+def torch_forward(dtype: str) -> Callable[[int], Call]:
+    """Make linear layers of a given size, without gradients."""
+    import torch
+    from torch.nn.functional import linear
+
+    def of_size(size: int) -> Call:
+        x, weight = torch.randn(2, size, size).to(getattr(torch, dtype))
+        return lambda: linear(x, weight)
+
+    def of_size_int8(size: int) -> Call:
+        weight = torch.quantize_per_tensor(torch.randn(size, size), 0.05, 0, torch.qint8)
+        packed = torch.ops.quantized.linear_prepack(weight, None)
+        x = torch.randn(size, size)
+        return lambda: torch.ops.quantized.linear_dynamic(x, packed)
+
+    return of_size_int8 if dtype == "int8" else of_size
+
+
+def _torch_training(dtype: str) -> Callable[[int], Call]:
+    import torch
+    from torch.nn.functional import linear
+
+    def of_size(size: int) -> Call:
+        x = torch.randn(size, size).to(getattr(torch, dtype)).requires_grad_()
+        weight = x.detach().clone().requires_grad_()
+        return lambda: torch.autograd.grad(linear(x, weight), (x, weight), x.detach())
+
+    return of_size
+
+
+def _exercise_torch(dtype: str) -> None:
+    """Run the kernels an encoder needs beside the linear layer; each may use its own instructions."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    if dtype == "int8":
+        torch._int_mm(*torch.ones(2, 64, 64, dtype=torch.int8))
+        return
+    q = torch.randn(2, 4, 64, 64).to(getattr(torch, dtype)).requires_grad_()
+    for result in (scaled_dot_product_attention(q, q, q), torch.bmm(q[0], q[1])):
+        torch.autograd.grad(result.sum(), q)
+
+
+def try_torch(dtype: str, threads: int) -> dict[str, float]:
+    """Run one type in torch: forward on one thread and on all, forward and backward on all."""
+    import torch
+
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(1)
+    _exercise_torch(dtype)
+    speeds = {"one_thread": peak(torch_forward(dtype))}
+    torch.set_num_threads(threads)
+    speeds["all_threads"] = peak(torch_forward(dtype))
+    if dtype != "int8":
+        speeds["training"] = peak(_torch_training(dtype), matmuls=3)
+    return speeds
+
+
+def _openvino_forward(dtype: str, threads: int) -> Callable[[int], Call]:
+    import numpy as np
+    import openvino
+    from openvino import opset13 as ops
+
+    def quantised(node: Any, levels: int) -> Any:
+        low, high = np.float32(-4), np.float32(4)
+        return ops.fake_quantize(node, low, high, low, high, levels)
+
+    def of_size(size: int) -> Call:
+        matrix = np.random.default_rng(0).standard_normal((size, size), dtype=np.float32)
+        parameter = ops.parameter([size, size], np.float32)
+        x, weight = parameter, ops.constant(matrix)
+        if dtype == "int8":  # as NNCF writes it: unsigned activations, symmetric weights
+            x, weight = quantised(x, 256), quantised(weight, 255)
+        product = ops.matmul(x, weight, False, True)
+        settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+        model = openvino.Core().compile_model(
+            openvino.Model([product], [parameter], "trial"), "CPU", settings
+        )
+        request = model.create_infer_request()
+        return lambda: request.infer([matrix])
+
+    return of_size
+
+
+def try_openvino(dtype: str, threads: int) -> dict[str, float]:
+    """Run one type in OpenVINO, on one thread and on all."""
+    return {
+        "one_thread": peak(_openvino_forward(dtype, 1)),
+        "all_threads": peak(_openvino_forward(dtype, threads)),
+    }
+
+
+def _leave_no_core() -> None:
+    """Keep a death from writing a memory image of gigabytes into the user's folder."""
+    try:
+        import resource
+    except ImportError:  # not a POSIX system
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main(library: str, threads: int, dtypes: list[str]) -> None:
+    """Try each type and print what happened."""
+    warnings.simplefilter("ignore")
+    _leave_no_core()
+    attempt = {"torch": try_torch, "openvino": try_openvino}[library]
+    for dtype in dtypes:
+        print(json.dumps({"begin": dtype}), flush=True)
+        try:
+            answer: dict[str, Any] = {"type": dtype, **attempt(dtype, threads)}
+        except Exception as problem:  # whatever the library raises is the answer
+            answer = {"type": dtype, "error": f"{type(problem).__name__}: {problem}".splitlines()[0][:200]}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
