@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from alembert import __version__
-from alembert.cli import doctor
+from alembert.cli import convert, demo, doctor, inspect, predict
 from alembert.errors import UserError
 
 app = typer.Typer(
@@ -24,7 +24,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
+app.command("convert")(convert.convert)
+app.command("predict")(predict.predict)
+app.add_typer(inspect.app, name="inspect")
 
 
 def _show_version(wanted: bool) -> None:
@@ -45,12 +49,13 @@ def _root(
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code; bugs propagate as exceptions."""
     try:
-        return int(app(args=arguments, standalone_mode=False) or 0)
+        code = int(app(args=arguments, prog_name="alembert", standalone_mode=False) or 0)
+        sys.stdout.flush()  # here, where a closed pipe is understood
+        return code
     except UserError as problem:
         return _refuse(str(problem))
     except TyperException as problem:
-        message = problem.format_message()
-        return _refuse(f"{message} See `alembert --help`.") if message else 2
+        return _refuse_command(problem)
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return 130
@@ -58,6 +63,15 @@ def run(arguments: list[str] | None = None) -> int:
         # The reader of our output (`| head`) has gone; point stdout elsewhere so that the interpreter's flush is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _refuse_command(problem: TyperException) -> int:
+    message = problem.format_message()
+    if message.startswith("Usage:"):  # a command was given without anything: its help is the answer
+        print(message, file=sys.stderr)
+        return 2
+    sentence = " ".join(message.split()).rstrip(".")
+    return _refuse(f"{sentence}. See `alembert --help`.")
 
 
 def _refuse(sentence: str) -> int:

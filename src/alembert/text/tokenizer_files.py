@@ -1,0 +1,293 @@
+"""The files of a tokenizer: `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`.
+
+In: a folder or a single file as Hugging Face tools write them. Out: `Parts`, all that defines a BERT tokenizer.
+Files are read in Python, checked, and reduced to these few parts, rather than handed to the Rust library as they are:
+so a damaged file gets a sentence, settings that would cut or pad text (all-MiniLM's `tokenizer.json` cuts at 128) are
+left behind, and what is saved depends on the parts alone. The price is that a `tokenizer.json` with other than BERT's
+steps is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from alembert.errors import BadFile, BadInput
+from alembert.text.vocabulary import SpecialTokens, Vocabulary, read_limited
+
+MAX_WORD = 100
+"""Longer words are unknown; transformers fixes the same number for BERT (the original program had 200)."""
+_BERT_CLASSES = {
+    "BertTokenizer",
+    "DistilBertTokenizer",
+    "ElectraTokenizer",
+    "PreTrainedTokenizer",
+    "TokenizersBackend",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How text is normalised before it is cut into pieces, under the names that Hugging Face gives."""
+
+    do_lower_case: bool
+    strip_accents: bool | None = None
+    """None: strip accents if text is lower-cased, as the original BERT does."""
+    tokenize_chinese_chars: bool = True
+    model_max_length: int | None = None
+    """Written for other tools; nothing here is ever cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedToken:
+    """A token that is found in the text before WordPiece sees it."""
+
+    content: str
+    special: bool = False
+    normalized: bool = True
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that defines a tokenizer."""
+
+    vocabulary: Vocabulary
+    settings: Settings
+    added: tuple[AddedToken, ...] = ()
+    """In the order of their ids; those outside the WordPiece model are the last pieces of the vocabulary."""
+    model_size: int | None = None
+    """How many pieces, counted from the first, belong to the WordPiece model; None: all."""
+
+
+def read(path: Path, lowercase: bool | None) -> Parts:
+    """Read a folder, a `vocab.txt` or a `tokenizer.json`; a given `lowercase` wins over what the files say."""
+    _expect_path(path)
+    source = _main_file(path) if path.is_dir() else path
+    config = _read_config(source.with_name("tokenizer_config.json"))
+    special = _special_tokens(config)
+    if source.suffix == ".json":
+        return _from_json(source, config, special, lowercase)
+    return _from_lines(source, config, special, lowercase)
+
+
+def config_json(parts: Parts) -> str:
+    """Return the text of `tokenizer_config.json`."""
+    content = {
+        **{f"{role}_token": piece for role, piece in parts.vocabulary.special.roles().items()},
+        **{name: value for name, value in asdict(parts.settings).items() if name != "model_max_length"},
+        "added_tokens_decoder": {str(parts.vocabulary.id_of(t.content)): asdict(t) for t in parts.added},
+        "tokenizer_class": "BertTokenizer",
+    }
+    if parts.settings.model_max_length is not None:
+        content["model_max_length"] = parts.settings.model_max_length
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _expect_path(path: Path) -> None:
+    wanted = "Give a checkpoint folder, a vocab.txt or a tokenizer.json."
+    try:
+        found = path.exists()
+    except OSError as problem:
+        # Not quoted: what is too long for a path is likely a document, given in the wrong place.
+        raise BadFile(f"The path of the tokenizer cannot be used: {problem.strerror}. {wanted}") from None
+    if not found:
+        raise BadFile(f"{path} does not exist. {wanted}")
+
+
+def _main_file(folder: Path) -> Path:
+    for name in ("tokenizer.json", "vocab.txt"):
+        if (folder / name).is_file():
+            return folder / name
+    raise BadFile(
+        f"The folder {folder} has neither tokenizer.json nor vocab.txt. Give a folder that holds a tokenizer."
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(read_limited(path).decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise BadFile(f"{path} is not readable JSON; it may be cut off. Fetch or save it again.") from None
+    if not isinstance(content, dict):
+        raise BadFile(f"{path} holds a JSON {type(content).__name__}; an object was expected.")
+    return content
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    return _read_json(path) if path.is_file() else {}
+
+
+def _special_tokens(config: Mapping[str, Any]) -> SpecialTokens:
+    found = {field.name: config.get(f"{field.name}_token") for field in fields(SpecialTokens)}
+    named = {role: t.get("content") if isinstance(t, dict) else t for role, t in found.items()}
+    return SpecialTokens(**{role: token for role, token in named.items() if isinstance(token, str)})
+
+
+def _settings(
+    path: Path, config: Mapping[str, Any], defaults: Mapping[str, Any], lowercase: bool | None
+) -> Settings:
+    values = {name: config.get(name, default) for name, default in defaults.items()}
+    if lowercase is not None:
+        values["do_lower_case"] = lowercase
+    for name, value in values.items():
+        if not isinstance(value, bool) and not (value is None and name == "strip_accents"):
+            raise BadFile(f"`{name}` of the tokenizer {path} is {value!r}; true or false was expected.")
+    limit = config.get("model_max_length")
+    # transformers writes 10**30 for "no limit".
+    usable = isinstance(limit, int) and not isinstance(limit, bool) and 0 < limit < 10**9
+    return Settings(**values, model_max_length=limit if usable else None)
+
+
+def _from_lines(
+    path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None
+) -> Parts:
+    vocabulary = Vocabulary.open(path, special)
+    kind = str(config.get("tokenizer_class") or "BertTokenizer")
+    if kind.removesuffix("Fast") not in _BERT_CLASSES:
+        raise BadFile(f"{path} belongs to a {kind}, which cuts text differently from BERT's tokenizer.")
+    if path.with_name("added_tokens.json").is_file():
+        raise BadFile(
+            f"{path} has an added_tokens.json beside it, a form of the past. "
+            "Open the folder with transformers and save it again, which writes a tokenizer.json."
+        )
+    defaults = {
+        "do_lower_case": not vocabulary.is_cased(),
+        "strip_accents": None,
+        "tokenize_chinese_chars": True,
+    }
+    settings = _settings(path, config, defaults, lowercase)
+    return _with_added(path, vocabulary.pieces, special, settings, _listed_tokens(config))
+
+
+def _from_json(
+    path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None
+) -> Parts:
+    content = _read_json(path)
+    pieces = _model_pieces(path, content.get("model"), special)
+    settings = _settings(path, config, _normalizer_settings(path, content.get("normalizer")), lowercase)
+    _expect_steps(path, content, special)
+    return _with_added(path, pieces, special, settings, content.get("added_tokens") or [])
+
+
+def _with_added(
+    path: Path, pieces: Sequence[str], special: SpecialTokens, settings: Settings, entries: Any
+) -> Parts:
+    added = _added_tokens(path, entries, pieces)
+    known = set(pieces)
+    beyond = [token.content for token in added if token.content not in known]
+    try:
+        return Parts(Vocabulary((*pieces, *beyond), special), settings, added, len(pieces))
+    except BadInput as problem:
+        raise BadFile(f"{path} cannot be used. {problem}") from None
+
+
+def _model_pieces(path: Path, model: Any, special: SpecialTokens) -> list[str]:
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
+        raise BadFile(
+            f"{path} has no model with a vocabulary in it; it may be damaged. Fetch or save it again."
+        )
+    # Old files do not name the type; only WordPiece has this key.
+    kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "unnamed")
+    if kind != "WordPiece" or not isinstance(model["vocab"], dict):
+        raise BadFile(
+            f"{path} holds a {kind} tokenizer. Only WordPiece, the tokenizer of BERT, is supported."
+        )
+    expected = {
+        "unk_token": special.unk,
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": MAX_WORD,
+    }
+    for name, value in expected.items():
+        if model.get(name, value) != value:
+            raise BadFile(f"`{name}` in {path} is {model[name]!r}; BERT's tokenizer has {value!r}.")
+    if special.unk not in model["vocab"]:
+        raise BadFile(f"The WordPiece model in {path} lacks the unknown token {special.unk}.")
+    return _in_order(path, model["vocab"])
+
+
+def _in_order(path: Path, ids: Mapping[str, Any]) -> list[str]:
+    pieces: list[str | None] = [None] * len(ids)
+    for piece, number in ids.items():
+        if type(number) is not int or not 0 <= number < len(ids) or pieces[number] is not None:
+            raise BadFile(
+                f"{path} gives a piece the id {number!r}, but its {len(ids)} pieces need the ids "
+                f"0 to {len(ids) - 1}, each once. Ids with gaps do not fit the rows of an embedding."
+            )
+        pieces[number] = piece
+    return [piece for piece in pieces if piece is not None]
+
+
+def _listed_tokens(config: Mapping[str, Any]) -> Any:
+    listed = config.get("added_tokens_decoder") or {}
+    if not isinstance(listed, dict):
+        return listed
+    return [{**entry, "id": int(number)} for number, entry in listed.items() if number.isdecimal()]
+
+
+def _added_tokens(path: Path, entries: Any, pieces: Sequence[str]) -> tuple[AddedToken, ...]:
+    """Read the added tokens and check that the ids they state are the ids they will get."""
+    ids = {piece: position for position, piece in enumerate(pieces)}
+    tokens = []
+    try:
+        for entry in sorted(entries, key=lambda entry: int(entry["id"])):
+            token = _added_token(entry)
+            expected = ids.setdefault(token.content, len(ids))
+            tokens.append(token)
+            if entry["id"] != expected:
+                raise BadFile(
+                    f"{path} gives the added token {token.content!r} the id {entry['id']}; {expected} was expected."
+                )
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise BadFile(f"The added tokens of {path} are damaged. Fetch or save the file again.") from None
+    return tuple(tokens)
+
+
+def _added_token(entry: Mapping[str, Any]) -> AddedToken:
+    names = [field.name for field in fields(AddedToken)]
+    token = AddedToken(**{name: entry[name] for name in names if name in entry})
+    flags = [value for name, value in asdict(token).items() if name != "content"]
+    if not isinstance(token.content, str) or not all(isinstance(flag, bool) for flag in flags):
+        raise TypeError("an added token has a text and flags")
+    return token
+
+
+def _normalizer_settings(path: Path, normalizer: Any) -> dict[str, Any]:
+    kind = normalizer.get("type") if isinstance(normalizer, dict) else None
+    if kind != "BertNormalizer" or not normalizer.get("clean_text", True):
+        raise BadFile(f"`normalizer` in {path} is {kind}; a BertNormalizer that cleans text was expected.")
+    return {
+        "do_lower_case": normalizer.get("lowercase", True),
+        "strip_accents": normalizer.get("strip_accents"),
+        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
+    }
+
+
+def _expect_steps(path: Path, content: Mapping[str, Any], special: SpecialTokens) -> None:
+    splitter = content.get("pre_tokenizer")
+    if not isinstance(splitter, dict) or splitter.get("type") != "BertPreTokenizer":
+        raise BadFile(
+            f"`pre_tokenizer` in {path} is not a BertPreTokenizer, so this is not BERT's tokenizer."
+        )
+    frame = content.get("post_processor")
+    if frame is not None and _frame(frame) != [special.cls, "A", special.sep, "B", special.sep]:
+        raise BadFile(
+            f"`post_processor` in {path} does not frame texts as {special.cls} A {special.sep} B {special.sep}, "
+            "so this is not BERT's tokenizer."
+        )
+
+
+def _frame(processor: Any) -> list[str] | None:
+    """Return the parts of an encoded pair in their order."""
+    try:
+        if processor["type"] == "BertProcessing":
+            cls, sep = processor["cls"][0], processor["sep"][0]
+            return [cls, "A", sep, "B", sep]
+        return [part["id"] for entry in processor["pair"] for part in entry.values()]
+    except (TypeError, KeyError, IndexError, AttributeError):
+        return None

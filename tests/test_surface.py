@@ -1,0 +1,148 @@
+"""The surface: public names, commands and their docs pages, exit codes, and documentation that runs."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import alembert
+from alembert import demo
+from alembert.cli import app, run
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = sorted(
+    [command.name for command in app.registered_commands if command.name]
+    + [group.name for group in app.registered_groups if group.name]
+)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf8"), re.DOTALL | re.MULTILINE
+    )
+
+
+def command_lines(page: Path) -> list[list[str]]:
+    """The `alembert` calls of a page that name no placeholder such as MODEL."""
+    text = "\n".join(blocks(page, "") + blocks(page, "console"))
+    lines = re.findall(r"^(?:\$ )?(?:\.venv/bin/)?alembert ([^#\n]*)", text, re.MULTILINE)
+    calls = [shlex.split(line) for line in lines]
+    return [call for call in calls if not any(re.fullmatch(r"\[.*|[A-Z_]{3,}", word) for word in call)]
+
+
+@pytest.fixture(scope="session")
+def playground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the demo has run, as the README's reader has it."""
+    folder = tmp_path_factory.mktemp("playground")
+    for _ in demo.run(folder / "work/demo"):
+        pass
+    (folder / "abstracts.jsonl").write_text('{"id": "1", "text": "No fever."}\n')
+    return folder
+
+
+def alembert_command(
+    *arguments: str, cwd: Path | None = None, **options: object
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "alembert", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False, **options
+    )
+
+
+def test_public_names_are_exactly_the_listed_ones() -> None:
+    assert (
+        dir(alembert)
+        == sorted(alembert.__all__)
+        == ["Checkpoint", "Tokenizer", "UserError", "__version__", "open"]
+    )
+    assert all(getattr(alembert, name) is not None for name in alembert.__all__)
+
+
+def test_the_version_has_one_value() -> None:
+    assert f'version = "{alembert.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_a_docs_page(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    assert f"alembert {name}" in capsys.readouterr().out
+    assert f"alembert {name}" in (ROOT / f"docs/{name}.md").read_text(encoding="utf8")
+    assert f"({name}.md)" in (ROOT / "docs/index.md").read_text(encoding="utf8")
+
+
+def test_help_loads_neither_torch_nor_numpy_nor_rich() -> None:
+    heavy = "{'torch', 'numpy', 'rich', 'tokenizers', 'transformers'}"
+    check = f"import sys; from alembert.cli import run; run(['--help']); sys.exit(bool({heavy} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["predict"], "Missing"),
+        (["predict", "nowhere", "--fill-mask", "x", "--tpo", "3"], "--tpo"),
+        (["predict", "nowhere", "--fill-mask", "x", "--top", "zero"], "--top"),
+        (["predict", "nowhere", "--fill-mask", "a [MASK]"], "There is no folder nowhere"),
+        (["convert", "nowhere", "--out", "new"], "There is no folder nowhere"),
+        (["inspect", "tokens", "nowhere", "text"], "nowhere"),
+    ],
+)
+def test_a_bad_command_line_is_one_sentence_and_exit_code_2(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    result = alembert_command(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_command_shows_the_help_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "Usage: alembert" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_is_no_error(playground: Path) -> None:
+    line = f"{shlex.quote(sys.executable)} -m alembert doctor | true; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", line], cwd=playground, capture_output=True, text=True, check=True)
+    assert result.stdout == "0\n"
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_in_the_documentation_runs(
+    page: Path, playground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(playground)
+    names: dict[str, object] = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), names)
+    assert not blocks(page, "python") or names
+
+
+@pytest.mark.parametrize(
+    ("page", "arguments"),
+    [(page.name, call) for page in PAGES for call in command_lines(page)],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
+)
+def test_commands_in_the_documentation_run(page: str, arguments: list[str], playground: Path) -> None:
+    result = alembert_command(*arguments, cwd=playground)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+    if "--json" in arguments:
+        assert json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_in_the_documentation_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
