@@ -87,7 +87,7 @@ def test_what_is_not_text_is_refused(uncased: Tokenizer, text: Any) -> None:
         uncased.encode_batch(["un"], [text])
 
 
-@pytest.mark.parametrize("texts", ["one text", b"bytes"])
+@pytest.mark.parametrize("texts", ["one text", b"bytes", None])
 def test_one_text_is_not_a_batch(uncased: Tokenizer, texts: Any) -> None:
     with pytest.raises(BadInput, match="A list of texts was expected"):
         uncased.encode_batch(texts)
@@ -96,6 +96,12 @@ def test_one_text_is_not_a_batch(uncased: Tokenizer, texts: Any) -> None:
 def test_each_text_needs_a_pair(uncased: Tokenizer) -> None:
     with pytest.raises(BadInput, match="2 texts and 1 pairs"):
         uncased.encode_batch(["a", "b"], ["c"])
+
+
+def test_a_generator_is_a_batch(uncased: Tokenizer) -> None:
+    texts = ["un", "aspirin"]
+    batch = uncased.encode_batch((text for text in texts), (text for text in texts))
+    assert [encoding.ids for encoding in batch] == [uncased.encode(text, text).ids for text in texts]
 
 
 def test_an_empty_batch_is_empty(uncased: Tokenizer) -> None:

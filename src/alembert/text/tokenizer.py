@@ -9,7 +9,7 @@ padded here: the length limit belongs to the model, and cutting text is a decisi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -93,7 +93,9 @@ class Tokenizer:
 
     def encode(self, text: str, pair: str | None = None, *, add_special_tokens: bool = True) -> Encoding:
         """Encode one text, or a text and its pair (an empty pair is a second text without pieces)."""
-        _check([text] if pair is None else [text, pair])
+        _check(text, "The text")
+        if pair is not None:
+            _check(pair, "The pair")
         try:
             return Encoding(self._rust.encode(text, pair, add_special_tokens=add_special_tokens))
         except TypeError:
@@ -103,8 +105,8 @@ class Tokenizer:
 
     def encode_batch(
         self,
-        texts: Sequence[str],
-        pairs: Sequence[str] | None = None,
+        texts: Iterable[str],
+        pairs: Iterable[str] | None = None,
         *,
         add_special_tokens: bool = True,
         offsets: bool = True,
@@ -194,25 +196,31 @@ def _model(parts: Parts) -> models.WordPiece:
     )
 
 
-def _inputs(texts: Sequence[str], pairs: Sequence[str] | None) -> list[_Input]:
-    _check(texts)
+def _inputs(texts: Iterable[str], pairs: Iterable[str] | None) -> list[_Input]:
+    first = _listed(texts)
     if pairs is None:
-        return list(texts)
-    _check(pairs)
-    if len(texts) != len(pairs):
-        raise BadInput(f"There are {len(texts)} texts and {len(pairs)} pairs; each text needs one.")
-    return list(zip(texts, pairs, strict=True))
+        return list(first)
+    second = _listed(pairs)
+    if len(first) != len(second):
+        raise BadInput(f"There are {len(first)} texts and {len(second)} pairs; each text needs one.")
+    return list(zip(first, second, strict=True))
 
 
-def _check(texts: Sequence[str]) -> None:
-    if isinstance(texts, str | bytes):
+def _listed(texts: Iterable[str]) -> list[str]:
+    if not isinstance(texts, Iterable) or isinstance(texts, str | bytes):
         raise BadInput(
             f"A list of texts was expected, not one {type(texts).__name__}. Use encode for a single text."
         )
-    for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            hint = " Decode it first." if isinstance(text, bytes) else ""
-            raise BadInput(f"Text {position} is of type {type(text).__name__}; a str was expected.{hint}")
+    listed = list(texts)
+    for position, text in enumerate(listed):
+        _check(text, f"Text {position}")
+    return listed
+
+
+def _check(text: object, name: str) -> None:
+    if not isinstance(text, str):
+        hint = " Decode it first." if isinstance(text, bytes) else ""
+        raise BadInput(f"{name} is of type {type(text).__name__}; a str was expected.{hint}")
 
 
 def _without_surrogates(entry: _Input) -> tuple[_Input, int]:
