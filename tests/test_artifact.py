@@ -20,7 +20,11 @@ from alembert.errors import BadFile, BadSetting, Busy, UserError
 
 CONFIG = {"hidden_size": 8, "name": "小", "optimizer": {"lr": 0.1}}
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=4,
 )

@@ -151,7 +151,10 @@ LIES: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "absurd vocabulary": (lambda f: edit_config(f, vocab_size=10**15), "vocab_size"),
     "huge width": (lambda f: edit_config(f, hidden_size=65_536), "another shape"),
-    "many layers": (lambda f: edit_config(f, num_hidden_layers=1000), "lacks .*layer.2.* and .* more"),
+    "many layers": (
+        lambda f: edit_config(f, num_hidden_layers=1000),
+        "lacks .*layer.999.*calls for 1000 layers",
+    ),
     "absurd layers": (lambda f: edit_config(f, num_hidden_layers=10**9), "num_hidden_layers"),
     "huge inner width": (lambda f: edit_config(f, intermediate_size=10**6), "another shape"),
     "text for a number": (lambda f: edit_config(f, hidden_size="8"), "hidden_size"),

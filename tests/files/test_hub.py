@@ -4,6 +4,7 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
+from huggingface_hub import constants
 
 import alembert
 from alembert.errors import BadFile
@@ -16,8 +17,8 @@ TINY = Blueprint(config=EncoderConfig(vocab_size=9, hidden_size=4, num_hidden_la
 
 @pytest.fixture
 def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     repository = tmp_path / "cache/models--clinic--tiny"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs/main").write_text("a" * 40)

@@ -107,6 +107,7 @@ def assemble(
     blueprint = table.read(raw, names, architecture)
     tokenizer = _open_tokenizer(folder)
     _check_vocabulary(tokenizer, blueprint, str(folder))
+    _check_depth(folder, table, blueprint, names)
     model = Model.skeleton(blueprint.config, blueprint.heads, pooler=blueprint.pooler)
     sources = {name: table.foreign_names(name, blueprint) for name in model.state_dict()}
     _check_weights(folder, model, sources, names, weights)
@@ -194,6 +195,17 @@ def _check_vocabulary(tokenizer: Tokenizer | None, blueprint: Blueprint, where: 
         raise BadFile(
             f"The vocabulary of {where} has {tokenizer.vocab_size:,} pieces, more than the {rows:,} rows of the "
             "model's embedding (`vocab_size`). They do not belong together; use the tokenizer the model came with."
+        )
+
+
+def _check_depth(folder: Path, table: Format, blueprint: Blueprint, names: Mapping[str, str]) -> None:
+    """Look for the last block before a thousand of them are laid out in vain."""
+    last = max(blueprint.config.layer_order)
+    (name,) = table.foreign_names(f"encoder.blocks.{last}.inner.weight", blueprint)
+    if name not in names:
+        layers = blueprint.config.num_hidden_layers
+        raise BadFile(
+            f"{folder} lacks `{name}`, and config.json calls for {layers} layers. One of them is wrong."
         )
 
 
