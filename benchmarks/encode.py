@@ -33,7 +33,9 @@ def main() -> None:
     from alembert.nn.batch import Batch
 
     peer = AutoModel.from_pretrained(arguments.model).eval()
-    texts = sentences(arguments.text)[: 1000 if arguments.quick else 5000]
+    texts = (sentences(arguments.text) if arguments.text.is_file() else sample_sentences())[
+        : 1000 if arguments.quick else 5000
+    ]
     ids = [encoding.ids for encoding in checkpoint.tokenizer.encode_batch(texts, offsets=False)]
     ids = [list(row) for row in ids if len(row) <= checkpoint.blueprint.config.max_position_embeddings]
     encoder = checkpoint.model.encoder
@@ -109,6 +111,14 @@ def sentences(path: Path) -> list[str]:
     """The sentences of a CoNLL file."""
     blocks = path.read_text(encoding="utf8").strip().split("\n\n")
     return [" ".join(line.split("\t")[0] for line in block.splitlines()) for block in blocks]
+
+
+def sample_sentences() -> list[str]:
+    """Sentences of the embedded sample, many times over: for a machine without the real data."""
+    from alembert import sample
+
+    print("note: no CoNLL file; the embedded sample is used, and the ratios are not those of real data")
+    return [part for passage in sample.passages("en") for part in passage.text.split(". ")] * 7
 
 
 def chunks(rows: list[int], size: int) -> Iterator[list[int]]:

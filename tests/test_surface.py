@@ -1,6 +1,7 @@
 """The surface: public names, commands and their docs pages, exit codes, and documentation that runs."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -104,6 +105,45 @@ def test_a_bad_command_line_is_one_sentence_and_exit_code_2(
     assert "Traceback" not in result.stderr
     assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_that_cannot_be_used_are_named_and_the_rest_goes_on(playground: Path) -> None:
+    arguments = ["predict", "work/demo/checkpoint", "--fill-mask", "-", "--json"]
+    lines = "Aspirin [MASK]\nno mask\n\n\u5496[MASK]\n"
+    result = alembert_command(*arguments, cwd=playground, input=lines)
+    assert result.returncode == 3
+    assert [json.loads(line)["text"] for line in result.stdout.splitlines()] == [
+        "Aspirin [MASK]",
+        "\u5496[MASK]",
+    ]
+    assert "line 2 set aside" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["predict", "--fill-mask"], ["inspect", "tokens"]], ids=lambda c: c[0])
+@pytest.mark.parametrize("json_flag", [[], ["--json"]], ids=["text", "json"])
+def test_a_terminal_without_utf8_gets_escapes(
+    command: list[str], json_flag: list[str], playground: Path
+) -> None:
+    verb, *rest = command
+    folder = "work/demo/checkpoint"
+    texts = [folder, *rest, "\u5496[MASK]"] if verb == "predict" else [*rest, folder, "\u5496[MASK]"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict", "NO_COLOR": "1"}
+    result = alembert_command(verb, *texts, *json_flag, cwd=playground, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert "\\u5496" in result.stdout
+
+
+def test_stdin_that_is_not_utf8_is_a_sentence(playground: Path) -> None:
+    command = [sys.executable, "-m", "alembert", "predict", "work/demo/checkpoint", "--fill-mask", "-"]
+    result = subprocess.run(command, cwd=playground, input=b"\xff[MASK]", capture_output=True, check=False)
+    assert (result.returncode, b"not UTF-8" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("out", ["/proc/nowhere", "/dev/full"])
+def test_an_impossible_folder_is_a_sentence(out: str) -> None:
+    result = alembert_command("demo", "--out", out)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
 
 
 def test_no_command_shows_the_help_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:

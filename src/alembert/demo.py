@@ -5,6 +5,7 @@ Every step works on what the step before it left in the output folder, as a user
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,14 +93,14 @@ def _checkpoint(tokenizer: Tokenizer, folder: Path) -> Step:
     made.save(folder, overwrite=True)
     tokens, difference = _compare(made, open_checkpoint(folder))
     size = sum(path.stat().st_size for path in folder.iterdir())
-    parameters = sum(parameter.numel() for parameter in made.model.parameters())
     return Step(
         "3. A tiny checkpoint, written and reopened",
         (
-            f"{folder}: 2 layers x 128, {parameters:,} parameters with random weights, {size / 1e6:.1f} MB",
+            f"{folder}: {config.num_hidden_layers} layers x {config.hidden_size}, {made.parameters:,} parameters "
+            f"with random weights, {size / 1e6:.1f} MB",
             f"reopened, {tokens:,} tokens encoded by both: largest difference {difference}",
-            f"try: alembert inspect tokens {folder} 'BRAF V600E-mutant melanoma'",
-            f"     alembert predict {folder} --fill-mask 'Aspirin inhibits [MASK] aggregation.'  (untrained: a guess)",
+            f"try: alembert inspect tokens {shlex.quote(str(folder))} 'BRAF V600E-mutant melanoma'",
+            f"     alembert predict {shlex.quote(str(folder))} --fill-mask 'Aspirin inhibits [MASK] aggregation.'  (untrained: a guess)",
         ),
     )
 

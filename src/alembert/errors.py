@@ -18,6 +18,10 @@ class BadFile(UserError):
     """A file or folder is missing, damaged, or of another kind than expected."""
 
 
+class OtherTokenizer(BadFile):
+    """The tokenizer is sound, and of a kind that alembert does not have."""
+
+
 class BadInput(UserError):
     """A text or record cannot be used as it is."""
 

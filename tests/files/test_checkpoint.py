@@ -5,6 +5,7 @@ import shutil
 import struct
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,8 @@ def test_keys_of_others_are_kept(folder: Path, tmp_path: Path) -> None:
 
 def test_unexpected_weights_are_named(folder: Path) -> None:
     edit_weights(folder, lambda tensors: tensors.update({"stray.weight": torch.zeros(2)}))
-    assert alembert.open(folder).unexpected == ("stray.weight",)
+    with pytest.warns(UserWarning, match=r"stray\.weight left out"):
+        assert alembert.open(folder).unexpected == ("stray.weight",)
 
 
 LIES: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -159,6 +161,26 @@ LIES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "huge inner width": (lambda f: edit_config(f, intermediate_size=10**6), "another shape"),
     "text for a number": (lambda f: edit_config(f, hidden_size="8"), "hidden_size"),
     "relative positions": (lambda f: edit_config(f, position_embedding_type="relative_key"), "relative_key"),
+    "fewer layers": (lambda f: edit_config(f, num_hidden_layers=1), "has .*layer.1.*calls for 1 layers"),
+    "quantised": (lambda f: edit_config(f, quantization_config={"bits": 8}), "quantised"),
+    "whole numbers": (
+        lambda f: edit_weights(
+            f, lambda t: t.update({"cls.predictions.bias": torch.zeros(20, dtype=torch.int8)})
+        ),
+        "whole numbers",
+    ),
+    "a list for an architecture": (lambda f: edit_config(f, architectures=[["x"]]), "architecture"),
+    "a dropout of 1.5": (
+        lambda f: edit_config(f, classifier_dropout=1.5, architectures=["BertForTokenClassification"]),
+        "dropout",
+    ),
+    "damaged added tokens": (
+        lambda f: [
+            (f / "tokenizer.json").unlink(),
+            (f / "tokenizer_config.json").write_text('{"added_tokens_decoder": {"0": "x"}}'),
+        ],
+        "added tokens",
+    ),
     "untied head": (lambda f: edit_config(f, tie_word_embeddings=False), "tie_word_embeddings"),
     "a missing weight": (
         lambda f: edit_weights(f, lambda t: t.pop("bert.embeddings.LayerNorm.bias")),
@@ -240,6 +262,72 @@ def test_an_index_must_list_what_its_files_hold(folder: Path, tmp_path: Path) ->
     index.write_text(json.dumps(listed))
     with pytest.raises(BadFile, match="does not list"):
         alembert.open(tmp_path / "sharded")
+
+
+def test_a_tokenizer_of_another_kind_is_left_out_aloud(folder: Path) -> None:
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"] = {"type": "Unigram", "vocab": [["a", 0.0]]}
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.warns(UserWarning, match="Unigram.*without a tokenizer"):
+        assert alembert.open(folder).tokenizer is None
+
+
+@pytest.mark.parametrize(
+    ("heads", "labels"),
+    [
+        ({"classify": HeadSpec(kind="classify", outputs=5)}, {}),
+        ({"tag": HeadSpec(kind="tag", outputs=3)}, {"tag": ("O", "B", "I")}),
+        ({"choice": HeadSpec(kind="choice")}, {}),
+        ({"span": HeadSpec(kind="span", dropout=0.0)}, {}),
+    ],
+    ids=lambda value: next(iter(value), "no labels"),
+)
+@pytest.mark.parametrize("attention", ["bidirectional", "causal"])
+def test_a_model_made_here_is_saved_as_bert_and_comes_back(
+    heads: dict[str, HeadSpec], labels: dict[str, tuple[str, ...]], attention: str, tmp_path: Path
+) -> None:
+    config = EncoderConfig(**{**CONFIG.__dict__, "attention": attention})
+    checkpoint = Checkpoint.new(Blueprint(config=config, heads=heads, labels=labels))
+    assert checkpoint.family == "bert"
+    checkpoint.save(tmp_path / "model")
+    assert alembert.open(tmp_path / "model").blueprint == checkpoint.blueprint
+
+
+def test_keys_of_others_survive_our_own_form(folder: Path, tmp_path: Path) -> None:
+    edit_config(folder, problem_type="regression")
+    opened = alembert.open(folder)
+    heads = {"one": HeadSpec(kind="tag", outputs=2), "two": HeadSpec(kind="tag", outputs=3)}
+    made = Checkpoint.new(Blueprint(config=CONFIG, heads=heads))
+    replace(made, extra=opened.extra).save(tmp_path / "native")
+    assert alembert.open(tmp_path / "native").extra == opened.extra == {"problem_type": "regression"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"kind": "nothing"}, "no head of kind"),
+        ({"kind": "tag"}, "None outputs"),
+        ({"kind": "tag", "outputs": 2.0}, "2.0 outputs"),
+        ({"kind": "choice", "outputs": 2}, "has 1 outputs, not 2"),
+        ({"kind": "tag", "outputs": 2, "dropout": "x"}, "dropout"),
+    ],
+    ids=str,
+)
+def test_heads_that_cannot_work_are_refused(spec: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadSetting, match=sentence):
+        HeadSpec(**spec)
+
+
+@pytest.mark.parametrize("name", ["hidden", "pooled", "keys", "a.b", "", "9"])
+def test_a_head_needs_a_usable_name(name: str) -> None:
+    with pytest.raises(BadSetting, match="cannot be called"):
+        Checkpoint.new(Blueprint(config=CONFIG, heads={name: HeadSpec(kind="masked_lm")}))
+
+
+@pytest.mark.parametrize("labels", [{"tag": ("O",)}, {"tag": ("O", "O")}, {"other": ("O", "B")}], ids=str)
+def test_labels_must_fit_their_head(labels: dict[str, tuple[str, ...]]) -> None:
+    with pytest.raises(BadSetting, match="label"):
+        Blueprint(config=CONFIG, heads={"tag": HeadSpec(kind="tag", outputs=2)}, labels=labels)
 
 
 def test_a_pickle_is_not_opened_but_its_conversion_is_explained(folder: Path) -> None:

@@ -53,6 +53,25 @@ def test_padding_anywhere_but_at_the_end_is_refused(mask: list[list[int]]) -> No
         Batch.padded(torch.ones(1, len(mask[0]), dtype=torch.long), torch.tensor(mask))
 
 
+@pytest.mark.parametrize("segments", [[[0, 0], [1, 1, 1]], [[0, 0, 0]], [[0, 0, 0], [1], [1]]])
+def test_segments_that_do_not_fit_are_refused(segments: list[list[int]]) -> None:
+    with pytest.raises(BadInput, match="one number a token"):
+        Batch.packed([[1, 2, 3], [4]], segments)
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (3, 2)])
+def test_a_mask_of_another_shape_is_refused(shape: tuple[int, int]) -> None:
+    with pytest.raises(BadInput, match="shape"):
+        Batch.padded(torch.ones(2, 3, dtype=torch.long), torch.ones(shape))
+
+
+def test_ids_are_whole_numbers() -> None:
+    with pytest.raises(BadInput, match="whole numbers"):
+        Batch.packed([[1.5, 2.0]])
+    with pytest.raises(BadInput, match="rectangle"):
+        Batch.padded(torch.ones(3))
+
+
 @pytest.mark.parametrize("prefixes", [[1], [1, 4], [-1, 0]])
 def test_prefixes_outside_their_documents_are_refused(prefixes: list[int]) -> None:
     with pytest.raises(BadInput, match="one prefix length a document"):

@@ -1,6 +1,7 @@
 """Padded equals packed, attention goes where it may, and nothing in the way of compiling or recomputing."""
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -173,6 +174,40 @@ def test_new_weights_are_a_truncated_normal() -> None:
 def test_a_document_longer_than_the_limit_is_refused() -> None:
     with pytest.raises(BadInput, match="33 tokens is longer than the model's limit of 32"):
         encoder()(Batch.packed([[1] * 33]))
+
+
+@pytest.mark.parametrize("ids", [[50], [-1]])
+def test_ids_outside_the_vocabulary_are_refused(ids: list[int]) -> None:
+    with pytest.raises(BadInput, match="the model has 0 to 49"):
+        encoder()(Batch.packed([ids]))
+
+
+def test_segments_outside_the_table_are_refused() -> None:
+    with pytest.raises(BadInput, match="segments of the batch go from 0 to 2; the model has 0 to 1"):
+        encoder()(Batch.packed([[1, 2]], [[0, 2]]))
+
+
+def test_a_trace_while_recomputing_is_refused() -> None:
+    model = encoder().train()
+    model.recompute = True
+    with pytest.raises(BadSetting, match="twice"):
+        model(Batch.packed(DOCUMENTS), trace=Trace())
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+def test_an_encoder_can_be_pickled_for_workers(activation: str) -> None:
+    model = encoder(hidden_act=activation)
+    again = pickle.loads(pickle.dumps(model))
+    assert torch.equal(model(Batch.packed(DOCUMENTS)), again(Batch.packed(DOCUMENTS)))
+
+
+def test_gradients_of_packed_and_padded_batches_agree() -> None:
+    gradients = []
+    for batch in (Batch.packed(DOCUMENTS), padded(DOCUMENTS)):
+        model = encoder().double()
+        torch.cat(batch.split(model(batch))).square().mean().backward()
+        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
+    assert_same(*gradients)
 
 
 def test_positions_without_a_table_have_no_limit() -> None:

@@ -13,7 +13,7 @@ counts and the hash of every file.
 
 from alembert.artifact.disk import atomic_write, hash_file, hash_text
 from alembert.artifact.manifest import Digest, Input, Manifest, hash_config
-from alembert.artifact.opening import MANIFEST, hash_input, open_artifact, verify
+from alembert.artifact.opening import MANIFEST, few, hash_input, open_artifact, verify
 from alembert.artifact.writing import Draft, create, finished
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Manifest",
     "atomic_write",
     "create",
+    "few",
     "finished",
     "hash_config",
     "hash_file",

@@ -7,6 +7,7 @@ their hashes. Whatever is wrong is said in a sentence: nothing there, unfinished
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,7 +122,7 @@ def name_in(folder: Path, path: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def few(names: list[str]) -> str:
+def few(names: Sequence[str]) -> str:
     """List the first names and count the rest."""
     rest = len(names) - 5
     return ", ".join(names[:5]) + (f" and {rest} more" if rest > 0 else "")

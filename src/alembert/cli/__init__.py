@@ -5,8 +5,10 @@ Data goes to stdout, notes and progress to stderr. Exit codes: 0 done, 1 bug, 2 
 set aside, 130/143 interrupted.
 """
 
+import io
 import os
 import sys
+import warnings
 
 import typer
 from typer.exceptions import TyperException
@@ -49,6 +51,8 @@ def _root(
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code; bugs propagate as exceptions."""
     try:
+        if arguments is None:
+            _prepare_streams()
         code = int(app(args=arguments, prog_name="alembert", standalone_mode=False) or 0)
         sys.stdout.flush()  # here, where a closed pipe is understood
         return code
@@ -63,6 +67,14 @@ def run(arguments: list[str] | None = None) -> int:
         # The reader of our output (`| head`) has gone; point stdout elsewhere so that the interpreter's flush is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _prepare_streams() -> None:
+    """Show what a terminal cannot, and the library's warnings, instead of failing on them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
 
 
 def _refuse_command(problem: TyperException) -> int:

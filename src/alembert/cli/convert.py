@@ -1,6 +1,5 @@
 """`alembert convert`: bring a checkpoint with old .bin weights into today's form."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,22 +15,27 @@ def convert(
     architecture: Annotated[
         str | None, typer.Option(help="Such as BertForMaskedLM, if config.json does not say.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a Checkpoint that is there.")
     ] = False,
 ) -> None:
     """Convert old .bin weights to safetensors; nothing in the old file is executed."""
+    from alembert.cli.output import print_json
     from alembert.files import convert as converting
 
     checkpoint = converting.convert(
         source, out, family=family, architecture=architecture, overwrite=overwrite
     )
-    parameters = sum(p.numel() for p in checkpoint.model.parameters())
-    heads = ", ".join(checkpoint.blueprint.heads) or "none"
-    print(f"{out}: {checkpoint.family}, {parameters:,} parameters, heads: {heads}", file=sys.stderr)
-    if checkpoint.unexpected:
-        names = ", ".join(checkpoint.unexpected[:5])
-        print(
-            f"note: {len(checkpoint.unexpected)} weights left out, no part of the model: {names}",
-            file=sys.stderr,
-        )
+    record = {
+        "out": str(out),
+        "family": checkpoint.family,
+        "parameters": checkpoint.parameters,
+        "heads": list(checkpoint.blueprint.heads),
+        "left_out": list(checkpoint.unexpected),
+    }
+    if as_json:
+        print_json(record)
+    else:
+        heads = ", ".join(checkpoint.blueprint.heads) or "none"
+        print(f"{out}: {checkpoint.family}, {checkpoint.parameters:,} parameters, heads: {heads}")

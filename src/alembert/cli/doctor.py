@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ def doctor(
     refresh: bool = typer.Option(False, "--refresh", help="Try everything again instead of using the cache."),
 ) -> None:
     """Show what this machine can do, what was chosen and why."""
+    from alembert.cli.output import print_json
     from alembert.hardware.findings import capabilities, remembered
     from alembert.hardware.report import doctor_report
 
@@ -28,7 +28,7 @@ def doctor(
         print("trying numeric types in child processes, about ten seconds ...", file=sys.stderr)
     report = doctor_report(capabilities(refresh=refresh))
     if as_json:
-        print(json.dumps(report, indent=2, ensure_ascii=False))
+        print_json(report, indent=2)
     else:
         show(report)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import typer
@@ -35,35 +34,16 @@ def tokens(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of lines."),
 ) -> None:
     """Show how a text is cut into pieces, with ids and character offsets."""
+    from alembert.cli.output import print_json, read_stdin
     from alembert.inspect.tokens import tokens as inspect_tokens
     from alembert.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.open(model, lowercase=lowercase)
-    report = inspect_tokens(tokenizer, _stdin() if text == "-" else text)
+    report = inspect_tokens(tokenizer, read_stdin() if text == "-" else text)
     if as_json:
-        _print_json(report)
+        print_json(report.as_json(), indent=2)
     else:
         _print_lines(report)
-
-
-def _stdin() -> str:
-    from alembert.errors import BadInput
-
-    data = sys.stdin.buffer.read()
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise BadInput(
-            f"The text on stdin is not UTF-8 (byte 0x{data[problem.start]:02x} at {problem.start}). Convert it first."
-        ) from None
-
-
-def _print_json(report: TokenReport) -> None:
-    import json
-
-    # A surrogate, or a terminal without UTF-8, can only take escapes.
-    readable = report.replaced_surrogates == 0 and (sys.stdout.encoding or "").lower() in ("utf-8", "utf8")
-    typer.echo(json.dumps(report.as_json(), ensure_ascii=not readable, indent=2))
 
 
 def _print_lines(report: TokenReport) -> None:
@@ -79,13 +59,15 @@ def _line(word: Word) -> Text:
     from rich.cells import cell_len
     from rich.text import Text
 
-    surface = _visible(_shortened(word.surface))
+    from alembert.cli.output import visible
+
+    surface = visible(_shortened(word.surface))
     # Chinese characters are two cells wide, so str.ljust would not align them.
     line = Text(f"{word.start:>6}-{word.end:<6} {surface} ")
     line.append(" " * (20 - cell_len(surface)))
     for number, piece in enumerate(word.pieces):
         colour = "red" if word.unknown else _COLOURS[number % len(_COLOURS)]
-        line.append(_visible(piece.text), style=colour)
+        line.append(visible(piece.text), style=colour)
         line.append(f"({piece.id}, {piece.start}-{piece.end}) ", style="dim")
     mark = "unknown" if word.unknown else f"split in {len(word.pieces)}" if word.split else ""
     line.append(mark, style="red" if word.unknown else "yellow")
@@ -95,11 +77,6 @@ def _line(word: Word) -> Text:
 
 def _shortened(surface: str) -> str:
     return surface if len(surface) <= _WIDEST else f"{surface[: _WIDEST - 1]}…"
-
-
-def _visible(text: str) -> str:
-    """Escape what a terminal would obey or hide."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _sentence(summary: Summary) -> str:

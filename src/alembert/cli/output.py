@@ -1,12 +1,55 @@
-"""Where commands write for people: a console that leaves a closed pipe to the one place that handles it."""
+"""How commands read and write: UTF-8 in, data to stdout whatever its encoding, nothing a terminal would obey."""
+
+import json
+import sys
+from typing import Any
 
 from rich.console import Console
+
+from alembert.errors import BadInput
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         # rich would end the process with code 1, which is our code for a bug.
         raise BrokenPipeError
+
+
+def read_stdin() -> str:
+    """Read all of stdin as UTF-8."""
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise BadInput(
+            f"The text on stdin is not UTF-8 (byte 0x{data[problem.start]:02x} at {problem.start}). Convert it first."
+        ) from None
+
+
+def print_json(record: Any, indent: int | None = None) -> None:
+    """Print a JSON value, readable where stdout is UTF-8, escaped elsewhere."""
+    text = json.dumps(record, ensure_ascii=False, indent=indent)
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        text = json.dumps(record, indent=indent)
+    print(text, flush=True)
+
+
+def visible(text: str) -> str:
+    """Escape what a terminal would obey or hide, and what stdout cannot show.
+
+    >>> visible("a\\x1b[2J")
+    'a\\\\x1b[2J'
+    """
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    encoding = sys.stdout.encoding or "ascii"
+    return shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def note(sentence: str) -> None:
+    """Say something on stderr that is not data."""
+    print(f"note: {visible(sentence)}", file=sys.stderr, flush=True)
 
 
 def console() -> Console:

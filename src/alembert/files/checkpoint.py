@@ -8,6 +8,8 @@ Nothing from a checkpoint is executed or unpickled.
 from __future__ import annotations
 
 import json
+import shlex
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +19,13 @@ import torch
 from torch import Tensor
 
 from alembert import artifact, hardware
-from alembert.errors import BadFile, BadSetting
+from alembert.artifact import few
+from alembert.errors import BadFile, BadSetting, OtherTokenizer
 from alembert.files import weights as stored_weights
 from alembert.files.card import model_card
 from alembert.files.families import family_for, family_of
-from alembert.files.family import Blueprint, Format
+from alembert.files.families.native import Native
+from alembert.files.family import EXTRA, Blueprint, Format
 from alembert.files.hub import fetch_from_hub, is_hub_id
 from alembert.files.weights import SHARD_BYTES, SafeWeights, Weights, read_json
 from alembert.nn.model import Model, new_model
@@ -59,22 +63,41 @@ class Checkpoint:
         """The family that this model is saved as."""
         return family_for(self.blueprint).model_type
 
+    @property
+    def parameters(self) -> int:
+        """How many numbers the weights are."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    @property
+    def bytes(self) -> int:
+        """What the weights take in memory and, but for a header, on the disk."""
+        return sum(p.numel() * p.element_size() for p in self.model.parameters())
+
     def save(self, folder: str | Path, *, overwrite: bool = False, shard_bytes: int = SHARD_BYTES) -> None:
         """Write the folder whole or not at all."""
+        with artifact.create(folder, KIND, config=self.config(), overwrite=overwrite) as draft:
+            self.write(draft, shard_bytes=shard_bytes)
+
+    def config(self) -> dict[str, Any]:
+        """Return the content of `config.json`."""
         family = family_for(self.blueprint)
+        # One type for all, as in every file that is opened; the first weight stands for the rest.
+        dtype = str(next(iter(self.model.state_dict().values())).dtype).removeprefix("torch.")
+        extra = {EXTRA: dict(self.extra)} if family.model_type == Native.model_type else self.extra
+        return {**extra, **family.write(self.blueprint), "dtype": dtype}
+
+    def write(self, draft: artifact.Draft, *, shard_bytes: int = SHARD_BYTES) -> None:
+        """Write the files into an artefact that its caller has begun."""
+        family = family_for(self.blueprint)
+        text = json.dumps(self.config(), indent=2, sort_keys=True) + "\n"
+        (draft.path / "config.json").write_text(text, encoding="utf8")
         tensors = _to_foreign(self.model.state_dict(), family, self.blueprint)
-        dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
-        config = {**self.extra, **family.write(self.blueprint), "dtype": dtype}
-        with artifact.create(folder, KIND, config=config, overwrite=overwrite) as draft:
-            text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-            (draft.path / "config.json").write_text(text, encoding="utf8")
-            stored_weights.save(tensors, draft.path, shard_bytes)
-            if self.tokenizer is not None:
-                self.tokenizer.save(draft.path)
-            (draft.path / "README.md").write_text(
-                model_card(self.blueprint, family.model_type), encoding="utf8"
-            )
-            draft.counts["parameters"] = sum(p.numel() for p in self.model.parameters())
+        stored_weights.save(tensors, draft.path, shard_bytes)
+        if self.tokenizer is not None:
+            self.tokenizer.save(draft.path)
+        card = model_card(self.blueprint, family.model_type)
+        (draft.path / "README.md").write_text(card, encoding="utf8")
+        draft.counts["parameters"] = self.parameters
 
 
 def open(  # noqa: A001  the verb users know; the builtin is not used here
@@ -102,7 +125,7 @@ def assemble(
     """Build a checkpoint from a folder's configuration and tokenizer and from weights found anywhere."""
     hardware.configure_torch()
     raw = _read_config(folder)
-    table = family_of(family or raw.get("model_type"))
+    table = family_of(raw.get("model_type"), family)
     names = _canonical_names(weights.shapes, table)
     blueprint = table.read(raw, names, architecture)
     tokenizer = _open_tokenizer(folder)
@@ -120,12 +143,17 @@ def assemble(
             )
     model.load_state_dict(state, assign=True)
     used = {name for theirs in sources.values() for name in theirs} | copies.keys()
+    unexpected = tuple(sorted(stored for name, stored in names.items() if name not in used))
+    if unexpected:
+        warnings.warn(f"{folder}: {few(unexpected)} left out, no part of this model", stacklevel=3)
+    own = table.write(blueprint)
+    others = raw.get(EXTRA, {}) if table.model_type == Native.model_type else raw
     return Checkpoint(
         model=model.eval(),
         blueprint=blueprint,
         tokenizer=tokenizer,
-        extra={k: v for k, v in raw.items() if k not in table.write(blueprint) and k not in _FORGOTTEN},
-        unexpected=tuple(sorted(stored for name, stored in names.items() if name not in used)),
+        extra={k: v for k, v in others.items() if k not in own and k not in _FORGOTTEN},
+        unexpected=unexpected,
     )
 
 
@@ -149,7 +177,7 @@ def _why_no_weights(folder: Path) -> str:
     if any(folder.glob("*.bin")):
         return (
             f"{folder} has its weights in an old .bin file, which is a pickle. "
-            f"Convert it once, safely: alembert convert {folder} --out NEW_FOLDER"
+            f"Convert it once, safely: alembert convert {shlex.quote(str(folder))} --out NEW_FOLDER"
         )
     if (folder / artifact.MANIFEST).exists():
         artifact.open_artifact(folder, KIND)
@@ -166,6 +194,10 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise BadFile(
             f"{folder}/config.json wants to run code that comes with the checkpoint (`auto_map`). alembert executes "
             "nothing from a checkpoint. If the model is a plain one, remove that key."
+        )
+    if raw.get("quantization_config"):
+        raise BadFile(
+            f"{folder} holds quantised weights (`quantization_config`); open the original, unquantised model."
         )
     return raw
 
@@ -185,8 +217,14 @@ def _canonical_names(stored: Iterable[str], table: Format) -> dict[str, str]:
 
 
 def _open_tokenizer(folder: Path) -> Tokenizer | None:
-    has_one = (folder / "tokenizer.json").is_file() or (folder / "vocab.txt").is_file()
-    return Tokenizer.open(folder) if has_one else None
+    """Open the folder's tokenizer; one of another kind (published ALBERTs have them) is left out with a warning."""
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
+        return None
+    try:
+        return Tokenizer.open(folder)
+    except OtherTokenizer as problem:
+        warnings.warn(f"{problem} The model is opened without a tokenizer.", stacklevel=4)
+        return None
 
 
 def _check_vocabulary(tokenizer: Tokenizer | None, blueprint: Blueprint, where: str) -> None:
@@ -199,13 +237,19 @@ def _check_vocabulary(tokenizer: Tokenizer | None, blueprint: Blueprint, where: 
 
 
 def _check_depth(folder: Path, table: Format, blueprint: Blueprint, names: Mapping[str, str]) -> None:
-    """Look for the last block before a thousand of them are laid out in vain."""
+    """Look for the last block, before a thousand of them are laid out in vain, and for one after it."""
     last = max(blueprint.config.layer_order)
-    (name,) = table.foreign_names(f"encoder.blocks.{last}.inner.weight", blueprint)
-    if name not in names:
-        layers = blueprint.config.num_hidden_layers
+    layers = blueprint.config.num_hidden_layers
+    here, beyond = (
+        table.foreign_names(f"encoder.blocks.{n}.inner.weight", blueprint)[0] for n in (last, last + 1)
+    )
+    if here not in names:
         raise BadFile(
-            f"{folder} lacks `{name}`, and config.json calls for {layers} layers. One of them is wrong."
+            f"{folder} lacks `{here}`, and config.json calls for {layers} layers. One of them is wrong."
+        )
+    if beyond in names:
+        raise BadFile(
+            f"{folder} has `{beyond}`, and config.json calls for {layers} layers. One of them is wrong."
         )
 
 
@@ -218,7 +262,7 @@ def _check_weights(
 ) -> None:
     missing = [name for theirs in sources.values() for name in theirs if name not in names]
     if missing:
-        raise BadFile(f"{folder} lacks {_few(missing)}, which its config.json calls for.")
+        raise BadFile(f"{folder} lacks {few(missing)}, which its config.json calls for.")
     expected = model.state_dict()
     misshapen = []
     for ours, theirs in sources.items():
@@ -236,13 +280,11 @@ def _check_weights(
         )
 
 
-def _few(names: list[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:3])
-    return f"{shown} and {len(names) - 3} more weights" if len(names) > 3 else f"the weight {shown}"
-
-
 def _load(weights: Weights, names: list[str], dtype: str) -> Tensor:
-    tensors = [stored_weights.load(weights, name).to(DTYPES[dtype]) for name in names]
+    tensors = [stored_weights.load(weights, name) for name in names]
+    if not all(tensor.is_floating_point() for tensor in tensors):
+        raise BadFile(f"The weight `{names[0]}` holds whole numbers; quantised weights cannot be opened.")
+    tensors = [tensor.to(DTYPES[dtype]) for tensor in tensors]
     return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from torch import Tensor
@@ -20,7 +21,7 @@ from alembert.files.weights import load_pickled
 class _InMemory:
     tensors: Mapping[str, Tensor]
 
-    @property
+    @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
 

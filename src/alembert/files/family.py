@@ -11,13 +11,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from alembert.errors import BadFile
+from alembert.errors import BadFile, BadSetting
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 
 Names = tuple[str, ...]
 LABELLED: Final = ("classify", "tag")
 """Kinds of heads whose outputs have names."""
+EXTRA: Final = "extra"
+"""Key of our own form for the keys of others; a published family keeps them beside its own."""
+_SAME_ACTIVATION: Final = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
+"""Other names for mathematics that we have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +32,28 @@ class Blueprint:
     heads: Mapping[str, HeadSpec] = field(default_factory=dict)
     pooler: bool = False
     labels: Mapping[str, Names] = field(default_factory=dict)
-    """Head -> names of its outputs."""
+    """Head -> names of its outputs; LABEL_0, LABEL_1, ... where none are given."""
+
+    def __post_init__(self) -> None:
+        needed = self.pooler or any(spec.needs_pooler for spec in self.heads.values())
+        object.__setattr__(self, "pooler", needed)
+        labelled = {name: spec.columns for name, spec in self.heads.items() if spec.kind in LABELLED}
+        if strange := self.labels.keys() - labelled.keys():
+            raise BadSetting(
+                f"There are labels for {', '.join(sorted(strange))}, which is no head that has labels."
+            )
+        labels = {name: self.labels.get(name) or _numbered(count) for name, count in labelled.items()}
+        for name, count in labelled.items():
+            if len(labels[name]) != count or len(set(labels[name])) != count:
+                raise BadSetting(
+                    f"The head `{name}` has {count} outputs and {len(labels[name])} labels, of which "
+                    f"{len(set(labels[name]))} differ. Give each output a label of its own."
+                )
+        object.__setattr__(self, "labels", labels)
+
+
+def _numbered(count: int) -> Names:
+    return tuple(f"LABEL_{i}" for i in range(count))
 
 
 class Format(Protocol):
@@ -87,6 +112,8 @@ class Family:
     """Keys that must have this value, because we do not have the mathematics of another."""
     dropout_key: str
     """Where the dropout of the classifying heads is kept."""
+    dropout: float | None
+    """Their dropout where `config.json` is silent; none: that of the hidden states."""
     undropped: Names
     """Kinds of heads without dropout."""
     modules: Mapping[str, Names]
@@ -98,25 +125,23 @@ class Family:
 
     def read(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
         config = self._read_config(raw)
-        name = self._architecture(raw, stored, architecture)
-        kinds = self.architectures[name].heads
-        labels = _read_labels(raw)
-        dropout = raw.get(self.dropout_key)
+        kinds = self.architectures[self._architecture(raw, stored, architecture)].heads
+        if "masked_lm" in kinds and raw.get("tie_word_embeddings") is False:
+            raise BadFile(
+                "config.json asks for untied output weights (`tie_word_embeddings`: false); alembert ties them."
+            )
+        labels = {kind: _read_labels(raw) for kind in kinds if kind in LABELLED}
+        dropout = self._read_dropout(raw, config)
         heads = {
             kind: HeadSpec(
                 kind=kind,
-                outputs=1 if kind == "choice" else len(labels) if kind in LABELLED else 2,
-                dropout=self._dropout(kind, config.hidden_dropout_prob if dropout is None else dropout),
+                outputs=len(labels[kind]) if kind in labels else None,
+                dropout=0.0 if kind in self.undropped else dropout,
             )
             for kind in kinds
         }
-        pooler = self.architectures[name].pooler and (bool(kinds) or self._has(stored, "pooler."))
-        return Blueprint(
-            config=config,
-            heads=heads,
-            pooler=pooler,
-            labels={kind: labels for kind in kinds if kind in LABELLED},
-        )
+        pooler = not kinds and self._has(stored, "pooler.")
+        return Blueprint(config=config, heads=heads, pooler=pooler, labels=labels)
 
     def write(self, blueprint: Blueprint) -> dict[str, Any]:
         config = blueprint.config
@@ -134,12 +159,14 @@ class Family:
         return raw
 
     def holds(self, blueprint: Blueprint) -> bool:
-        if self._architecture_of(blueprint) is None or blueprint.config.attention == "prefix":
+        if self._architecture_of(blueprint) is None:
             return False
-        return self._read_config(self.write(blueprint)) == blueprint.config
+        stored = ["pooler.dense.weight"] if blueprint.pooler else []
+        return self.read(self.write(blueprint), stored, None) == blueprint
 
     def canonical(self, stored: str) -> str:
-        name = stored.removeprefix(self.prefix)
+        # Models wrapped for several GPUs were often saved with the wrapper's name in front.
+        name = stored.removeprefix("module.").removeprefix(self.prefix)
         return re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
 
     def foreign_names(self, name: str, blueprint: Blueprint) -> Names:
@@ -165,8 +192,8 @@ class Family:
                     f"only {value!r} can be opened."
                 )
         given = {key: raw[key] for key in self.config_keys if raw.get(key) is not None}
-        if given.get("hidden_act") == "gelu_pytorch_tanh":
-            given["hidden_act"] = "gelu_new"
+        if (other := given.get("hidden_act")) in _SAME_ACTIVATION:
+            given["hidden_act"] = _SAME_ACTIVATION[other]
         if "vocab_size" not in given:
             raise BadFile(
                 "config.json has no `vocab_size`; expected the number of rows of the token embedding."
@@ -177,8 +204,8 @@ class Family:
     def _architecture(self, raw: Mapping[str, Any], stored: Collection[str], wanted: str | None) -> str:
         declared = raw.get("architectures") or []
         name = wanted or (declared[0] if isinstance(declared, list) and declared else None)
-        if name in self.architectures:
-            return str(name)
+        if isinstance(name, str) and name in self.architectures:
+            return name
         if name is not None:
             known = ", ".join(self.architectures)
             raise BadFile(
@@ -192,7 +219,7 @@ class Family:
             options = ", ".join(n for n, a in self.architectures.items() if ambiguous & set(a.heads))
             raise BadFile(
                 "config.json does not say what the weight `classifier` is for (no `architectures`). "
-                f"Say which one it is: {options}."
+                f"Say which architecture it is (architecture=..., --architecture): {options}."
             )
         fitting = [n for n, a in self.architectures.items() if set(a.heads) == kinds]
         return fitting[0] if fitting else self.bare
@@ -200,16 +227,15 @@ class Family:
     def _architecture_of(self, blueprint: Blueprint) -> str | None:
         if any(name != spec.kind for name, spec in blueprint.heads.items()):
             return None
-        wanted = (set(blueprint.heads), blueprint.config.attention)
-        for name, architecture in self.architectures.items():
-            same = (set(architecture.heads), architecture.attention) == wanted
-            # A bare encoder may come with its pooler or without; elsewhere the pooler belongs to the head.
-            if same and (not blueprint.heads or architecture.pooler == blueprint.pooler):
-                return name
-        return None
+        same_heads = {n: a for n, a in self.architectures.items() if set(a.heads) == set(blueprint.heads)}
+        by_attention = [n for n, a in same_heads.items() if a.attention == blueprint.config.attention]
+        return next(iter([*by_attention, *same_heads]), None)
 
-    def _dropout(self, kind: str, rate: float) -> float:
-        return 0.0 if kind in self.undropped else rate
+    def _read_dropout(self, raw: Mapping[str, Any], config: EncoderConfig) -> Any:
+        stated = raw.get(self.dropout_key)
+        if stated is not None:
+            return stated
+        return config.hidden_dropout_prob if self.dropout is None else self.dropout
 
     @staticmethod
     def _has(names: Collection[str], *prefixes: str) -> bool:
@@ -227,7 +253,7 @@ def _read_labels(raw: Mapping[str, Any]) -> Names:
         count = raw.get("num_labels", 2)
         if not isinstance(count, int) or not 1 <= count <= 1_000_000:
             raise BadFile(f"config.json has `num_labels` = {count!r}; expected a whole number from 1 up.")
-        return tuple(f"LABEL_{i}" for i in range(count))
+        return _numbered(count)
     if (
         not isinstance(table, dict)
         or sorted(map(str, table)) != sorted(map(str, range(len(table))))

@@ -39,7 +39,7 @@ class Group:
         return self.start + self.rows * self.length
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """Token ids, segments and positions of all documents in one row, and where each document lies."""
 
@@ -64,17 +64,24 @@ class Batch:
         prefixes: Sequence[int] | None = None,
     ) -> Batch:
         """Take the usual rectangle of ids, with a mask that is 1 at real tokens and 0 at the padding after them."""
+        if ids_BT.dim() != 2 or not ids_BT.numel():
+            raise BadInput(
+                "A padded batch needs a rectangle of ids: at least one document with at least one token."
+            )
+        for other in (mask_BT, segments_BT):
+            if other is not None and other.shape != ids_BT.shape:
+                raise BadInput(
+                    f"Ids have the shape {list(ids_BT.shape)}, mask or segments {list(other.shape)}."
+                )
         rows, length = ids_BT.shape
-        if not rows or not length:
-            raise BadInput("A batch needs at least one document with at least one token.")
         real_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT.bool()
         lengths = _lengths_of(real_BT)
         positions_BT = torch.arange(length, device=ids_BT.device).expand(rows, length)
         segments_BT = torch.zeros_like(ids_BT) if segments_BT is None else segments_BT
         group = Group(0, rows, length, tuple(range(rows)), None if min(lengths) == length else real_BT)
         return cls(
-            ids_N=ids_BT.reshape(-1),
-            segments_N=segments_BT.reshape(-1),
+            ids_N=_whole_numbers(ids_BT.reshape(-1)),
+            segments_N=_whole_numbers(segments_BT.reshape(-1)),
             positions_N=positions_BT.reshape(-1),
             starts_B=torch.arange(rows, device=ids_BT.device) * length,
             lengths=lengths,
@@ -101,15 +108,15 @@ class Batch:
         lengths = tuple(len(document) for document in ids)
         if not lengths or not min(lengths):
             raise BadInput("A batch needs at least one document, each with at least one token.")
+        if segments is not None and lengths != tuple(len(row) for row in segments):
+            raise BadInput(
+                "Segments need one number a token: the same documents, each of the same length as its ids."
+            )
         order = sorted(range(len(ids)), key=lengths.__getitem__)
-        flat_ids = [token for document in order for token in ids[document]]
-        if segments is None:
-            segments_N = torch.zeros(len(flat_ids), dtype=torch.long)
-        else:
-            segments_N = torch.tensor([s for document in order for s in segments[document]])
+        ids_N = _flat(ids, order)
         return cls(
-            ids_N=torch.tensor(flat_ids),
-            segments_N=segments_N,
+            ids_N=ids_N,
+            segments_N=torch.zeros_like(ids_N) if segments is None else _flat(segments, order),
             positions_N=torch.cat([torch.arange(lengths[document]) for document in order]),
             starts_B=_starts_in_callers_order(lengths, order),
             lengths=lengths,
@@ -148,6 +155,16 @@ class Batch:
                 for group in self.groups
             ),
         )
+
+
+def _flat(rows: Sequence[Sequence[int]], order: list[int]) -> Tensor:
+    return _whole_numbers(torch.tensor([value for document in order for value in rows[document]]))
+
+
+def _whole_numbers(values: Tensor) -> Tensor:
+    if values.is_floating_point() or values.is_complex() or values.dim() != 1:
+        raise BadInput("Ids and segments are whole numbers, a row of them for each document.")
+    return values
 
 
 def _lengths_of(real_BT: Tensor) -> tuple[int, ...]:

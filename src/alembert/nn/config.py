@@ -143,15 +143,16 @@ class EncoderConfig:
     def _check_rates(self) -> None:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, name)
-            if not _is_number(value) or not 0 <= value < 1:
+            if not is_number(value) or not 0 <= value < 1:
                 raise BadSetting(f"`{name}` is {value!r}; expected a number from 0 up to, not including, 1.")
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
-            if not _is_number(value) or not 0 < value <= 1:
+            if not is_number(value) or not 0 < value <= 1:
                 raise BadSetting(f"`{name}` is {value!r}; expected a number above 0, at most 1.")
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Tell a number from everything else, True and False included."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

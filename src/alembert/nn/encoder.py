@@ -8,13 +8,15 @@ blocks are applied, factorised embeddings one more matrix. It knows no files, no
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from alembert.errors import BadInput
+from alembert.errors import BadInput, BadSetting
 from alembert.nn.attention import Attention, Plan, Trace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
@@ -22,7 +24,7 @@ from alembert.nn.positions import Rotation, sinusoids
 
 ACTIVATION: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "gelu": functional.gelu,
-    "gelu_new": lambda x: functional.gelu(x, approximate="tanh"),
+    "gelu_new": partial(functional.gelu, approximate="tanh"),
     "relu": functional.relu,
 }
 
@@ -97,12 +99,17 @@ class Encoder(nn.Module):
 
     def forward(self, batch: Batch, *, attention: str | None = None, trace: Trace | None = None) -> Tensor:
         """Return the last hidden states (N, D); a `trace` records what happens on the way."""
-        return self.run(self.embeddings(self._checked(batch)), batch, attention=attention, trace=trace)
+        self._check(batch)
+        return self.run(self.embeddings(batch), batch, attention=attention, trace=trace)
 
     def run(
         self, states_ND: Tensor, batch: Batch, *, attention: str | None = None, trace: Trace | None = None
     ) -> Tensor:
         """Apply the blocks to embedded tokens."""
+        if trace is not None and self.recompute and self.training:
+            raise BadSetting(
+                "A trace would record everything twice while activations are recomputed. Switch one off."
+            )
         plan = Plan.of(batch, attention or self.config.attention, self._rotation(batch), trace)
         if trace is not None:
             trace.hidden.append(states_ND)
@@ -122,11 +129,20 @@ class Encoder(nn.Module):
             return None
         return Rotation(batch.positions_N, self.config.head_size)
 
-    def _checked(self, batch: Batch) -> Batch:
+    def _check(self, batch: Batch) -> None:
         limit = self.config.max_position_embeddings
         if self.config.position_embedding_type == "absolute" and batch.longest > limit:
             raise BadInput(
                 f"A document of {batch.longest} tokens is longer than the model's limit of {limit}. "
                 "Cut it into windows first."
             )
-        return batch
+        # On other devices the look would wait for them, and inside a compiled graph it would break it.
+        if batch.ids_N.device.type == "cpu" and not torch.compiler.is_compiling():
+            _check_range("token ids", batch.ids_N, self.config.vocab_size)
+            _check_range("segments", batch.segments_N, self.config.type_vocab_size)
+
+
+def _check_range(what: str, values_N: Tensor, rows: int) -> None:
+    low, high = (int(value) for value in values_N.aminmax())
+    if low < 0 or high >= rows:
+        raise BadInput(f"The {what} of the batch go from {low} to {high}; the model has 0 to {rows - 1}.")

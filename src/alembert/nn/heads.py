@@ -7,6 +7,7 @@ is a mapping from names to specs. Every head is called with the same `States`.
 # N tokens, P predicted positions, B documents, D width, E embedding width, V vocabulary, C outputs
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -17,8 +18,11 @@ from torch.nn import functional
 
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch
-from alembert.nn.config import EncoderConfig
+from alembert.nn.config import EncoderConfig, is_number
 from alembert.nn.encoder import ACTIVATION
+
+RESERVED: Final = ("hidden", "pooled")
+"""Names of a model's outputs that are no heads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,16 +31,38 @@ class HeadSpec:
 
     kind: str
     """One of `KINDS`."""
-    outputs: int = 2
-    """Number of labels; fixed for masked_lm, span and choice."""
+    outputs: int | None = None
+    """Number of labels of `classify` and `tag`; the other kinds fix it themselves."""
     dropout: float = 0.1
     """Dropout before the last layer of classifying heads."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise BadSetting(f"There is no head of kind `{self.kind}`; expected one of {', '.join(KINDS)}.")
-        if not 1 <= self.outputs <= 1_000_000:
-            raise BadSetting(f"A head has {self.outputs} outputs; expected 1 to 1,000,000.")
+            raise BadSetting(f"There is no head of kind {self.kind!r}; expected one of {', '.join(KINDS)}.")
+        fixed = KINDS[self.kind].outputs
+        if fixed is None:
+            self._check_outputs()
+        elif self.outputs not in (None, fixed):
+            raise BadSetting(
+                f"A head of kind `{self.kind}` has {fixed} outputs, not {self.outputs}. Leave it out."
+            )
+        else:
+            object.__setattr__(self, "outputs", fixed or None)
+        if not is_number(self.dropout) or not 0 <= self.dropout < 1:
+            raise BadSetting(f"The dropout of a head is {self.dropout!r}; expected a number from 0, below 1.")
+
+    def _check_outputs(self) -> None:
+        count = self.outputs
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1_000_000:
+            raise BadSetting(
+                f"A head of kind `{self.kind}` has {count!r} outputs; expected the number of its labels, from 1 up."
+            )
+
+    @property
+    def columns(self) -> int:
+        """Outputs of a head that counts them."""
+        assert self.outputs is not None
+        return self.outputs
 
     @property
     def needs_pooler(self) -> bool:
@@ -88,7 +114,7 @@ class DocumentClassifier(nn.Module):
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
         self.dropout = nn.Dropout(spec.dropout)
-        self.linear = nn.Linear(config.hidden_size, spec.outputs)
+        self.linear = nn.Linear(config.hidden_size, spec.columns)
 
     def forward(self, states: States) -> Tensor:
         assert states.pooled_BD is not None
@@ -101,7 +127,7 @@ class TokenClassifier(nn.Module):
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
         self.dropout = nn.Dropout(spec.dropout)
-        self.linear = nn.Linear(config.hidden_size, spec.outputs)
+        self.linear = nn.Linear(config.hidden_size, spec.columns)
 
     def forward(self, states: States) -> Tensor:
         return self.linear(self.dropout(states.hidden_ND))
@@ -111,19 +137,25 @@ class TokenClassifier(nn.Module):
 class _Kind:
     build: Callable[[EncoderConfig, HeadSpec], nn.Module]
     pooled: bool
+    outputs: int | None = None
+    """How many it always has; none: a setting. 0: the vocabulary's."""
 
 
 KINDS: Final = {
-    "masked_lm": _Kind(MaskedLM, pooled=False),
-    "next_sentence": _Kind(DocumentClassifier, pooled=True),
+    "masked_lm": _Kind(MaskedLM, pooled=False, outputs=0),
+    "next_sentence": _Kind(DocumentClassifier, pooled=True, outputs=2),
     "classify": _Kind(DocumentClassifier, pooled=True),
-    "choice": _Kind(DocumentClassifier, pooled=True),
+    "choice": _Kind(DocumentClassifier, pooled=True, outputs=1),
     "tag": _Kind(TokenClassifier, pooled=False),
-    "span": _Kind(TokenClassifier, pooled=False),
+    "span": _Kind(TokenClassifier, pooled=False, outputs=2),
 }
 """next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token."""
 
 
-def build_head(config: EncoderConfig, spec: HeadSpec) -> nn.Module:
-    """Make the module that a spec describes."""
+def build_head(name: str, config: EncoderConfig, spec: HeadSpec) -> nn.Module:
+    """Make the module that a spec describes, under a name that outputs and weights can carry."""
+    if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in RESERVED or hasattr(nn.ModuleDict, name):
+        raise BadSetting(
+            f"A head cannot be called {name!r}. Use letters, digits, - and _, and none of {', '.join(RESERVED)}."
+        )
     return KINDS[spec.kind].build(config, spec)

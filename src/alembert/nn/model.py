@@ -28,7 +28,9 @@ class Model(nn.Module):
         self.encoder = Encoder(config)
         needed = pooler or any(spec.needs_pooler for spec in self.specs.values())
         self.pooler = Pooler(config) if needed else None
-        self.heads = nn.ModuleDict({name: build_head(config, spec) for name, spec in self.specs.items()})
+        self.heads = nn.ModuleDict(
+            {name: build_head(name, config, spec) for name, spec in self.specs.items()}
+        )
 
     @classmethod
     def skeleton(
@@ -96,6 +98,6 @@ def new_model(
     seed: int = 0,
 ) -> Model:
     """Make a model with fresh weights that depend on the seed alone."""
-    model = Model(config, heads, pooler=pooler)
+    model = Model.skeleton(config, heads, pooler=pooler).to_empty(device="cpu")
     initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
     return model

@@ -19,7 +19,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from alembert.errors import BadFile, BadInput
 from alembert.text import tokenizer_files
 from alembert.text.encoding import Encoding
-from alembert.text.tokenizer_files import MAX_WORD, AddedToken, Parts, Settings
+from alembert.text.tokenizer_files import AddedToken, Parts, Settings
 from alembert.text.vocabulary import CONTINUATION, Vocabulary
 
 _Input = str | tuple[str, str]
@@ -144,6 +144,11 @@ class Tokenizer:
         """Whether text is lower-cased first."""
         return self._parts.settings.do_lower_case
 
+    @property
+    def parts(self) -> Parts:
+        """All that defines this tokenizer, for those who make another from it."""
+        return self._parts
+
     def __repr__(self) -> str:
         return f"Tokenizer({self.vocab_size} pieces, {'uncased' if self.lowercase else 'cased'})"
 
@@ -192,7 +197,7 @@ def _model(parts: Parts) -> models.WordPiece:
         {piece: position for position, piece in enumerate(pieces)},
         unk_token=parts.vocabulary.special.unk,
         continuing_subword_prefix=CONTINUATION,
-        max_input_chars_per_word=MAX_WORD,
+        max_input_chars_per_word=parts.settings.max_input_chars_per_word,
     )
 
 

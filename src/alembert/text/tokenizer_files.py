@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from alembert.errors import BadFile, BadInput
+from alembert.errors import BadFile, BadInput, OtherTokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary, read_limited
 
 MAX_WORD = 100
-"""Longer words are unknown; transformers fixes the same number for BERT (the original program had 200)."""
+"""What transformers has for BERT where a file is silent (the original program had 200)."""
+_NOT_IN_CONFIG = ("model_max_length", "max_input_chars_per_word")
 _BERT_CLASSES = {
     "BertTokenizer",
     "DistilBertTokenizer",
@@ -39,6 +40,8 @@ class Settings:
     tokenize_chinese_chars: bool = True
     model_max_length: int | None = None
     """Written for other tools; nothing here is ever cut."""
+    max_input_chars_per_word: int = MAX_WORD
+    """Longer words are unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +83,7 @@ def config_json(parts: Parts) -> str:
     """Return the text of `tokenizer_config.json`."""
     content = {
         **{f"{role}_token": piece for role, piece in parts.vocabulary.special.roles().items()},
-        **{name: value for name, value in asdict(parts.settings).items() if name != "model_max_length"},
+        **{name: value for name, value in asdict(parts.settings).items() if name not in _NOT_IN_CONFIG},
         "added_tokens_decoder": {str(parts.vocabulary.id_of(t.content)): asdict(t) for t in parts.added},
         "tokenizer_class": "BertTokenizer",
     }
@@ -150,7 +153,9 @@ def _from_lines(
     vocabulary = Vocabulary.open(path, special)
     kind = str(config.get("tokenizer_class") or "BertTokenizer")
     if kind.removesuffix("Fast") not in _BERT_CLASSES:
-        raise BadFile(f"{path} belongs to a {kind}, which cuts text differently from BERT's tokenizer.")
+        raise OtherTokenizer(
+            f"{path} belongs to a {kind}, which cuts text differently from BERT's tokenizer."
+        )
     if path.with_name("added_tokens.json").is_file():
         raise BadFile(
             f"{path} has an added_tokens.json beside it, a form of the past. "
@@ -171,6 +176,7 @@ def _from_json(
     content = _read_json(path)
     pieces = _model_pieces(path, content.get("model"), special)
     settings = _settings(path, config, _normalizer_settings(path, content.get("normalizer")), lowercase)
+    settings = replace(settings, max_input_chars_per_word=_longest_word(path, content["model"]))
     _expect_steps(path, content, special)
     return _with_added(path, pieces, special, settings, content.get("added_tokens") or [])
 
@@ -195,20 +201,24 @@ def _model_pieces(path: Path, model: Any, special: SpecialTokens) -> list[str]:
     # Old files do not name the type; only WordPiece has this key.
     kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "unnamed")
     if kind != "WordPiece" or not isinstance(model["vocab"], dict):
-        raise BadFile(
+        raise OtherTokenizer(
             f"{path} holds a {kind} tokenizer. Only WordPiece, the tokenizer of BERT, is supported."
         )
-    expected = {
-        "unk_token": special.unk,
-        "continuing_subword_prefix": "##",
-        "max_input_chars_per_word": MAX_WORD,
-    }
-    for name, value in expected.items():
+    for name, value in {"unk_token": special.unk, "continuing_subword_prefix": "##"}.items():
         if model.get(name, value) != value:
             raise BadFile(f"`{name}` in {path} is {model[name]!r}; BERT's tokenizer has {value!r}.")
     if special.unk not in model["vocab"]:
         raise BadFile(f"The WordPiece model in {path} lacks the unknown token {special.unk}.")
     return _in_order(path, model["vocab"])
+
+
+def _longest_word(path: Path, model: Mapping[str, Any]) -> int:
+    limit = model.get("max_input_chars_per_word", MAX_WORD)
+    if type(limit) is not int or limit < 1:
+        raise BadFile(
+            f"`max_input_chars_per_word` in {path} is {limit!r}; expected a whole number from 1 up."
+        )
+    return limit
 
 
 def _in_order(path: Path, ids: Mapping[str, Any]) -> list[str]:
@@ -225,7 +235,7 @@ def _in_order(path: Path, ids: Mapping[str, Any]) -> list[str]:
 
 def _listed_tokens(config: Mapping[str, Any]) -> Any:
     listed = config.get("added_tokens_decoder") or {}
-    if not isinstance(listed, dict):
+    if not isinstance(listed, dict) or not all(isinstance(entry, dict) for entry in listed.values()):
         return listed
     return [{**entry, "id": int(number)} for number, entry in listed.items() if number.isdecimal()]
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from alembert.errors import BadFile
+from alembert.errors import BadFile, BadSetting
 from alembert.files.families.albert import ALBERT
 from alembert.files.families.bert import BERT
 from alembert.files.families.native import Native
@@ -11,11 +11,15 @@ from alembert.files.family import Blueprint, Format
 FAMILIES: Final[dict[str, Format]] = {family.model_type: family for family in (BERT, ALBERT, Native())}
 
 
-def family_of(model_type: object) -> Format:
-    """Return the family that a `config.json` names."""
+def family_of(model_type: object, given: str | None = None) -> Format:
+    """Return the family that a `config.json` names, or the one given by the caller."""
+    known = ", ".join(FAMILIES)
+    if given is not None:
+        if given not in FAMILIES:
+            raise BadSetting(f"There is no family {given!r}; alembert opens {known}.")
+        return FAMILIES[given]
     if isinstance(model_type, str) and model_type in FAMILIES:
         return FAMILIES[model_type]
-    known = ", ".join(FAMILIES)
     if model_type is None:
         raise BadFile(
             f"config.json has no `model_type`; expected one of {known}. Say which family it is with family=... "

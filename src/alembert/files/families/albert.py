@@ -26,6 +26,7 @@ ALBERT: Final = Family(
         "attention_probs_dropout_prob": 0.0,
     },
     dropout_key="classifier_dropout_prob",
+    dropout=0.1,
     undropped=("masked_lm", "span"),
     modules={
         "embeddings.token": ("embeddings.word_embeddings",),
@@ -69,7 +70,6 @@ ALBERT: Final = Family(
     fixed={
         "position_embedding_type": "absolute",
         "is_decoder": False,
-        "tie_word_embeddings": True,
         "pruned_heads": {},
         "num_memory_blocks": 0,
         "gap_size": 0,

@@ -26,6 +26,7 @@ BERT: Final = Family(
     ),
     defaults={},
     dropout_key="classifier_dropout",
+    dropout=None,
     undropped=("masked_lm", "next_sentence", "span"),
     modules={
         "embeddings.token": ("embeddings.word_embeddings",),
@@ -75,7 +76,6 @@ BERT: Final = Family(
         "position_embedding_type": "absolute",
         "add_cross_attention": False,
         "is_encoder_decoder": False,
-        "tie_word_embeddings": True,
         "pruned_heads": {},
     },
 )

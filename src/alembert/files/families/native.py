@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from alembert.errors import BadFile
-from alembert.files.family import Blueprint, Names
+from alembert.files.family import EXTRA, Blueprint, Names
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 
-_FORMAT_KEYS: Final = ("model_type", "architectures", "heads", "pooler", "labels", "dtype")
+_FORMAT_KEYS: Final = ("model_type", "architectures", "heads", "pooler", "labels", "dtype", EXTRA)
 
 
 class Native:
