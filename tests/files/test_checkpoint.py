@@ -184,7 +184,7 @@ LIES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "untied head": (lambda f: edit_config(f, tie_word_embeddings=False), "tie_word_embeddings"),
     "a missing weight": (
         lambda f: edit_weights(f, lambda t: t.pop("bert.embeddings.LayerNorm.bias")),
-        "lacks the weight `embeddings.LayerNorm.bias`",
+        "lacks embeddings.LayerNorm.bias",
     ),
     "a misshapen weight": (
         lambda f: edit_weights(f, lambda t: t.update({"cls.predictions.bias": torch.zeros(7)})),

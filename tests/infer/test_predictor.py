@@ -69,7 +69,7 @@ def test_a_text_too_long_is_refused_not_cut() -> None:
 
 def test_a_model_without_the_head_says_what_it_has() -> None:
     with pytest.raises(BadSetting, match=r"no `masked_lm` head \(its heads: tag\)"):
-        fill_mask(engine({"tag": HeadSpec(kind="tag")}), "[MASK]")
+        fill_mask(engine({"tag": HeadSpec(kind="tag", outputs=2)}), "[MASK]")
 
 
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 80))

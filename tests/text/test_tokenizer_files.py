@@ -134,7 +134,7 @@ def rename(vocab: dict[str, int], old: str, new: str) -> None:
         (lambda content: rename(content["model"]["vocab"], "un", ""), "is empty"),
         (lambda content: rename(content["model"]["vocab"], "un", "\ud800"), "surrogate"),
         (model(vocab=None), "no model with a vocabulary"),
-        (model(max_input_chars_per_word=7), "`max_input_chars_per_word`"),
+        (model(max_input_chars_per_word=0), "`max_input_chars_per_word`"),
         (lambda content: content.pop("model"), "no model with a vocabulary"),
         (lambda content: content.update(normalizer={"type": "Lowercase"}), "is Lowercase"),
         (lambda content: content.update(normalizer=None), "BertNormalizer"),

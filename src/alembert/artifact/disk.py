@@ -20,16 +20,7 @@ from alembert.errors import BadFile
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-_SHAPE = {
-    errno.ENOENT,
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ENOTDIR,
-    errno.ENOTEMPTY,
-    errno.ENAMETOOLONG,
-    errno.ELOOP,
-    errno.EXDEV,
-}
+_SHAPE = {errno.ENOTDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP, errno.EXDEV}
 _DEVICE = {errno.EIO, errno.EBUSY, errno.ESTALE, errno.ENODEV}
 MENDABLE = _FULL | _FORBIDDEN | _SHAPE | _DEVICE
 

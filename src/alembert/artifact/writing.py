@@ -133,7 +133,11 @@ def finished(
 @contextmanager
 def _owned(place: Place) -> Iterator[None]:
     _check_place(place)
-    place.target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        place.target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileNotFoundError, FileExistsError) as error:  # a file in the way, or a place like /proc
+        parent = Path(place.shown).parent
+        raise BadFile(f"The folder {parent} cannot be made: {error.strerror}. Choose another.") from error
     with locked(place.lock, place.shown):
         yield
 

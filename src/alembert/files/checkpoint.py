@@ -36,7 +36,14 @@ DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16"
 # Old files carry these constant buffers; they hold nothing that was learned.
 _BUFFERS: Final = ("embeddings.position_ids", "embeddings.token_type_ids")
 # Keys of a foreign config.json that say how it was made, not what it is.
-_FORGOTTEN: Final = ("_name_or_path", "torch_dtype", "transformers_version", "auto_map", "num_labels")
+_FORGOTTEN: Final = (
+    "_name_or_path",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "auto_map",
+    "num_labels",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
