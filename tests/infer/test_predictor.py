@@ -2,6 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from alembert.files.family import Blueprint
 from alembert.infer.batching import by_token_budget
 from alembert.infer.engine_torch import TorchEngine
 from alembert.infer.predictor import fill_mask
+from alembert.infer.streams import in_streams
+from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.text.tokenizer import Tokenizer
@@ -70,6 +73,36 @@ def test_a_text_too_long_is_refused_not_cut() -> None:
 def test_a_model_without_the_head_says_what_it_has() -> None:
     with pytest.raises(BadSetting, match=r"no `masked_lm` head \(its heads: tag\)"):
         fill_mask(engine({"tag": HeadSpec(kind="tag", outputs=2)}), "[MASK]")
+
+
+def test_hidden_states_of_every_document_once_with_its_number() -> None:
+    ids = [[2, 5, 3], [2, 6, 7, 5, 3], [2, 3], [2, 7, 3]] * 3
+    made = engine(MASKED_LM)
+    found = dict(made.hidden_states(ids))
+    assert sorted(found) == list(range(len(ids)))
+    for number, states in found.items():
+        alone = made.model.encoder(Batch.packed([ids[number]]))
+        torch.testing.assert_close(states, alone.detach(), atol=1e-6, rtol=0)
+
+
+def test_streams_leave_the_threads_as_they_were() -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(BadInput, match="longer than the model's limit"):
+        list(engine(MASKED_LM).hidden_states([[2] * 9, [2]]))
+    assert torch.get_num_threads() == before
+
+
+@given(st.lists(st.integers(), max_size=30), st.integers(1, 4))
+def test_streams_keep_the_order(items: list[int], streams: int) -> None:
+    assert list(in_streams(str, iter(items), streams)) == [str(item) for item in items]
+
+
+def test_streams_look_ahead_only_so_far() -> None:
+    taken: list[int] = []
+    results = in_streams(lambda item: item, (taken.append(i) or i for i in range(100)), streams=2)
+    assert next(results) == 0
+    assert len(taken) <= 5
+    results.close()
 
 
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 80))

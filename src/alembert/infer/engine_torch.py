@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
+from alembert.infer.batching import by_token_budget
+from alembert.infer.streams import in_streams
 from alembert.nn.batch import Batch
 from alembert.text.tokenizer import Tokenizer
+
+TOKEN_BUDGET: Final = 1024
+"""Tokens in a batch: large enough for full matrix products, small enough for the cache (docs/benchmarks.md)."""
 
 
 class TorchEngine:
@@ -29,11 +37,29 @@ class TorchEngine:
         self.longest = checkpoint.blueprint.config.max_position_embeddings
         self.device = device
         self.model = checkpoint.model.to(device).eval()
+        self.streams = torch.get_num_threads() if device == "cpu" else 1
 
     @classmethod
     def open(cls, where: str | Path) -> TorchEngine:
         """Open a Checkpoint for prediction."""
         return cls(checkpoints.open(where))
+
+    def hidden_states(self, documents: Sequence[Sequence[int]]) -> Iterator[tuple[int, Tensor]]:
+        """Encode documents, given as token ids; yield the number and the states (T, D) of each, short ones first.
+
+        Documents are packed without padding, by a budget of tokens, one stream of batches per core. While it runs,
+        torch computes each operation on one thread, in the whole process.
+        """
+
+        def encode(numbers: list[int]) -> tuple[list[int], list[Tensor]]:
+            batch = Batch.packed([documents[number] for number in numbers]).to(self.device)
+            with torch.inference_mode():
+                return numbers, batch.split(self.model.encoder(batch))
+
+        batches = by_token_budget([len(document) for document in documents], TOKEN_BUDGET)
+        with _threads_per_operation(1 if self.streams > 1 else torch.get_num_threads()):
+            for numbers, states in in_streams(encode, batches, self.streams):
+                yield from zip(numbers, states, strict=True)
 
     @torch.inference_mode()
     def vocabulary_probabilities(
@@ -53,3 +79,13 @@ class TorchEngine:
                 return name
         there = ", ".join(sorted({spec.kind for spec in heads.values()})) or "none"
         raise BadSetting(f"The model cannot {purpose}: it has no `{kind}` head (its heads: {there}).")
+
+
+@contextmanager
+def _threads_per_operation(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
