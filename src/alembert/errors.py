@@ -18,6 +18,10 @@ class BadFile(UserError):
     """A file or folder is missing, damaged, or of another kind than expected."""
 
 
+class AlreadyDone(BadFile):
+    """The very result that was asked for is there and complete; a command ends well without doing anything."""
+
+
 class OtherTokenizer(BadFile):
     """The tokenizer is sound, and of a kind that alembert does not have."""
 

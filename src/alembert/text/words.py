@@ -1,0 +1,155 @@
+"""Find words in text, Chinese above all, with exact offsets.
+
+In go a text, a segmenter for Chinese and, if wanted, a dictionary of the user's terms; out come ``(start, end)``
+spans that hold every character that is not white space, in order. Outside Chinese, a run of letters and digits is a
+word and every other character is one of its own, as BERT's own pre-tokeniser has it.
+
+A term of the dictionary is always one word: at each place the longest term wins, the leftmost first, and the
+segmenter sees only what lies between the terms, so no word of its own ever reaches into one. The trade-off: a term
+that overlaps an earlier one is not kept, and a short term may cut a longer word that the dictionary lacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from alembert.errors import BadFile, MissingExtra
+from alembert.text.sentences import CJK, Span
+
+_MARKS = "\u0300-\u036f"
+_WORD = re.compile(rf"([{CJK}]+)|[^\W_{CJK}]++(?:[{_MARKS}]++[^\W_{CJK}]*+)*+|\S")
+_LETTER = re.compile(rf"[^\W_{CJK}]|[{_MARKS}]")
+
+
+class Segmenter(Protocol):
+    """Cuts a stretch of Chinese characters into words."""
+
+    def segment(self, text: str) -> Iterable[str]:
+        """Return the words of `text`; joined, they are `text` again."""
+
+
+class Dictionary:
+    """Terms that stay whole. One-character terms are left out: they are whole in any case."""
+
+    def __init__(self, terms: Iterable[str]) -> None:
+        self.terms = frozenset(term for term in terms if len(term) > 1)
+        lengths: dict[str, set[int]] = defaultdict(set)
+        for term in self.terms:
+            lengths[term[:2]].add(len(term))
+        self._lengths = {opening: sorted(sizes, reverse=True) for opening, sizes in lengths.items()}
+
+    @classmethod
+    def read(cls, path: Path) -> Dictionary:
+        """Read a list of terms, one a line; what follows a tab (a frequency, say) is ignored.
+
+        White space around a term, empty lines and a byte order mark do no harm.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except FileNotFoundError:
+            raise BadFile(
+                f"There is no dictionary at {path}. Give a UTF-8 file with one term a line."
+            ) from None
+        except UnicodeDecodeError as error:
+            raise BadFile(
+                f"The dictionary {path} is not UTF-8 (byte {error.start}). Convert it to UTF-8 and try again."
+            ) from None
+        return cls(line.partition("\t")[0].strip() for line in lines)
+
+    def __contains__(self, term: str) -> bool:
+        return term in self.terms
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def find(self, text: str) -> Iterator[Span]:
+        """Yield the terms in `text`: leftmost first, the longest at each place, never half of a Latin word.
+
+        >>> list(Dictionary(["糖尿病", "糖尿病足"]).find("有糖尿病足"))
+        [(1, 5)]
+        """
+        at, last = 0, len(text) - 1
+        while at < last:
+            lengths = self._lengths.get(text[at : at + 2])
+            end = self._longest(text, at, lengths) if lengths else 0
+            if end:
+                yield at, end
+            at = end or at + 1
+
+    def _longest(self, text: str, at: int, lengths: list[int]) -> int:
+        for end in (at + length for length in lengths):
+            if text[at:end] in self.terms and not _cuts_word(text, at) and not _cuts_word(text, end):
+                return end
+        return 0
+
+
+class DictionarySegmenter:
+    """Forward maximum matching with a dictionary alone: no dependency, and no guess at words it does not know."""
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self._dictionary = dictionary
+
+    def segment(self, text: str) -> Iterator[str]:
+        """Yield the dictionary's terms, and single characters between them."""
+        at = 0
+        for start, end in self._dictionary.find(text):
+            yield from text[at:start]
+            yield text[start:end]
+            at = end
+        yield from text[at:]
+
+
+class JiebaSegmenter:
+    """The words of jieba's own dictionary and its model of unknown words, by rjieba. Make one per process."""
+
+    def __init__(self) -> None:
+        try:
+            import rjieba
+        except ImportError:
+            raise MissingExtra("rjieba", "zh", "Cutting Chinese text into words") from None
+        self._jieba = rjieba.Jieba()
+
+    def segment(self, text: str) -> Iterable[str]:
+        """Return the words that jieba finds."""
+        words: list[str] = self._jieba.cut(text)
+        return words
+
+
+def words(text: str, segmenter: Segmenter, dictionary: Dictionary | None = None) -> list[Span]:
+    """Return the spans of the words of `text`, the terms of `dictionary` whole.
+
+    >>> segmenter = DictionarySegmenter(Dictionary(["血糖"]))
+    >>> text = "血糖 7.2，2型糖尿病"
+    >>> [text[start:end] for start, end in words(text, segmenter, Dictionary(["2型糖尿病"]))]
+    ['血糖', '7', '.', '2', '，', '2型糖尿病']
+    """
+    spans: list[Span] = []
+    at = 0
+    for start, end in dictionary.find(text) if dictionary else ():
+        spans += _words_between(text, at, start, segmenter)
+        spans.append((start, end))
+        at = end
+    spans += _words_between(text, at, len(text), segmenter)
+    return spans
+
+
+def _words_between(text: str, start: int, end: int, segmenter: Segmenter) -> Iterator[Span]:
+    for match in _WORD.finditer(text, start, end):
+        if match.group(1) is None:
+            yield match.span()
+            continue
+        at = match.start()
+        for word in segmenter.segment(match.group(1)):
+            yield at, at + len(word)
+            at += len(word)
+
+
+def _cuts_word(text: str, at: int) -> bool:
+    """Tell whether a run of letters or digits goes on across `at`."""
+    if not 0 < at < len(text):
+        return False
+    return _LETTER.match(text, at) is not None and _LETTER.match(text, at - 1) is not None
