@@ -1,0 +1,236 @@
+"""Find the terms of lexicons in text.
+
+In: lexicons (`lexicon`), then texts. Out: `Match(start, end, label, concepts)` with `text[start:end]` the very
+characters of the text. The leftmost match wins, then the longest; where two lexicons know the same words, the one given
+first. Terms stand between word borders, except Chinese and Japanese ones, which need none.
+
+The trade-off: a trie over hashed words (`trie`, `wordhash`) instead of an automaton over characters. It needs no
+further dependency, knows word borders and hyphen, plural and Greek spellings by construction, and is several times
+faster (docs/lexicons.md has the figures); in return a term is found only as whole words.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alembert.errors import BadSetting
+from alembert.text.lexicon import EXACT, FREE, LONGEST_TERM, Lexicon, bare, case_agrees, case_rule, spellings
+from alembert.text.stop_words import STOP_WORDS
+from alembert.text.trie import Trie
+from alembert.text.wordhash import HYPHENS, WINDOW, after_space, cut_words, fold
+
+_OVERLAP = 4 * LONGEST_TERM
+_WALL = "\n\n"  # wider than the one space or hyphen that a term may span
+_MAX_LABELS = 255
+_LONGEST_NUMBER = 12
+_SEPARATORS = re.compile(rf"[\s{re.escape(HYPHENS)}]+")
+
+
+class Match(NamedTuple):
+    """A term in a text."""
+
+    start: int
+    end: int
+    label: str
+    concepts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Built:
+    """What became of the lexicons' rows."""
+
+    rows: int
+    stopped: int
+    """Rows left out because their term is an ordinary word, a single character or a bare number."""
+    turned: int
+    """Spellings added by turning inverted names round."""
+
+
+class Spelling(NamedTuple):
+    """One way to write a term of one lexicon."""
+
+    text: str
+    order: int
+    concept: str
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What stands at the trie's final nodes: parallel lists, sorted by node and then by lexicon."""
+
+    first: array[int]
+    """From a node to its first entry; a node's entries end where the next node's begin."""
+    labels: bytes
+    cases: bytes
+    surfaces: list[str]
+    """The spelling to compare with, empty where case is free."""
+    concepts: list[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Gazetteer:
+    """Lexicons made ready for matching. It can be pickled, and forked workers share its memory."""
+
+    labels: tuple[str, ...]
+    trie: Trie
+    entries: Entries
+    built: Built
+
+    @classmethod
+    def of(
+        cls,
+        lexicons: Sequence[Lexicon],
+        *,
+        stop: Iterable[str] = STOP_WORDS,
+        keep: Iterable[str] = (),
+        ordinary: Iterable[str] = (),
+    ) -> Gazetteer:
+        """Build from lexicons in order of precedence.
+
+        Terms in `stop` are left out, whatever their case and hyphens, unless `keep` holds them. Symbols (terms whose
+        case matters) are left out also if they are spelt like a word in `ordinary` (`stop_words.ordinary_words`).
+        """
+        if len(lexicons) > _MAX_LABELS:
+            raise BadSetting(
+                f"{len(lexicons)} lexicons were given; at most {_MAX_LABELS} can be matched at once."
+            )
+        rows = sum(len(lexicon.terms) for lexicon in lexicons)
+        wanted = list(_wanted(lexicons, _Stops.of(stop, keep, ordinary)))
+        written = [
+            Spelling(text, order, concept) for term, order, concept in wanted for text in spellings(term)
+        ]
+        trie, ends = _plant(written)
+        built = Built(rows, rows - len(wanted), len(written) - len(wanted))
+        labels = tuple(lexicon.label for lexicon in lexicons)
+        return cls(labels, trie, _enter(written, ends, len(trie.final)), built)
+
+    def find(self, text: str) -> list[Match]:
+        """Find the terms of a text, in order, none overlapping another."""
+        matches: list[Match] = []
+        begin = 0
+        while begin < len(text):
+            end = begin + WINDOW
+            last = end >= len(text)
+            cut = len(text) if last else after_space(text, end - _OVERLAP)
+            matches += self._find_in(text, begin, end, cut)
+            begin = max(cut, matches[-1].end if matches else 0)
+        return matches
+
+    def find_all(self, texts: Sequence[str]) -> list[list[Match]]:
+        """Find the terms of many texts. For short texts this is several times faster than one call for each."""
+        borders = np.cumsum([len(text) + len(_WALL) for text in texts])
+        matches = self.find(_WALL.join(texts))
+        owners = np.searchsorted(borders, [match.start for match in matches], side="right")
+        found: list[list[Match]] = [[] for _ in texts]
+        shifts = [0, *borders.tolist()]
+        for owner, (start, end, label, concepts) in zip(owners.tolist(), matches, strict=True):
+            shift = shifts[owner]
+            found[owner].append(Match(start - shift, end - shift, label, concepts))
+        return found
+
+    def _find_in(self, text: str, begin: int, end: int, cut: int) -> Iterator[Match]:
+        """Give the matches that start between `begin` and `cut`; they may reach up to `end`."""
+        words = cut_words(text[begin:end])
+        places, depths, nodes = self.trie.walk(words)
+        order = np.lexsort((-depths, places))
+        starts = (words.starts[places[order]] + begin).tolist()
+        ends = (words.ends[places[order] + depths[order] - 1] + begin).tolist()
+        taken = begin
+        for start, stop, node in zip(starts, ends, nodes[order].tolist(), strict=True):
+            if taken <= start < cut:
+                entry = self._entry(node, text[start:stop])
+                if entry is not None:
+                    taken = stop
+                    yield Match(
+                        start, stop, self.labels[self.entries.labels[entry]], self.entries.concepts[entry]
+                    )
+
+    def _entry(self, node: int, surface: str) -> int | None:
+        """Choose the first entry of a node whose case rule the surface keeps."""
+        entries = self.entries
+        for entry in range(entries.first[node], entries.first[node + 1]):
+            rule = entries.cases[entry]
+            if rule == FREE or case_agrees(rule, entries.surfaces[entry], surface):
+                return entry
+        return None
+
+
+def key_of(term: str) -> str:
+    """Write a term as stop lists are compared: folded, hyphens as spaces."""
+    return _SEPARATORS.sub(" ", fold(term)).strip()
+
+
+@dataclass(frozen=True)
+class _Stops:
+    """Decide which terms are not to be matched."""
+
+    stopped: frozenset[str]
+    kept: frozenset[str]
+    ordinary: frozenset[str]
+    longest: int
+
+    @classmethod
+    def of(cls, stop: Iterable[str], keep: Iterable[str], ordinary: Iterable[str]) -> _Stops:
+        stopped, kept, common = (frozenset(map(key_of, words)) for words in (stop, keep, ordinary))
+        return cls(stopped, kept, common, max([_LONGEST_NUMBER, *map(len, stopped | common)]))
+
+    def hold(self, term: str) -> bool:
+        if len(term) > self.longest:
+            return False
+        key = key_of(term)
+        if key in self.kept:
+            return False
+        if len(key) == 1 or key.isdecimal() or key in self.stopped:
+            return True
+        return key in self.ordinary and case_rule(term) == EXACT
+
+
+def _wanted(lexicons: Sequence[Lexicon], stops: _Stops) -> Iterator[Spelling]:
+    for order, lexicon in enumerate(lexicons):
+        for term, concept in lexicon.terms:
+            if not stops.hold(term):
+                yield Spelling(term, order, concept)
+
+
+def _plant(written: list[Spelling]) -> tuple[Trie, NDArray[np.int32]]:
+    """Cut all spellings into words, many at a time, and make their trie."""
+    hashes, lengths = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
+    for begin in range(0, len(written), 4096):
+        texts = [row.text for row in written[begin : begin + 4096]]
+        words = cut_words("\n".join(texts))
+        borders = np.cumsum([len(text) + 1 for text in texts])
+        owner = np.searchsorted(borders, words.starts, side="right")
+        hashes.append(words.hashes)
+        lengths.append(np.bincount(owner, minlength=len(texts)))
+    return Trie.of(np.concatenate(hashes), np.concatenate(lengths))
+
+
+def _enter(written: list[Spelling], ends: NDArray[np.int32], nodes: int) -> Entries:
+    """Group the spellings that are alike to the eye: same words, lexicon and case."""
+    groups: dict[tuple[int, int, int, str], tuple[str, ...]] = {}
+    alone: dict[str, tuple[str, ...]] = {"": ()}  # one tuple for all spellings of a concept
+    for (text, order, concept), node in zip(written, ends.tolist(), strict=True):
+        rule = case_rule(text)
+        key = (node, order, rule, bare(text) if rule else "")
+        known = groups.get(key)
+        if not known:
+            groups[key] = alone.setdefault(concept, (concept,))
+        elif concept not in known:
+            groups[key] = known + alone.setdefault(concept, (concept,))
+    keys = sorted(groups, key=itemgetter(0, 1))
+    first = np.searchsorted([key[0] for key in keys], np.arange(nodes + 1)).astype(np.int32)
+    return Entries(
+        first=array("i", first.tobytes()),
+        labels=bytes(key[1] for key in keys),
+        cases=bytes(key[2] for key in keys),
+        surfaces=[key[3] for key in keys],
+        concepts=[groups[key] for key in keys],
+    )

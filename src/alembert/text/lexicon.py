@@ -1,0 +1,245 @@
+"""Lexicons: lists of terms of one kind, with the concept each stands for.
+
+In: a TSV file (`term, id, source, kind`, with or without a header) or a plain list (one term a line), either gzipped
+or not. Out: the terms with their ids, and the rows that could not be used, each with its line and the reason. A row is
+set aside alone; a file of which most rows are bad is of another kind than expected, and is an error.
+
+The rules of language are here too: which spellings a term has, and where its letters' case matters.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from alembert.errors import BadFile, BadSetting
+from alembert.text.wordhash import HYPHENS
+
+LONGEST_TERM = 512
+_LONGEST_ROW = 1 << 16
+_LARGEST_FILE = 1 << 32
+_BAD_ROWS_KEPT = 20
+_WITHOUT_HYPHENS = str.maketrans("", "", HYPHENS)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufeff\ud800-\udfff]")
+_INVERTED = re.compile(r"[^\W\d_][\w'’/ -]*(?:, [^\W\d_][\w'’/ -]*[^\W_]){1,3}")
+_SYMBOL = re.compile(r"[A-Z0-9]")
+_WORD = re.compile(r"[^\W_]")
+_IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+
+
+# Where the case of letters matters when a term is looked for. Plain numbers: members of an Enum are slow to reach.
+FREE = 0
+"""Nowhere: "Acute Abdomen" is also "acute abdomen" and "ACUTE ABDOMEN"."""
+FIRST = 1
+"""Everywhere but in the first letter: "Gout" is also "gout", and "All" is not "ALL"."""
+EXACT = 2
+"""Everywhere: "WAS" is not "was", "p53" is not "P53"."""
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that was set aside."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """The terms of one file. The same term may stand for several concepts."""
+
+    label: str
+    terms: list[tuple[str, str]]
+    """Each term with its concept's id; the id is empty where the file gives none."""
+    path: Path | None = None
+    bad_rows: tuple[BadRow, ...] = ()
+    """The first bad rows."""
+    bad_count: int = 0
+
+    def warnings(self) -> list[str]:
+        """Say what was set aside, in sentences that name the file and the line."""
+        told = [f"{self.path}, line {row.line}: {row.reason}; the row is skipped." for row in self.bad_rows]
+        if self.bad_count > len(told):
+            told.append(f"{self.path}: {self.bad_count - len(told)} more rows are skipped.")
+        return told
+
+
+def parse_option(option: str) -> tuple[str, Path]:
+    """Read the command-line form of a lexicon.
+
+    >>> parse_option("gene=hgnc.tsv.gz")[0]
+    'gene'
+    """
+    label, sign, path = option.partition("=")
+    if not (sign and path and re.fullmatch(r"\w[\w.-]*", label)):
+        raise BadSetting(f"`--lexicon {option}` is not of the form LABEL=PATH, for example gene=hgnc.tsv.gz.")
+    return label, Path(path)
+
+
+def read_lexicon(path: Path, label: str) -> Lexicon:
+    """Read a lexicon file and set its bad rows aside."""
+    terms: list[tuple[str, str]] = []
+    bad: list[BadRow] = []
+    layout: _Layout | None = None
+    for line, row in _rows(path):
+        if isinstance(row, str):
+            bad.append(BadRow(line, row))
+        elif layout is None:
+            layout = _layout(row)
+            terms += [] if layout.named else [layout.take(row)]
+        elif len(row) != layout.width:
+            bad.append(BadRow(line, f"it has {len(row)} columns and the first row has {layout.width}"))
+        else:
+            terms.append(layout.take(row))
+    _check(path, len(terms), bad)
+    if layout and not layout.named and layout.width == 2 and _are_counts(terms):
+        terms = [(term, "") for term, _ in terms]
+    return Lexicon(label, terms, path, tuple(bad[:_BAD_ROWS_KEPT]), len(bad))
+
+
+def read_words(path: Path) -> frozenset[str]:
+    """Read a `--stop` or `--keep` list: the first cell of each row."""
+    return frozenset(term for term, _ in read_lexicon(path, "words").terms)
+
+
+def spellings(term: str) -> list[str]:
+    """Give a term and, if its name is inverted, also the name turned round.
+
+    >>> spellings("Leukemia, Myeloid, Acute")
+    ['Leukemia, Myeloid, Acute', 'Acute Myeloid Leukemia']
+    >>> spellings("2,4-Dichlorophenol")
+    ['2,4-Dichlorophenol']
+    """
+    if ", " not in term or not _INVERTED.fullmatch(term):
+        return [term]
+    return [term, " ".join(reversed(term.split(", ")))]
+
+
+def case_rule(term: str) -> int:
+    """Decide where case matters: in symbols, and in words too short to be sure of.
+
+    >>> [case_rule(term) for term in ("BRCA1", "p53", "Gout", "Acute Abdomen")] == [EXACT, EXACT, FIRST, FREE]
+    True
+    """
+    if _IDEOGRAPH.search(term):
+        return FREE
+    if " " not in term and term == term.upper():
+        return EXACT
+    if len(term) > 5:
+        return FREE
+    return EXACT if _SYMBOL.search(term, 1) or term[0].isdigit() else FIRST
+
+
+def case_agrees(rule: int, term: str, surface: str) -> bool:
+    """Compare a place in the text with the term, whose words it has. Hyphens and a word's plural are free."""
+    found = surface.translate(_WITHOUT_HYPHENS)
+    if rule == EXACT:
+        return found == term
+    return found[1:].removesuffix("s") == term[1:].removesuffix("s")
+
+
+def bare(term: str) -> str:
+    """Write a term as `case_agrees` compares it."""
+    return term.translate(_WITHOUT_HYPHENS)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Which columns a file has: learnt from its first row."""
+
+    named: bool
+    width: int
+    concept: int | None
+
+    def take(self, row: list[str]) -> tuple[str, str]:
+        return row[0], "" if self.concept is None else row[self.concept].strip()
+
+
+def _layout(first: list[str]) -> _Layout:
+    header = [cell.strip().lower() for cell in first]
+    if header[0] == "term":
+        return _Layout(True, len(header), header.index("id") if "id" in header else None)
+    return _Layout(False, len(header), 1 if len(header) > 1 else None)
+
+
+def _check(path: Path, good: int, bad: list[BadRow]) -> None:
+    if len(bad) > good:
+        raise BadFile(
+            f"{path}: {len(bad)} of {len(bad) + good} rows cannot be used; the first is line {bad[0].line} "
+            f"({bad[0].reason}). A lexicon has one term a line, or rows of term<TAB>id, in UTF-8."
+        )
+    if not good:
+        raise BadFile(f"{path} holds no terms. A lexicon has one term a line, or rows of term<TAB>id.")
+
+
+def _are_counts(terms: list[tuple[str, str]]) -> bool:
+    """Tell frequencies from ids: a column of numbers that only falls was sorted by frequency."""
+    if not all(number.isdecimal() for _, number in terms):
+        return False
+    counts = [int(number) for _, number in terms]
+    return counts[0] > counts[-1] and all(a >= b for a, b in pairwise(counts))
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str] | str]]:
+    """Give each line's cells, or the reason why it has none. Blank lines and `#` comments are no rows."""
+    for line, raw in enumerate(_lines(path), start=1):
+        if len(raw) > _LONGEST_ROW:
+            yield line, f"it is longer than {_LONGEST_ROW} bytes"
+            continue
+        try:
+            text = raw.decode("utf-8-sig" if line == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            yield line, "it is not UTF-8"
+            continue
+        if text.strip() and not text.startswith("#"):
+            cells = text.split("\t")
+            cells[0] = cells[0].strip()
+            yield line, _fault(cells[0]) or cells
+
+
+def _fault(term: str) -> str | None:
+    if not _WORD.search(term):
+        return "its term has no letter or digit"
+    if len(term) > LONGEST_TERM:
+        return f"its term has {len(term)} characters and the longest allowed is {LONGEST_TERM}"
+    return "its term holds a control character" if _CONTROL.search(term) else None
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with _open(path) as file:
+            yield from _bounded(file, path)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadFile(
+            f"{path} is damaged: its compressed data end too early or are wrong. Fetch it again."
+        ) from error
+    except OSError as error:
+        raise BadFile(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _bounded(file: io.BufferedReader, path: Path) -> Iterator[bytes]:
+    """Read lines without ever holding a whole one that is too long (the rest of it is skipped)."""
+    size = 0
+    while raw := file.readline(_LONGEST_ROW + 1):
+        size += len(raw)
+        rest = raw
+        while len(rest) > _LONGEST_ROW and not rest.endswith(b"\n"):
+            rest = file.readline(_LONGEST_ROW + 1)
+            size += len(rest)
+        if size > _LARGEST_FILE:
+            raise BadFile(
+                f"{path} holds more than {_LARGEST_FILE >> 30} GiB of text. A lexicon must be smaller."
+            )
+        yield raw
+
+
+def _open(path: Path) -> io.BufferedReader:
+    with path.open("rb") as file:
+        gzipped = file.read(2) == b"\x1f\x8b"
+    return io.BufferedReader(gzip.GzipFile(path)) if gzipped else path.open("rb")
