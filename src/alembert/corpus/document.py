@@ -1,0 +1,238 @@
+"""What every reader makes and every writer takes: a text with everything known about it.
+
+A `Document` is one text with sections, entities, relations and labels; every offset counts characters (code points) of
+`Document.text`, the end not included, so that ``text[start:end]`` is the surface. Nothing in here knows a file format.
+The record form (`to_record`, `from_record`) is the native JSON lines annotation format, described in docs/formats.md.
+
+Conventions that all readers keep: sections come in order and do not overlap; a heading that is text in the source is
+text here, in a section of kind "heading"; a heading that is an attribute in the source is only `Section.heading`. The
+arguments of a relation name entities or other relations of the same document, or, where the source relates concepts
+and not mentions (PubTator), a concept id that at least one entity carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from alembert.errors import BadInput
+
+Span = tuple[int, int]
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A stretch of the text: a title, a heading, a part of an abstract, a paragraph group, a sentence."""
+
+    start: int
+    end: int
+    kind: str
+    heading: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A mention: one span, or several when it is discontinuous; `attributes` are name and value pairs."""
+
+    id: str
+    label: str
+    spans: tuple[Span, ...]
+    concepts: tuple[str, ...] = ()
+    attributes: Pairs = ()
+
+    @property
+    def start(self) -> int:
+        return self.spans[0][0]
+
+    @property
+    def end(self) -> int:
+        return self.spans[-1][1]
+
+    def surface(self, text: str) -> str:
+        """Give the text of the mention; the fragments of a discontinuous one are joined by a space.
+
+        >>> Entity("T1", "Disease", ((0, 6), (18, 24))).surface("breast or ovarian cancer")
+        'breast cancer'
+        """
+        return " ".join(text[start:end] for start, end in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A labelled link between arguments, each a role and the id of an entity, a relation or a concept."""
+
+    id: str
+    label: str
+    arguments: Pairs
+    attributes: Pairs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text and what is known about it; `meta` holds JSON values, `language` is an ISO 639 code or None."""
+
+    id: str
+    text: str
+    sections: tuple[Section, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    labels: tuple[str, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    language: str | None = None
+
+
+def problems(document: Document) -> Iterator[str]:
+    """Say, one sentence each, what is wrong with a document; nothing when it is sound."""
+    yield from _section_problems(document)
+    yield from _entity_problems(document)
+    yield from _relation_problems(document)
+
+
+def _section_problems(document: Document) -> Iterator[str]:
+    before = 0
+    for section in document.sections:
+        if not before <= section.start <= section.end <= len(document.text):
+            yield f"section {section.start}-{section.end} is out of order or outside the text"
+        before = max(before, section.end)
+
+
+def _entity_problems(document: Document) -> Iterator[str]:
+    seen: set[str] = set()
+    for entity in document.entities:
+        if entity.id in seen:
+            yield f"entity id {entity.id} occurs twice"
+        seen.add(entity.id)
+        if not spans_are_sound(entity.spans, len(document.text)):
+            yield f"entity {entity.id} has spans that are empty, overlap, are out of order or outside the text"
+
+
+def _relation_problems(document: Document) -> Iterator[str]:
+    known = {entity.id for entity in document.entities} | {relation.id for relation in document.relations}
+    known.update(concept for entity in document.entities for concept in entity.concepts)
+    for relation in document.relations:
+        missing = [target for _, target in relation.arguments if target not in known]
+        if missing:
+            yield f"relation {relation.id} names {missing[0]}, which the document does not have"
+
+
+def spans_are_sound(spans: tuple[Span, ...], length: int) -> bool:
+    """Tell whether spans are at least one, not empty, in order, apart from each other and inside the text."""
+    before = 0
+    for start, end in spans:
+        if not before <= start < end <= length:
+            return False
+        before = end
+    return bool(spans)
+
+
+def to_record(document: Document) -> dict[str, Any]:
+    """Turn a document into the JSON object of the native annotation format; empty fields are left out."""
+    record: dict[str, Any] = {"id": document.id, "text": document.text}
+    if document.language is not None:
+        record["language"] = document.language
+    parts = {
+        "sections": [_section_record(section) for section in document.sections],
+        "entities": [_entity_record(entity) for entity in document.entities],
+        "relations": [_relation_record(relation) for relation in document.relations],
+        "labels": list(document.labels),
+        "meta": dict(document.meta),
+    }
+    return record | {key: value for key, value in parts.items() if value}
+
+
+def _section_record(section: Section) -> dict[str, Any]:
+    record: dict[str, Any] = {"start": section.start, "end": section.end, "kind": section.kind}
+    return record | ({"heading": section.heading} if section.heading else {})
+
+
+def _entity_record(entity: Entity) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "id": entity.id,
+        "label": entity.label,
+        "spans": [list(span) for span in entity.spans],
+    }
+    if entity.concepts:
+        record["concepts"] = list(entity.concepts)
+    return record | ({"attributes": [list(pair) for pair in entity.attributes]} if entity.attributes else {})
+
+
+def _relation_record(relation: Relation) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "id": relation.id,
+        "label": relation.label,
+        "arguments": [list(pair) for pair in relation.arguments],
+    }
+    return record | (
+        {"attributes": [list(pair) for pair in relation.attributes]} if relation.attributes else {}
+    )
+
+
+def from_record(record: Mapping[str, Any]) -> Document:
+    """Turn a JSON object of the native format into a document, or raise `BadInput` saying what does not fit."""
+    try:
+        document = Document(
+            id=_string(record["id"]),
+            text=_string(record["text"]),
+            sections=tuple(_section(section) for section in record.get("sections") or ()),
+            entities=tuple(_entity(entity) for entity in record.get("entities") or ()),
+            relations=tuple(_relation(relation) for relation in record.get("relations") or ()),
+            labels=tuple(_string(label) for label in record.get("labels") or ()),
+            meta=dict(record.get("meta") or {}),
+            language=record.get("language"),
+        )
+    except KeyError as missing:
+        raise BadInput(f"The annotation record has no {missing}, which it needs.") from None
+    except (TypeError, ValueError, AttributeError):
+        raise BadInput(
+            "The annotation record has a field of the wrong type; docs/formats.md shows the layout."
+        ) from None
+    wrong = next(problems(document), None)
+    if wrong is not None:
+        raise BadInput(f"The annotation record is not sound: {wrong}.")
+    return document
+
+
+def offset(value: Any) -> int:
+    """Give a stated offset as a number: a whole number or its digits; anything else raises ValueError."""
+    if isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _pairs(rows: Any) -> Pairs:
+    return tuple((_string(name), _string(value)) for name, value in rows or ())
+
+
+def _section(record: Mapping[str, Any]) -> Section:
+    return Section(
+        offset(record["start"]), offset(record["end"]), _string(record["kind"]), record.get("heading") or ""
+    )
+
+
+def _entity(record: Mapping[str, Any]) -> Entity:
+    return Entity(
+        id=_string(record["id"]),
+        label=_string(record["label"]),
+        spans=tuple((offset(start), offset(end)) for start, end in record["spans"]),
+        concepts=tuple(_string(concept) for concept in record.get("concepts") or ()),
+        attributes=_pairs(record.get("attributes")),
+    )
+
+
+def _relation(record: Mapping[str, Any]) -> Relation:
+    return Relation(
+        id=_string(record["id"]),
+        label=_string(record["label"]),
+        arguments=_pairs(record["arguments"]),
+        attributes=_pairs(record.get("attributes")),
+    )

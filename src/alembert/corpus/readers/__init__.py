@@ -1,0 +1,92 @@
+"""Readers: files of a dozen formats in, documents out, what cannot be used set aside with a reason.
+
+`read` is the one entry: it picks the reader by the file's name and first bytes (or by the name given), streams its
+items, and turns a file that is empty, damaged or unreadable into a set-aside item after everything that could be read.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from alembert.corpus.readers.contract import Damaged, Deleted, Item, ReadOptions, Remark, SetAside
+from alembert.corpus.readers.source import Source
+from alembert.errors import BadFile, BadSetting
+
+FORMATS = {
+    "bioc-json": "bioc_json",
+    "bioc-xml": "bioc_xml",
+    "brat": "brat",
+    "conll": "conll",
+    "jats": "jats",
+    "jsonl": "jsonlines",
+    "medline": "medline",
+    "parquet": "parquet",
+    "pubtator": "pubtator",
+    "table": "table",
+    "text": "plain",
+}
+__all__ = ["FORMATS", "Deleted", "Item", "ReadOptions", "Remark", "SetAside", "read", "reader_for"]
+
+
+class Reader(Protocol):
+    """A module that reads one format."""
+
+    def read(self, source: Source, options: ReadOptions) -> Iterator[Item]: ...
+
+
+def read(
+    origin: str | Path | BinaryIO,
+    options: ReadOptions | None = None,
+    format: str | None = None,  # noqa: A002
+) -> Iterator[Item]:
+    """Give the documents of a file, a folder (brat) or a binary stream, and what was set aside, deleted, remarked.
+
+    Raises only for settings that cannot work (an unknown format or encoding), before anything is read.
+    """
+    options = options or ReadOptions()
+    if options.encoding:
+        from alembert.corpus.readers.encoding import known
+
+        known(options.encoding)
+    reader = _reader(format) if format else None
+    source = Source(Path(origin) if isinstance(origin, str) else origin, options)
+    return _items(source, options, reader)
+
+
+def reader_for(origin: str | Path | BinaryIO) -> str:
+    """Name the format of a file, or raise `BadFile` when it cannot be told."""
+    from alembert.corpus.readers.sniff import format_of
+
+    source = Source(Path(origin) if isinstance(origin, str) else origin, ReadOptions())
+    try:
+        return format_of(source)
+    except Damaged as damage:
+        raise BadFile(f"The format of {source.name} cannot be told: {damage}.") from None
+    finally:
+        source.close()
+
+
+def _reader(name: str) -> Reader:
+    if name not in FORMATS:
+        raise BadSetting(f"`format` is {name!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
+    return cast(Reader, importlib.import_module(f"alembert.corpus.readers.{FORMATS[name]}"))
+
+
+def _items(source: Source, options: ReadOptions, reader: Reader | None) -> Iterator[Item]:
+    from alembert.corpus.readers.sniff import format_of
+
+    try:
+        if (source.path is None or not source.path.is_dir()) and not source.head(1):
+            yield source.aside("the file is empty", kind="file")
+        else:
+            reader = reader or _reader(format_of(source))
+            yield from reader.read(source, options)
+    except Damaged as damage:
+        after = "" if source.position == "file" else "after "
+        yield source.aside(str(damage), position=after + source.position, kind="file")
+    finally:
+        source.close()
+    yield from source.remarks()

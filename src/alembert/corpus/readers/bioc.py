@@ -1,0 +1,147 @@
+"""What BioC XML and BioC JSON share: passages at offsets with annotations, turned into a document.
+
+The text is laid out by the passages' offsets, gaps filled with line breaks, so that the annotations' offsets stay true.
+Where a passage lies inside the one before it, or very far behind it (files that count bytes, or count each passage from
+0), it follows at the next free place and its annotations move along, which is counted. An annotation whose words are
+not at its place is mended or set aside by the rules of `mentions`. A concept is the infon "identifier" (several are
+joined by "|"), the label is "type"; all other infons are attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from alembert.corpus.document import Document, Entity, Pairs, Relation, Section, Span
+from alembert.corpus.readers.contract import Item
+from alembert.corpus.readers.mentions import linked, settle, with_own_ids
+from alembert.corpus.readers.source import Source
+
+_WIDEST_GAP = 1000
+_CONCEPT_KEYS = ("identifier", "Identifier", "MESH", "concept_id")
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A mention as the file states it."""
+
+    id: str
+    infons: dict[str, str]
+    spans: tuple[Span, ...]
+    surface: str | None
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A stretch of text at an offset, with its annotations."""
+
+    offset: int
+    infons: dict[str, str]
+    text: str
+    annotations: list[Annotation]
+
+
+@dataclass
+class Entry:
+    """A BioC document before its text is laid out."""
+
+    id: str
+    infons: dict[str, str] = field(default_factory=dict)
+    passages: list[Passage] = field(default_factory=list)
+    relations: list[Relation] = field(default_factory=list)
+
+
+def joined(sentences: Iterable[tuple[int, str]], offset: int) -> str:
+    """Put the sentences of a passage that has no text of its own where their offsets say."""
+    text = ""
+    for start, sentence in sentences:
+        gap = start - offset - len(text)
+        text += " " * (gap if 0 <= gap <= _WIDEST_GAP else 1) + sentence
+    return text
+
+
+def items_of(entry: Entry, source: Source) -> Iterator[Item]:
+    """Give the document of an entry, and the annotations that had to be set aside."""
+    text, shifts = _laid_out(entry.passages, source)
+    if not text.strip():
+        yield source.aside("the document has no passage with text", entry.id)
+        return
+    entities: list[Entity] = []
+    for passage, shift in zip(entry.passages, shifts, strict=True):
+        for annotation in passage.annotations:
+            entity = _entity(annotation, text, shift, source)
+            if entity is None:
+                yield source.aside(
+                    f"annotation {annotation.id} has no place that its words agree on",
+                    entry.id,
+                    kind="annotation",
+                )
+            else:
+                entities.append(entity)
+    entities = list(with_own_ids(entities, source))
+    relations, lost = linked(entry.relations, entities)
+    yield from (source.aside(reason, entry.id, kind="annotation") for reason in lost)
+    yield _document(entry, text, tuple(_sections(entry.passages, shifts)), entities, relations)
+
+
+def _document(
+    entry: Entry, text: str, sections: tuple[Section, ...], entities: list[Entity], relations: list[Relation]
+) -> Document:
+    meta = {key: value for key, value in entry.infons.items() if key not in ("language", "labels")}
+    labels = entry.infons.get("labels", "")
+    return Document(
+        id=entry.id,
+        text=text,
+        sections=sections,
+        entities=tuple(entities),
+        relations=tuple(relations),
+        labels=tuple(labels.split("|")) if labels else (),
+        meta=meta,
+        language=entry.infons.get("language"),
+    )
+
+
+def _laid_out(passages: list[Passage], source: Source) -> tuple[str, list[int]]:
+    """Put the passages' texts in place; give the text and how far each passage was moved."""
+    parts: list[str] = []
+    shifts: list[int] = []
+    length = 0
+    for passage in passages:
+        gap = passage.offset - length
+        if not 0 <= gap <= _WIDEST_GAP:
+            gap = 1 if length else 0
+            source.tally["a passage was moved because its offset does not fit"] += 1
+        shifts.append(length + gap - passage.offset)
+        parts += ["\n" * gap, passage.text]
+        length += gap + len(passage.text)
+    return "".join(parts), shifts
+
+
+def _sections(passages: list[Passage], shifts: list[int]) -> Iterator[Section]:
+    for passage, shift in zip(passages, shifts, strict=True):
+        kind = passage.infons.get("type") or passage.infons.get("section_type")
+        if kind is not None:
+            start = passage.offset + shift
+            heading = passage.infons.get("heading") or ""
+            yield Section(start, start + len(passage.text), kind, heading)
+
+
+def _entity(annotation: Annotation, text: str, shift: int, source: Source) -> Entity | None:
+    spans = tuple(sorted((start + shift, end + shift) for start, end in annotation.spans))
+    settled = settle(source, text, spans, annotation.surface)
+    if settled is None:
+        return None
+    key = next((key for key in _CONCEPT_KEYS if annotation.infons.get(key)), None)
+    concepts = tuple(part.strip() for part in annotation.infons[key].split("|")) if key else ()
+    label = annotation.infons.get("type") or "entity"
+    rest: Pairs = tuple(
+        (name, value) for name, value in annotation.infons.items() if name not in ("type", key)
+    )
+    return Entity(annotation.id, label, settled, concepts, rest)
+
+
+def relation_of(name: str, infons: dict[str, str], nodes: list[tuple[str, str]]) -> Relation:
+    """Make a relation from its infons and its nodes, each a role and a reference."""
+    label = infons.get("type") or infons.get("relation") or "relation"
+    rest = tuple((name, value) for name, value in infons.items() if name not in ("type", "relation"))
+    return Relation(name, label, tuple(nodes), rest)

@@ -1,0 +1,70 @@
+"""BioC XML: collections of documents with passages, annotations and relations.
+
+Documents are cut out of the collection and parsed one at a time (see `xml_records`). A passage's text may stand in its
+sentences instead of in the passage; annotations and relations may stand in either, relations also in the document. How
+offsets and infons are understood is told in `bioc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from alembert.corpus.readers.bioc import Annotation, Entry, Passage, items_of, joined, relation_of
+from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
+from alembert.corpus.readers.source import Source
+from alembert.corpus.readers.xml_records import Records
+from alembert.errors import BadInput
+
+
+def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+    """Read the documents of a BioC XML collection."""
+    records = Records(source, "document")
+    for number, cut in enumerate(records.cuts(), start=1):
+        if isinstance(cut, SetAside):
+            yield cut
+            continue
+        try:
+            entry = _entry(records.element(cut.content), f"{source.stem}-{number}")
+        except BadInput as wrong:
+            yield source.aside(str(wrong))
+            continue
+        except (ValueError, TypeError):
+            yield source.aside("an offset or a length of the document is not a number")
+            continue
+        yield from items_of(entry, source)
+
+
+def _entry(document: Any, name: str) -> Entry:
+    entry = Entry((document.findtext("id") or "").strip() or name, _infons(document))
+    for passage in document.iterfind("passage"):
+        entry.passages.append(_passage(passage))
+    for number, relation in enumerate(document.iter("relation"), start=1):
+        nodes = [(node.get("role") or "", node.get("refid") or "") for node in relation.iterfind("node")]
+        entry.relations.append(relation_of(relation.get("id") or f"R{number}", _infons(relation), nodes))
+    return entry
+
+
+def _infons(element: Any) -> dict[str, str]:
+    return {infon.get("key") or "": infon.text or "" for infon in element.iterfind("infon")}
+
+
+def _passage(passage: Any) -> Passage:
+    offset = int(passage.findtext("offset") or 0)
+    annotations = [
+        _annotation(found, number) for number, found in enumerate(passage.iter("annotation"), start=1)
+    ]
+    text = passage.findtext("text")
+    if text is None:
+        sentences = passage.iterfind("sentence")
+        text = joined(
+            ((int(found.findtext("offset") or 0), found.findtext("text") or "") for found in sentences),
+            offset,
+        )
+    return Passage(offset, _infons(passage), text, annotations)
+
+
+def _annotation(element: Any, number: int) -> Annotation:
+    places = [(int(place.get("offset")), int(place.get("length"))) for place in element.iterfind("location")]
+    spans = tuple((start, start + length) for start, length in places)
+    return Annotation(element.get("id") or f"T{number}", _infons(element), spans, element.findtext("text"))

@@ -1,0 +1,195 @@
+"""brat standoff: a text file and an annotation file of the same name, or a folder of such pairs.
+
+Read are text-bound annotations (T, discontinuous ones with ``0 5;10 15``), relations (R), equivalences (*), events (E,
+as relations whose first argument has the role "Trigger"), attributes (A, M), normalisations (N, as concepts) and notes
+(#, as attributes). Offsets count characters of the text file as it is, carriage returns included. A text file without
+annotations is a document without entities; annotations without a text file are set aside, and so is what else the
+folder holds (but for brat's own settings and hidden files). A line that does not fit is set aside alone. The id is the file's name; characters that file names cannot hold are written as ``%2F``, and a second
+document of the same id has ``%~2`` at its end. Events may name events; triggers keep their own entity.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+from alembert.corpus.document import Document, Entity, Relation
+from alembert.corpus.readers.contract import Damaged, Item, ReadOptions, SetAside
+from alembert.corpus.readers.mentions import linked, settle, with_own_ids
+from alembert.corpus.readers.source import COMPRESSED, Line, Source, plain_name
+
+NO_DATABASE = "id:"
+TRIGGER = "Trigger"
+NOT_BRAT = "a folder without .ann files; name its files instead"
+_SETTINGS = {"annotation.conf", "visual.conf", "tools.conf", "kb_shortcuts.conf"}
+_TEXT_BOUND = re.compile(r"(?P<label>.+?) (?P<spans>\d+ \d+(?:;\d+ \d+)*)")
+_REPEATED = re.compile(r"%~\d+$")
+
+
+def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+    """Read a pair of files, named by either of them, or all pairs of a folder."""
+    if source.path is None:
+        yield source.aside("brat needs a folder or a pair of files, not a stream", kind="file")
+    elif source.path.is_dir():
+        yield from _folder(source.path, source, options)
+    else:
+        yield from _pair(source.path.with_name(_stem(source.path)), source, options)
+
+
+def _folder(folder: Path, source: Source, options: ReadOptions) -> Iterator[Item]:
+    try:
+        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise Damaged(f"the folder cannot be read: {error.strerror}") from None
+    ours = [name for name in names if _is_ours(name)]
+    if not ours:
+        raise Damaged(NOT_BRAT)
+    for stem in sorted({_stem(folder / name) for name in ours}):
+        yield from _pair(folder / stem, source, options)
+    for name in names:
+        if name not in ours and name not in _SETTINGS:
+            yield SetAside(str(folder / name), "file", None, "this is neither .txt nor .ann", "file")
+
+
+def has_annotations(folder: Path) -> bool:
+    """Tell whether a folder holds an annotation file."""
+    return any(plain_name(path.name).endswith(".ann") for path in folder.iterdir())
+
+
+def has_partner(path: Path) -> bool:
+    """Tell whether a text file has an annotation file beside it."""
+    return _find(path.with_name(_stem(path)), ".ann") is not None
+
+
+def _stem(path: Path) -> str:
+    return re.sub(r"\.(txt|ann)$", "", plain_name(path.name))
+
+
+def _is_ours(name: str) -> bool:
+    return plain_name(name).endswith((".txt", ".ann"))
+
+
+def _find(base: Path, ending: str) -> Path | None:
+    candidates = [base.with_name(base.name + ending + packed) for packed in ("", *COMPRESSED)]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _pair(base: Path, folder: Source, options: ReadOptions) -> Iterator[Item]:
+    text_path, ann_path = _find(base, ".txt"), _find(base, ".ann")
+    name = unquote(_REPEATED.sub("", base.name))
+    if text_path is None:
+        yield SetAside(f"{base}.ann", "file", name, "there is no text file beside the annotations", "file")
+        return
+    text_source = Source(text_path, options)
+    ann_source = Source(ann_path, options) if ann_path else None
+    try:
+        text = text_source.text() if text_source.head(1) else ""
+        if not text.strip():
+            yield text_source.aside("the text file is empty", name, kind="file")
+            return
+        yield from _annotated(name, text, ann_source)
+    except Damaged as damage:
+        bad = ann_source if ann_source and ann_source.position != "file" else text_source
+        yield bad.aside(str(damage), name, kind="file")
+    finally:
+        for source in filter(None, (text_source, ann_source)):
+            folder.tally += source.tally
+            source.close()
+
+
+def _annotated(name: str, text: str, source: Source | None) -> Iterator[Item]:
+    if source is None or not source.head(1):
+        yield Document(name, text)
+        return
+    parsed = _Annotations(name, text, source)
+    for line in source.lines():
+        bad = replace(line, id=name, kind="annotation") if isinstance(line, SetAside) else parsed.add(line)
+        if bad is not None:
+            yield bad
+    yield from (source.aside(reason, name, kind="annotation") for reason in parsed.finish())
+    yield Document(name, text, entities=tuple(parsed.entities), relations=tuple(parsed.relations))
+
+
+class _Annotations:
+    """The lines of an annotation file, gathered; attributes and concepts find their owners at the end."""
+
+    def __init__(self, name: str, text: str, source: Source) -> None:
+        self.name, self.text, self.source = name, text, source
+        self.entities: list[Entity] = []
+        self.relations: list[Relation] = []
+        self.attributes: dict[str, list[tuple[str, str]]] = {}
+        self.concepts: dict[str, list[str]] = {}
+
+    def add(self, line: Line) -> SetAside | None:
+        """Take in one line, or say why not."""
+        key, _, content = line.text.partition("\t")
+        if not key.strip():
+            return None
+        readers = {"T": self._mention, "R": self._relation, "*": self._relation, "E": self._relation}
+        readers |= {"A": self._attribute, "M": self._attribute, "N": self._concept, "#": self._note}
+        try:
+            readers[key[0]](key, content)
+        except (KeyError, ValueError, IndexError):
+            return self.source.aside(
+                "the line is not a brat annotation that fits the text", self.name, kind="annotation"
+            )
+        return None
+
+    def finish(self) -> list[str]:
+        """Hand attributes and concepts to their owners; say what has no owner."""
+        self.entities = [
+            replace(
+                entity,
+                concepts=tuple(self.concepts.pop(entity.id, ())),
+                attributes=tuple(self.attributes.pop(entity.id, ())),
+            )
+            for entity in with_own_ids(self.entities, self.source)
+        ]
+        relations, lost = linked(self.relations, self.entities)
+        self.relations = [
+            replace(one, attributes=tuple(self.attributes.pop(one.id, ()))) for one in relations
+        ]
+        loose = sorted({*self.attributes, *self.concepts})
+        return lost + [
+            f"an attribute, note or concept is for {target}, which does not exist" for target in loose
+        ]
+
+    def _mention(self, key: str, content: str) -> None:
+        place, _, surface = content.partition("\t")
+        found = _TEXT_BOUND.fullmatch(place.strip())
+        if found is None:
+            raise ValueError
+        pairs = [part.split(" ") for part in found["spans"].split(";")]
+        spans = tuple(sorted((int(start), int(end)) for start, end in pairs))
+        settled = settle(self.source, self.text, spans, surface or None)
+        if settled is None:
+            raise ValueError
+        self.entities.append(Entity(key, found["label"], settled))
+
+    def _relation(self, key: str, content: str) -> None:
+        label, *arguments = content.split()
+        if key == "*":
+            key = f"*{len(self.relations) + 1}"
+            pairs = [(f"Arg{number}", target) for number, target in enumerate(arguments, start=1)]
+        else:
+            pairs = [(role, target) for role, _, target in (part.rpartition(":") for part in arguments)]
+        if key.startswith("E"):
+            label, _, trigger = label.rpartition(":")
+            pairs.insert(0, (TRIGGER, trigger))
+        self.relations.append(Relation(key, label, tuple(pairs)))
+
+    def _attribute(self, key: str, content: str) -> None:
+        name, target, *value = content.split(maxsplit=2)
+        self.attributes.setdefault(target, []).append((name, value[0] if value else "true"))
+
+    def _concept(self, key: str, content: str) -> None:
+        _, target, concept = content.partition("\t")[0].split(" ", 2)
+        self.concepts.setdefault(target, []).append(concept.strip().removeprefix(NO_DATABASE))
+
+    def _note(self, key: str, content: str) -> None:
+        head, _, note = content.partition("\t")
+        kind, target = head.split()
+        self.attributes.setdefault(target, []).append(("note" if kind == "AnnotatorNotes" else kind, note))

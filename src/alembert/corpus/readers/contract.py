@@ -1,0 +1,99 @@
+"""What every reader promises: the options it takes and the items it gives.
+
+A reader is a module with ``read(source, options)``, a generator that holds one record at a time. It yields a `Document`
+for each good record, a `SetAside` for each bad one, a `Deleted` for each record its file takes back, and it goes on
+after each of them. What was mended on the way (white space in a mention, a lone surrogate, a recognised encoding) is
+counted and comes as `Remark` items at the end of the file. Readers raise only for wrong options, never for wrong input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from alembert.corpus.document import Document
+from alembert.errors import BadSetting
+
+MEGABYTE = 1 << 20
+Kind = Literal["record", "annotation", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """What could not be used: which file, where in it ("line 3", "record 7", "file"), why, and how much it was.
+
+    An "annotation" leaves its document in use without it; a "file" is all of a file, or all that was left of it.
+    """
+
+    source: str
+    position: str
+    id: str | None
+    reason: str
+    kind: Kind = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A record that its source has withdrawn: documents with this id read earlier are to be dropped."""
+
+    source: str
+    position: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something that was mended or found out while reading, and how often."""
+
+    source: str
+    reason: str
+    count: int
+
+
+Item = Document | SetAside | Deleted | Remark
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How to read; the defaults suit files that follow their format."""
+
+    encoding: str | None = None
+    """The encoding of the file; recognised when not given."""
+    max_record: int = 64 * MEGABYTE
+    """A line, record or document of more bytes than this is set aside without being held in memory."""
+    id: str | None = None
+    """Field or column (name, or number counted from 1) that holds the document id."""
+    text: tuple[str, ...] = ()
+    """Fields or columns that hold the text; several are joined by a line break."""
+    title: str | None = None
+    """Field or column that holds the title, which goes before the text."""
+    label: str | None = None
+    """Field or column that holds the label or labels of the document."""
+    entities: str | None = None
+    """Field that holds the entities of the document (JSON)."""
+    header: bool | None = None
+    """Whether the first row of a table names its columns; found out when not given."""
+    documents: Literal["file", "blank"] = "file"
+    """Plain text: the whole file is one document, or blank lines separate documents."""
+    entity_label: str = "entity"
+    """Label of entities in CoNLL files whose tags are bare B, I and O."""
+    captions: bool = False
+    """JATS: also read the captions of figures and tables."""
+    translations: bool = True
+    """MEDLINE and JATS: give abstracts and titles in other languages as documents of their own."""
+
+    def __post_init__(self) -> None:
+        if self.max_record < 1:
+            raise BadSetting(
+                f"`max_record` is {self.max_record}; it is a number of bytes of at least 1. "
+                f"Leave it out for {64 * MEGABYTE}."
+            )
+
+
+def how_to_set(option: str) -> str:
+    """Say how an option is set, to users of the command line and of Python."""
+    return f"set `{option}` under [read] in the --config file (in Python: ReadOptions({option}=...))"
+
+
+class Damaged(Exception):
+    """The rest of a file cannot be read; what came before it is good. Stays inside the readers."""

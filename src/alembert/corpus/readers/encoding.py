@@ -1,0 +1,121 @@
+"""Which encoding a file is in: UTF-8 first, the others only on evidence, and never a silent guess.
+
+Goes in: the first megabyte of a file. Comes out: a codec name and whether to say so. A byte order mark decides. Bytes
+that are UTF-8 are UTF-8; so is a file with at least as many good multi-byte sequences as broken ones (the broken lines
+are set aside one by one later) and one whose only fault are surrogates written as UTF-8 (which become U+FFFD). Otherwise
+GB18030 is taken when nearly all double bytes are in the GB2312 range, everyday characters of written Chinese are among
+them and Japanese kana are not (EUC-JP and EUC-KR share that range), and Windows-1252 (which holds Latin-1) when the few
+bytes above ASCII are the accented letters and signs of western languages and next to none of them are good UTF-8.
+Everything else is refused with a sentence that names the option to set.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from alembert.corpus.readers.contract import Damaged
+from alembert.errors import BadSetting
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+HOW_TO_NAME = "name its encoding with --encoding (in Python: ReadOptions(encoding=...))"
+# Codecs for domain names and for escapes in source code: text only by Python's register, and some give surrogates.
+_NOT_FOR_FILES = {"idna", "punycode", "unicode-escape", "unicode_escape", "raw-unicode-escape", "utf-7"}
+_EVERYDAY = frozenset(
+    "的一是不了在人有我他这中大来上个国和地到说们为子时要就出会可也你对生能而着下过自后去发行多作分患者病治疗疗药医"
+    "症痛用以及其与或者于所方如没么样月天小心现成无本法日好很还之吗呢，。、：；？！（）"
+)
+_WESTERN = frozenset(
+    "àáâãäåæçèéêëìíîïñòóôõöøùúûüýÿßÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝŒœŠšŽž‘’“”‚„–—…•°±²³¹µ·×÷§«»®©™¼½¾€£\xa0¿¡ªº"
+)
+
+
+def known(name: str) -> str:
+    """Give the codec's own name, or say that there is no such encoding for text files."""
+    try:
+        codec = codecs.lookup(name)
+        "a\n".encode(name)  # only codecs of text do this
+    except (LookupError, ValueError):
+        raise _unknown(name) from None
+    if codec.name in _NOT_FOR_FILES or codec.incrementaldecoder is None:
+        raise _unknown(name)
+    # Byte order marks are dropped from all UTF-8.
+    return "utf-8" if codec.name == "utf-8-sig" else codec.name
+
+
+def _unknown(name: str) -> BadSetting:
+    return BadSetting(
+        f"`encoding` is {name!r}, which is not an encoding of text files that Python knows. "
+        "Use a name such as utf-8, gb18030 or cp1252."
+    )
+
+
+def recognise(head: bytes, whole: bool) -> str:
+    """Name the encoding of a file from its first bytes, or raise `Damaged` when there is no good evidence."""
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            return name
+    head = SURROGATE.sub(b"", head)
+    good, broken = _sequences(head, whole)
+    if good >= broken:
+        return "utf-8"
+    if b"\0" in head:
+        raise Damaged(f"this is not text: it holds zero bytes. If it is text all the same, {HOW_TO_NAME}")
+    if _is_gb18030(head):
+        return "gb18030"
+    if good <= 0.05 * broken and _is_western(head):
+        return "cp1252"
+    raise Damaged(
+        "the text is not UTF-8 and cannot be told for certain to be GB18030 or Windows-1252. "
+        f"If you know it, {HOW_TO_NAME}"
+    )
+
+
+def _sequences(head: bytes, whole: bool) -> tuple[int, int]:
+    """Count the multi-byte sequences that are UTF-8, and the places that are not."""
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(head, final=whole)
+    replaced = text.count("�")
+    broken = replaced - head.count("�".encode())
+    return len(re.findall(r"[^\x00-\x7f]", text)) - broken, broken
+
+
+def _is_gb18030(head: bytes) -> bool:
+    text = _decoded(head, "gb18030")
+    high = re.findall(r"[^\x00-\x7f]", text or "")
+    if not high:
+        return False
+    in_gb2312 = sum(_is_gb2312(character) for character in high)
+    kana = sum("\u3040" <= character <= "\u30ff" for character in high)
+    everyday = sum(character in _EVERYDAY for character in high)
+    return in_gb2312 >= 0.95 * len(high) and kana <= 0.02 * len(high) and everyday >= 0.1 * len(high)
+
+
+def _is_gb2312(character: str) -> bool:
+    try:
+        return len(character.encode("gb2312")) == 2
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_western(head: bytes) -> bool:
+    text = _decoded(head, "cp1252")
+    if text is None:
+        return False
+    high = re.findall(r"[^\x00-\x7f]", text)
+    letters = sum(character.isalpha() for character in text)
+    usual = sum(character in _WESTERN for character in high)
+    return usual >= 0.97 * len(high) and len(high) <= 0.2 * max(letters, 1)
+
+
+def _decoded(head: bytes, name: str) -> str | None:
+    try:
+        return codecs.getincrementaldecoder(name)().decode(head, final=False)
+    except UnicodeDecodeError:
+        return None

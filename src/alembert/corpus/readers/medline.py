@@ -1,0 +1,171 @@
+"""MEDLINE/PubMed XML: citations with title and abstract, and the list of those taken back.
+
+Goes in: the files NLM ships (``PubmedArticleSet``, also book articles). Comes out: one document per citation, id the
+PMID: the title, then the parts of the abstract, each a section with its label as heading. Quirks handled:
+
+- Inline tags (``<i>``, ``<sub>``, ``<sup>``, ``<b>``) and MathML are kept as the text inside them, nothing is cut.
+- ``<AbstractText/>`` may be empty, and titles too; a citation with neither title nor abstract is set aside.
+- A plain-language summary in the document's own language is one more section. The vernacular title and abstracts in
+  other languages make a document of their own per language, id ``PMID/language`` (switch: `translations`).
+- ``DeleteCitation`` gives `Deleted` items. A PMID may come again, with a higher version or in a later file: every
+  occurrence is given here, and `corpus build` lets the last one stay.
+
+Only the part of a record that is used is parsed: authors, references and headings, three quarters of the bytes, are
+cut away before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from alembert.corpus.document import Document
+from alembert.corpus.readers.compose import Composer, unwrap
+from alembert.corpus.readers.contract import Deleted, Item, ReadOptions, SetAside
+from alembert.corpus.readers.languages import short
+from alembert.corpus.readers.source import Source
+from alembert.corpus.readers.xml_records import Records
+from alembert.errors import BadInput
+
+TAGS = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation", "DeleteDocument")
+_OTHER_ABSTRACT = re.compile(rb"<OtherAbstract.*?</OtherAbstract>", re.DOTALL)
+
+
+def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+    """Read the citations and deletions of a MEDLINE file."""
+    records = Records(source, *TAGS)
+    for cut in records.cuts():
+        if isinstance(cut, SetAside):
+            yield cut
+            continue
+        try:
+            content = _used_part(cut.content) if cut.tag == "PubmedArticle" else cut.content
+            element = records.element(content)
+        except BadInput as wrong:
+            yield source.aside(str(wrong), _pmid_in(cut.content))
+            continue
+        if cut.tag.startswith("Delete"):
+            yield from (
+                Deleted(source.name, source.position, pmid.text or "") for pmid in element.iter("PMID")
+            )
+        else:
+            yield from _citation(element, source, options)
+
+
+def _used_part(content: bytes) -> bytes:
+    """Cut a citation down to its PMID, its article without the authors, and abstracts in other languages."""
+    start, end = content.find(b"<MedlineCitation"), content.find(b"</Article>")
+    last = content.find(b"</MedlineCitation>", end)
+    if not 0 <= start < end < last:
+        return content
+    authors = content.find(b"<AuthorList", start, end)
+    after = content.find(b"</AuthorList>", authors, end) + len(b"</AuthorList>")
+    part = content[start:authors] + content[after:end] if start < authors < after else content[start:end]
+    others = b"".join(_OTHER_ABSTRACT.findall(content, end, last))
+    return b"%b</Article>%b</MedlineCitation>" % (part, others)
+
+
+def _pmid_in(content: bytes) -> str | None:
+    found = re.search(rb"<PMID[^>]*>(\d+)</PMID>", content)
+    return found[1].decode() if found else None
+
+
+def _citation(element: Any, source: Source, options: ReadOptions) -> Iterator[Item]:
+    inner = element.find("BookDocument" if element.tag == "PubmedBookArticle" else "MedlineCitation")
+    citation = element if element.tag == "MedlineCitation" else inner
+    pmid = None if citation is None else citation.find("PMID")
+    if pmid is None or not pmid.text:
+        yield source.aside("the citation has no PMID")
+        return
+    article = citation.find("Article")
+    parts = _Parts(citation if article is None else article)
+    composer = Composer()
+    title = parts.text("ArticleTitle") or parts.text("Book", "BookTitle")
+    composer.add(title, "title")
+    _add_abstract(composer, parts.get("Abstract"), "abstract")
+    # A title in brackets, or with a vernacular form, is NLM's English rendering; the abstract is then English too.
+    language = "en" if title.startswith("[") or "VernacularTitle" in parts else parts.languages[0]
+    others = _others(citation, composer, language)
+    if composer.length:
+        meta = _meta(parts, pmid.get("Version"))
+        yield Document(pmid.text, composer.text, composer.sections, meta=meta, language=language)
+    else:
+        yield source.aside("the citation has neither a title nor an abstract", pmid.text)
+    if options.translations:
+        yield from _translations(pmid.text, others, parts)
+
+
+class _Parts(dict[str, Any]):
+    """The children of an article by tag: one walk instead of a search for each."""
+
+    def __init__(self, article: Any) -> None:
+        super().__init__([(child.tag, child) for child in article])
+        languages = [short(language.text) for language in article.iterchildren("Language")]
+        self.languages: list[str | None] = languages or [None]
+
+    def text(self, tag: str, path: str | None = None) -> str:
+        element = self.get(tag)
+        return _text(element.find(path) if path and element is not None else element)
+
+
+def _text(element: Any) -> str:
+    if element is None:
+        return ""
+    return unwrap("".join(element.itertext()) if len(element) else element.text or "")
+
+
+def _add_abstract(composer: Composer, abstract: Any, kind: str) -> None:
+    if abstract is not None:
+        for part in abstract.iterchildren("AbstractText"):
+            composer.add(_text(part), kind, part.get("Label") or "")
+
+
+def _others(citation: Any, composer: Composer, language: str | None) -> dict[str, Composer]:
+    """Collect the further abstracts by language; those in the article's own language go on in its document."""
+    others: dict[str, Composer] = {}
+    for abstract in citation.iterchildren("OtherAbstract"):
+        code = short(abstract.get("Language")) or "und"
+        if code == language:
+            _add_abstract(composer, abstract, abstract.get("Type") or "abstract")
+        else:
+            _add_abstract(others.setdefault(code, Composer()), abstract, "abstract")
+    return {code: other for code, other in others.items() if other.length}
+
+
+def _translations(pmid: str, others: dict[str, Composer], parts: _Parts) -> Iterator[Document]:
+    title = parts.text("VernacularTitle")
+    if title.strip():
+        codes = [code for code in (*parts.languages, *others) if code not in (None, "en")]
+        code = codes[0] or "und" if codes else "und"
+        others[code] = _under(title, others.get(code))
+    for code, other in others.items():
+        meta = {"translation_of": pmid}
+        yield Document(f"{pmid}/{code}", other.text, other.sections, meta=meta, language=short(code))
+
+
+def _under(title: str, abstract: Composer | None) -> Composer:
+    """Put a title before an abstract."""
+    composer = Composer()
+    composer.add(title, "title")
+    for section in abstract.sections if abstract else ():
+        composer.add(
+            abstract.text[section.start : section.end] if abstract else "", section.kind, section.heading
+        )
+    return composer
+
+
+def _meta(parts: _Parts, version: str | None) -> dict[str, Any]:
+    meta: dict[str, Any] = {"version": version or "1"}
+    for child in parts.get("Journal", ()):
+        if child.tag == "Title":
+            meta["journal"] = child.text
+        elif child.tag == "JournalIssue":
+            meta["year"] = _year(next(child.iterchildren("PubDate"), ()))
+    meta["publication_types"] = [kind.text for kind in parts.get("PublicationTypeList", ())]
+    return {name: value for name, value in meta.items() if value}
+
+
+def _year(date: Any) -> str | None:
+    """Give the year of a date, which may be free text: `2019 Nov-Dec`."""
+    return next(((part.text or "")[:4] for part in date if part.tag in ("Year", "MedlineDate")), None)

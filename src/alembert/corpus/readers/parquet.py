@@ -1,0 +1,63 @@
+"""Parquet: one row, one document, read in small batches of a row group at a time.
+
+Files of our own writer hold whole documents; in others the columns are picked like the fields of JSON lines. Parquet
+needs to be read from its end, so a stream or a compressed file is first unpacked into an unnamed temporary file. A
+value that is not UTF-8 sets its row aside.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Any
+
+from alembert.corpus.readers.contract import Damaged, Item, ReadOptions
+from alembert.corpus.readers.records import items_of
+from alembert.corpus.readers.source import Source
+
+MAGIC = b"PAR1"
+_ROWS = 256
+
+
+def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+    """Read the rows of a Parquet file as documents."""
+    with tempfile.TemporaryFile() as unpacked:
+        number = 0
+        for batch in _batches(_seekable(source, unpacked)):
+            for index in range(batch.num_rows):
+                number += 1
+                source.position = f"record {number}"
+                yield from _row(batch, index, number, source, options)
+
+
+def _seekable(source: Source, unpacked: IO[bytes]) -> Any:
+    if source.path is not None and source.path.suffix not in (".gz", ".zst"):
+        return str(source.path)
+    for block in source.blocks():
+        unpacked.write(block)
+    unpacked.seek(0)
+    return unpacked
+
+
+def _batches(file: Any) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(batch_size=_ROWS)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise Damaged(
+            f"the Parquet file cannot be read ({type(error).__name__}): it is damaged or cut"
+        ) from None
+
+
+def _row(batch: Any, index: int, number: int, source: Source, options: ReadOptions) -> Iterator[Item]:
+    try:
+        record = {name: batch.column(name)[index].as_py() for name in batch.schema.names}
+        if isinstance(record.get("meta"), str):
+            record["meta"] = json.loads(record["meta"])
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        yield source.aside("a value of the row is not UTF-8, or its meta is not JSON")
+        return
+    yield from items_of(record, source, options, number)

@@ -1,0 +1,33 @@
+"""Plain text: a file is one document, or documents are separated by blank lines (`documents="blank"`).
+
+The text is kept exactly as it is decoded, line ends and white space included, except that a final line break is
+dropped. Ids are the file's name, with the number of the document when there are several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from alembert.corpus.document import Document
+from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
+from alembert.corpus.readers.source import Source, paragraphs
+
+
+def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+    """Read a text file as one document or as one per paragraph."""
+    if options.documents == "blank":
+        yield from _by_paragraph(source)
+        return
+    text = source.text().removesuffix("\n").removesuffix("\r")
+    if text.strip():
+        yield Document(source.stem, text)
+    else:
+        yield source.aside("the file holds white space only", kind="file")
+
+
+def _by_paragraph(source: Source) -> Iterator[Item]:
+    for number, run in enumerate(paragraphs(source), start=1):
+        if isinstance(run, SetAside):
+            yield run
+        else:
+            yield Document(f"{source.stem}-{number}", "\n".join(line.text for line in run))

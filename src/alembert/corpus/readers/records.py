@@ -1,0 +1,256 @@
+"""A record with named fields (a JSON object, a table row, a Parquet row) turned into a document.
+
+The fields are those of the options, or the usual names. The text is one field, kept to the character, or is put
+together from a title, an abstract (a string or a list), paragraphs and sections with headings, nested as in full-text
+articles. Texts with headings like ``ABSTRACT.METHODS:`` on lines of their own, which evidence-inference uses, get their
+sections from them. Entities may be native ones, ``{start, end, label}``, ``[start, end, label]`` or a mention with its
+words and offset. An entity that does not fit is set aside alone, with the words of the record unquoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from alembert.corpus.document import Document, Entity, Section, from_record, offset
+from alembert.corpus.readers.compose import Composer
+from alembert.corpus.readers.contract import Item, ReadOptions, SetAside, how_to_set
+from alembert.corpus.readers.mentions import settle, with_own_ids
+from alembert.corpus.readers.source import Source
+from alembert.errors import BadInput
+
+ID_FIELDS = ("id", "pmid", "pmcid", "doi", "_id", "docid", "doc_id", "document_id", "uid")
+TEXT_FIELDS = ("text", "sentence", "content", "body", "text_a", "question")
+LABEL_FIELDS = ("label", "labels", "class", "category")
+ENTITY_FIELDS = ("entities", "mention_data", "spans")
+_NATIVE = {"id", "text", "language", "sections", "entities", "relations", "labels", "meta"}
+_PART_HEADING = re.compile(
+    r"^[ \t]*(?:(?P<title>TITLE):\s*|(?P<part>ABSTRACT|BODY)(?P<heading>(?:\.[^\n]*)?):[ \t]*\n)",
+    re.MULTILINE,
+)
+_META_SIZE = 500
+_Found = tuple[str, tuple[Section, ...], int]
+
+
+def items_of(record: Any, source: Source, options: ReadOptions, number: int) -> Iterator[Item]:
+    """Give the document of a record, and what of it had to be set aside."""
+    if not isinstance(record, Mapping):
+        yield source.aside("the record is not a JSON object with named fields")
+        return
+    name = _id(record, options, source, number)
+    try:
+        if _is_native(record, options):
+            yield from_record({"id": name, **record})
+        else:
+            yield from _mapped(record, source, options, name)
+    except BadInput as wrong:
+        yield source.aside(str(wrong), name)
+
+
+def _mapped(record: Mapping[str, Any], source: Source, options: ReadOptions, name: str) -> Iterator[Item]:
+    text, sections, shift = _content(record, options)
+    if not text.strip():
+        raise BadInput(_no_text(record, options))
+    entities: list[Entity] = []
+    for entity in _entities(record, options, source, name, (text, shift)):
+        if isinstance(entity, SetAside):
+            yield entity
+        else:
+            entities.append(entity)
+    yield Document(
+        id=name,
+        text=text,
+        sections=sections,
+        entities=tuple(with_own_ids(entities, source)),
+        labels=_labels(record, options),
+        meta=_meta(record, options),
+    )
+
+
+def field(record: Mapping[str, Any], path: str) -> Any:
+    """Give the value of a field; dots lead into nested objects."""
+    if path in record:
+        return record[path]
+    value: Any = record
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _first(record: Mapping[str, Any], asked: str | None, usual: tuple[str, ...]) -> Any:
+    names = (asked,) if asked else usual
+    return next((value for name in names if (value := field(record, name)) is not None), None)
+
+
+def _id(record: Mapping[str, Any], options: ReadOptions, source: Source, number: int) -> str:
+    value = _first(record, options.id, ID_FIELDS)
+    return str(value) if isinstance(value, str | int) and value != "" else f"{source.stem}-{number}"
+
+
+def _is_native(record: Mapping[str, Any], options: ReadOptions) -> bool:
+    if (
+        options.text
+        or options.entities
+        or not isinstance(record.get("text"), str)
+        or not record["text"].strip()
+    ):
+        return False
+    entities = record.get("entities") or ()
+    return set(record) <= _NATIVE and all(
+        isinstance(entity, Mapping) and "spans" in entity for entity in entities
+    )
+
+
+def _no_text(record: Mapping[str, Any], options: ReadOptions) -> str:
+    looked = options.text or (TEXT_FIELDS[0], "title", "abstract", "sections", "paragraphs")
+    has = ", ".join(list(record)[:12])
+    return f"The record has no text in {', '.join(looked)}; {how_to_set('text')} (it has {has})"
+
+
+def _content(record: Mapping[str, Any], options: ReadOptions) -> _Found:
+    """Give the text, its sections, and where the text field begins in it."""
+    title = _flat(field(record, options.title or "title"))
+    texts = _texts(record, options)
+    if not texts:
+        composer = _nested(record, title)
+        return composer.text, composer.sections, 0
+    before = title.strip() + "\n" if title.strip() else ""
+    head = (Section(0, len(before) - 1, "title"),) if before else ()
+    text = before + "\n".join(part for _, part in texts)
+    return text, head + tuple(_text_sections(texts, len(before))), len(before)
+
+
+def _texts(record: Mapping[str, Any], options: ReadOptions) -> list[tuple[str, str]]:
+    if options.text:
+        parts = [(name, _flat(field(record, name))) for name in options.text]
+        return [(name, part) for name, part in parts if part]
+    found = (_lines(record.get(name)) for name in TEXT_FIELDS)
+    return next(([("text", text)] for text in found if text is not None), [])
+
+
+def _lines(value: Any) -> str | None:
+    """Give a text as it is, or a list of strings as the lines of one."""
+    if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
+        return "\n".join(value)
+    return value if isinstance(value, str) else None
+
+
+def _text_sections(texts: list[tuple[str, str]], start: int) -> Iterator[Section]:
+    for name, part in texts:
+        marked = list(_marked_sections(part, start))
+        yield from marked or [Section(start, start + len(part), name)]
+        start += len(part) + 1
+
+
+def _marked_sections(text: str, shift: int) -> Iterator[Section]:
+    found = list(_PART_HEADING.finditer(text)) if text.lstrip().startswith("TITLE:") else []
+    ends = [match.start() for match in found[1:]] + [len(text)] * bool(found)
+    for match, end in zip(found, ends, strict=True):
+        heading, body = match[0].strip(), text[match.end() : end].rstrip()
+        start = match.end() - len(match[0].lstrip())
+        yield Section(start + shift, start + len(heading) + shift, "heading")
+        kind = (match["title"] or match["part"]).lower()
+        start = match.end() + shift
+        yield Section(start, start + len(body), kind, (match["heading"] or "").strip(". "))
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return "\n".join(part for part in map(_flat, value) if part)
+    return "" if value is None or isinstance(value, Mapping) else str(value)
+
+
+def _nested(record: Mapping[str, Any], title: str) -> Composer:
+    composer = Composer()
+    composer.add(title, "title")
+    for key, kind in (("abstract", "abstract"), ("paragraphs", "body")):
+        for part in _parts(record.get(key)):
+            composer.add(part, kind)
+    _add_sections(composer, record.get("sections"))
+    return composer
+
+
+def _add_sections(composer: Composer, sections: Any) -> None:
+    for section in sections if isinstance(sections, list) else ():
+        if not isinstance(section, Mapping):
+            raise BadInput("`sections` is not a list of objects with `heading` and `paragraphs`.")
+        heading = _flat(section.get("heading") or section.get("title")).strip()
+        composer.add(heading, "heading")
+        for part in _parts(section.get("paragraphs") or section.get("text")):
+            composer.add(part, "body", heading)
+        _add_sections(composer, section.get("sections"))
+
+
+def _parts(value: Any) -> list[str]:
+    return [_flat(part) for part in value] if isinstance(value, list) else [_flat(value)]
+
+
+def _labels(record: Mapping[str, Any], options: ReadOptions) -> tuple[str, ...]:
+    value = _first(record, options.label, LABEL_FIELDS)
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    return tuple(str(label) for label in values if isinstance(label, str | int | float))
+
+
+def _meta(record: Mapping[str, Any], options: ReadOptions) -> dict[str, Any]:
+    """Keep the short values that have no other place in the document."""
+    used = {
+        *options.text,
+        *TEXT_FIELDS,
+        *ID_FIELDS[:1],
+        *LABEL_FIELDS,
+        *ENTITY_FIELDS,
+        "abstract",
+        "paragraphs",
+    }
+    used |= {name for name in (options.id, options.title or "title", options.label, options.entities) if name}
+    return {name: value for name, value in record.items() if name not in used and _is_short(value)}
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= _META_SIZE)
+
+
+def _entities(
+    record: Mapping[str, Any], options: ReadOptions, source: Source, name: str, place: tuple[str, int]
+) -> Iterator[Entity | SetAside]:
+    stated = _first(record, options.entities, ENTITY_FIELDS)
+    for number, entity in enumerate(stated if isinstance(stated, list) else (), start=1):
+        try:
+            yield _entity(entity, number, source, place)
+        except (BadInput, KeyError, TypeError, ValueError, IndexError):
+            yield source.aside(
+                f"entity {number} of the record has no place in the text that its fields agree on",
+                name,
+                kind="annotation",
+            )
+
+
+def _entity(stated: Any, number: int, source: Source, place: tuple[str, int]) -> Entity:
+    text, shift = place
+    if not isinstance(stated, Mapping):
+        start, end, label = stated[:3]
+        stated = {"start": start, "end": end, "label": label}
+    surface = _first(stated, None, ("mention", "surface", "text", "word"))
+    spans = tuple((start + shift, end + shift) for start, end in _spans(stated, surface))
+    settled = settle(source, text, spans, surface if isinstance(surface, str) else None)
+    if settled is None:
+        raise BadInput("The mention is not where it is said to be.")
+    label = _first(stated, None, ("label", "type", "entity", "entity_group"))
+    return Entity(str(stated.get("id") or f"T{number}"), str(label), settled, _concepts(stated))
+
+
+def _spans(stated: Mapping[str, Any], surface: Any) -> list[tuple[int, int]]:
+    if "spans" in stated:
+        return [(offset(start), offset(end)) for start, end in stated["spans"]]
+    start = offset(_first(stated, None, ("start", "start_offset", "offset", "begin")))
+    end = _first(stated, None, ("end", "end_offset", "stop"))
+    return [(start, offset(end) if end is not None else start + len(surface))]
+
+
+def _concepts(stated: Mapping[str, Any]) -> tuple[str, ...]:
+    value = _first(stated, None, ("concepts", "concept", "identifier", "cui", "guid"))
+    values = value if isinstance(value, list) else [value]
+    return tuple(str(concept) for concept in values if concept not in (None, "", "None"))

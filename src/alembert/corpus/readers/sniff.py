@@ -1,0 +1,82 @@
+"""Which format a file is in, by its name and its first bytes.
+
+Content decides where it can (XML roots, JSON, PubTator titles, Parquet's magic, columns of tags), because names mislead:
+CoNLL files are called `.tsv` and `.txt`, JSON lines `.json` and `.txt`. The name decides the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from alembert.corpus.readers.bioc_json import DOCUMENTS
+from alembert.corpus.readers.brat import NOT_BRAT, has_annotations, has_partner
+from alembert.corpus.readers.conll import layout_of
+from alembert.corpus.readers.contract import Damaged
+from alembert.corpus.readers.parquet import MAGIC
+from alembert.corpus.readers.pubtator import TITLE
+from alembert.corpus.readers.source import Source, plain_name
+
+_HEAD = 1 << 16
+_XML_ROOTS = (
+    ("medline", re.compile(r"<(PubmedArticle|PubmedBookArticle|DeleteCitation)")),
+    ("bioc-xml", re.compile(r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]")),
+    ("jats", re.compile(r"<(article|pmc-articleset)[\s>]")),
+)
+_MARKUP = re.compile(rb"(?:\xef\xbb\xbf)?\s*<")
+_BIOC_DOCUMENT = re.compile(r'(?<!\\)"passages"\s*:\s*\[')
+
+
+def format_of(source: Source) -> str:
+    """Name the format of a source, or raise `Damaged` when nothing tells it."""
+    path = source.path
+    if path is not None and path.is_dir():
+        return _of_folder(path)
+    if path is not None and _is_brat(path):
+        return "brat"
+    head = source.head(_HEAD)
+    if head.startswith(MAGIC):
+        return "parquet"
+    if _MARKUP.match(head):
+        # XML declares its own encoding; the tags that tell the format are ASCII in all of them.
+        return _by_content(head.decode("latin-1").lstrip("ï»¿ \t\r\n")) or _by_name(source.name)
+    text = head.decode(source.encoding(), errors="replace").lstrip("\ufeff \t\r\n")
+    return _by_content(text) or _by_name(source.name)
+
+
+def _of_folder(path: Path) -> str:
+    try:
+        if has_annotations(path):
+            return "brat"
+    except OSError as error:
+        raise Damaged(f"the folder cannot be read: {error.strerror}") from None
+    raise Damaged(NOT_BRAT)
+
+
+def _is_brat(path: Path) -> bool:
+    name = plain_name(path.name)
+    return name.endswith(".ann") or (name.endswith(".txt") and has_partner(path))
+
+
+def _by_content(text: str) -> str | None:
+    if text.startswith("<"):
+        return _xml(text)
+    if text.startswith(("{", "[")) and re.match(r"[\[{]\s*[\[{\"\]}]", text):
+        is_bioc = DOCUMENTS.search(text) or _BIOC_DOCUMENT.search(text)
+        return "bioc-json" if is_bioc else "jsonl"
+    if TITLE.match(text.split("\n", 1)[0]):
+        return "pubtator"
+    return "conll" if layout_of(text)[0] else None
+
+
+def _xml(text: str) -> str | None:
+    found = [(match.start(), name) for name, root in _XML_ROOTS if (match := root.search(text))]
+    if not found and text.startswith("<?xml"):
+        raise Damaged("this XML is not MEDLINE, BioC or JATS; name the format if it is one of them")
+    return min(found)[1] if found else None
+
+
+def _by_name(name: str) -> str:
+    ending = Path(plain_name(name)).suffix.lower()
+    endings = {".csv": "table", ".tsv": "table", ".tab": "table", ".jsonl": "jsonl", ".json": "jsonl"}
+    return endings.get(ending, "text")

@@ -1,0 +1,240 @@
+"""One input file or stream as the readers see it: named, decompressed, decoded, read once from front to back.
+
+Goes in: a path or a binary stream. Comes out: a head for sniffing, blocks of bytes, or numbered lines of text. Lines
+end at a line feed alone (a carriage return before it is dropped): the other characters that Python's ``splitlines``
+takes for line ends occur inside records. A line over the limit is skipped as it streams by and a line that does not
+decode is set aside; a damaged stream raises `Damaged` after its last whole line, so that half a record is never read.
+`tally` counts what was mended; the counts leave as remarks.
+"""
+
+from __future__ import annotations
+
+import codecs
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from alembert.corpus.readers import decompress
+from alembert.corpus.readers.contract import MEGABYTE, Damaged, Kind, ReadOptions, Remark, SetAside
+from alembert.corpus.readers.encoding import HOW_TO_NAME, SURROGATE, known, recognise
+
+COMPRESSED = (".gz", ".zst")
+_OR = f"mend it, or {HOW_TO_NAME}"
+_UNFINISHED = re.compile(rb"\xed[\xa0-\xbf]?\Z")
+
+
+class Line(NamedTuple):
+    """A line of text without its line end, counted from 1."""
+
+    number: int
+    text: str
+
+
+class Source:
+    """A file to read; `position` says how far reading has come, for the reports."""
+
+    def __init__(self, origin: Path | BinaryIO, options: ReadOptions) -> None:
+        self.path = origin if isinstance(origin, Path) else None
+        self.name = str(origin) if isinstance(origin, Path) else str(getattr(origin, "name", "<stream>"))
+        self.options = options
+        self.tally: Counter[str] = Counter()
+        self.position = "file"
+        self._origin = origin
+        self._stream: BinaryIO | None = None
+        self._kept: list[bytes] = []
+        self._rest: Iterator[bytes] | None = None
+        self._damage: Damaged | None = None
+        self._encoding: str | None = None
+
+    @property
+    def stem(self) -> str:
+        """The file name without its endings, from which ids are made: `notes.txt.gz` gives `notes`."""
+        return plain_name(Path(self.name).name).rsplit(".", 1)[0]
+
+    def aside(
+        self, reason: str, name: str | None = None, position: str | None = None, kind: Kind = "record"
+    ) -> SetAside:
+        return SetAside(self.name, position or self.position, name, reason, kind)
+
+    def remarks(self) -> Iterator[Remark]:
+        for reason, count in sorted(self.tally.items()):
+            if count:
+                yield Remark(self.name, reason, count)
+
+    def close(self) -> None:
+        """Close the file if it was opened here."""
+        if self._stream is not None and self._stream is not self._origin:
+            self._stream.close()
+
+    def head(self, size: int = MEGABYTE) -> bytes:
+        """Give the first bytes without using them up; shorter than asked only when the file is."""
+        length = sum(map(len, self._kept))
+        while length < size and self._damage is None and (block := self._pull()):
+            self._kept.append(block)
+            length += len(block)
+        return b"".join(self._kept)[:size]
+
+    def blocks(self) -> Iterator[bytes]:
+        """Give the decompressed bytes, once."""
+        while self._kept:
+            yield self._kept.pop(0)
+        while block := self._pull():
+            yield block
+
+    def _pull(self) -> bytes:
+        if self._damage is not None:
+            raise self._damage
+        try:
+            if self._rest is None:
+                self._rest = decompress.blocks(self._open())
+            return next(self._rest, b"")
+        except Damaged as damage:
+            self._damage = damage
+        except OSError as error:
+            self._damage = Damaged(f"the file cannot be read: {error.strerror or type(error).__name__}")
+        if self._kept:
+            return b""
+        raise self._damage
+
+    def _open(self) -> BinaryIO:
+        self._stream = self._origin.open("rb") if isinstance(self._origin, Path) else self._origin
+        return self._stream
+
+    def encoding(self) -> str:
+        """Name the encoding: the one that was asked for, or the one that was recognised (which is remarked)."""
+        if self._encoding is None:
+            head = self.head()
+            asked = self.options.encoding
+            self._encoding = known(asked) if asked else recognise(head, whole=len(head) < MEGABYTE)
+            if not asked and self._encoding != "utf-8":
+                self.tally[f"read as {self._encoding}, which was recognised"] += 1
+        return self._encoding
+
+    def lines(self) -> Iterator[Line | SetAside]:
+        """Give the lines of the file, the unusable ones as set aside."""
+        encoding = self.encoding()
+        for number, line in _numbered(self.narrow_blocks(encoding), self.options.max_record):
+            self.position = f"line {number}"
+            if line is None:
+                yield self.aside(f"the line is longer than max_record ({self.options.max_record} bytes)")
+                continue
+            try:
+                yield Line(number, line.decode(_narrow(encoding)))
+            except UnicodeDecodeError as error:
+                yield self.aside(f"byte {error.start + 1} of the line is not {encoding}; see --encoding")
+
+    def text(self) -> str:
+        """Give the whole file as one string, or raise `Damaged` if it is too long or does not decode."""
+        encoding = self.encoding()
+        content = bytearray()
+        for block in self.narrow_blocks(encoding):
+            content += block
+            if len(content) > self.options.max_record:
+                raise Damaged(f"the text is longer than max_record ({self.options.max_record} bytes)")
+        try:
+            return content.decode(_narrow(encoding))
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            place = error.start - content.rfind(b"\n", 0, error.start)
+            raise Damaged(f"byte {place} of line {line} is not {encoding}; {_OR}") from None
+
+    def characters(self) -> Iterator[str]:
+        """Give the text in pieces of any length, for formats that are not made of lines."""
+        encoding = self.encoding()
+        decoder = codecs.getincrementaldecoder(_narrow(encoding))()
+        try:
+            for block in self.narrow_blocks(encoding):
+                yield decoder.decode(block)
+            yield decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            raise Damaged(f"some bytes are not {encoding}; {_OR}") from None
+
+    def narrow_blocks(self, encoding: str) -> Iterator[bytes]:
+        """Give blocks in which a line feed byte is a line feed, without a byte order mark."""
+        if not _is_wide(encoding):
+            blocks = _without_mark(self.blocks())
+            yield from self._without_surrogates(blocks) if encoding == "utf-8" else blocks
+            return
+        decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        for block in itertools.chain(self.blocks(), [b""]):
+            try:
+                text = decoder.decode(block, final=not block)
+            except UnicodeError:
+                raise Damaged(
+                    f"the file has no byte order mark, so {encoding} is not enough to read it. "
+                    f"Name {encoding}-le or {encoding}-be with --encoding, or leave the encoding out"
+                ) from None
+            self.tally["bytes that are not text were replaced by U+FFFD"] += text.count("�")
+            yield text.encode()
+
+    def _without_surrogates(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """Replace surrogates that were written as UTF-8; U+FFFD is as long, so the bytes keep their places."""
+        held = b""
+        for block in blocks:
+            whole, count = SURROGATE.subn("�".encode(), held + block)
+            self.tally["lone surrogates were replaced by U+FFFD"] += count
+            cut = _UNFINISHED.search(whole)
+            held = cut[0] if cut else b""
+            yield whole.removesuffix(held)
+        yield held
+
+
+def plain_name(name: str) -> str:
+    """Drop the ending of a compressed file: `a.xml.gz` gives `a.xml`."""
+    ending = next((ending for ending in COMPRESSED if name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending)]
+
+
+def paragraphs(source: Source) -> Iterator[list[Line] | SetAside]:
+    """Give runs of lines that blank lines separate; a run with an unusable line is set aside as a whole."""
+    run: list[Line] = []
+    bad: SetAside | None = None
+    size = 0
+    for line in source.lines():
+        if isinstance(line, SetAside):
+            bad = bad or line
+        elif line.text and not line.text.isspace():
+            size += len(line.text)
+            if size > source.options.max_record:
+                bad = bad or source.aside(
+                    f"the record is longer than max_record ({source.options.max_record})"
+                )
+            elif bad is None:
+                run.append(line)
+        elif run or bad:
+            yield bad or run
+            run, bad, size = [], None, 0
+    if run or bad:
+        yield bad or run
+
+
+def _numbered(blocks: Iterator[bytes], limit: int) -> Iterator[tuple[int, bytes | None]]:
+    number, rest, skipping = 0, b"", False
+    for block in blocks:
+        first, *lines = block.split(b"\n")
+        rest = b"" if skipping else rest + first
+        if len(rest) > limit:
+            skipping, rest = True, b""
+        for line in lines:
+            number += 1
+            yield number, None if skipping or len(rest) > limit else rest.removesuffix(b"\r")
+            rest, skipping = line, False
+    if rest or skipping:
+        yield number + 1, None if skipping or len(rest) > limit else rest.removesuffix(b"\r")
+
+
+def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(blocks, b"")
+    yield first.removeprefix(codecs.BOM_UTF8)
+    yield from blocks
+
+
+def _is_wide(encoding: str) -> bool:
+    return "\n".encode(encoding) != b"\n"
+
+
+def _narrow(encoding: str) -> str:
+    return "utf-8" if _is_wide(encoding) else encoding

@@ -1,0 +1,172 @@
+"""The records of a large XML file cut out one by one, each parsed alone.
+
+Goes in: bytes in blocks. Comes out: the bytes of each ``<tag>...</tag>`` of the asked kinds, or the parsed element. The
+cut is made by searching for the tags, not by parsing the file: it is several times faster than an event parser, a bad
+record spoils only itself, and nothing that the prolog declares is ever seen by the parser, so entity bombs and external
+entities have nothing to start from. The price: the tags must not nest and must not stand inside comments or CDATA,
+which holds for the MEDLINE, BioC and JATS files we know; a record for which it fails does not parse and is set aside.
+
+References to named characters (``&alpha;``) become characters when HTML knows the name; any other entity is refused.
+"""
+
+from __future__ import annotations
+
+import codecs
+import html.entities
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from lxml import etree
+
+from alembert.corpus.readers.contract import Damaged, SetAside
+from alembert.corpus.readers.encoding import HOW_TO_NAME, known
+from alembert.corpus.readers.source import Source
+from alembert.errors import BadInput, BadSetting
+
+_DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
+_NAMESPACE = re.compile(rb"\sxmlns:[\w.-]+\s*=\s*(?:\"[^\"<]*\"|'[^'<]*')")
+_DEFAULT_NAMESPACE = re.compile(rb"\sxmlns\s*=\s*(?:\"[^\"<]*\"|'[^'<]*')")
+_ENTITY = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
+_PREFIX = re.compile(rb"[<\s]([A-Za-z_][\w.-]*):[A-Za-z_]")
+_LONGEST_TAG = 100
+_XML_NAMES = {b"amp", b"lt", b"gt", b"quot", b"apos"}
+
+
+_SAFE = {
+    "resolve_entities": False,
+    "no_network": True,
+    "huge_tree": False,
+    "load_dtd": False,
+    "collect_ids": False,
+}
+
+
+class Cut(NamedTuple):
+    """The bytes of one record and its tag."""
+
+    tag: str
+    content: bytes
+
+
+class Records:
+    """The records of one XML source, with what its prolog says that they need."""
+
+    def __init__(self, source: Source, *tags: str) -> None:
+        self.source = source
+        names = "|".join(map(re.escape, tags)).encode()
+        self._start = re.compile(rb"<(" + names + rb")(?=[\s>/])")
+        self._wide = source.head(4).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        head = source.head()
+        prolog = _prolog(head.decode("utf-16", "replace").encode() if self._wide else head, self._start)
+        self._namespaces = b"".join(dict.fromkeys(_NAMESPACE.findall(prolog)))
+        encoding = "utf-8" if self._wide else _encoding(source, prolog)
+        # Any codec whose tags are ASCII may be cut as if it were Latin-1; only UTF-8 is mended on the way.
+        self._cut_as = "utf-16" if self._wide else "utf-8" if encoding == "utf-8" else "latin-1"
+        self._parser = etree.XMLParser(encoding=encoding, **_SAFE)
+
+    def cuts(self) -> Iterator[Cut | SetAside]:
+        """Give the bytes of each record; one that is too long, or cut off by the end of the file, is set aside."""
+        held, number, overlong = b"", 0, b""
+        for block in self.source.narrow_blocks(self._cut_as):
+            held += block
+            at = 0
+            if overlong:
+                at = held.find(overlong) + len(overlong)
+                if at < len(overlong):
+                    held = held[-_LONGEST_TAG:]
+                    continue
+                number, overlong = number + 1, b""
+                yield self._too_long(number)
+            while (found := self._start.search(held, at)) and (end := _end(held, found)) > 0:
+                number, at = number + 1, end
+                yield self._cut(found, end, number)
+            held = held[found.start() if found else max(at, len(held) - _LONGEST_TAG) :]
+            if found and len(held) > self.source.options.max_record:
+                overlong, held = b"</" + found[1] + b">", held[-_LONGEST_TAG:]
+        self.source.position = f"record {number + 1}"
+        if overlong or self._start.search(held):
+            yield self.source.aside("the file ends inside this record")
+        elif number == 0:
+            yield self.source.aside("the file holds no records of its format", position="file", kind="file")
+
+    def _cut(self, found: re.Match[bytes], end: int, number: int) -> Cut | SetAside:
+        if end - found.start() > self.source.options.max_record:
+            return self._too_long(number)
+        self.source.position = f"record {number}"
+        return Cut(found[1].decode(), found.string[found.start() : end])
+
+    def _too_long(self, number: int) -> SetAside:
+        self.source.position = f"record {number}"
+        return self.source.aside(
+            f"the record is longer than max_record ({self.source.options.max_record} bytes)"
+        )
+
+    def element(self, content: bytes) -> Any:
+        """Parse the bytes of a record into an element without its default namespace."""
+        first = content.find(b">") + 1
+        if b"xmlns" in content[:first]:
+            content = _DEFAULT_NAMESPACE.sub(b"", content[:first]) + content[first:]
+        if b"&" in content:
+            content = _ENTITY.sub(_character, content)
+        try:
+            return self._parsed(content, self._namespaces)
+        except (etree.XMLSyntaxError, IndexError) as error:
+            if "Namespace prefix" not in _reason(error):
+                raise BadInput(f"The record is not well-formed XML ({_reason(error)}).") from None
+        return self._with_prefixes(content)
+
+    def _parsed(self, content: bytes, namespaces: bytes) -> Any:
+        if not namespaces:
+            return etree.fromstring(content, self._parser)
+        return etree.fromstring(b"<r%s>%s</r>" % (namespaces, content), self._parser)[0]
+
+    def _with_prefixes(self, content: bytes) -> Any:
+        """Parse a record whose prefixes (``mml:``) only the DTD declares, which is not read."""
+        prefixes = {*_PREFIX.findall(content)} - {b"xml", b"xmlns"}
+        namespaces = b"".join(b' xmlns:%b="urn:%b"' % (prefix, prefix) for prefix in sorted(prefixes))
+        try:
+            return self._parsed(content, namespaces)
+        except etree.XMLSyntaxError as error:
+            raise BadInput(f"The record is not well-formed XML ({_reason(error)}).") from None
+
+
+def _prolog(head: bytes, start: re.Pattern[bytes]) -> bytes:
+    found = start.search(head)
+    return head[: found.start()] if found else head[:4096]
+
+
+def _encoding(source: Source, prolog: bytes) -> str:
+    if source.options.encoding:
+        return known(source.options.encoding)
+    declared = _DECLARED.search(prolog)
+    try:
+        return known(declared[1].decode() if declared else "utf-8")
+    except BadSetting:
+        raise Damaged(f"the file declares an encoding that does not exist; {HOW_TO_NAME}") from None
+
+
+def _end(held: bytes, found: re.Match[bytes]) -> int:
+    """Find where a record ends: after its end tag, or with its start tag when that closes itself."""
+    close = held.find(b">", found.end())
+    if close > 0 and held[close - 1 : close] == b"/":
+        return close + 1
+    tag = b"</" + found[1] + b">"
+    end = held.find(tag, found.end())
+    return end + len(tag) if end >= 0 else -1
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    if match[1] in _XML_NAMES:
+        return match[0]
+    known_as = html.entities.html5.get(match[1].decode() + ";")
+    if known_as is None:
+        raise BadInput(
+            "The record refers to an entity that is not a named character; entities are not expanded."
+        )
+    return "".join(f"&#{ord(character)};" for character in known_as).encode()
+
+
+def _reason(error: Exception) -> str:
+    """Give the kind of an error without what it quotes from the record."""
+    return re.split(r":|, line \d", getattr(error, "msg", None) or "nothing in it")[0]

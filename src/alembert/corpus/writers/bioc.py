@@ -1,0 +1,87 @@
+"""What the BioC writers share: a document cut into passages, and its fields as infons.
+
+Sections become passages of their kind; text between sections becomes passages without a type, except line breaks, which
+the passages' offsets already tell. Read back, the text and all offsets are the same. Infons are strings with unique
+keys: other values of `meta` are written as JSON, and a second attribute of the same name is lost; both are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from alembert.corpus.document import Document, Entity, Pairs, Relation
+from alembert.corpus.writers.sink import Losses
+
+_WIDEST_GAP = 1000
+
+
+@dataclass
+class Passage:
+    """A stretch of text with the entities that begin in it."""
+
+    start: int
+    end: int
+    infons: dict[str, str] = field(default_factory=dict)
+    entities: list[Entity] = field(default_factory=list)
+
+
+def passages(document: Document) -> list[Passage]:
+    """Cut a document into passages and hand them the entities."""
+    cut = list(_cut(document))
+    starts = [passage.start for passage in cut]
+    for entity in document.entities:
+        cut[max(0, bisect_right(starts, entity.start) - 1)].entities.append(entity)
+    return cut
+
+
+def _cut(document: Document) -> Iterator[Passage]:
+    at = 0
+    for section in document.sections:
+        gap = document.text[at : section.start]
+        if gap.strip("\n") or len(gap) > _WIDEST_GAP:
+            yield Passage(at, section.start)
+        infons = {"type": section.kind} | ({"heading": section.heading} if section.heading else {})
+        yield Passage(section.start, section.end, infons)
+        at = section.end
+    if at < len(document.text):
+        yield Passage(at, len(document.text))
+
+
+def document_infons(document: Document, losses: Losses) -> dict[str, str]:
+    infons = {"language": document.language} if document.language else {}
+    if document.labels:
+        infons["labels"] = "|".join(document.labels)
+    return infons | dict(_unique(_strings(document.meta.items(), losses), {"language", "labels"}, losses))
+
+
+def _strings(pairs: Iterable[tuple[str, Any]], losses: Losses) -> Iterator[tuple[str, str]]:
+    for name, value in pairs:
+        losses["meta values that are not strings were written as JSON"] += not isinstance(value, str)
+        yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _unique(pairs: Iterable[tuple[str, str]], taken: set[str], losses: Losses) -> Iterator[tuple[str, str]]:
+    for name, value in pairs:
+        losses["no place in the format for attributes whose name is taken"] += name in taken
+        if name not in taken:
+            taken.add(name)
+            yield name, value
+
+
+def entity_infons(entity: Entity, losses: Losses) -> dict[str, str]:
+    infons = {"type": entity.label}
+    if entity.concepts:
+        infons["identifier"] = "|".join(entity.concepts)
+    return infons | _rest(entity.attributes, losses)
+
+
+def relation_infons(relation: Relation, losses: Losses) -> dict[str, str]:
+    return {"type": relation.label} | _rest(relation.attributes, losses)
+
+
+def _rest(attributes: Pairs, losses: Losses) -> dict[str, str]:
+    return dict(_unique(attributes, {"type", "identifier", "relation"}, losses))

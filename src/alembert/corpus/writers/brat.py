@@ -1,0 +1,132 @@
+"""brat standoff: a folder with a text file and an annotation file per document.
+
+Files are named by document id, with characters that file names cannot hold as ``%2F`` and ``%~2`` at the end of a
+second document of the same id. Ids of entities and relations are kept when they are brat's (T1, R1, E1), else numbered.
+A relation of two arguments is an R line; one whose first argument is a trigger is an event. Labels and roles hold no
+spaces in brat: "_" stands for them. Concepts are normalisations, attributes are A lines, or notes when they have spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+from alembert.corpus.document import Document, Entity, Relation
+from alembert.corpus.readers.brat import NO_DATABASE, TRIGGER
+from alembert.corpus.writers.losses import count_absent, plain
+from alembert.corpus.writers.sink import Losses, Target
+from alembert.errors import BadSetting
+
+_SPACES = " \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029"
+_LONGEST_NAME = 180
+
+
+def write(documents: Iterable[Document], target: Target) -> Losses:
+    """Write documents into a folder, which is made if need be; give what brat could not hold."""
+    if not isinstance(target, Path):
+        raise BadSetting("brat is written to a folder of pairs of files: give a path, not a stream.")
+    target.mkdir(parents=True, exist_ok=True)
+    losses = Losses()
+    seen: Counter[str] = Counter()
+    for document in documents:
+        count_absent(document, losses, "relations")
+        name = _file_name(document.id, losses)
+        seen[name] += 1
+        name += f"%~{seen[name]}" if seen[name] > 1 else ""
+        (target / f"{name}.txt").write_bytes(document.text.encode())
+        lines = _Lines(document, losses).all()
+        (target / f"{name}.ann").write_bytes("".join(line + "\n" for line in lines).encode())
+    return +losses
+
+
+def _file_name(name: str, losses: Losses) -> str:
+    quoted = quote(name, safe=" ()[]+,=@") or "%00"
+    if len(quoted) <= _LONGEST_NAME:
+        return quoted
+    losses["ids too long for a file name were shortened"] += 1
+    return quoted[:120].rsplit("%", 1)[0] + "-" + sha256(name.encode()).hexdigest()[:16]
+
+
+class _Lines:
+    """The annotation lines of one document."""
+
+    def __init__(self, document: Document, losses: Losses) -> None:
+        self.document, self.losses = document, losses
+        self.ids = _numbered([entity.id for entity in document.entities], "T")
+        self.kinds = [_kind(relation) for relation in document.relations]
+        self.ids |= _numbered([relation.id for relation in document.relations], "R", self.kinds)
+        self.mention_of = {concept: one.id for one in reversed(document.entities) for concept in one.concepts}
+        self.numbers: Counter[str] = Counter()
+        losses["annotation ids were numbered anew"] += sum(old != new for old, new in self.ids.items())
+
+    def all(self) -> Iterator[str]:
+        for entity in self.document.entities:
+            yield self._mention(entity)
+            yield from self._concepts(entity)
+            yield from self._attributes(entity)
+        for relation, kind in zip(self.document.relations, self.kinds, strict=True):
+            yield from self._relation(relation, kind)
+
+    def _mention(self, entity: Entity) -> str:
+        spans = ";".join(f"{start} {end}" for start, end in entity.spans)
+        surface = entity.surface(self.document.text)
+        surface = surface.translate(str.maketrans("\t\r\n", "   "))
+        return f"{self.ids[entity.id]}\t{self._word(entity.label)} {spans}\t{surface}"
+
+    def _concepts(self, entity: Entity) -> Iterator[str]:
+        for concept in entity.concepts:
+            self.numbers["N"] += 1
+            known = plain(concept, "\t\r", self.losses)
+            reference = known if ":" in known else NO_DATABASE + known
+            yield f"N{self.numbers['N']}\tReference {self.ids[entity.id]} {reference}\t"
+
+    def _attributes(self, owner: Entity | Relation) -> Iterator[str]:
+        target = self.ids[owner.id]
+        for name, value in owner.attributes:
+            if name != "note" and value and not any(character.isspace() for character in value):
+                self.numbers["A"] += 1
+                yield f"A{self.numbers['A']}\t{self._word(name)} {target} {value}".removesuffix(" true")
+            else:
+                self.numbers["#"] += 1
+                kind = "AnnotatorNotes" if name == "note" else self._word(name)
+                yield f"#{self.numbers['#']}\t{kind} {target}\t{plain(value, chr(13), self.losses)}"
+
+    def _relation(self, relation: Relation, kind: str) -> Iterator[str]:
+        arguments = [(self._word(role), self._target(target)) for role, target in relation.arguments]
+        if len(arguments) != 2 and kind == "R":
+            self.losses["relations of other than two arguments, and no events, were lost"] += 1
+            return
+        label = self._word(relation.label)
+        if kind == "E":
+            label, arguments = f"{label}:{arguments[0][1]}", arguments[1:]
+        yield f"{self.ids[relation.id]}\t{label} " + " ".join(
+            f"{role}:{target}" for role, target in arguments
+        )
+        yield from self._attributes(relation)
+
+    def _target(self, target: str) -> str:
+        if target not in self.ids:
+            self.losses["relations between concepts were written between their first mentions"] += 1
+            target = self.mention_of[target]
+        return self.ids[target]
+
+    def _word(self, name: str) -> str:
+        return plain(name, _SPACES, self.losses)
+
+
+def _kind(relation: Relation) -> str:
+    return "E" if relation.arguments and relation.arguments[0][0] == TRIGGER else "R"
+
+
+def _numbered(ids: list[str], letter: str, kinds: list[str] | None = None) -> dict[str, str]:
+    """Keep ids that are brat's own, else number all of them."""
+    letters = kinds or [letter] * len(ids)
+    if all(re.fullmatch(kind + r"\d+", name) for name, kind in zip(ids, letters, strict=True)):
+        return {name: name for name in ids}
+    return {
+        name: f"{kind}{number}" for number, (name, kind) in enumerate(zip(ids, letters, strict=True), start=1)
+    }
