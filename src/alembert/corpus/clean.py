@@ -1,0 +1,156 @@
+"""Clean one document: make its text plain, take boilerplate out, and decide whether it is worth keeping.
+
+In: a text and `CleanSettings`. Out: `Cleaned`, with the new text, the way from old to new offsets and back, what each
+step did, and the reason if the document is to be dropped. Each step is a setting and is counted; nothing is lost
+silently. Duplicates need all documents and are decided afterwards (`duplicates`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from alembert.corpus.boilerplate import copyright_notices, headings, publisher_notes
+from alembert.errors import BadSetting
+from alembert.text.language import UNKNOWN, detect
+from alembert.text.normalise import Form, Normalised, normalise, without
+from alembert.text.sentences import CJK, language_of
+
+Reason = Literal["too short", "wrong language", "exact duplicate", "near duplicate"]
+_WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanSettings:
+    """Which cleaning steps run, and how strictly."""
+
+    normalise: bool = True
+    """Make odd spaces, line ends, control and zero-width characters plain, and compose accents."""
+    form: Form = "NFC"
+    """Unicode form: NFC, or NFKC to replace ligatures, superscripts and full-width letters too."""
+    collapse_spaces: bool = True
+    """Make one space of several, as they stand where a formula was taken out."""
+    headings: bool = True
+    """Take out machine-made headings such as "ABSTRACT.METHODS:"."""
+    notices: bool = True
+    """Take out copyright notices and publishers' notes."""
+    min_characters: int = 20
+    """Drop documents with fewer characters; Chinese and Japanese text is measured by `min_words` alone."""
+    min_words: int = 4
+    """Drop documents with fewer words; each Chinese character counts as one."""
+    languages: tuple[str, ...] = ()
+    """Keep only documents in these languages (en, zh, de, ...) or of unknown language; empty keeps all."""
+    exact_duplicates: bool = True
+    """Drop documents that repeat an earlier one, case and spacing aside."""
+    near_duplicates: bool = True
+    """Drop documents that nearly repeat an earlier one."""
+    similarity: float = 0.8
+    """Share of five-word runs from which on two documents are near duplicates."""
+
+    def __post_init__(self) -> None:
+        if self.form not in ("NFC", "NFKC"):
+            raise BadSetting(
+                f"`form` is {self.form!r}, which is not a Unicode form that is offered. Use NFC or NFKC."
+            )
+        if not 0.5 <= self.similarity <= 1:
+            raise BadSetting(f"`similarity` is {self.similarity}; near duplicates can be told from 0.5 to 1.")
+        if self.min_characters < 0 or self.min_words < 0:
+            raise BadSetting(
+                "`min_characters` and `min_words` cannot be negative. Use 0 to keep documents of any length."
+            )
+        wrong = [code for code in self.languages if not re.fullmatch("[a-z]{2}", code)]
+        if wrong:
+            raise BadSetting(
+                f"`languages` has {wrong[0]!r}; a language is a code of two small letters, such as en."
+            )
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A cleaned text, and what was done to it."""
+
+    text: str
+    steps: tuple[Normalised, ...] = ()
+    """The alignments of the steps that changed the text, in order."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """How often each step changed something; steps that did nothing are absent."""
+    language: str = UNKNOWN
+    """Found only if `languages` is set."""
+    dropped: Reason | None = None
+
+    def to_clean(self, start: int, end: int) -> tuple[int, int]:
+        """Carry a span of the original text to the cleaned one; empty if it was taken out."""
+        for step in self.steps:
+            start, end = step.to_plain(start, end)
+        return start, end
+
+    def to_original(self, start: int, end: int) -> tuple[int, int]:
+        """Carry a span of the cleaned text to the original."""
+        for step in reversed(self.steps):
+            start, end = step.to_original(start, end)
+        return start, end
+
+
+def clean(text: str, settings: CleanSettings, *, annotated: bool = False) -> Cleaned:
+    """Run the steps that concern one document; one that is annotated by hand is never too short.
+
+    >>> clean("TITLE: Aspirin in the treatment of gout", CleanSettings()).text
+    'Aspirin in the treatment of gout'
+    """
+    steps: list[Normalised] = []
+    counts: dict[str, int] = {}
+    for name, step in _steps(settings):
+        changed, count = step(text)
+        if changed.text != text:
+            steps.append(changed)
+            counts[name] = count
+            text = changed.text
+    language = detect(text) if settings.languages else UNKNOWN
+    short = not text.strip() if annotated else _is_short(text, settings)
+    return Cleaned(text, tuple(steps), counts, language, _reason(short, language, settings))
+
+
+_Step = Callable[[str], tuple[Normalised, int]]
+
+
+def _steps(settings: CleanSettings) -> Iterator[tuple[str, _Step]]:
+    if settings.normalise:
+        yield (
+            "normalised",
+            lambda text: (
+                normalise(text, settings.form, collapse_spaces=settings.collapse_spaces),
+                1,
+            ),
+        )
+    if settings.headings:
+        yield "headings", lambda text: _take_out(text, headings(text))
+    if settings.notices:
+        yield "copyright notices", lambda text: _take_out(text, copyright_notices(text))
+        yield "publisher notes", lambda text: _take_out(text, publisher_notes(text))
+
+
+def _take_out(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Normalised, int]:
+    found = list(spans)
+    return without(text, found), len(found)
+
+
+def _is_short(text: str, settings: CleanSettings) -> bool:
+    """Tell a text that says too little; a Chinese question of twelve characters says as much as forty letters do."""
+    few = len(text.strip()) < settings.min_characters and language_of(text) != "zh"
+    return few or not _has_words(text, settings.min_words)
+
+
+def _reason(short: bool, language: str, settings: CleanSettings) -> Reason | None:
+    if short:
+        return "too short"
+    if settings.languages and language not in (*settings.languages, UNKNOWN):
+        return "wrong language"
+    return None
+
+
+def _has_words(text: str, count: int) -> bool:
+    """Count words only as far as needed."""
+    words = _WORD.finditer(text)
+    return all(next(words, None) is not None for _ in range(count))
