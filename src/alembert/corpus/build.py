@@ -1,0 +1,239 @@
+"""`corpus build`: raw files to a Corpus of cleaned documents with sentences and dictionary entities.
+
+Three phases, each of which may be killed at any point and goes on where it was:
+
+1. Worker processes read the inputs, cut them into chunks, and refine and stage each chunk (`refine`, `staging`).
+2. One decision over all documents: superseded and deleted citations, exact and near duplicates (`decide`).
+3. Worker processes put the documents that stay into the final parts; a chunk that loses none is only renamed.
+
+Chunks and decisions depend on the inputs and settings alone, so any number of workers writes the same bytes. Memory
+is that of one chunk for each worker, the lexicons once, and what the decision holds for each document (`decide`). Workers claim the chunks
+of an input in order; a worker without an input of its own reads along in a file that another one is busy with and
+takes every chunk that is not claimed. So one huge file keeps all cores busy up to about the ratio between the cost of a
+chunk and that of reading it (3 to 4 workers for MEDLINE, 15 to 20 for JSON lines); several files have no such limit.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from alembert import artifact
+from alembert.corpus import crew
+from alembert.corpus.decide import KEPT, Fates, Place, count, decide, set_aside
+from alembert.corpus.jobs import Board, Part, Progress, part_job, stage_job
+from alembert.corpus.readers.encoding import known
+from alembert.corpus.refine import Refinery
+from alembert.corpus.settings import BuildSettings
+from alembert.corpus.staging import Stage
+from alembert.corpus.store import KIND, PARTS, SET_ASIDE
+from alembert.errors import BadFile, BadSetting
+from alembert.text.gazetteer import Gazetteer
+from alembert.text.lexicon import Lexicon, read_lexicon, read_words
+from alembert.text.stop_words import STOP_WORDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """The lists that say which terms are entities: lexicons by label in order of precedence, and exceptions."""
+
+    lexicons: Mapping[str, Path] = field(default_factory=dict)
+    stop: Path | None = None
+    """Terms that are not matched, beside the built-in stop list."""
+    keep: Path | None = None
+    """Terms that are matched although a stop list has them."""
+
+    @property
+    def files(self) -> list[Path]:
+        return [*self.lexicons.values(), *(path for path in (self.stop, self.keep) if path)]
+
+    def as_config(self) -> dict[str, Any]:
+        names = [{"label": label, "file": path.name} for label, path in self.lexicons.items()]
+        return {"lexicons": names, "stop": bool(self.stop), "keep": bool(self.keep)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished corpus; `fresh` is False if it was complete before."""
+
+    manifest: artifact.Manifest
+    fresh: bool
+    notes: tuple[str, ...] = ()
+    """What was wrong with single rows of the lexicons."""
+
+
+def build(
+    inputs: Sequence[str | Path],
+    out: str | Path,
+    *,
+    words: Words | None = None,
+    settings: BuildSettings | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> Result:
+    """Build a corpus from files, or go on with a build that was stopped; this very corpus, if complete, is left as it is.
+
+    `overwrite` replaces a complete corpus that was built from other inputs or with other settings.
+    """
+    words, settings = words or Words(), settings or BuildSettings()
+    files = [Path(path) for path in inputs]
+    _check(files, words, settings)
+    plan: dict[str, Any] = {
+        "config": {**settings.as_config(), **words.as_config()},
+        "inputs": [*files, *words.files],
+    }
+    if done := artifact.finished(out, KIND, **plan):
+        return Result(done, fresh=False)
+    with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
+        job = _Build(draft.path, files, words, settings, workers or crew.default_workers(), tell)
+        draft.counts.update(job.run())
+    return Result(artifact.open_artifact(out, KIND), fresh=True, notes=tuple(job.notes))
+
+
+def _check(files: list[Path], words: Words, settings: BuildSettings) -> None:
+    if settings.read.encoding:
+        known(settings.read.encoding)
+    if not files:
+        raise BadSetting("No input was given. Name at least one file.")
+    for path in (*files, *words.files):
+        if not path.exists():
+            raise BadFile(f"The input {path} does not exist. Check the path.")
+        if _is_stream(path):
+            raise BadFile(
+                f"The input {path} is a pipe or a device, not a file or folder. Inputs are read more than once: "
+                "save it to a file first."
+            )
+
+
+def _is_stream(path: Path) -> bool:
+    """Tell what can be read once only; a worker's standard input is another one, even if it is a file here."""
+    place = str(path.absolute())
+    standard = place == "/dev/stdin" or place.startswith(("/dev/fd/", "/proc/self/fd/"))
+    return standard or not (path.is_file() or path.is_dir())
+
+
+@dataclass
+class _Build:
+    """One run of a build."""
+
+    folder: Path
+    files: list[Path]
+    words: Words
+    settings: BuildSettings
+    workers: int
+    tell: Callable[[Progress], None]
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stage = Stage(self.folder / ".stage", tuple(self.words.lexicons))
+        self.stage.prepare(len(self.files))
+        (self.folder / PARTS).mkdir(exist_ok=True)
+
+    def run(self) -> dict[str, int]:
+        """Run the phases that are not done yet and give all counts."""
+        ended = [self.stage.ended(number) for number in range(len(self.files))]
+        if None in ended:
+            self._stage_inputs([chunks is not None for chunks in ended])
+        places = list(self._places())
+        fates = self._fates(places)
+        self._write_parts(places, fates)
+        with (self.folder / SET_ASIDE).open("w", encoding="utf-8") as lines:
+            lines.writelines(
+                f"{json.dumps(row, ensure_ascii=False)}\n" for row in set_aside(self.stage, places)
+            )
+        counts = {**count(self.stage, places, fates), "inputs": len(self.files)}
+        lexicons: dict[str, int] = json.loads((self.stage.folder / "lexicons.json").read_bytes())
+        return counts | lexicons
+
+    def _places(self) -> Iterator[Place]:
+        for file in range(len(self.files)):
+            chunks = self.stage.ended(file)
+            if chunks is None:
+                raise RuntimeError(f"input {file} was not staged to its end")
+            yield from ((file, chunk) for chunk in range(chunks))
+
+    def _stage_inputs(self, done: list[bool]) -> None:
+        self.tell(Progress("reading the lexicons", 0, 0))
+        gazetteer = self._gazetteer()
+        board = Board(self.files, done)
+        job = partial(stage_job, board, self.stage, Refinery(self.settings.clean, gazetteer), self.settings)
+        crew.run(job, self.workers, lambda: self.tell(board.progress()))
+
+    def _gazetteer(self) -> Gazetteer | None:
+        """Build the gazetteer once, before the workers are forked."""
+        with _no_collector():
+            lexicons = [read_lexicon(path, label) for label, path in self.words.lexicons.items()]
+            gazetteer = _plant(lexicons, self.words, self.settings) if lexicons else None
+        self.notes += [note for lexicon in lexicons for note in lexicon.warnings()]
+        counts = _lexicon_counts(lexicons, gazetteer)
+        artifact.atomic_write(self.stage.folder / "lexicons.json", json.dumps(counts).encode())
+        return gazetteer
+
+    def _fates(self, places: list[Place]) -> list[Fates]:
+        """Decide, or load what was decided before a kill."""
+        self.tell(Progress("looking for duplicates", 0, 0))
+        path = self.stage.folder / "decisions.npy"
+        if not path.exists():
+            fates = decide(self.stage, places, self.settings.clean, self.stage.folder)
+            content = io.BytesIO()
+            np.save(content, np.concatenate([*fates, np.zeros(0, np.uint8)]))
+            artifact.atomic_write(path, content.getvalue())
+        lengths = [len(self.stage.side(*place).signatures) for place in places]
+        return np.split(np.load(path), np.cumsum(lengths)[:-1]) if places else []
+
+    def _write_parts(self, places: list[Place], fates: list[Fates]) -> None:
+        full = [number for number, chunk in enumerate(fates) if (chunk == KEPT).any()]
+        tasks = [
+            Part(
+                self.folder / PARTS / f"part-{number:05}.parquet",
+                self.stage.documents(*places[at]),
+                fates[at],
+            )
+            for number, at in enumerate(full)
+        ]
+        counter = crew.context().Value("q", 0)
+        job = partial(part_job, tasks, counter)
+        crew.run(job, self.workers, lambda: self.tell(Progress("writing", counter.value, len(tasks))))
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Keep the garbage collector from looking at millions of lasting tuples again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _plant(lexicons: list[Lexicon], words: Words, settings: BuildSettings) -> Gazetteer:
+    stop = STOP_WORDS if settings.default_stop_words else frozenset()
+    return Gazetteer.of(
+        lexicons,
+        stop=stop | (read_words(words.stop) if words.stop else frozenset()),
+        keep=read_words(words.keep) if words.keep else (),
+    )
+
+
+def _lexicon_counts(lexicons: list[Lexicon], gazetteer: Gazetteer | None) -> dict[str, int]:
+    if gazetteer is None:
+        return {}
+    built = gazetteer.built
+    return {
+        "lexicon rows": built.rows,
+        "lexicon rows set aside": sum(lexicon.bad_count for lexicon in lexicons),
+        "lexicon rows stopped": built.stopped,
+        "lexicon names turned round": built.turned,
+    }

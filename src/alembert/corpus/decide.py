@@ -1,0 +1,152 @@
+"""Which documents stay: one decision over all chunks, in document order.
+
+In: the side files of all chunks (`staging`). Out: one small number for each document, an index into `FATES`. First
+MEDLINE: of a PMID that comes several times the last record that gave a document stays, and a deletion ends it; a record
+that was set aside or gave none (too short, another language) replaces nothing. Then duplicates: the first stays. The order of documents is that of the inputs on the command line, so the answer does not depend on the workers.
+
+It runs in one process and holds up to about 100 bytes for each document or MEDLINE record, most of it while it sorts; signatures
+are in files that the system can page out. Two documents that `Deduplicator` takes for duplicates share at least one word of eight bytes of
+their signatures, so it is asked only about those documents of which a word occurs twice, which sorting finds a hundred
+times faster. The trade-off: superseded citations were already cleaned and matched in vain, but no file is read twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alembert.corpus.clean import CleanSettings
+from alembert.corpus.duplicates import SIGNATURE_BYTES, Deduplicator
+from alembert.corpus.staging import SIZES, Side, Stage, key_of
+
+FATES = ("kept", "superseded", "deleted", "exact duplicate", "near duplicate")
+KEPT, SUPERSEDED, DELETED, EXACT, NEAR = range(len(FATES))
+Fates = NDArray[np.uint8]
+Place = tuple[int, int]
+"""An input and a chunk of it."""
+_GOLD = SIZES.index("gold entities")
+_ALWAYS = {"documents", "records read", "documents read", "set aside", *SIZES}
+
+
+class _Records(NamedTuple):
+    """The deletions and the MEDLINE records of a chunk that gave documents; `documents` says how many each gave."""
+
+    keys: NDArray[np.uint64]
+    deleted: NDArray[np.bool_]
+    documents: NDArray[np.int64]
+
+
+def decide(stage: Stage, places: Sequence[Place], settings: CleanSettings, scratch: Path) -> list[Fates]:
+    """Decide on the documents of the chunks at `places`, which come in document order; one array for each chunk."""
+    fates = _citations(stage, places)
+    if not (settings.exact_duplicates or settings.near_duplicates):
+        return fates
+    known = Deduplicator(settings.similarity if settings.near_duplicates else None, scratch)
+    suspects = _suspects(stage, places, fates, scratch)
+    for place, chunk, perhaps in zip(places, fates, suspects, strict=True):
+        signatures = stage.side(*place).signatures
+        for number in np.flatnonzero(perhaps & (chunk == KEPT)).tolist():
+            twin = known.seen(signatures[number].tobytes())
+            if twin is not None:
+                chunk[number] = EXACT if twin.exact else NEAR
+        if not settings.exact_duplicates:
+            chunk[chunk == EXACT] = KEPT
+    return fates
+
+
+def _suspects(
+    stage: Stage, places: Sequence[Place], fates: Sequence[Fates], scratch: Path
+) -> list[NDArray[np.bool_]]:
+    """Find the documents that share a word of their signature with another one."""
+    borders = np.cumsum([0, *map(len, fates)])
+    if not borders[-1]:
+        return [np.zeros(len(chunk), dtype=bool) for chunk in fates]
+    shape = (SIGNATURE_BYTES // 8, int(borders[-1]))
+    columns = np.memmap(scratch / "words.bin", dtype=np.uint64, mode="w+", shape=shape)
+    for place, start, end in zip(places, borders, borders[1:], strict=False):
+        columns[:, start:end] = stage.side(*place).signatures.view(np.uint64).T
+    found = np.zeros(shape[1], dtype=bool)
+    for column in columns:
+        found |= _repeated(np.asarray(column))
+    return np.split(found, borders[1:-1])
+
+
+def _repeated(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Mark the values that occur more than once."""
+    ordered = np.sort(values)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    return np.isin(values, twice)
+
+
+def _citations(stage: Stage, places: Sequence[Place]) -> list[Fates]:
+    """Find the documents of MEDLINE records that a later record replaces or deletes."""
+    chunks, fates = [], []
+    for place in places:
+        side = stage.side(*place)
+        chunks.append(_records(side))
+        fates.append(np.full(len(side.signatures), KEPT, dtype=np.uint8))
+    keys = np.concatenate([chunk.keys for chunk in chunks] or [np.zeros(0, np.uint64)])
+    deleted = np.concatenate([chunk.deleted for chunk in chunks] or [np.zeros(0, bool)])
+    of_record = _record_fates(keys, deleted)
+    borders = np.cumsum([len(chunk.keys) for chunk in chunks])[:-1]
+    for number, part in enumerate(np.split(of_record, borders) if chunks else []):
+        if len(part):
+            fates[number] = np.repeat(part, chunks[number].documents)
+    return fates
+
+
+def _records(side: Side) -> _Records:
+    useful = (each for each in side.citations if each.documents or each.deleted)
+    rows = [(key_of(each.pmid), each.deleted, each.documents) for each in useful]
+    keys, deleted, documents = zip(*rows, strict=True) if rows else ((), (), ())
+    return _Records(
+        np.array(keys, dtype=np.uint64), np.array(deleted, dtype=bool), np.array(documents, dtype=np.int64)
+    )
+
+
+def _record_fates(keys: NDArray[np.uint64], deleted: NDArray[np.bool_]) -> Fates:
+    """Say for each record whether the last one with its key is itself, another, or a deletion."""
+    _, first_from_behind, which = np.unique(keys[::-1], return_index=True, return_inverse=True)
+    last = (len(keys) - 1 - first_from_behind)[which[::-1]]
+    fates: Fates = np.where(last == np.arange(len(keys)), KEPT, SUPERSEDED).astype(np.uint8)
+    fates[deleted[last] & ~deleted] = DELETED
+    return fates
+
+
+def count(stage: Stage, places: Sequence[Place], fates: Sequence[Fates]) -> dict[str, int]:
+    """Add everything up: what was read, cleaned, dropped, set aside, and what the documents that stay hold."""
+    counts: Counter[str] = Counter()
+    totals = np.zeros(len(SIZES) + len(stage.labels), dtype=np.int64)
+    keys = [np.zeros(0, dtype=np.uint64)]
+    for place, chunk in zip(places, fates, strict=True):
+        side = stage.side(*place)
+        counts.update(side.counts)
+        totals += side.sizes[chunk == KEPT].sum(axis=0, dtype=np.int64)
+        counts["gold entities dropped"] += int(side.sizes[chunk != KEPT, _GOLD].sum(dtype=np.int64))
+        keys.append(side.keys[chunk == KEPT])
+        for number, times in enumerate(np.bincount(chunk, minlength=len(FATES)).tolist()):
+            counts["documents" if number == KEPT else f"dropped: {FATES[number]}"] += times
+    names = [*SIZES, *(f"entities: {label}" for label in stage.labels)]
+    counts.update(dict(zip(names, totals.tolist(), strict=True)))
+    counts["repeated ids"] = _repeats(np.concatenate(keys))
+    counts["records read"] = (
+        counts["documents read"] - counts["translations read"] + counts["records set aside"]
+    )
+    return {name: counts[name] for name in sorted({*counts, *_ALWAYS}) if counts[name] or name in _ALWAYS}
+
+
+def _repeats(values: NDArray[np.uint64]) -> int:
+    """Count the values that stand earlier, too."""
+    ordered = np.sort(values)
+    return int((ordered[1:] == ordered[:-1]).sum())
+
+
+def set_aside(stage: Stage, places: Sequence[Place]) -> Iterator[dict[str, str | None]]:
+    """Give what was set aside, in the order of the inputs."""
+    for place in places:
+        yield from stage.side(*place).set_aside

@@ -1,0 +1,190 @@
+"""What the worker processes of a build do: stage the chunks of the inputs, then write the final parts.
+
+A `Board` in shared memory says which chunks are claimed and how far each input is read. Workers come to the chunks of
+an input in order, so one number for each input is enough to share them out.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alembert import artifact
+from alembert.corpus import crew
+from alembert.corpus.decide import KEPT, Fates
+from alembert.corpus.readers import Item, read, reader_for
+from alembert.corpus.refine import Refinery
+from alembert.corpus.settings import BuildSettings
+from alembert.corpus.staging import Stage, chunks_of
+from alembert.corpus.store import to_bytes
+from alembert.errors import BadFile
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a build has come; `done` and `total` count bytes of input, then parts."""
+
+    phase: str
+    done: int
+    total: int
+    characters: int = 0
+
+
+def source_names(files: Sequence[Path]) -> list[str]:
+    """Name each input by its file name, or by its whole path where several share a name."""
+    names = Counter(path.name for path in dict.fromkeys(files))
+    return [path.name if names[path.name] == 1 else str(path) for path in files]
+
+
+class Board:
+    """What the workers share: for each input, how many chunks are claimed, how far it is read, whether it is done."""
+
+    def __init__(self, files: Sequence[Path], done: Sequence[bool]) -> None:
+        context = crew.context()
+        self.files, self.names = list(files), source_names(files)
+        self.sizes = [_size(path) for path in files]
+        self._lock = context.Lock()
+        self._claimed = context.RawArray("q", len(files))
+        self._taken = context.RawArray("b", [bool(each) for each in done])
+        self._closed = context.RawArray("b", [bool(each) for each in done])
+        self._bytes = context.RawArray(
+            "q", [size * ended for size, ended in zip(self.sizes, done, strict=True)]
+        )
+        self._characters = context.RawValue("q", 0)
+
+    def inputs(self) -> Iterator[int]:
+        """Give the inputs to work on: those nobody has begun, the largest first, then any that is not done."""
+        while (file := self._next()) is not None:
+            yield file
+
+    def _next(self) -> int | None:
+        with self._lock:
+            free = [file for file in range(len(self.files)) if not self._taken[file]]
+            left = free or [file for file in range(len(self.files)) if not self._closed[file]]
+            file = max(left, key=lambda each: self.sizes[each] - self._bytes[each], default=None)
+            if file is not None:
+                self._taken[file] = 1
+            return file
+
+    def claim(self, file: int, chunk: int) -> bool:
+        """Take a chunk, unless another worker has it. Workers come to the chunks of an input in order."""
+        with self._lock:
+            if self._claimed[file] != chunk:
+                return False
+            self._claimed[file] += 1
+            return True
+
+    def close(self, file: int) -> None:
+        """Say that an input was read to its end, so that nobody needs to look at it again."""
+        self._closed[file] = 1
+        self._bytes[file] = self.sizes[file]
+
+    def is_closed(self, file: int) -> bool:
+        return bool(self._closed[file])
+
+    def note(self, file: int, place: int, characters: int) -> None:
+        with self._lock:
+            self._bytes[file] = max(self._bytes[file], place)
+            self._characters.value += characters
+
+    def progress(self) -> Progress:
+        return Progress("building", sum(self._bytes), sum(self.sizes), self._characters.value)
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(_size(child) for child in path.iterdir())
+    return path.stat().st_size
+
+
+def stage_job(board: Board, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
+    """Stage chunks until every input is done."""
+    for file in board.inputs():
+        _stage_input(board, file, stage, refinery, settings)
+
+
+def _stage_input(board: Board, file: int, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
+    """Read an input and stage each chunk that nobody else has; stop as soon as it is done."""
+    path, format = board.files[file], settings.format or _format(board.files[file])  # noqa: A001
+    number = 0
+    with closing(_Stream(path)) as stream:
+        for items in chunks_of(stream.items(settings, format), settings):
+            if board.is_closed(file):
+                return
+            if board.claim(file, number) and not stage.has(file, number):
+                chunk = refinery.refine(items, board.names[file], format)
+                stage.put(file, number, chunk)
+                board.note(file, stream.place(), chunk.counts["characters read"])
+            number += 1
+    stage.end(file, number)
+    board.close(file)
+
+
+def _format(path: Path) -> str | None:
+    """Name the format of an input; None if the reader is to say what is wrong with it."""
+    try:
+        return reader_for(path)
+    except BadFile:
+        return None
+
+
+class _Stream:
+    """An input that knows how far it is read; folders and Parquet files need their path, and know it at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: io.BufferedReader | None = None
+
+    def items(self, settings: BuildSettings, format: str | None) -> Iterator[Item]:  # noqa: A002
+        if format in ("brat", "parquet") or self.path.is_dir():
+            return read(self.path, settings.read, format)
+        try:
+            self._file = self.path.open("rb")
+        except OSError:
+            return read(self.path, settings.read, format)  # which sets the file aside, with the reason
+        return read(self._file, settings.read, format)
+
+    def place(self) -> int:
+        return self._file.tell() if self._file else 0
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A final part to write: where, from which staged documents, and which of them stay."""
+
+    path: Path
+    staged: Path
+    fates: Fates
+
+
+def part_job(tasks: Sequence[Part], counter: Any) -> None:
+    """Write parts, each taken by its number from a shared counter, until none is left."""
+    while True:
+        with counter.get_lock():
+            number = counter.value
+            counter.value += 1
+        if number >= len(tasks):
+            return
+        if not tasks[number].path.exists():
+            _write_part(tasks[number])
+
+
+def _write_part(part: Part) -> None:
+    stay = part.fates == KEPT
+    if stay.all():
+        part.staged.replace(part.path)
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(part.staged, use_threads=False).filter(pa.array(stay))
+    artifact.atomic_write(part.path, to_bytes(table.combine_chunks()))

@@ -1,0 +1,89 @@
+"""The decision which documents stay equals the plain one that looks at each document in turn."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alembert.corpus.clean import CleanSettings
+from alembert.corpus.decide import DELETED, EXACT, KEPT, NEAR, SUPERSEDED, _record_fates, count, decide
+from alembert.corpus.document import Document
+from alembert.corpus.duplicates import Deduplicator, signature
+from alembert.corpus.refine import Chunk, Citation
+from alembert.corpus.staging import Stage
+from alembert.corpus.store import Entry
+
+
+def texts(seed: int) -> list[str]:
+    """Some texts of which many repeat others, word for word or nearly."""
+    numbers = random.Random(seed)
+    made = [" ".join(f"w{numbers.randrange(500)}" for _ in range(60)) for _ in range(30)]
+    repeated = [numbers.choice(made) for _ in range(15)]
+    nearly = [f"{numbers.choice(made)} and so on" for _ in range(15)]
+    every = [*made, *repeated, *nearly]
+    numbers.shuffle(every)
+    return every
+
+
+def staged(folder: Path, chunks: list[list[str]]) -> Stage:
+    stage = Stage(folder / "stage", ())
+    stage.prepare(1)
+    for number, part in enumerate(chunks):
+        entries = [Entry(Document(str(place), text), "in", "en") for place, text in enumerate(part)]
+        stage.put(0, number, Chunk(entries, [signature(text) for text in part]))
+    return stage
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_asking_about_suspects_is_asking_about_all(tmp_path: Path, seed: int) -> None:
+    every = texts(seed)
+    chunks = [every[:7], every[7:7], every[7:]]
+    fates = decide(staged(tmp_path, chunks), [(0, 0), (0, 1), (0, 2)], CleanSettings(), tmp_path)
+    known = Deduplicator(0.8)
+    twins = [known.seen(signature(text)) for text in every]
+    expected = [KEPT if twin is None else EXACT if twin.exact else NEAR for twin in twins]
+    assert np.concatenate(fates).tolist() == expected
+    assert {KEPT, EXACT, NEAR} == set(expected)
+
+
+def test_fates_follow_the_records_of_a_chunk(tmp_path: Path) -> None:
+    stage = staged(tmp_path, [])
+    entries = [Entry(Document(name, f"text of {name}"), "in", "en") for name in ("1", "2", "2/de", "2", "3")]
+    citations = [Citation("1", 1), Citation("2", 2), Citation("9", 0), Citation("2", 1), Citation("3", 1)]
+    deletion = Citation("3", 0, deleted=True)
+    signatures = [signature(entry.document.text) for entry in entries]
+    stage.put(0, 0, Chunk(entries, signatures, [*citations, deletion]))
+    off = CleanSettings(exact_duplicates=False, near_duplicates=False)
+    (fates,) = decide(stage, [(0, 0)], off, tmp_path)
+    assert fates.tolist() == [KEPT, SUPERSEDED, SUPERSEDED, KEPT, DELETED]
+
+
+def test_a_record_without_documents_replaces_nothing(tmp_path: Path) -> None:
+    stage = staged(tmp_path, [])
+    entry = Entry(Document("1", "text of the first revision"), "in", "en")
+    stage.put(0, 0, Chunk([entry], [signature(entry.document.text)], [Citation("1", 1), Citation("1", 0)]))
+    (fates,) = decide(stage, [(0, 0)], CleanSettings(), tmp_path)
+    assert fates.tolist() == [KEPT]
+
+
+def test_ids_that_documents_share_are_counted(tmp_path: Path) -> None:
+    stage = staged(tmp_path, [["one text", "another"], ["a third", "one text"]])
+    places = [(0, 0), (0, 1)]
+    fates = decide(stage, places, CleanSettings(), tmp_path)
+    assert [chunk.tolist() for chunk in fates] == [[KEPT, KEPT], [KEPT, EXACT]]
+    assert count(stage, places, fates)["repeated ids"] == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans())))
+def test_the_last_record_of_a_key_decides(records: list[tuple[int, bool]]) -> None:
+    keys = np.array([key for key, _ in records], dtype=np.uint64)
+    deleted = np.array([gone for _, gone in records], dtype=bool)
+    fates = _record_fates(keys, deleted)
+    last = {key: place for place, (key, _) in enumerate(records)}
+    for place, (key, gone) in enumerate(records):
+        if not gone:
+            expected = DELETED if records[last[key]][1] else KEPT if last[key] == place else SUPERSEDED
+            assert fates[place] == expected
