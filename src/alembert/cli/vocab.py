@@ -1,0 +1,351 @@
+"""`alembert vocab`: learn, extend, prune and judge a vocabulary."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+
+if TYPE_CHECKING:
+    from alembert.corpus.samples import Samples
+    from alembert.files.vocab import Extended, Learnt, Output, Pruned
+    from alembert.inspect.vocab_report import Table
+    from alembert.text.cuts import Proof
+    from alembert.text.fit import Fit
+    from alembert.text.lexicon import Lexicon
+
+app = typer.Typer(
+    help="Learn, extend, prune and judge the vocabulary of a tokenizer.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_Sources = Annotated[
+    list[Path], typer.Argument(metavar="CORPUS...", help="Corpus folders, or files of any known format.")
+]
+_Subject = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A checkpoint, or a tokenizer alone (folder or vocab.txt).")
+]
+_Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the result goes.")]
+_Lexicons = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LABEL=FILE", help="Terms to find as entities of this label; may be repeated."),
+]
+_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a result that is there.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+@app.command("learn")
+def learn(
+    corpus: _Sources,
+    *,
+    out: _Out,
+    size: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many pieces to learn.")] = 12_000,
+    lexicon: _Lexicons = None,
+    whole: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Terms whose words must be one piece, one a line.")
+    ] = None,
+    lowercase: Annotated[
+        bool, typer.Option("--uncased/--cased", help="Lower-case text and strip accents, or keep both.")
+    ] = True,
+    min_count: Annotated[int, typer.Option(min=1, help="Pairs that occur less often are not joined.")] = 2,
+    overwrite: _Overwrite = False,
+    as_json: _Json = False,
+) -> None:
+    """Learn a WordPiece vocabulary from a corpus."""
+    from alembert.files import vocab
+
+    lexicons, terms = _lexicons(lexicon), _terms(whole)
+    samples = _samples(corpus, lexicons)
+    output = _output(out, corpus, lexicons, whole, overwrite=overwrite)
+    with _shown(samples):
+        done = vocab.learn(samples, output, size=size, lowercase=lowercase, min_count=min_count, whole=terms)
+    _tell(_learnt_lines(done, size), done.fit.as_json(), as_json)
+    _finish(samples)
+
+
+@app.command("extend")
+def extend(
+    model: _Subject,
+    corpus: _Sources,
+    *,
+    terms: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many words to make whole.")],
+    out: _Out,
+    lexicon: _Lexicons = None,
+    term_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Terms whose words are added first, one a line.")
+    ] = None,
+    any_word: Annotated[
+        bool, typer.Option("--any-word", help="Any frequent word may be added, not only words of entities.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Add only words that change no other word of the corpus.")
+    ] = False,
+    min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are not added.")] = 2,
+    reuse_unused: Annotated[
+        bool, typer.Option("--reuse-unused", help="Fill the places of [unused1], [unused2], ... first.")
+    ] = False,
+    held_out: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Measure the saving on every n-th document and do not choose by it; 0: off."
+        ),
+    ] = 10,
+    overwrite: _Overwrite = False,
+    as_json: _Json = False,
+) -> None:
+    """Add words to a vocabulary, so that each becomes one token, and give the model rows for them."""
+    from alembert.files import vocab
+    from alembert.text.extend import Wish
+
+    lexicons, forced = _lexicons(lexicon), _terms(term_file)
+    samples, subject = _samples(corpus, lexicons), vocab.open_subject(model)
+    wish = Wish(terms=terms, min_count=min_count, any_word=any_word, strict=strict, reuse_unused=reuse_unused)
+    output = _output(out, [*_local(model), *corpus], lexicons, term_file, overwrite=overwrite)
+    with _shown(samples):
+        done = vocab.extend(subject, samples, output, wish, forced=forced, held_out_every=held_out)
+    _tell(_extended_lines(done), vocab.described(done), as_json)
+    _finish(samples)
+
+
+@app.command("prune")
+def prune(
+    model: _Subject, corpus: _Sources, *, out: _Out, overwrite: _Overwrite = False, as_json: _Json = False
+) -> None:
+    """Drop the pieces that a corpus does not use, with their rows of the model."""
+    from alembert.files import vocab
+
+    samples, subject = _samples(corpus, []), vocab.open_subject(model)
+    output = _output(out, [*_local(model), *corpus], [], None, overwrite=overwrite)
+    with _shown(samples):
+        done = vocab.prune(subject, samples, output)
+    _tell(_pruned_lines(done), _pruned_json(done), as_json)
+    _finish(samples)
+
+
+@app.command("report")
+def report(
+    model: _Subject,
+    corpus: _Sources,
+    *,
+    lexicon: _Lexicons = None,
+    against: Annotated[str | None, typer.Option(metavar="MODEL", help="Another one to compare with.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the report as a page with plots.")
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Say how well a tokenizer fits a corpus, what to add, and what it would save."""
+    from alembert.cli.output import print_json
+    from alembert.inspect import vocab_page, vocab_report
+    from alembert.text.tokenizer import Tokenizer
+
+    _check_page(html)
+    tokenizer = Tokenizer.open(model)
+    other = None if against is None else (_short(against), Tokenizer.open(against))
+    samples = _samples(corpus, _lexicons(lexicon))
+    with _shown(samples):
+        found = vocab_report.report(tokenizer, samples, name=_short(model), against=other)
+    if html is not None:
+        _write(html, vocab_page.page(found))
+    if as_json:
+        print_json(found.as_json(), indent=2)
+    else:
+        _print_tables(found.tables())
+    _finish(samples)
+
+
+def _lexicons(options: list[str] | None) -> list[Lexicon]:
+    from alembert.text.lexicon import parse_option, read_lexicon
+
+    found = [read_lexicon(path, label) for label, path in map(parse_option, options or [])]
+    for warning in (warning for lexicon in found for warning in lexicon.warnings()):
+        print(f"note: {warning}", file=sys.stderr)
+    return found
+
+
+def _terms(path: Path | None) -> list[str]:
+    from alembert.text.lexicon import read_lexicon
+
+    return [] if path is None else [term for term, _ in read_lexicon(path, "terms").terms]
+
+
+def _samples(paths: list[Path], lexicons: list[Lexicon]) -> Samples:
+    from alembert.corpus.samples import Samples
+
+    return Samples.open(paths, lexicons)
+
+
+@contextmanager
+def _shown(samples: Samples) -> Iterator[None]:
+    """Show on a terminal how far the reading has come."""
+    from alembert.cli.progress import Bar
+    from alembert.errors import BadInput
+
+    with Bar(sys.stderr) as bar:
+        samples.tell = bar.show
+        try:
+            yield
+        except BadInput as problem:
+            aside = f" ({samples.set_aside} records were set aside, the first: {samples.first_reason})"
+            raise BadInput(f"{problem}{aside if samples.set_aside else ''}") from None
+
+
+def _output(
+    out: Path, inputs: list[Path], lexicons: list[Lexicon], extra: Path | None, *, overwrite: bool
+) -> Output:
+    from alembert.files.vocab import Output
+
+    files = [lexicon.path for lexicon in lexicons if lexicon.path] + ([extra] if extra else [])
+    return Output(out, [*inputs, *files], overwrite)
+
+
+def _local(model: str) -> list[Path]:
+    return [] if model.startswith("hub:") else [Path(model)]
+
+
+def _short(model: str) -> str:
+    path = Path(model)
+    return path.parent.name if path.suffix and path.parent.name else path.name
+
+
+def _check_page(path: Path | None) -> None:
+    from alembert.errors import BadFile
+
+    if path is not None and (path.is_dir() or path.parent.is_file()):
+        raise BadFile(
+            f"The page cannot be written to {path}: a folder or a file is in its way. Choose another name."
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    from alembert.artifact import atomic_write
+    from alembert.errors import BadFile
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, text.encode())
+    except OSError as problem:
+        raise BadFile(f"{path} cannot be written: {problem.strerror}.") from None
+    print(f"note: the page is {path}", file=sys.stderr)
+
+
+def _finish(samples: Samples) -> None:
+    if samples.set_aside:
+        print(
+            f"note: {samples.set_aside} records could not be read and are not counted; the first: "
+            f"{samples.first_reason}. `alembert corpus build` lists them all.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(SET_ASIDE)
+
+
+def _tell(lines: list[str], content: dict[str, Any], as_json: bool) -> None:
+    from alembert.cli.output import print_json
+
+    if as_json:
+        print_json(content, indent=2)
+    else:
+        print("\n".join(lines))
+
+
+def _learnt_lines(done: Learnt, size: int) -> list[str]:
+    found = done.fit
+    lines = [
+        f"{found.vocabulary:,} pieces learnt from {found.words:,} words in {found.documents:,} documents",
+        f"{found.pieces_per_word:.4f} pieces per word, {found.split / found.words:.2%} of words split, "
+        f"{found.unknown / found.words:.4%} unknown",
+        f"{done.whole:,} words of terms and entities are whole by request",
+    ]
+    if found.vocabulary < size:
+        lines.append(f"No pair was left to join, so there are fewer than {size:,} pieces.")
+    return lines
+
+
+def _extended_lines(done: Extended) -> list[str]:
+    extension = done.extension
+    lines = [
+        f"{len(extension.terms):,} words are one piece each now; the vocabulary has "
+        f"{extension.tokenizer.vocab_size:,} pieces",
+        *_proof_lines(extension.proof),
+    ]
+    if done.before and done.after:
+        lines.append(_held_out_line(done.before, done.after))
+    if done.several_words:
+        lines.append(
+            f"{done.several_words:,} of {done.mentions:,} entities have several words (punctuation counts as one), "
+            "so WordPiece cannot hold them as one piece"
+        )
+    if extension.several_words:
+        lines.append(
+            f"{extension.several_words:,} terms of your list have several words; each word was made whole"
+        )
+    return lines
+
+
+def _proof_lines(proof: Proof) -> list[str]:
+    lines = [
+        f"{proof.words:,} distinct words checked: {proof.unchanged:,} cut as before, {proof.joined:,} became one piece, "
+        f"{proof.changed:,} changed otherwise ({proof.changed_occurrences / max(1, proof.occurrences):.3%} of all words; "
+        f"{proof.begun:,} of them only at their beginning)"
+    ]
+    examples = (
+        f"  {change.word} ({change.count:,}): {' '.join(change.before)} -> {' '.join(change.after)}"
+        for change in proof.examples[:5]
+    )
+    return [*lines, *examples]
+
+
+def _held_out_line(before: Fit, after: Fit) -> str:
+    line = (
+        f"held-out documents ({before.words:,} words): {before.pieces:,} pieces before, {after.pieces:,} after, "
+        f"{1 - after.pieces / before.pieces:.2%} fewer"
+    )
+    if not before.mentions:
+        return line
+    shares = [fitted.split_mentions / fitted.mentions for fitted in (before, after)]
+    return f"{line}; entities with a split word: {shares[0]:.1%} before, {shares[1]:.1%} after"
+
+
+def _pruned_lines(done: Pruned) -> list[str]:
+    found = done.pruning
+    lines = [f"{found.dropped:,} pieces dropped, {len(found.kept):,} kept", *_proof_lines(found.proof)]
+    if done.parameters_before:
+        lines.append(
+            f"{done.parameters_before:,} parameters before, {done.parameters_after:,} after; "
+            f"{done.bytes_saved / 1e6:.1f} MB saved"
+        )
+    return lines
+
+
+def _pruned_json(done: Pruned) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    numbers = {name: value for name, value in vars(done).items() if name != "pruning"}
+    found = done.pruning
+    return {"pieces": len(found.kept), "dropped": found.dropped, **numbers, "proof": asdict(found.proof)}
+
+
+def _print_tables(tables: tuple[Table, ...]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as RichTable
+
+    from alembert.cli.output import console as stdout_console
+
+    console = stdout_console()
+    for table in tables:
+        shown = RichTable(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+        for number, name in enumerate(table.header):
+            shown.add_column(name, justify="right" if 0 < number < table.numbers else "left")
+        for row in table.rows:
+            shown.add_row(*row)
+        console.print(table.title, style="bold")
+        console.print(shown)
+        if table.note:
+            console.print(f"{table.note}\n", soft_wrap=True)

@@ -1,0 +1,275 @@
+"""The verbs of the vocabulary that write: `learn`, `extend` and `prune`.
+
+In: samples of a corpus and, but for `learn`, a checkpoint or a bare tokenizer. Out: a Tokenizer folder, or a Checkpoint
+that Hugging Face opens, each with `vocabulary.json`, which says what was done and proves what was not. The choice of
+pieces is in `text/`; here files are opened and written. Torch is loaded only where there are weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from alembert import artifact
+from alembert.errors import AlreadyDone, BadFile, BadInput, BadSetting
+from alembert.text import learn as learning
+from alembert.text import prune as pruning
+from alembert.text.census import Census, Sample, Splitter, take_census, take_split_census
+from alembert.text.extend import Extension, Forced, Wish
+from alembert.text.extend import extend as choose_and_extend
+from alembert.text.fit import Fit, fit
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer_files import Settings
+
+if TYPE_CHECKING:
+    from alembert.files.checkpoint import Checkpoint
+
+KIND: Final = "Tokenizer"
+REPORT: Final = "vocabulary.json"
+_MENTION_SHARE: Final = 10
+"""At most every tenth piece of a learnt vocabulary is given to words inside entities."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A tokenizer, and the model that it belongs to, if there is one."""
+
+    tokenizer: Tokenizer
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def kind(self) -> str:
+        return KIND if self.checkpoint is None else "Checkpoint"
+
+    @property
+    def splitter(self) -> Splitter:
+        return Splitter(self.tokenizer.parts.settings)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a result goes, and the files that it was made from, which the manifest records."""
+
+    folder: Path
+    inputs: Sequence[Path] = ()
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A new vocabulary, and how well it fits the corpus it was learnt from."""
+
+    tokenizer: Tokenizer
+    fit: Fit
+    whole: int
+    """Words that were made whole because they were asked for or stand in entities."""
+
+
+@dataclass(frozen=True)
+class Extended:
+    """An extended vocabulary, and what it saves on documents that had no part in the choice."""
+
+    extension: Extension
+    before: Fit | None
+    """On the held-out documents; none if there are none."""
+    after: Fit | None
+    mentions: int
+    several_words: int
+    """Mentions of more than one word; WordPiece cannot hold such a term as one piece."""
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A smaller vocabulary, and what that saves."""
+
+    pruning: pruning.Pruning
+    parameters_before: int
+    parameters_after: int
+    bytes_saved: int
+
+
+def open_subject(where: str | Path) -> Subject:
+    """Open a checkpoint with its tokenizer, or a tokenizer alone (a folder without weights, or a single file)."""
+    folder = Path(where)
+    if not _has_weights(folder) and not str(where).startswith("hub:"):
+        return Subject(Tokenizer.open(folder))
+    from alembert.files.checkpoint import open as open_checkpoint
+
+    checkpoint = open_checkpoint(where)
+    if checkpoint.tokenizer is None:
+        raise BadFile(
+            f"The model {where} has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
+            "Put the files of the tokenizer it was trained with there."
+        )
+    return Subject(checkpoint.tokenizer, checkpoint)
+
+
+def learn(
+    samples: Iterable[Sample],
+    output: Output,
+    *,
+    size: int,
+    lowercase: bool = True,
+    min_count: int = 2,
+    whole: Sequence[str] = (),
+) -> Learnt:
+    """Learn a vocabulary and write it as a Tokenizer folder."""
+    _expect_positive("size", size)
+    settings = {"size": size, "lowercase": lowercase, "min_count": min_count, "whole": sorted(whole)}
+    config = {"verb": "vocab learn", **settings}
+    with _draft(output, KIND, config) as draft:
+        splitter = Splitter(Settings(do_lower_case=lowercase))
+        census = take_census(samples, splitter)
+        words = [*Forced.of(whole, splitter).words, *_frequent_in_entities(census, size, min_count)]
+        vocabulary = learning.learn(census, size, whole=words, min_count=min_count)
+        tokenizer = Tokenizer.from_vocabulary(vocabulary, lowercase=lowercase)
+        learnt = Learnt(tokenizer, fit(tokenizer, census), len(set(words)))
+        tokenizer.save(draft.path)
+        _write_report(draft, {"fit": learnt.fit.as_json()})
+        draft.counts.update({"pieces": len(vocabulary), "words": census.total, "documents": census.documents})
+    return learnt
+
+
+def extend(
+    subject: Subject,
+    samples: Iterable[Sample],
+    output: Output,
+    wish: Wish,
+    *,
+    forced: Sequence[str] = (),
+    held_out_every: int = 10,
+) -> Extended:
+    """Add terms and write the result; every n-th document has no part in the choice and measures it (0: none)."""
+    _expect_positive("terms", wish.terms)
+    config = {"verb": "vocab extend", **asdict(wish), "forced": sorted(forced), "held_out": held_out_every}
+    with _draft(output, subject.kind, config) as draft:
+        census, held_out = _two_parts(samples, subject.splitter, held_out_every)
+        if not (census.mentions or wish.any_word or forced):
+            raise BadInput(
+                "The corpus has no entities, so no word is a candidate. Give a lexicon (--lexicon gene=FILE), "
+                "or take any word of the corpus as a candidate (--any-word)."
+            )
+        terms = Forced.of(forced, subject.splitter)
+        extension = choose_and_extend(subject.tokenizer, census, wish, terms, held_out)
+        done = _measured(subject.tokenizer, extension, census.joined(held_out), held_out)
+        _write_extended(draft, subject, done)
+    return done
+
+
+def prune(subject: Subject, samples: Iterable[Sample], output: Output) -> Pruned:
+    """Drop the pieces that the corpus does not use and write the result."""
+    with _draft(output, subject.kind, {"verb": "vocab prune"}) as draft:
+        found = pruning.prune(subject.tokenizer, take_census(samples, subject.splitter))
+        before = after = saved = 0
+        if subject.checkpoint is None:
+            found.tokenizer.save(draft.path)
+        else:
+            from alembert.files.resize import with_kept_rows
+
+            smaller = with_kept_rows(subject.checkpoint, found.tokenizer, found.kept)
+            smaller.write(draft)
+            before, after = subject.checkpoint.parameters, smaller.parameters
+            saved = subject.checkpoint.bytes - smaller.bytes
+        _write_report(draft, {"dropped": found.dropped, "proof": asdict(found.proof)})
+        draft.counts.update({"pieces": len(found.kept), "dropped": found.dropped, **found.proof.counts()})
+    return Pruned(found, before, after, saved)
+
+
+@contextmanager
+def _draft(output: Output, kind: str, config: dict[str, Any]) -> Iterator[artifact.Draft]:
+    """Begin a result, unless the same one, from the same inputs, is there."""
+    same: dict[str, Any] = {"config": config, "inputs": output.inputs}
+    if not output.overwrite and output.inputs and artifact.finished(output.folder, kind, **same):
+        raise AlreadyDone(f"{output.folder} is already complete: nothing to do.")
+    with artifact.create(output.folder, kind, **same, overwrite=output.overwrite) as draft:
+        yield draft
+
+
+def _has_weights(folder: Path) -> bool:
+    return folder.is_dir() and any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
+
+
+def _expect_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise BadSetting(f"`{name}` is {value}; a whole number from 1 up was expected.")
+
+
+def _frequent_in_entities(census: Census, size: int, min_count: int) -> list[str]:
+    found = census.mention_words()
+    words = [word for word, count in found.items() if count >= min_count and word.isalpha()]
+    return sorted(words, key=lambda word: (-found[word], word))[: size // _MENTION_SHARE]
+
+
+def _two_parts(samples: Iterable[Sample], splitter: Splitter, every: int) -> tuple[Census, Census]:
+    if every == 0:
+        return take_census(samples, splitter), Census({})
+    if every < 2:
+        raise BadSetting(f"`held_out` is {every}; use 2 or more (every n-th document), or 0 for none.")
+    return take_split_census(samples, splitter, every)
+
+
+def _measured(before: Tokenizer, extension: Extension, census: Census, held_out: Census) -> Extended:
+    return Extended(
+        extension=extension,
+        before=fit(before, held_out) if held_out.words else None,
+        after=fit(extension.tokenizer, held_out) if held_out.words else None,
+        mentions=sum(sum(found.values()) for found in census.mentions.values()),
+        several_words=census.several_words(),
+    )
+
+
+def _write_extended(draft: artifact.Draft, subject: Subject, done: Extended) -> None:
+    extension = done.extension
+    if subject.checkpoint is None:
+        extension.tokenizer.save(draft.path)
+    else:
+        from alembert.files.resize import with_new_rows
+
+        with_new_rows(subject.checkpoint, extension.tokenizer, extension.sources).write(draft)
+    numbers = _counts(done)
+    _write_report(draft, {"counts": numbers, **described(done)})
+    draft.counts.update({"pieces": extension.tokenizer.vocab_size, **numbers})
+
+
+def _counts(done: Extended) -> dict[str, int]:
+    extension = done.extension
+    return {
+        "terms": len(extension.terms),
+        "terms_forced": extension.forced,
+        **_held_out_counts(done),
+        "mentions": done.mentions,
+        "mentions_of_several_words": done.several_words,
+        **extension.proof.counts(),
+    }
+
+
+def described(done: Extended) -> dict[str, Any]:
+    """Return the terms, the proof and the fit before and after as plain values."""
+    return {
+        "terms": [asdict(term) for term in done.extension.terms],
+        "proof": asdict(done.extension.proof),
+        "before": done.before and done.before.as_json(),
+        "after": done.after and done.after.as_json(),
+    }
+
+
+def _held_out_counts(done: Extended) -> dict[str, int]:
+    if done.before is None or done.after is None:
+        return {}
+    return {
+        "held_out_words": done.before.words,
+        "held_out_pieces_before": done.before.pieces,
+        "held_out_pieces_after": done.after.pieces,
+        "held_out_mentions": done.before.mentions,
+        "held_out_mentions_split_before": done.before.split_mentions,
+        "held_out_mentions_split_after": done.after.split_mentions,
+    }
+
+
+def _write_report(draft: artifact.Draft, content: dict[str, Any]) -> None:
+    text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    (draft.path / REPORT).write_text(text, encoding="utf8")

@@ -1,0 +1,172 @@
+"""How well a tokenizer fits a corpus, for people: the numbers of `text.fit` as tables, alone or before and after.
+
+In: one tokenizer or two, and samples. Out: a `Report` whose tables the command prints and `vocab_page` draws, and whose
+`as_json` holds everything. A second tokenizer is measured on the same corpus, with its own normalisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from alembert.text.census import Sample, Splitter, take_census
+from alembert.text.fit import LONGEST_BAR, EntityFit, Fit, fit
+from alembert.text.tokenizer import Tokenizer
+
+BARS = (*(str(length) for length in range(1, LONGEST_BAR)), f"{LONGEST_BAR}+")
+"""Names of the bars of a histogram of pieces."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; the first column names things, the others are numbers, but for a last one of `prose`."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    prose: bool = False
+
+    @property
+    def numbers(self) -> int:
+        """Where the columns of numbers end."""
+        return len(self.header) - self.prose
+
+
+@dataclass(frozen=True)
+class Report:
+    """The fit of one tokenizer, or of two to compare."""
+
+    names: tuple[str, ...]
+    fits: tuple[Fit, ...]
+    spelt: tuple[tuple[str, ...], ...]
+    """The pieces of the costliest words of the first tokenizer."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for `--json`."""
+        first = {"name": self.names[0], **self.fits[0].as_json()}
+        if len(self.fits) == 1:
+            return first
+        return {**first, "against": {"name": self.names[1], **self.fits[1].as_json()}}
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return everything that is shown, in order; tables without rows are left out."""
+        found = (
+            self._summary(),
+            self._words(),
+            self._entities(),
+            self._costly(),
+            self._strange(),
+            self._savings(),
+        )
+        return tuple(table for table in found if table.rows)
+
+    def _summary(self) -> Table:
+        lines = [_summary_of(fitted) for fitted in self.fits]
+        rows = [(name, *(line[name] for line in lines)) for name in lines[0]]
+        return Table("Fit", ("", *self.names), tuple(rows), self._change())
+
+    def _change(self) -> str:
+        if len(self.fits) == 1:
+            return ""
+        first, second = (fitted.pieces for fitted in self.fits)
+        word = "fewer" if second <= first else "more"
+        return f"{self.names[1]} needs {abs(1 - second / first):.1%} {word} pieces for this corpus than {self.names[0]}."
+
+    def _words(self) -> Table:
+        shares = [[count / fitted.words for count in fitted.histogram] for fitted in self.fits]
+        rows = [
+            (bar, *(f"{share[i]:.2%}" for share in shares), "█" * round(40 * shares[-1][i]))
+            for i, bar in enumerate(BARS)
+        ]
+        return Table("Pieces per word", ("pieces", *self.names, ""), tuple(rows), prose=True)
+
+    def _entities(self) -> Table:
+        rows = [
+            (label, name, *_entity_cells(fitted.entities[label]))
+            for label in self.fits[0].entities
+            for name, fitted in zip(self.names, self.fits, strict=True)
+        ]
+        note = (
+            "Each: pieces per entity. Split: at least one of its words is cut. "
+            "The last columns: entities of 1, 2, 3, and more pieces."
+        )
+        return Table("Pieces per entity", _ENTITY_COLUMNS, tuple(rows), note)
+
+    def _costly(self) -> Table:
+        total = self.fits[0].words
+        rows = [
+            (word.word, f"{word.count:,}", f"{word.saved / total * 1e6:,.1f}", " ".join(pieces))
+            for word, pieces in zip(self.fits[0].costly, self.spelt, strict=True)
+        ]
+        header = ("word", "times", "saves per million", "pieces")
+        return Table(f"Words that cost most ({self.names[0]})", header, tuple(rows), prose=True)
+
+    def _strange(self) -> Table:
+        rows = [(word.word, f"{word.count:,}") for word in self.fits[0].strange]
+        return Table(f"Unknown words ({self.names[0]})", ("word", "times"), tuple(rows))
+
+    def _savings(self) -> Table:
+        rows = [(f"{s.terms:,}", f"{s.pieces:,}", f"{s.share:.2%}") for s in self.fits[0].savings]
+        kind = "words inside entities" if self.fits[0].entities else "words"
+        title = f"What adding terms to {self.names[0]} would save"
+        return Table(title, ("terms", "pieces", "of all"), tuple(rows), f"The best {kind} first.")
+
+
+def report(
+    tokenizer: Tokenizer,
+    samples: Iterable[Sample],
+    *,
+    name: str = "this",
+    against: tuple[str, Tokenizer] | None = None,
+) -> Report:
+    """Measure a tokenizer, and another one if given; `samples` must be such that it can be gone through twice."""
+    census = take_census(samples, Splitter(tokenizer.parts.settings))
+    first = fit(tokenizer, census)
+    spelt = tuple(_pieces(tokenizer, candidate.word) for candidate in first.costly)
+    if against is None:
+        return Report((name,), (first,), spelt)
+    other_name, other = against
+    if other.parts.settings != tokenizer.parts.settings:
+        census = take_census(samples, Splitter(other.parts.settings))
+    return Report((name, other_name), (first, fit(other, census)), spelt)
+
+
+_ENTITY_COLUMNS = (
+    "entities",
+    "",
+    "mentions",
+    "each",
+    "split",
+    "unknown",
+    *BARS[:3],
+    "4+",
+)
+
+
+def _entity_cells(entity: EntityFit) -> Sequence[str]:
+    shares = [entity.split, entity.unknown, *entity.histogram[:3], sum(entity.histogram[3:])]
+    mean = entity.pieces / entity.mentions
+    return [f"{entity.mentions:,}", f"{mean:.2f}", *(f"{n / entity.mentions:.0%}" for n in shares)]
+
+
+def _summary_of(fitted: Fit) -> dict[str, str]:
+    return {
+        "pieces in the vocabulary": f"{fitted.vocabulary:,}",
+        "of these never used here": f"{fitted.unused_pieces:,}",
+        "lower-cased": "yes" if fitted.lowercase else "no",
+        "documents": f"{fitted.documents:,}",
+        "words": f"{fitted.words:,}",
+        "distinct words": f"{fitted.distinct_words:,}",
+        "words too rare to be counted": f"{fitted.forgotten_words:,}",
+        "pieces": f"{fitted.pieces:,}",
+        "pieces per word": f"{fitted.pieces_per_word:.4f}",
+        "pieces per 100 characters": f"{100 * fitted.pieces_per_character:.2f}",
+        "words split": f"{fitted.split / fitted.words:.2%}",
+        "words unknown": f"{fitted.unknown / fitted.words:.4%}",
+    }
+
+
+def _pieces(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
+    return tuple(tokenizer.tokens(tokenizer.encode(word, add_special_tokens=False).ids))

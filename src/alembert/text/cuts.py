@@ -1,0 +1,192 @@
+"""How a tokenizer cuts many words, as arrays, and the proof that two tokenizers cut them alike.
+
+In: words as a `Census` has them. Out: `Cuts`, the ids of all pieces in a row with the border of each word; and `Proof`,
+which counts the words that two tokenizers cut differently. The words are cut by the real tokenizer, many in one text,
+since a word begins at every piece without `##`; where that does not hold, each word is cut alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import CONTINUATION
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+_BATCH = 1024
+_BATCHES = 64
+_EXAMPLES = 20
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The pieces of each of many words."""
+
+    words: Sequence[str]
+    ids: Ints
+    """Ids of all pieces, word after word."""
+    starts: Ints
+    """Where in `ids` each word begins, and the end of the last."""
+    unk_id: int
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many pieces each word has."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def unknown(self) -> Flags:
+        """Which words the tokenizer does not know; such a word is one piece."""
+        return np.equal(self.firsts, self.unk_id)
+
+    @property
+    def firsts(self) -> Ints:
+        """The id of each word's first piece."""
+        return self.ids[self.starts[:-1]]
+
+    def of(self, position: int) -> tuple[int, ...]:
+        """Return the ids of one word."""
+        return tuple(self.ids[self.starts[position] : self.starts[position + 1]].tolist())
+
+    def table(self) -> dict[str, int]:
+        """Return word -> number of pieces."""
+        return dict(zip(self.words, self.sizes.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A word that is cut differently."""
+
+    word: str
+    count: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What became of every distinct word of a corpus."""
+
+    words: int
+    unchanged: int
+    joined: int
+    """Words that became one piece because they were asked to."""
+    changed: int
+    """Other words that are cut differently."""
+    begun: int
+    """Those of the changed words that begin with a new piece and are cut as before behind it."""
+    changed_occurrences: int
+    occurrences: int
+    examples: tuple[Change, ...] = field(default=())
+    """The most frequent of the changed words."""
+
+    def counts(self) -> dict[str, int]:
+        """Return the numbers for a manifest."""
+        return {
+            "words_checked": self.words,
+            "words_unchanged": self.unchanged,
+            "words_joined": self.joined,
+            "words_changed": self.changed,
+            "words_changed_at_the_start_only": self.begun,
+            "occurrences_checked": self.occurrences,
+            "occurrences_changed": self.changed_occurrences,
+        }
+
+
+def cut(tokenizer: Tokenizer, words: Sequence[str]) -> Cuts:
+    """Cut each word into its pieces."""
+    continues = np.array([_continues(piece) for piece in tokenizer.vocabulary], dtype=bool)
+    ids, sizes = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    step = _BATCH * _BATCHES
+    for begin in range(0, len(words), step):
+        group = words[begin : begin + step]
+        batches = [group[i : i + _BATCH] for i in range(0, len(group), _BATCH)]
+        encoded = tokenizer.encode_batch(
+            [" ".join(batch) for batch in batches], add_special_tokens=False, offsets=False
+        )
+        for batch, encoding in zip(batches, encoded, strict=True):
+            found = np.array(encoding.ids, dtype=np.int64)
+            borders = np.flatnonzero(~continues[found])
+            if len(borders) == len(batch):
+                sizes.append(np.diff(borders, append=len(found)))
+            else:
+                found, lengths = _one_by_one(tokenizer, batch)
+                sizes.append(lengths)
+            ids.append(found)
+    starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+    return Cuts(words, np.concatenate(ids), starts, tokenizer.unk_id)
+
+
+def prove(
+    before: tuple[Tokenizer, Cuts],
+    after: tuple[Tokenizer, Cuts],
+    counts: Mapping[str, int],
+    *,
+    new_ids: Ints | None = None,
+    terms: Collection[str] = (),
+) -> Proof:
+    """Compare two cuts of the same words; `new_ids` maps old ids to new ones, where ids have moved."""
+    old, new = before[1], after[1]
+    differs = _differing(old if new_ids is None else _moved(old, new_ids), new)
+    wanted = np.fromiter((word in terms for word in old.words), dtype=bool, count=len(old.words))
+    joined = differs & wanted & (new.sizes == 1) & ~new.unknown
+    changed = np.flatnonzero(differs & ~joined).tolist()
+    weights = {position: counts[old.words[position]] for position in changed}
+    shown = sorted(changed, key=lambda position: (-weights[position], position))[:_EXAMPLES]
+    return Proof(
+        words=len(old.words),
+        unchanged=int((~differs).sum()),
+        joined=int(joined.sum()),
+        changed=len(changed),
+        begun=sum(_same_behind_first(old.of(position), new.of(position)) for position in changed),
+        changed_occurrences=sum(weights.values()),
+        occurrences=sum(counts[word] for word in old.words),
+        examples=tuple(
+            Change(
+                old.words[position],
+                weights[position],
+                tuple(before[0].tokens(old.of(position))),
+                tuple(after[0].tokens(new.of(position))),
+            )
+            for position in shown
+        ),
+    )
+
+
+def _same_behind_first(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    rest = new[1:]
+    return len(old) > len(new) and old[len(old) - len(rest) :] == rest
+
+
+def _continues(piece: str) -> bool:
+    return piece.startswith(CONTINUATION) and piece != CONTINUATION
+
+
+def _one_by_one(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[Ints, Ints]:
+    rows = [e.ids for e in tokenizer.encode_batch(words, add_special_tokens=False, offsets=False)]
+    # A word that normalisation leaves nothing of would have no pieces and no place in the row.
+    rows = [row or (tokenizer.unk_id,) for row in rows]
+    sizes = np.array([len(row) for row in rows], dtype=np.int64)
+    return np.array([number for row in rows for number in row], dtype=np.int64), sizes
+
+
+def _moved(cuts: Cuts, new_ids: Ints) -> Cuts:
+    return Cuts(cuts.words, new_ids[cuts.ids], cuts.starts, int(new_ids[cuts.unk_id]))
+
+
+def _differing(old: Cuts, new: Cuts) -> Flags:
+    differs: Flags = np.not_equal(old.sizes, new.sizes)
+    same = np.flatnonzero(~differs)
+    if len(same):
+        sizes = old.sizes[same]
+        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        left = old.ids[np.repeat(old.starts[same], sizes) + inside]
+        right = new.ids[np.repeat(new.starts[same], sizes) + inside]
+        differs[same] = np.logical_or.reduceat(left != right, np.cumsum(sizes) - sizes)
+    return differs

@@ -1,0 +1,162 @@
+"""How well a tokenizer fits a corpus.
+
+In: a tokenizer and a `Census`. Out: a `Fit`: pieces per word and per character, what is split or unknown, by kind of
+entity too, which words cost most, and what adding terms would save. All numbers are over occurrences, not over
+distinct words, unless their name says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from alembert.errors import BadInput
+from alembert.text.census import Census, Words
+from alembert.text.cuts import Cuts, cut
+from alembert.text.extend import Candidate, candidates
+from alembert.text.tokenizer import Tokenizer
+
+LONGEST_BAR = 8
+"""Histograms count words of this many pieces or more together."""
+_LISTED = 25
+_STEPS = (100, 250, 500, 1000, 2000, 2700, 5000, 10_000, 20_000)
+
+
+@dataclass(frozen=True)
+class EntityFit:
+    """The entities of one kind."""
+
+    mentions: int
+    pieces: int
+    split: int
+    """Mentions in which at least one word is split."""
+    unknown: int
+    """Mentions with an unknown word."""
+    histogram: tuple[int, ...]
+    """Mentions of 1, 2, ... pieces; the last number counts all longer ones."""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What adding the best terms would save."""
+
+    terms: int
+    pieces: int
+    share: float
+    """Of all pieces of the corpus."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The numbers of one tokenizer on one corpus."""
+
+    vocabulary: int
+    lowercase: bool
+    documents: int
+    characters: int
+    words: int
+    distinct_words: int
+    forgotten_words: int
+    pieces: int
+    split: int
+    unknown: int
+    unused_pieces: int
+    histogram: tuple[int, ...]
+    entities: Mapping[str, EntityFit]
+    costly: tuple[Candidate, ...]
+    """The split words on which most pieces are spent."""
+    strange: tuple[Candidate, ...]
+    """The most frequent unknown words."""
+    savings: tuple[Saving, ...]
+    """For more and more terms; before the few words that a term disturbs."""
+
+    @property
+    def pieces_per_word(self) -> float:
+        return self.pieces / self.words
+
+    @property
+    def pieces_per_character(self) -> float:
+        return self.pieces / self.characters
+
+    @property
+    def mentions(self) -> int:
+        return sum(entity.mentions for entity in self.entities.values())
+
+    @property
+    def split_mentions(self) -> int:
+        return sum(entity.split for entity in self.entities.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for `--json`."""
+        rates = {"pieces_per_word": self.pieces_per_word, "pieces_per_character": self.pieces_per_character}
+        return {**asdict(self), **{name: round(value, 5) for name, value in rates.items()}}
+
+
+def fit(tokenizer: Tokenizer, census: Census) -> Fit:
+    """Measure a tokenizer on a corpus."""
+    if not census.words:
+        raise BadInput("The corpus has no words, so there is nothing to measure.")
+    words = sorted({*census.words, *census.mention_words()})
+    cuts = cut(tokenizer, words)
+    counts = np.array([census.words.get(word, 0) for word in words], dtype=np.int64)
+    pieces = int((counts * cuts.sizes).sum())
+    ranked = candidates(census, cuts, any_word=True)
+    return Fit(
+        vocabulary=tokenizer.vocab_size,
+        lowercase=tokenizer.lowercase,
+        documents=census.documents,
+        characters=census.characters,
+        words=census.total,
+        distinct_words=len(census.words),
+        forgotten_words=census.forgotten,
+        pieces=pieces,
+        split=int(counts[cuts.sizes > 1].sum()),
+        unknown=int(counts[cuts.unknown].sum()),
+        unused_pieces=tokenizer.vocab_size - len(np.unique(cuts.ids)),
+        histogram=_histogram(dict(enumerate(np.bincount(cuts.sizes, weights=counts).astype(int).tolist()))),
+        entities=_entity_fits(census, cuts),
+        costly=tuple([term for term in ranked if term.pieces > 1][:_LISTED]),
+        strange=tuple([term for term in ranked if term.pieces == 1][:_LISTED]),
+        savings=_savings(_best(census, cuts, ranked), pieces),
+    )
+
+
+def _best(census: Census, cuts: Cuts, ranked: list[Candidate]) -> list[Candidate]:
+    return candidates(census, cuts) if census.mentions else ranked
+
+
+def _savings(ranked: list[Candidate], pieces: int) -> tuple[Saving, ...]:
+    total = np.cumsum([term.count * (term.pieces - 1) for term in ranked], dtype=np.int64)
+    steps = [step for step in _STEPS if step < len(ranked)] + ([len(ranked)] if ranked else [])
+    return tuple(Saving(n, int(total[n - 1]), round(float(total[n - 1]) / pieces, 5)) for n in steps)
+
+
+def _entity_fits(census: Census, cuts: Cuts) -> dict[str, EntityFit]:
+    sizes = cuts.table()
+    unknown = {cuts.words[position] for position in np.flatnonzero(cuts.unknown).tolist()}
+    return {label: _entity_fit(found, sizes, unknown) for label, found in census.mentions.items()}
+
+
+def _entity_fit(found: Mapping[Words, int], sizes: Mapping[str, int], unknown: set[str]) -> EntityFit:
+    lengths: Counter[int] = Counter()
+    for words, count in found.items():
+        lengths[sum(sizes[word] for word in words)] += count
+    return EntityFit(
+        mentions=sum(found.values()),
+        pieces=sum(length * count for length, count in lengths.items()),
+        split=sum(count for words, count in found.items() if any(sizes[word] > 1 for word in words)),
+        unknown=sum(count for words, count in found.items() if not unknown.isdisjoint(words)),
+        histogram=_histogram(lengths),
+    )
+
+
+def _histogram(lengths: Mapping[int, int]) -> tuple[int, ...]:
+    bars = [0] * LONGEST_BAR
+    for length, count in lengths.items():
+        if length:
+            bars[min(length, LONGEST_BAR) - 1] += count
+    return tuple(bars)
