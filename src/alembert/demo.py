@@ -5,19 +5,22 @@ Every step works on what the step before it left in the output folder, as a user
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alembert import hardware, sample
-from alembert.text.tokenizer import Tokenizer
-from alembert.text.vocabulary import Vocabulary
+from alembert.artifact import atomic_write
+from alembert.errors import BadFile
 
 if TYPE_CHECKING:
     from alembert.files.checkpoint import Checkpoint
+
+PIECES = 1500
+TERMS = 200
 
 
 @dataclass(frozen=True)
@@ -28,79 +31,129 @@ class Step:
     lines: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Folders:
+    """Where the demo puts things."""
+
+    out: Path
+
+    @property
+    def raw(self) -> Path:
+        return self.out / "sample.jsonl"
+
+    @property
+    def corpus(self) -> Path:
+        return self.out / "corpus"
+
+    @property
+    def vocab(self) -> Path:
+        return self.out / "vocab"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.out / "checkpoint"
+
+    @property
+    def extended(self) -> Path:
+        return self.out / "extended"
+
+    def lexicon(self, label: str) -> Path:
+        return self.out / f"{label}.tsv"
+
+
 def run(out: Path) -> Iterator[Step]:
     """Run all steps, yielding each as it is done."""
+    folders = Folders(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise BadFile(
+            f"The folder {out} cannot be made: {problem.strerror}. Choose another with --out."
+        ) from None
     yield _machine()
-    tokenizer = _sample_tokenizer()
-    yield _tokenising(tokenizer)
-    yield _checkpoint(tokenizer, out / "checkpoint")
+    for step in (_corpus, _vocab, _checkpoint, _extend):
+        yield step(folders)
+    yield _what_next(folders)
 
 
 def _machine() -> Step:
-    found = hardware.capabilities()
+    choices = hardware.capabilities().choices
+    lines = (f"{choice.name.replace('_', ' ')}: {choice.value}. {choice.reason}" for choice in choices)
+    return Step("1. This machine", tuple(lines))
+
+
+def _corpus(folders: Folders) -> Step:
+    from alembert.corpus.build import Words, build
+
+    _write_sample(folders)
+    words = Words(lexicons={label: folders.lexicon(label) for label in sample.LABELS})
+    counts = build([folders.raw], folders.corpus, words=words).manifest.counts
+    found = ", ".join(f"{counts.get(f'entities: {label}', 0)} {label}s" for label in sample.LABELS)
     return Step(
-        "1. This machine",
-        tuple(
-            f"{choice.name.replace('_', ' ')}: {choice.value}. {choice.reason}" for choice in found.choices
-        ),
-    )
-
-
-def _sample_tokenizer() -> Tokenizer:
-    """Make a small vocabulary: every character, and every word that occurs at least twice."""
-    words = Counter(word for passage in sample.passages() for word in passage.text.lower().split())
-    characters = sorted({character for word in words for character in word})
-    frequent = sorted(word for word, count in words.items() if count > 1 and word.isalpha() and len(word) > 1)
-    pieces = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *characters,
-        *(f"##{c}" for c in characters),
-        *frequent,
-    ]
-    return Tokenizer.from_vocabulary(Vocabulary.of(*dict.fromkeys(pieces)), lowercase=True)
-
-
-def _tokenising(tokenizer: Tokenizer) -> Step:
-    passages = sample.passages()
-    encodings = tokenizer.encode_batch([passage.text for passage in passages])
-    pieces = sum(map(len, encodings))
-    unknown = sum(encoding.ids.count(tokenizer.unk_id) for encoding in encodings)
-    shown = passages[0].text[:40]
-    return Step(
-        "2. Tokenising the embedded sample",
+        "2. A corpus from raw text: cleaned, split into sentences, entities found by dictionary",
         (
-            f"{len(passages)} passages (English and Chinese), {sum(len(p.text) for p in passages):,} characters",
-            f"{pieces:,} pieces from a vocabulary of {tokenizer.vocab_size:,}, {unknown} unknown",
-            f"{shown!r} -> {' '.join(tokenizer.tokens(tokenizer.encode(shown).ids))}",
+            f"{counts['documents']} documents, English and Chinese, {counts['characters']:,} characters, "
+            f"{counts['sentences']:,} sentences",
+            f"found with a dictionary of the training part's entities: {found}",
         ),
     )
 
 
-def _checkpoint(tokenizer: Tokenizer, folder: Path) -> Step:
+def _write_sample(folders: Folders) -> None:
+    """Write the passages as raw files, and the entities of the training part as lexicons."""
+    passages = sample.passages()
+    lines = [json.dumps({"id": p.id, "text": p.text, "label": p.topic}, ensure_ascii=False) for p in passages]
+    atomic_write(folders.raw, ("\n".join(lines) + "\n").encode())
+    for label in sample.LABELS:
+        terms = {
+            passage.text[entity.start : entity.end]
+            for passage in sample.passages(split="train")
+            for entity in passage.entities
+            if entity.label == label
+        }
+        atomic_write(folders.lexicon(label), ("\n".join(sorted(terms)) + "\n").encode())
+
+
+def _vocab(folders: Folders) -> Step:
+    from alembert.corpus.samples import Samples
+    from alembert.files.vocab import Output, learn
+
+    output = Output(folders.vocab, [folders.corpus], overwrite=True)
+    learnt = learn(Samples.open([folders.corpus]), output, size=PIECES)
+    shown = "Imatinib inhibits BCR-ABL1."
+    pieces = learnt.tokenizer.tokens(learnt.tokenizer.encode(shown, add_special_tokens=False).ids)
+    fit = learnt.fit
+    return Step(
+        "3. A vocabulary learnt from it",
+        (
+            f"{fit.vocabulary:,} pieces, {fit.pieces_per_word:.2f} per word, {fit.unknown} unknown words",
+            f"{fit.split_mentions:,} of {fit.mentions:,} entities have a split word",
+            f"{shown!r} -> {' '.join(pieces)}",
+        ),
+    )
+
+
+def _checkpoint(folders: Folders) -> Step:
     from alembert.files.checkpoint import Checkpoint
     from alembert.files.checkpoint import open as open_checkpoint
     from alembert.files.family import Blueprint
     from alembert.nn.config import preset
     from alembert.nn.heads import HeadSpec
+    from alembert.text.tokenizer import Tokenizer
 
+    tokenizer = Tokenizer.open(folders.vocab)
     config = preset("tiny", vocab_size=tokenizer.vocab_size)
     blueprint = Blueprint(config=config, heads={"masked_lm": HeadSpec(kind="masked_lm", dropout=0.0)})
     made = Checkpoint.new(blueprint, tokenizer)
-    made.save(folder, overwrite=True)
-    tokens, difference = _compare(made, open_checkpoint(folder))
-    size = sum(path.stat().st_size for path in folder.iterdir())
+    made.save(folders.checkpoint, overwrite=True)
+    tokens, difference = _compare(made, open_checkpoint(folders.checkpoint))
+    size = sum(path.stat().st_size for path in folders.checkpoint.iterdir())
     return Step(
-        "3. A tiny checkpoint, written and reopened",
+        "4. A tiny checkpoint, written and reopened",
         (
-            f"{folder}: {config.num_hidden_layers} layers x {config.hidden_size}, {made.parameters:,} parameters "
-            f"with random weights, {size / 1e6:.1f} MB",
+            f"{folders.checkpoint}: {config.num_hidden_layers} layers x {config.hidden_size}, "
+            f"{made.parameters:,} parameters with random weights, {size / 1e6:.1f} MB",
             f"reopened, {tokens:,} tokens encoded by both: largest difference {difference}",
-            f"try: alembert inspect tokens {shlex.quote(str(folder))} 'BRAF V600E-mutant melanoma'",
-            f"     alembert predict {shlex.quote(str(folder))} --fill-mask 'Aspirin inhibits [MASK] aggregation.'  (untrained: a guess)",
         ),
     )
 
@@ -117,3 +170,44 @@ def _compare(made: Checkpoint, opened: Checkpoint) -> tuple[int, float]:
     with torch.inference_mode():
         difference = made.model.eval().encoder(batch) - opened.model.encoder(batch)
     return len(batch.ids_N), difference.abs().max().item()
+
+
+def _extend(folders: Folders) -> Step:
+    from alembert.corpus.samples import Samples
+    from alembert.files.vocab import Output, extend, open_subject
+    from alembert.text.extend import Wish
+
+    output = Output(folders.extended, [folders.checkpoint, folders.corpus], overwrite=True)
+    done = extend(
+        open_subject(folders.checkpoint),
+        Samples.open([folders.corpus]),
+        output,
+        Wish(terms=TERMS),
+        held_out_every=5,
+    )
+    assert done.before is not None
+    assert done.after is not None
+    saved = 1 - done.after.pieces / done.before.pieces
+    proof = done.extension.proof
+    return Step(
+        f"5. The vocabulary extended by {TERMS} terms, and the model's embedding with it",
+        (
+            f"on documents that had no part in the choice: {saved:.1%} fewer pieces, entities with a split word "
+            f"{done.before.split_mentions} -> {done.after.split_mentions} of {done.after.mentions}",
+            f"of {proof.words:,} distinct words {proof.unchanged:,} are cut as before, {proof.joined} became one "
+            f"piece, {proof.changed} begin with a new piece and changed",
+        ),
+    )
+
+
+def _what_next(folders: Folders) -> Step:
+    corpus, checkpoint = (shlex.quote(str(path)) for path in (folders.corpus, folders.checkpoint))
+    return Step(
+        "Try",
+        (
+            f"alembert corpus show {corpus} --sample 2",
+            f"alembert vocab report {checkpoint} {corpus}",
+            f"alembert inspect tokens {checkpoint} 'BRAF V600E-mutant melanoma'",
+            f"alembert predict {checkpoint} --fill-mask 'Aspirin inhibits [MASK] aggregation.'  (untrained: a guess)",
+        ),
+    )

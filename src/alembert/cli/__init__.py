@@ -1,8 +1,7 @@
 """The `alembert` command: one file per verb, each a thin layer over a function of the same name.
 
 Verb files import what they need inside the function, so that `alembert --help` stays fast and loads no torch.
-Data goes to stdout, notes and progress to stderr. Exit codes: 0 done, 1 bug, 2 user error, 3 finished with documents
-set aside, 130/143 interrupted.
+Data goes to stdout, notes and progress to stderr; `codes` has the exit codes.
 """
 
 import io
@@ -14,8 +13,8 @@ import typer
 from typer.exceptions import TyperException
 
 from alembert import __version__
-from alembert.cli import convert, demo, doctor, inspect, predict
-from alembert.errors import UserError
+from alembert.cli import codes, convert, corpus, demo, doctor, inspect, predict, vocab
+from alembert.errors import AlreadyDone, UserError
 
 app = typer.Typer(
     name="alembert",
@@ -28,6 +27,8 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
+app.add_typer(corpus.app, name="corpus")
+app.add_typer(vocab.app, name="vocab")
 app.command("convert")(convert.convert)
 app.command("predict")(predict.predict)
 app.add_typer(inspect.app, name="inspect")
@@ -56,13 +57,16 @@ def run(arguments: list[str] | None = None) -> int:
         code = int(app(args=arguments, prog_name="alembert", standalone_mode=False) or 0)
         sys.stdout.flush()  # here, where a closed pipe is understood
         return code
+    except AlreadyDone as done:
+        print(done, file=sys.stderr)
+        return 0
     except UserError as problem:
         return _refuse(str(problem))
     except TyperException as problem:
         return _refuse_command(problem)
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
-        return 130
+        return codes.INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; point stdout elsewhere so that the interpreter's flush is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -81,14 +85,14 @@ def _refuse_command(problem: TyperException) -> int:
     message = problem.format_message()
     if message.startswith("Usage:"):  # a command was given without anything: its help is the answer
         print(message, file=sys.stderr)
-        return 2
+        return codes.REFUSED
     sentence = " ".join(message.split()).rstrip(".")
     return _refuse(f"{sentence}. See `alembert --help`.")
 
 
 def _refuse(sentence: str) -> int:
     print(f"error: {sentence}", file=sys.stderr)
-    return 2
+    return codes.REFUSED
 
 
 def main() -> None:

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from alembert.cli.codes import SET_ASIDE
+
 if TYPE_CHECKING:
     from alembert.infer.predictor import Engine, FilledMask
-
-SET_ASIDE = 3
-"""Exit code: finished, and some texts could not be used."""
 
 
 def predict(
