@@ -29,10 +29,7 @@ ALBERT: Final = Family(
     dropout=0.1,
     undropped=("masked_lm", "span"),
     modules={
-        "embeddings.token": ("embeddings.word_embeddings",),
-        "embeddings.position": ("embeddings.position_embeddings",),
-        "embeddings.segment": ("embeddings.token_type_embeddings",),
-        "embeddings.norm": ("embeddings.LayerNorm",),
+        **{ours: theirs for ours, theirs in BERT.modules.items() if ours.startswith("embeddings.")},
         "embeddings.widen": ("encoder.embedding_hidden_mapping_in",),
         "blocks.{layer}.attention.qkv": (
             f"{_LAYER}.attention.query",
@@ -47,12 +44,9 @@ ALBERT: Final = Family(
         "pooler.dense": ("pooler",),
     },
     head_modules={
+        **BERT.head_modules,
         "masked_lm": {"": "predictions", "dense": "predictions.dense", "norm": "predictions.LayerNorm"},
         "next_sentence": {"linear": "sop_classifier.classifier"},
-        "classify": {"linear": "classifier"},
-        "tag": {"linear": "classifier"},
-        "choice": {"linear": "classifier"},
-        "span": {"linear": "qa_outputs"},
     },
     tied={
         "predictions.decoder.weight": "encoder.embeddings.token.weight",
