@@ -17,6 +17,7 @@ from pathlib import Path
 
 import alembert
 from alembert import hardware
+from alembert.train.work import multiply_adds
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 PEER_BATCH = 32
@@ -86,7 +87,7 @@ def check_equal(engine, peer, rows: list[list[int]]) -> None:
 
 def report(checkpoint, ids: list[list[int]], seconds: dict[str, float], peak: float) -> None:
     tokens = sum(map(len, ids))
-    work = sum(multiplications(checkpoint.blueprint.config, len(row)) for row in ids)
+    work = multiply_adds(checkpoint.blueprint.config, [len(row) for row in ids], predictions=0)
     speeds = {name: tokens / time_taken for name, time_taken in seconds.items()}
     share = 2 * work / seconds["alembert"] / 1e9 / peak
     print(
@@ -97,13 +98,6 @@ def report(checkpoint, ids: list[list[int]], seconds: dict[str, float], peak: fl
     print(f"float32 matmul peak measured beside it: {peak:.0f} GFLOP/s; alembert reaches {share:.0%} of it")
     ratios = {name: round(speeds["alembert"] / speeds[name], 3) for name in speeds if name != "alembert"}
     print(json.dumps({"ratios": ratios, "tokens_per_second": speeds, "peak_share": round(share, 3)}))
-
-
-def multiplications(config, length: int) -> int:
-    """Multiply-adds of the encoder's matrix products for one document."""
-    width, inner = config.hidden_size, config.intermediate_size
-    per_token = 4 * width * width + 2 * width * inner + 2 * length * width
-    return config.num_hidden_layers * length * per_token
 
 
 def sentences(path: Path) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "alembert"
-EVERYONE = {"errors", "artifact", "hardware"}
+EVERYONE = {"errors", "artifact", "hardware", "settings", "plots"}
 MAY_IMPORT = {
     "errors": set(),
     "artifact": {"errors"},
@@ -18,15 +18,17 @@ MAY_IMPORT = {
     "corpus": EVERYONE | {"text", "sample"},
     "nn": EVERYONE,
     "files": EVERYONE | {"nn", "text"},
+    "settings": {"errors"},
+    "plots": set(),
     "data": EVERYONE | {"text", "corpus"},
     "tasks": EVERYONE | {"nn", "data", "text", "corpus"},
-    "train": EVERYONE | {"nn", "data", "tasks", "files"},
+    "train": EVERYONE | {"nn", "data", "tasks", "files", "corpus", "text"},
     "compress": EVERYONE | {"nn", "files", "data", "tasks"},
     "infer": EVERYONE | {"text", "corpus", "tasks"},
-    "inspect": EVERYONE | {"infer", "nn", "text"},
+    "inspect": EVERYONE | {"infer", "nn", "text", "corpus", "data"},
     "serve": EVERYONE | {"infer", "inspect"},
 }
-NO_TORCH = {"errors", "artifact", "text", "corpus", "sample", "serve", "cli"}
+NO_TORCH = {"errors", "artifact", "settings", "plots", "text", "corpus", "data", "sample", "serve", "cli"}
 ONLY_HERE = {"infer/engine_torch.py": {"files", "nn"}}
 """Modules that may import more than their part."""
 LAYERS_WITHOUT_LIMIT = {"cli", "demo", "__init__", "__main__"}

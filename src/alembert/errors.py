@@ -34,6 +34,14 @@ class Busy(UserError):
     """Another process is writing the same folder."""
 
 
+class Interrupted(Exception):  # noqa: N818
+    """A signal ended the work, and nothing is lost; `exit_code` is what a shell expects (130, 143)."""
+
+    def __init__(self, sentence: str, signal: int) -> None:
+        super().__init__(sentence)
+        self.exit_code = 128 + signal
+
+
 class MissingExtra(UserError):
     """An optional dependency is needed and not installed."""
 

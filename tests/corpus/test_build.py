@@ -16,7 +16,8 @@ from alembert.corpus.build import Result, Words, build
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.readers import SetAside
 from alembert.corpus.refine import Refinery, kind_of
-from alembert.corpus.settings import BuildSettings, from_table, read_settings
+from alembert.corpus.settings import BuildSettings, read_settings
+from alembert.settings import changed
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, UserError
 
@@ -410,7 +411,7 @@ def test_settings_from_a_file_are_those_of_the_dataclass(tmp_path: Path) -> None
 )
 def test_a_bad_setting_is_named(table: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadSetting, match=sentence):
-        from_table(BuildSettings, table, "corpus.toml")
+        changed(BuildSettings(), table, "corpus.toml")
 
 
 def test_the_manifest_says_how_it_was_built(inputs: list[Path], words: Words, tmp_path: Path) -> None:

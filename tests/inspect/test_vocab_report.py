@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from alembert import sample
-from alembert.inspect.plots import bar_chart, line_chart
+from alembert.plots import bar_chart, line_chart
 from alembert.inspect.vocab_page import page
 from alembert.inspect.vocab_report import Report, report
 from alembert.text.census import Sample

@@ -13,8 +13,8 @@ import typer
 from typer.exceptions import TyperException
 
 from alembert import __version__
-from alembert.cli import codes, convert, corpus, demo, doctor, inspect, predict, vocab
-from alembert.errors import AlreadyDone, UserError
+from alembert.cli import codes, convert, corpus, demo, doctor, inspect, predict, pretrain, vocab
+from alembert.errors import AlreadyDone, Interrupted, UserError
 
 app = typer.Typer(
     name="alembert",
@@ -29,6 +29,7 @@ app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(vocab.app, name="vocab")
+app.command("pretrain")(pretrain.pretrain)
 app.command("convert")(convert.convert)
 app.command("predict")(predict.predict)
 app.add_typer(inspect.app, name="inspect")
@@ -64,6 +65,9 @@ def run(arguments: list[str] | None = None) -> int:
         return _refuse(str(problem))
     except TyperException as problem:
         return _refuse_command(problem)
+    except Interrupted as stop:
+        print(stop, file=sys.stderr)
+        return stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return codes.INTERRUPTED

@@ -1,11 +1,12 @@
 """`alembert predict`: texts in, predictions out."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
     from alembert.infer.predictor import Engine, FilledMask
@@ -16,39 +17,93 @@ def predict(
         str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")
     ],
     fill_mask: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="TEXT", help="A text with one or more [MASK]; `-` reads one text per line from stdin."
         ),
-    ],
-    top: Annotated[int, typer.Option(min=1, max=1000, help="How many candidates to show for each mask.")] = 5,
+    ] = None,
+    generate: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="A text to continue; `-` reads one per line from stdin."),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Fill masks: candidates to show for each; 5 if not given."),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Continue: greedy (if not given), sample or beam.")
+    ] = None,
+    longest: Annotated[int | None, typer.Option(help="Continue: new tokens at most; 128.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Sample: below 1 keeps to the likely, above 1 dares more.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample: draw from so many likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Sample: draw from the likeliest tokens of this total probability.")
+    ] = None,
+    beams: Annotated[int | None, typer.Option(help="Beam: rows side by side; 4.")] = None,
+    count: Annotated[
+        int | None, typer.Option(help="Sample, beam: texts for each prompt; 1 if not given.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Sample: the same seed draws the same texts; 0.")] = None,
+    no_repeat: Annotated[
+        int | None, typer.Option(help="Continue: n-grams of so many tokens occur only once.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
-    """Predict with a model: say what stands at the masks of a text."""
+    """Predict with a model: say what stands at the masks of a text, or continue a text."""
+    for_generate = {
+        "method": method,
+        "longest": longest,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "beams": beams,
+        "count": count,
+        "seed": seed,
+        "no_repeat": no_repeat,
+    }
+    if fill_mask is not None and generate is None:
+        _refuse(for_generate, "--generate")
+        _fill_masks(model, fill_mask, top or 5, as_json)
+    elif generate is not None and fill_mask is None:
+        _refuse({"top": top}, "--fill-mask")
+        _continue(model, generate, _given(for_generate), as_json)
+    else:
+        found = "neither was given" if generate is None else "both were given"
+        raise BadSetting(f"`alembert predict` needs one of --fill-mask and --generate; {found}.")
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _refuse(options: dict[str, Any], owner: str) -> None:
+    for name in _given(options):
+        raise BadSetting(f"--{name.replace('_', '-')} belongs to {owner}, which was not given. Leave it out.")
+
+
+def _continue(model: str, prompt: str, options: dict[str, Any], as_json: bool) -> None:
+    from alembert.cli.generate import continue_lines, continue_texts
+    from alembert.infer.engine_torch import TorchEngine
+    from alembert.infer.generate import GenerateSettings
+
+    settings = GenerateSettings(**options)
+    engine = TorchEngine.open(model)
+    if prompt == "-":
+        continue_lines(engine, settings, as_json)
+    else:
+        continue_texts(engine, [prompt], settings, as_json)
+
+
+def _fill_masks(model: str, text: str, top: int, as_json: bool) -> None:
+    from alembert.cli.lines import each_line
     from alembert.infer.engine_torch import TorchEngine
 
     engine = TorchEngine.open(model)
-    if fill_mask == "-":
-        _fill_lines(engine, top, as_json)
-    else:
-        _fill(engine, fill_mask, top, as_json)
-
-
-def _fill_lines(engine: "Engine", top: int, as_json: bool) -> None:
-    """Fill line by line; a line that cannot be used is named, and the rest goes on."""
-    from alembert.cli.output import note, read_stdin
-    from alembert.errors import BadInput
-
-    set_aside = 0
-    for number, line in enumerate(read_stdin().split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            _fill(engine, line, top, as_json)
-        except BadInput as problem:
-            set_aside += 1
-            note(f"line {number} set aside: {problem}")
-    if set_aside:
+    if text != "-":
+        _fill(engine, text, top, as_json)
+    elif each_line(lambda line: _fill(engine, line, top, as_json)):
         raise typer.Exit(SET_ASIDE)
 
 

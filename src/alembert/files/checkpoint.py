@@ -93,8 +93,14 @@ class Checkpoint:
         extra = {EXTRA: dict(self.extra)} if family.model_type == Native.model_type else self.extra
         return {**extra, **family.write(self.blueprint), "dtype": dtype}
 
-    def write(self, draft: artifact.Draft, *, shard_bytes: int = SHARD_BYTES) -> None:
-        """Write the files into an artefact that its caller has begun."""
+    def write(
+        self,
+        draft: artifact.Draft,
+        *,
+        shard_bytes: int = SHARD_BYTES,
+        training: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the files into an artefact that its caller has begun; `training` goes on the model card."""
         family = family_for(self.blueprint)
         text = json.dumps(self.config(), indent=2, sort_keys=True) + "\n"
         (draft.path / "config.json").write_text(text, encoding="utf8")
@@ -102,7 +108,7 @@ class Checkpoint:
         stored_weights.save(tensors, draft.path, shard_bytes)
         if self.tokenizer is not None:
             self.tokenizer.save(draft.path)
-        card = model_card(self.blueprint, family.model_type)
+        card = model_card(self.blueprint, family.model_type, training)
         (draft.path / "README.md").write_text(card, encoding="utf8")
         draft.counts["parameters"] = self.parameters
 

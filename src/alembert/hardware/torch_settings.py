@@ -11,6 +11,8 @@ and at full speed when set after the first).
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -39,6 +41,19 @@ def denormals_are_flushed() -> bool:
     bits = torch.full((2 * _GRAIN * torch.get_num_threads(),), _SMALLEST_DENORMALS, dtype=torch.int32)
     product = bits.view(torch.float32) * 1.0
     return not bool(product.view(torch.int32).any())
+
+
+@contextmanager
+def threads_per_operation(threads: int) -> Iterator[None]:
+    """Run each torch operation on so many threads, in the whole process, as long as the block lasts."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def matmul_peak(dtype: str = "float32") -> float:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +14,13 @@ from torch import Tensor
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
+from alembert.hardware.torch_settings import threads_per_operation
 from alembert.infer.batching import by_token_budget
 from alembert.infer.streams import in_streams
 from alembert.nn.batch import Batch
 from alembert.text.tokenizer import Tokenizer
+
+Result = TypeVar("Result")
 
 TOKEN_BUDGET: Final = 1024
 """Tokens in a batch: large enough for full matrix products, small enough for the cache (docs/benchmarks.md)."""
@@ -35,6 +37,7 @@ class TorchEngine:
         self.checkpoint = checkpoint
         self.tokenizer: Tokenizer = checkpoint.tokenizer
         self.longest = checkpoint.blueprint.config.max_position_embeddings
+        self.attention = checkpoint.blueprint.config.attention
         self.device = device
         self.model = checkpoint.model.to(device).eval()
         self.streams = torch.get_num_threads() if device == "cpu" else 1
@@ -56,10 +59,8 @@ class TorchEngine:
             with torch.inference_mode():
                 return numbers, batch.split(self.model.encoder(batch))
 
-        batches = by_token_budget([len(document) for document in documents], TOKEN_BUDGET)
-        with _threads_per_operation(1 if self.streams > 1 else torch.get_num_threads()):
-            for numbers, states in in_streams(encode, batches, self.streams):
-                yield from zip(numbers, states, strict=True)
+        for numbers, states in self._in_batches(encode, documents):
+            yield from zip(numbers, states, strict=True)
 
     @torch.inference_mode()
     def vocabulary_probabilities(
@@ -72,6 +73,39 @@ class TorchEngine:
         probabilities: npt.NDArray[np.float32] = logits.float().softmax(-1).cpu().numpy()
         return probabilities
 
+    def next_token_logits(
+        self, rows: Sequence[Sequence[int]], prefixes: Sequence[int]
+    ) -> npt.NDArray[np.float32]:
+        """Return logits (rows, V) for the token after each row, given as token ids.
+
+        `prefixes` says how many tokens at the beginning of each row see each other; causal attention ignores it.
+        """
+        head = self._head("masked_lm", "continue texts")
+
+        def predict(numbers: list[int]) -> tuple[list[int], Tensor]:
+            chosen = [rows[number] for number in numbers]
+            batch = Batch.packed(chosen, prefixes=[prefixes[number] for number in numbers]).to(self.device)
+            last_P = batch.starts_B + torch.tensor(batch.lengths, device=self.device) - 1
+            with torch.inference_mode():
+                return numbers, self.model(batch, [head], predicted_P=last_P)[head].float().cpu()
+
+        logits = np.empty((len(rows), self.checkpoint.blueprint.config.vocab_size), dtype=np.float32)
+        for numbers, found in self._in_batches(predict, rows):
+            logits[numbers] = found.numpy()
+        return logits
+
+    def _in_batches(
+        self, compute: Callable[[list[int]], Result], documents: Sequence[Sequence[int]]
+    ) -> Iterator[Result]:
+        """Compute on batches of document numbers, one stream a core; a lone batch has all cores to itself."""
+        batches = list(by_token_budget([len(document) for document in documents], TOKEN_BUDGET))
+        streams = min(self.streams, len(batches))
+        if streams < 2:
+            yield from map(compute, batches)
+            return
+        with threads_per_operation(1):
+            yield from in_streams(compute, batches, streams)
+
     def _head(self, kind: str, purpose: str) -> str:
         heads = self.checkpoint.blueprint.heads
         for name, spec in heads.items():
@@ -79,13 +113,3 @@ class TorchEngine:
                 return name
         there = ", ".join(sorted({spec.kind for spec in heads.values()})) or "none"
         raise BadSetting(f"The model cannot {purpose}: it has no `{kind}` head (its heads: {there}).")
-
-
-@contextmanager
-def _threads_per_operation(threads: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from alembert.inspect.plots import bar_chart, line_chart
+from alembert.plots import bar_chart, line_chart
 from alembert.inspect.vocab_report import BARS, Report, Table
 from alembert.text.fit import Fit
 

@@ -1,16 +1,17 @@
 """Multi-head self-attention over a flat batch, fused, with the scores of chosen documents on request.
 
 `Plan` says once a forward pass how each group of the batch attends (mask, causal or not); each layer then runs
-`scaled_dot_product_attention` once a group. Fused kernels do not return probabilities, so a `Trace` computes scores
-anew for the documents that were asked for, and only for them.
+`scaled_dot_product_attention` once a group, or `dropped_attention` when probabilities are dropped by a `Noise`. Fused
+kernels do not return probabilities, so a `Trace` computes scores anew for the documents that were asked for, and only
+for them.
 """
 
 # N tokens, B documents of a group, T tokens of a document, D width, H heads, K head size
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch, Group
 from alembert.nn.config import ATTENTIONS, EncoderConfig
+from alembert.nn.dropout import Noise
+from alembert.nn.dropped_attention import dropped_attention
 from alembert.nn.positions import Rotation
 
 
@@ -31,6 +34,12 @@ class GroupPlan:
     """True where a token (row) may look at a token (column); none: everywhere, or `causal`."""
     causal: bool
 
+    def mask(self, device: torch.device) -> Tensor | None:
+        """Return `allowed_B1TT`, written out also for causal attention; none: everything is allowed."""
+        if not self.causal:
+            return self.allowed_B1TT
+        return torch.ones(1, 1, self.group.length, self.group.length, dtype=torch.bool, device=device).tril()
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -39,10 +48,17 @@ class Plan:
     groups: tuple[GroupPlan, ...]
     rotation: Rotation | None = None
     trace: Trace | None = None
+    noise: Noise | None = None
+    """Where dropout masks come from; none: torch's global generator."""
 
     @classmethod
     def of(
-        cls, batch: Batch, attention: str, rotation: Rotation | None = None, trace: Trace | None = None
+        cls,
+        batch: Batch,
+        attention: str,
+        rotation: Rotation | None = None,
+        trace: Trace | None = None,
+        noise: Noise | None = None,
     ) -> Plan:
         """Work out the masks of a batch for `bidirectional`, `causal` or `prefix` attention."""
         if attention not in ATTENTIONS:
@@ -51,7 +67,12 @@ class Plan:
             raise BadSetting(
                 "Prefix attention needs the prefix length of each document; give `prefixes` to the Batch."
             )
-        return cls(tuple(_plan_group(group, batch, attention) for group in batch.groups), rotation, trace)
+        groups = tuple(_plan_group(group, batch, attention) for group in batch.groups)
+        return cls(groups, rotation, trace, noise)
+
+    def at(self, place: int) -> Plan:
+        """Return the plan for a place inside the model, whose dropout masks are its own."""
+        return self if self.noise is None else replace(self, noise=self.noise.at(place))
 
 
 def _plan_group(group: Group, batch: Batch, attention: str) -> GroupPlan:
@@ -88,7 +109,7 @@ class Trace:
         """Return (H, T, T): each row sums to one."""
         return self.scores[layer][document].softmax(-1)
 
-    def record_scores(self, parts: list[tuple[GroupPlan, Tensor, Tensor]]) -> None:
+    def record_scores(self, parts: Iterable[tuple[GroupPlan, Tensor, Tensor]]) -> None:
         """Compute the scores of one layer from the queries and keys of each group."""
         layer: dict[int, Tensor] = {}
         for plan, q_BHTK, k_BHTK in parts:
@@ -101,12 +122,10 @@ class Trace:
 def _scores(q_HTK: Tensor, k_HTK: Tensor, plan: GroupPlan, row: int) -> Tensor:
     scores_HTT = q_HTK @ k_HTK.mT / math.sqrt(q_HTK.shape[-1])
     length = plan.group.length
-    if plan.allowed_B1TT is not None:
-        allowed = plan.allowed_B1TT.expand(plan.group.rows, 1, length, length)[row]
+    mask = plan.mask(q_HTK.device)
+    if mask is not None:
+        allowed = mask.expand(plan.group.rows, 1, length, length)[row]
         scores_HTT = scores_HTT.masked_fill(~allowed, -math.inf)
-    elif plan.causal:
-        future = torch.ones(length, length, dtype=torch.bool, device=q_HTK.device).triu(1)
-        scores_HTT = scores_HTT.masked_fill(future, -math.inf)
     real_BT = plan.group.real_BT
     real = length if real_BT is None else int(real_BT[row].sum())
     return scores_HTT[:, :real, :real]
@@ -128,11 +147,17 @@ class Attention(nn.Module):
             q_and_k, v_N1HK = qkv_N3HK.split((2, 1), dim=1)
             turned = plan.rotation(q_and_k.flatten(1, 2)).view_as(q_and_k)
             qkv_N3HK = torch.cat((turned, v_N1HK), dim=1)
-        parts = [(group, *_rectangle(qkv_N3HK, group.group)) for group in plan.groups]
         if plan.trace is not None and plan.trace.documents:
-            plan.trace.record_scores([(group, q, k) for group, q, k, _ in parts])
-        mixed = [self._attend(*part) for part in parts]
-        return self.out(mixed[0] if len(mixed) == 1 else torch.cat(mixed))
+            plan.trace.record_scores((group, q, k) for group, (q, k, _) in _rectangles(qkv_N3HK, plan))
+        return self.out(self._mix(qkv_N3HK, plan))
+
+    def _mix(self, qkv_N3HK: Tensor, plan: Plan) -> Tensor:
+        if plan.noise is not None and self.training and self.dropout:
+            groups = [group.group for group in plan.groups]
+            masks = [group.mask(qkv_N3HK.device) for group in plan.groups]
+            return dropped_attention(qkv_N3HK, groups, masks, self.dropout, plan.noise)
+        mixed = [self._attend(group, *parts) for group, parts in _rectangles(qkv_N3HK, plan)]
+        return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
     def _attend(self, plan: GroupPlan, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
         mixed_BHTK = scaled_dot_product_attention(
@@ -146,8 +171,12 @@ class Attention(nn.Module):
         return mixed_BHTK.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
-def _rectangle(qkv_N3HK: Tensor, group: Group) -> tuple[Tensor, Tensor, Tensor]:
-    tokens = qkv_N3HK[group.start : group.stop]
-    qkv_BT3HK = tokens.view(group.rows, group.length, *tokens.shape[1:])
-    q, k, v = qkv_BT3HK.permute(2, 0, 3, 1, 4).unbind(0)
-    return q, k, v
+def _rectangles(qkv_N3HK: Tensor, plan: Plan) -> Iterator[tuple[GroupPlan, tuple[Tensor, Tensor, Tensor]]]:
+    """Yield the queries, keys and values (B, H, T, K) of each group."""
+    # Split and not sliced: each slice would make a gradient of the whole batch.
+    sizes = [group.group.stop - group.group.start for group in plan.groups]
+    for plan_of_group, tokens in zip(plan.groups, qkv_N3HK.split(sizes), strict=True):
+        group = plan_of_group.group
+        qkv_BT3HK = tokens.view(group.rows, group.length, *tokens.shape[1:])
+        q, k, v = qkv_BT3HK.permute(2, 0, 3, 1, 4).unbind(0)
+        yield plan_of_group, (q, k, v)

@@ -15,11 +15,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from alembert.errors import BadInput
+
+Rows = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.integer[Any]]]
+"""Whole numbers, a row for each document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,8 @@ class Batch:
     @classmethod
     def packed(
         cls,
-        ids: Sequence[Sequence[int]],
-        segments: Sequence[Sequence[int]] | None = None,
+        ids: Rows,
+        segments: Rows | None = None,
         *,
         prefixes: Sequence[int] | None = None,
     ) -> Batch:
@@ -117,7 +123,9 @@ class Batch:
         return cls(
             ids_N=ids_N,
             segments_N=torch.zeros_like(ids_N) if segments is None else _flat(segments, order),
-            positions_N=torch.cat([torch.arange(lengths[document]) for document in order]),
+            positions_N=torch.from_numpy(
+                np.concatenate([np.arange(lengths[document]) for document in order])
+            ),
             starts_B=_starts_in_callers_order(lengths, order),
             lengths=lengths,
             groups=_groups_of_equal_length(lengths, order),
@@ -157,8 +165,11 @@ class Batch:
         )
 
 
-def _flat(rows: Sequence[Sequence[int]], order: list[int]) -> Tensor:
-    return _whole_numbers(torch.tensor([value for document in order for value in rows[document]]))
+def _flat(rows: Rows, order: list[int]) -> Tensor:
+    flat = np.concatenate([np.asarray(rows[document]) for document in order])
+    if flat.dtype.kind == "u":  # torch computes with few unsigned types
+        flat = flat.astype(np.int64)
+    return _whole_numbers(torch.from_numpy(flat))
 
 
 def _whole_numbers(values: Tensor) -> Tensor:

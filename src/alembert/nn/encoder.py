@@ -20,6 +20,7 @@ from alembert.errors import BadInput, BadSetting
 from alembert.nn.attention import Attention, Plan, Trace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
+from alembert.nn.dropout import BLOCKS, EMBEDDINGS, Dropout, Noise
 from alembert.nn.positions import Rotation, sinusoids
 
 ACTIVATION: Final[dict[str, Callable[[Tensor], Tensor]]] = {
@@ -41,20 +42,20 @@ class Embeddings(nn.Module):
         self.position = nn.Embedding(config.max_position_embeddings, width) if learned else None
         self.sinusoidal = config.position_embedding_type == "sinusoidal"
         self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
         self.widen = nn.Linear(width, config.hidden_size) if config.embedding_size is not None else None
 
-    def forward(self, batch: Batch) -> Tensor:
-        return self.finish(self.token(batch.ids_N), batch)
+    def forward(self, batch: Batch, noise: Noise | None = None) -> Tensor:
+        return self.finish(self.token(batch.ids_N), batch, noise)
 
-    def finish(self, tokens_NE: Tensor, batch: Batch) -> Tensor:
+    def finish(self, tokens_NE: Tensor, batch: Batch, noise: Noise | None = None) -> Tensor:
         """Turn token embeddings, possibly perturbed or mixed by the caller, into the encoder's input."""
         states_NE = tokens_NE + self.segment(batch.segments_N)
         if self.position is not None:
             states_NE = states_NE + self.position(batch.positions_N)
         elif self.sinusoidal:
             states_NE = states_NE + sinusoids(batch.positions_N, states_NE.shape[1]).to(states_NE.dtype)
-        states_NE = self.dropout(self.norm(states_NE))
+        states_NE = self.dropout(self.norm(states_NE), noise)
         return states_NE if self.widen is None else self.widen(states_NE)
 
 
@@ -68,19 +69,22 @@ class Block(nn.Module):
         self.inner = nn.Linear(config.hidden_size, config.intermediate_size)
         self.outer = nn.Linear(config.intermediate_size, config.hidden_size)
         self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
         self.activation = ACTIVATION[config.hidden_act]
         self.pre_norm = config.layer_norm_position == "pre"
 
     def forward(self, states_ND: Tensor, plan: Plan) -> Tensor:
         if self.pre_norm:
-            states_ND = states_ND + self.dropout(self.attention(self.attention_norm(states_ND), plan))
-            return states_ND + self.dropout(self._feed_forward(self.output_norm(states_ND)))
-        states_ND = self.attention_norm(states_ND + self.dropout(self.attention(states_ND, plan)))
-        return self.output_norm(states_ND + self.dropout(self._feed_forward(states_ND)))
+            states_ND = states_ND + self._attend(self.attention_norm(states_ND), plan)
+            return states_ND + self._feed_forward(self.output_norm(states_ND), plan)
+        states_ND = self.attention_norm(states_ND + self._attend(states_ND, plan))
+        return self.output_norm(states_ND + self._feed_forward(states_ND, plan))
 
-    def _feed_forward(self, states_ND: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(states_ND)))
+    def _attend(self, states_ND: Tensor, plan: Plan) -> Tensor:
+        return self.dropout(self.attention(states_ND, plan.at(0)), plan.at(1).noise)
+
+    def _feed_forward(self, states_ND: Tensor, plan: Plan) -> Tensor:
+        return self.dropout(self.outer(self.activation(self.inner(states_ND))), plan.at(2).noise)
 
 
 class Encoder(nn.Module):
@@ -97,31 +101,50 @@ class Encoder(nn.Module):
         self.recompute = False
         """Save memory in training: forget activations inside blocks and compute them again in the backward pass."""
 
-    def forward(self, batch: Batch, *, attention: str | None = None, trace: Trace | None = None) -> Tensor:
-        """Return the last hidden states (N, D); a `trace` records what happens on the way."""
+    def forward(
+        self,
+        batch: Batch,
+        *,
+        attention: str | None = None,
+        trace: Trace | None = None,
+        noise: Noise | None = None,
+    ) -> Tensor:
+        """Return the last hidden states (N, D); a `trace` records what happens on the way.
+
+        In training, dropout masks come from `noise`, or without it from torch's global generator.
+        """
         self._check(batch)
-        return self.run(self.embeddings(batch), batch, attention=attention, trace=trace)
+        states_ND = self.embeddings(batch, None if noise is None else noise.at(EMBEDDINGS))
+        return self.run(states_ND, batch, attention=attention, trace=trace, noise=noise)
 
     def run(
-        self, states_ND: Tensor, batch: Batch, *, attention: str | None = None, trace: Trace | None = None
+        self,
+        states_ND: Tensor,
+        batch: Batch,
+        *,
+        attention: str | None = None,
+        trace: Trace | None = None,
+        noise: Noise | None = None,
     ) -> Tensor:
         """Apply the blocks to embedded tokens."""
         if trace is not None and self.recompute and self.training:
             raise BadSetting(
                 "A trace would record everything twice while activations are recomputed. Switch one off."
             )
-        plan = Plan.of(batch, attention or self.config.attention, self._rotation(batch), trace)
+        plan = Plan.of(batch, attention or self.config.attention, self._rotation(batch), trace, noise)
         if trace is not None:
             trace.hidden.append(states_ND)
-        for index in self.order:
-            states_ND = self._step(self.blocks[index], states_ND, plan)
+        for layer, index in enumerate(self.order):
+            states_ND = self._step(self.blocks[index], states_ND, plan.at(BLOCKS).at(layer))
             if trace is not None:
                 trace.hidden.append(states_ND)
         return states_ND if self.final_norm is None else self.final_norm(states_ND)
 
     def _step(self, block: nn.Module, states_ND: Tensor, plan: Plan) -> Tensor:
         if self.recompute and self.training:
-            return checkpoint(block, states_ND, plan, use_reentrant=False)
+            return checkpoint(
+                block, states_ND, plan, use_reentrant=False, preserve_rng_state=plan.noise is None
+            )
         return block(states_ND, plan)
 
     def _rotation(self, batch: Batch) -> Rotation | None:

@@ -19,6 +19,7 @@ from torch.nn import functional
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig, is_number
+from alembert.nn.dropout import Dropout, Noise
 from alembert.nn.encoder import ACTIVATION
 
 RESERVED: Final = ("hidden", "pooled")
@@ -79,6 +80,8 @@ class States:
     token_embedding_VE: Tensor
     predicted_P: Tensor | None = None
     """Positions in the flat row at which masked-LM logits are wanted; none: everywhere."""
+    noise: Noise | None = None
+    """Where the head's dropout mask comes from; none: torch's global generator."""
 
 
 class Pooler(nn.Module):
@@ -113,12 +116,12 @@ class DocumentClassifier(nn.Module):
 
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(spec.dropout)
+        self.dropout = Dropout(spec.dropout)
         self.linear = nn.Linear(config.hidden_size, spec.columns)
 
     def forward(self, states: States) -> Tensor:
         assert states.pooled_BD is not None
-        return self.linear(self.dropout(states.pooled_BD))
+        return self.linear(self.dropout(states.pooled_BD, states.noise))
 
 
 class TokenClassifier(nn.Module):
@@ -126,11 +129,11 @@ class TokenClassifier(nn.Module):
 
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(spec.dropout)
+        self.dropout = Dropout(spec.dropout)
         self.linear = nn.Linear(config.hidden_size, spec.columns)
 
     def forward(self, states: States) -> Tensor:
-        return self.linear(self.dropout(states.hidden_ND))
+        return self.linear(self.dropout(states.hidden_ND, states.noise))
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,10 @@ KINDS: Final = {
     "choice": _Kind(DocumentClassifier, pooled=True, outputs=1),
     "tag": _Kind(TokenClassifier, pooled=False),
     "span": _Kind(TokenClassifier, pooled=False, outputs=2),
+    "boundary": _Kind(TokenClassifier, pooled=False, outputs=2),
 }
-"""next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token."""
+"""next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token.
+boundary: logits for the first and for the last token of an entity."""
 
 
 def build_head(name: str, config: EncoderConfig, spec: HeadSpec) -> nn.Module:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from alembert.errors import BadSetting
 from alembert.nn.attention import Trace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
+from alembert.nn.dropout import HEADS, Noise
 from alembert.nn.encoder import Encoder
 from alembert.nn.heads import HeadSpec, Pooler, States, build_head
 
@@ -48,10 +50,14 @@ class Model(nn.Module):
         predicted_P: Tensor | None = None,
         attention: str | None = None,
         trace: Trace | None = None,
+        noise: Noise | None = None,
     ) -> dict[str, Tensor]:
-        """Run the encoder once and the named heads (default: all) on its states; `hidden` is always in the result."""
-        hidden_ND = self.encoder(batch, attention=attention, trace=trace)
-        return self.apply_heads(batch, hidden_ND, heads, predicted_P=predicted_P)
+        """Run the encoder once and the named heads (default: all) on its states; `hidden` is always in the result.
+
+        In training, dropout masks come from `noise`, or without it from torch's global generator.
+        """
+        hidden_ND = self.encoder(batch, attention=attention, trace=trace, noise=noise)
+        return self.apply_heads(batch, hidden_ND, heads, predicted_P=predicted_P, noise=noise)
 
     def apply_heads(
         self,
@@ -60,11 +66,15 @@ class Model(nn.Module):
         heads: Sequence[str] | None = None,
         *,
         predicted_P: Tensor | None = None,
+        noise: Noise | None = None,
     ) -> dict[str, Tensor]:
         """Run heads on states that the encoder has already made."""
         pooled_BD = None if self.pooler is None else self.pooler(batch.first(hidden_ND))
         states = States(batch, hidden_ND, pooled_BD, self.encoder.embeddings.token.weight, predicted_P)
-        outputs = {name: self.head(name)(states) for name in (self.specs if heads is None else heads)}
+        outputs = {
+            name: self.head(name)(replace(states, noise=self._noise_of(name, noise)))
+            for name in (self.specs if heads is None else heads)
+        }
         outputs["hidden"] = hidden_ND
         if pooled_BD is not None:
             outputs["pooled"] = pooled_BD
@@ -76,6 +86,9 @@ class Model(nn.Module):
             there = ", ".join(self.specs) or "none"
             raise BadSetting(f"The model has no head `{name}`; it has: {there}.")
         return self.heads[name]
+
+    def _noise_of(self, head: str, noise: Noise | None) -> Noise | None:
+        return None if noise is None else noise.at(HEADS, list(self.specs).index(head))
 
 
 def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:

@@ -1,0 +1,194 @@
+"""`alembert pretrain`: from scratch or from a checkpoint."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from alembert.train.pretrain import Pretrained
+    from alembert.train.settings import PretrainSettings
+
+
+def pretrain(
+    inputs: Annotated[
+        list[Path] | None, typer.Argument(metavar="INPUT", help="A Corpus folder, or files with text.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the checkpoint goes; run again to continue.")
+    ] = None,
+    *,
+    model: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="A checkpoint to adapt, or hub:organisation/name.")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Vocabulary of a new model; learnt if not given.")
+    ] = None,
+    size: Annotated[str | None, typer.Option(help="Size of a new model: tiny, mini, small, base ...")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Settings that belong together; see docs/pretrain.md.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings in TOML, on top of the recipe.")
+    ] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=WEIGHT]", help="Learn this (and nothing else); may be repeated."),
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="What is masked: piece, word, span or entity.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Length of the run by the clock.")] = None,
+    tokens: Annotated[str | None, typer.Option(help="Length of the run in tokens: 500k, 20M, 1G.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Length of the run in steps.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens of a sequence at most.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
+    dictionary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Terms that are one word in Chinese, one a line.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where shards are kept; hidden beside the result.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that prepare the data.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a complete checkpoint.")] = False,
+    show_config: Annotated[
+        bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,
+) -> None:
+    """Pre-train a model from scratch, or adapt one to your text. A stopped run continues with the same command."""
+    from alembert.train.ingredients import Start
+
+    changes = {
+        "hours": hours,
+        "tokens": None if tokens is None else number(tokens),
+        "steps": steps,
+        "seed": seed,
+        "objectives": _weights(objective) if objective else None,
+        "masks": None if unit is None else {"unit": unit},
+        "optimiser": None if rate is None else {"rate": rate},
+        "sequences": None if length is None else {"length": length},
+    }
+    name = recipe or _usual_recipe(model, objective)
+    settings = _settings(name, config, {k: v for k, v in changes.items() if v is not None})
+    if show_config:
+        from alembert.settings import to_toml
+
+        print(to_toml(settings), end="")
+        return
+    if not inputs or out is None:
+        raise typer.BadParameter("give INPUT and --out, or --show-config")
+    _run(
+        inputs,
+        out,
+        Start(model, tokenizer, size),
+        settings,
+        as_json,
+        dictionary=dictionary,
+        cache=cache,
+        workers=workers,
+        device=_device(device),
+        overwrite=overwrite,
+    )
+
+
+def _usual_recipe(model: str | None, objective: list[str] | None) -> str:
+    names = {each.partition("=")[0] for each in objective or ()}
+    if names and names <= {"causal", "prefix"}:
+        return "causal-poet"
+    return "from-scratch-small" if model is None else "adapt"
+
+
+def _settings(name: str, config: Path | None, changes: dict[str, Any]) -> PretrainSettings:
+    """Put recipe, file and flags together; the last one wins."""
+    from dataclasses import replace
+
+    from alembert.settings import changed, read_toml
+    from alembert.train.recipes import recipe
+
+    table = read_toml(config) if config else {}
+    settings = recipe(table.pop("recipe", name))
+    for where, layer in ((str(config), table), ("The command line", changes)):
+        if layer.keys() & {"hours", "tokens", "steps"}:
+            settings = replace(settings, hours=None, tokens=None, steps=None)
+        settings = changed(settings, layer, where)
+    return settings
+
+
+def _weights(objectives: list[str]) -> dict[str, float]:
+    """Read NAME or NAME=WEIGHT; whatever is not named is off."""
+    from dataclasses import fields
+
+    from alembert.errors import BadSetting
+    from alembert.train.settings import ObjectiveWeights
+
+    weights = {item.name: 0.0 for item in fields(ObjectiveWeights)}
+    for each in objectives:
+        name, _, weight = each.partition("=")
+        try:
+            weights[name] = float(weight or 1)
+        except ValueError:
+            raise BadSetting(f"--objective {each!r} has no number after =. Write NAME or NAME=0.5.") from None
+    return weights
+
+
+def number(text: str) -> int:
+    """Read a number with k, M or G.
+
+    >>> number("20M"), number("1.5k"), number("300")
+    (20000000, 1500, 300)
+    """
+    from alembert.errors import BadSetting
+
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text.strip())
+    if not found:
+        raise BadSetting(f"--tokens is {text!r}; expected a number such as 500k, 20M or 1G.")
+    factor = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}[found[2].lower()]
+    return round(float(found[1]) * factor)
+
+
+def _device(wanted: str) -> str:
+    if wanted != "auto":
+        return wanted
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _run(
+    inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any
+) -> None:
+    from alembert.cli.output import note
+    from alembert.cli.progress import Bar
+    from alembert.train.pretrain import Surroundings
+    from alembert.train.pretrain import pretrain as run
+
+    with Bar(sys.stderr, plain_every=60) as bar:
+        surroundings = Surroundings(say=note, tell_reading=bar.show, tell=bar.show_training, **around)
+        done = run(inputs, out, start, settings, surroundings)
+    _show(done, out, as_json)
+
+
+def _show(done: Pretrained, out: Path, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from alembert.cli.output import print_json
+
+    if as_json:
+        print_json({"folder": str(out), **asdict(done)})
+        return
+    print(
+        f"{out}: {done.done.step:,} steps, {done.done.tokens:,} tokens, {done.done.seconds / 60:.1f} minutes"
+    )
+    print(f"{'held out':32} {'before':>24} {'after':>24}")
+    for name, scores in done.after.items():
+        before = done.before.get(name, {})
+        print(f"{name:32} {_brief(before):>24} {_brief(scores):>24}")
+
+
+def _brief(scores: Any) -> str:
+    return f"loss {scores['loss']:.3f}, {scores['accuracy']:.1%}" if scores else "-"

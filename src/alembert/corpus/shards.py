@@ -1,0 +1,126 @@
+"""The Shards artefact: a corpus as numbers, ready to be trained on.
+
+    ids.bin        uint16, or uint32 for more than 65,536 pieces   pieces of all documents, without special tokens
+    flags.bin      uint8    for each token: WORD, INSIDE, FIRST, LAST
+    sentences.bin  int64    token at which each sentence begins, and the number of tokens
+    documents.bin  int64    sentence at which each document begins, and the number of sentences
+    hashes.bin     uint64   first eight bytes of the SHA-256 of each document's text
+
+In goes a folder that `shard_build` has written; out come arrays that the system maps into memory, so that a corpus of
+any size opens at once, and all processes of a machine share one copy. The trade-off: plain little-endian arrays are not
+compressed (three bytes a token), and any token is one look away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alembert import artifact
+from alembert.errors import BadFile
+
+KIND = "Shards"
+FORMAT = 1
+
+WORD = 1
+"""A word begins here."""
+INSIDE = 2
+"""Inside of an entity."""
+FIRST = 4
+"""The first piece of an entity."""
+LAST = 8
+"""The last piece of an entity; one that has a single piece is first and last."""
+
+_LARGEST_SHORT = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """Complete shards on the disk; the arrays are read-only views of the files."""
+
+    folder: Path
+    manifest: artifact.Manifest
+    ids: NDArray[Any]
+    flags: NDArray[np.uint8]
+    sentences: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    hashes: NDArray[np.uint64]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Shards:
+        """Open shards; the files must be there, with sizes that fit each other and the manifest."""
+        manifest, folder = artifact.open_artifact(folder, KIND), Path(folder)
+        try:
+            found = {name: _mapped(folder / f"{name}.bin", kind) for name, kind in _kinds(manifest).items()}
+            sound = _is_sound(found, manifest.counts)
+        except (KeyError, ValueError, OSError):
+            sound = False
+        if not sound:
+            raise BadFile(
+                f"{folder} holds no sound shards: its files do not fit each other, or a newer alembert wrote them. "
+                "Delete the folder; it will be built anew."
+            )
+        return cls(folder, manifest, **found)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.manifest.counts
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def tokens_of(self, document: int) -> tuple[int, int]:
+        """Give the first token of a document, and the one after its last."""
+        first, end = self.documents[document], self.documents[document + 1]
+        return int(self.sentences[first]), int(self.sentences[end])
+
+    def borders_of(self, document: int) -> NDArray[np.int64]:
+        """Give the token at which each sentence of a document begins, and the one after its last."""
+        first, end = self.documents[document], self.documents[document + 1]
+        return self.sentences[first : end + 1]
+
+
+def id_type(vocab_size: int) -> str:
+    """Name the smallest type that holds every id.
+
+    >>> id_type(30_522), id_type(119_547)
+    ('<u2', '<u4')
+    """
+    return "<u2" if vocab_size <= _LARGEST_SHORT else "<u4"
+
+
+def array_types(vocab_size: int) -> dict[str, str]:
+    """Name the type of each array, in the order of the files above."""
+    return {
+        "ids": id_type(vocab_size),
+        "flags": "|u1",
+        "sentences": "<i8",
+        "documents": "<i8",
+        "hashes": "<u8",
+    }
+
+
+def _kinds(manifest: artifact.Manifest) -> dict[str, str]:
+    if manifest.config["format"] != FORMAT:
+        raise ValueError("another format")
+    return array_types(manifest.config["vocab_size"])
+
+
+def _mapped(path: Path, kind: str) -> NDArray[Any]:
+    if not path.stat().st_size:  # of nothing, the system makes no map
+        return np.zeros(0, kind)
+    return np.memmap(path, kind, mode="r")
+
+
+def _is_sound(found: dict[str, NDArray[Any]], counts: dict[str, int]) -> bool:
+    """Compare lengths and the last borders: reading every border would take as long as the corpus is large."""
+    tokens, sentences, documents = (counts[name] for name in ("tokens", "sentences", "documents"))
+    lengths = {"ids": tokens, "flags": tokens, "hashes": documents}
+    lengths |= {"sentences": sentences + 1, "documents": documents + 1}
+    if any(len(found[name]) != length for name, length in lengths.items()):
+        return False
+    return bool(found["sentences"][-1] == tokens and found["documents"][-1] == sentences)

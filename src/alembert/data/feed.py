@@ -1,0 +1,190 @@
+"""The order of training data: documents by chance, then windows, then micro-batches, each found by its address.
+
+The documents of an epoch are shuffled by a permutation that needs no memory. A window is a run of documents in that
+order; their sequences are shuffled together and put into micro-batches by a budget of tokens. A `Cursor` names a
+micro-batch, and planning can begin at any cursor: a resumed run starts as fast as a new one, and what is seen depends
+on the seed and on the cursor alone, not on how many processes look. The trade-off: sequences of one long document stay
+within one window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.data import pairs, sequences
+from alembert.data.instance import Stretch
+from alembert.data.order import Permutation, generator, number
+
+WINDOW_TOKENS: Final = 1 << 18
+"""Tokens of a window, about: many times a step, and planned in well under a second."""
+
+
+class Source(Protocol):
+    """What the order is made of: shards, or anything that knows its documents' sentences."""
+
+    @property
+    def hashes(self) -> npt.NDArray[np.uint64]: ...
+
+    def __len__(self) -> int: ...
+
+    def tokens_of(self, document: int) -> tuple[int, int]: ...
+
+    def borders_of(self, document: int) -> npt.NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutting:
+    """How documents become sequences."""
+
+    length: int
+    pairs: Literal["next_sentence", "sentence_order"] | None = None
+    short_share: float = 0.1
+    cut: Literal["sentence", "token"] = "sentence"
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """The address of a micro-batch."""
+
+    epoch: int = 0
+    window: int = 0
+    micro: int = 0
+
+
+@dataclass(frozen=True)
+class Portion:
+    """The sequences of one micro-batch, and its own address."""
+
+    at: Cursor
+    copy: int
+    """Which set of chance decides about its masks: the epoch, or with static masks its remainder."""
+    stretches: tuple[Stretch, ...]
+    cutting: Cutting
+
+    @property
+    def tokens(self) -> int:
+        return sum(stretch.length for stretch in self.stretches)
+
+
+class Split:
+    """Documents that are held out, by their content: the same ones whatever the order of the corpus."""
+
+    def __init__(self, source: Source, share: float) -> None:
+        self._hashes = source.hashes
+        self._limit = int(share * 2**64)
+        count = sum(int((block < self._limit).sum()) for block in _blocks(self._hashes))
+        if share and not count:
+            lowest = min(int(block.min()) for block in _blocks(self._hashes))
+            self._limit = lowest + 1
+            count = sum(int((block < self._limit).sum()) for block in _blocks(self._hashes))
+        self.held_out_count = count
+
+    def is_training(self, document: int) -> bool:
+        return int(self._hashes[document]) >= self._limit
+
+    def held_out(self) -> Iterator[int]:
+        """Give the held-out documents, those with the lowest hash first."""
+        numbers = np.concatenate(
+            [np.flatnonzero(block < self._limit) + start for start, block in _numbered(self._hashes)]
+        )
+        yield from numbers[np.argsort(self._hashes[numbers], kind="stable")].tolist()
+
+
+class Feed:
+    """Plans the micro-batches of a run."""
+
+    def __init__(
+        self, source: Source, split: Split, *, seed: int, micro_tokens: int, static_copies: int | None = None
+    ) -> None:
+        self._source = source
+        self._split = split
+        self._seed = seed
+        self._micro_tokens = micro_tokens
+        self._static_copies = static_copies
+        mean = source.tokens_of(len(source) - 1)[1] / len(source)
+        self.documents_per_window = int(np.clip(WINDOW_TOKENS / mean, 16, 4096))
+        self.windows = -(-len(source) // self.documents_per_window)
+        self._window = lru_cache(maxsize=2)(self._plan_window)
+
+    def take(self, cursor: Cursor, count: int, cutting: Cutting) -> tuple[list[Portion], Cursor]:
+        """Plan the next micro-batches from a cursor on; give them and the cursor after them."""
+        taken: list[Portion] = []
+        while len(taken) < count:
+            portions = self._window(cursor.epoch, cursor.window, cutting)
+            wanted = portions[cursor.micro : cursor.micro + count - len(taken)]
+            taken += wanted
+            cursor = replace(cursor, micro=cursor.micro + len(wanted))
+            if cursor.micro >= len(portions):
+                cursor = self._next_window(cursor)
+        return taken, cursor
+
+    def _next_window(self, cursor: Cursor) -> Cursor:
+        if cursor.window + 1 < self.windows:
+            return Cursor(cursor.epoch, cursor.window + 1)
+        return Cursor(cursor.epoch + 1)
+
+    def _plan_window(self, epoch: int, window: int, cutting: Cutting) -> list[Portion]:
+        copy = epoch if self._static_copies is None else epoch % self._static_copies
+        order = Permutation(len(self._source), number(self._seed, "order", epoch))
+        start = window * self.documents_per_window
+        places = range(start, min(start + self.documents_per_window, len(self._source)))
+        documents = [d for d in map(order.__getitem__, places) if self._split.is_training(d)]
+        stretches = [s for document in documents for s in self._cut(document, copy, cutting)]
+        generator(self._seed, "window", epoch, window).shuffle(stretches)
+        filled = by_budget(stretches, self._micro_tokens)
+        return [Portion(Cursor(epoch, window, n), copy, part, cutting) for n, part in enumerate(filled)]
+
+    def _cut(self, document: int, copy: int, cutting: Cutting) -> list[Stretch]:
+        rng = generator(self._seed, "pairs", copy, document)
+        return cut(self._source, document, cutting, rng, self._split)
+
+
+def cut(
+    source: Source, document: int, cutting: Cutting, rng: np.random.Generator, split: Split
+) -> list[Stretch]:
+    """Make sequences of one document."""
+    if cutting.pairs == "next_sentence":
+        return pairs.next_sentence(
+            source,
+            document,
+            length=cutting.length,
+            short_share=cutting.short_share,
+            rng=rng,
+            is_training=split.is_training,
+        )
+    if cutting.pairs == "sentence_order":
+        return pairs.sentence_order(
+            source, document, length=cutting.length, short_share=cutting.short_share, rng=rng
+        )
+    return sequences.stretches(source.borders_of(document), document, length=cutting.length, cut=cutting.cut)
+
+
+def by_budget(stretches: Sequence[Stretch], tokens: int) -> Iterator[tuple[Stretch, ...]]:
+    """Put sequences together, in their order, as long as they fit; one that is longer alone stands alone."""
+    held: list[Stretch] = []
+    size = 0
+    for stretch in stretches:
+        if held and size + stretch.length > tokens:
+            yield tuple(held)
+            held, size = [], 0
+        held.append(stretch)
+        size += stretch.length
+    if held:
+        yield tuple(held)
+
+
+def _numbered(
+    values: npt.NDArray[np.uint64], size: int = 1 << 20
+) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
+    for start in range(0, len(values), size):
+        yield start, values[start : start + size]
+
+
+def _blocks(values: npt.NDArray[np.uint64]) -> Iterator[npt.NDArray[np.uint64]]:
+    return (block for _, block in _numbered(values))

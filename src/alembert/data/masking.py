@@ -1,0 +1,227 @@
+"""Masked language modelling: which positions of an instance are predicted, and what the model sees there instead.
+
+In: an instance, settings, a random generator. Out: the chosen positions with the unit that each belongs to, and the
+corrupted tokens. Pieces are chosen as BERT was published, words as its whole-word checkpoints (a word that no longer
+fits is skipped). Spans follow SpanBERT, except that a word at the end of the budget is left out where SpanBERT masks a
+part of it. Entities are our own: each is masked whole or not at all.
+
+Devlin et al. 2019 (BERT), Joshi et al. 2020 (SpanBERT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD
+from alembert.data.instance import Instance
+from alembert.errors import BadSetting
+
+Unit = Literal["piece", "word", "span", "entity"]
+Places = npt.NDArray[np.int64]
+
+_IN_ENTITY = INSIDE | FIRST | LAST
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskSettings:
+    """What is masked, how much of it, and by what it is replaced."""
+
+    rate: float = 0.15
+    """Share of the tokens that are predicted, `[CLS]` and `[SEP]` counted; at least one is."""
+    unit: Unit = "piece"
+    """What is masked as a whole: a piece, a word, a span of words, or an entity and words between entities."""
+    mask_share: float = 0.8
+    """Share of the predicted tokens that become `[MASK]`."""
+    random_share: float = 0.1
+    """Share of the predicted tokens that become a random token; what remains is kept as it is."""
+    max_predictions: int | None = None
+    """Never predict more tokens of a sequence than this; BERT was published with 20 at length 128."""
+    entity_rate: float = 0.5
+    """Chance of each entity to be masked, for the unit `entity`."""
+    span_stop: float = 0.2
+    """Chance of a span to end after each of its words, for the unit `span`."""
+    span_words: int = 10
+    """Words of the longest span, for the unit `span`."""
+    together: bool = False
+    """Draw mask, random or kept once for a whole unit; BERT was published with a draw for each piece."""
+
+    def __post_init__(self) -> None:
+        if self.unit not in get_args(Unit):
+            raise BadSetting(f"`unit` is {self.unit!r}. Use one of {', '.join(get_args(Unit))}.")
+        for name in ("rate", "span_stop"):
+            if not 0 < getattr(self, name) <= 1:
+                raise BadSetting(f"`{name}` is {getattr(self, name)}; it must be above 0 and at most 1.")
+        for name in ("mask_share", "random_share", "entity_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise BadSetting(f"`{name}` is {getattr(self, name)}; it must be from 0 to 1.")
+        if self.mask_share + self.random_share > 1:
+            raise BadSetting(
+                f"`mask_share` ({self.mask_share}) and `random_share` ({self.random_share}) are more than 1 together. "
+                "What they leave of 1 is the share of tokens that are kept; lower one of them."
+            )
+        if self.span_words < 1:
+            raise BadSetting(f"`span_words` is {self.span_words}; a span has at least one word.")
+        if self.max_predictions is not None and self.max_predictions < 1:
+            raise BadSetting(
+                f"`max_predictions` is {self.max_predictions}; use 1 or more, or leave it out for no limit."
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """The positions of an instance that are predicted."""
+
+    positions: Places
+    """In ascending order."""
+    units: Places
+    """For each position a number that it shares with the rest of its word, span or entity."""
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def choose(instance: Instance, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
+    """Choose the positions to predict, never `[CLS]` or `[SEP]`.
+
+    As published, a unit that has more pieces than may still be predicted is passed over: fewer positions than the
+    rate asks for are chosen then, and none at all if no unit fits.
+    """
+    places = np.flatnonzero(~instance.special)
+    return _CHOOSERS[settings.unit](instance, places, settings, rng)
+
+
+def corrupt(
+    ids: npt.NDArray[np.int32],
+    chosen: Chosen,
+    settings: MaskSettings,
+    rng: np.random.Generator,
+    *,
+    mask_id: int,
+    vocab_size: int,
+) -> npt.NDArray[np.int32]:
+    """Replace the chosen tokens by `[MASK]`, by a token drawn evenly from the whole vocabulary, or not at all."""
+    if settings.together:
+        draws = rng.random(chosen.units.max(initial=-1) + 1)[chosen.units]
+    else:
+        draws = rng.random(len(chosen))
+    masked = draws < settings.mask_share
+    changed = ~masked & (draws < settings.mask_share + settings.random_share)
+    corrupted = ids.copy()
+    corrupted[chosen.positions[masked]] = mask_id
+    corrupted[chosen.positions[changed]] = rng.integers(vocab_size, size=np.count_nonzero(changed))
+    return corrupted
+
+
+def _budget(tokens: int, settings: MaskSettings, *, least: int = 1, used: int = 0) -> int:
+    """Say how many of so many tokens are predicted, when some of the sequence's predictions are used already."""
+    wanted = max(least, round(tokens * settings.rate))
+    return wanted if settings.max_predictions is None else min(wanted, settings.max_predictions - used)
+
+
+def _pieces(instance: Instance, places: Places, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
+    positions = np.sort(rng.permutation(places)[: _budget(len(instance), settings)])
+    return Chosen(positions, np.arange(len(positions)))
+
+
+def _words(instance: Instance, places: Places, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
+    # As published, a continuation that truncation left at the start of B belongs to the last word of A.
+    words = _numbered(instance.flags[places] & WORD != 0)
+    return _taken(places, words, rng.permutation(words.max(initial=-1) + 1), _budget(len(instance), settings))
+
+
+def _spans(instance: Instance, places: Places, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
+    words = _numbered((instance.flags[places] & WORD != 0) | _after_gap(places))
+    sizes = np.bincount(words).tolist()
+    segments = instance.segments[places[np.searchsorted(words, np.arange(len(sizes)))]]
+    ends = np.searchsorted(segments, segments, side="right").tolist()
+    owners = [-1] * len(sizes)
+    budget = _budget(len(instance), settings)
+    # Words of tokens in random order: the same as drawing a token evenly until one is found that is not yet taken.
+    for anchor in words[rng.permutation(len(words))].tolist():
+        if budget and owners[anchor] < 0:
+            end = min(ends[anchor], anchor + _span_length(settings, rng))
+            budget = _grow(owners, sizes, anchor, end, budget)
+    units = np.array(owners)[words]
+    return Chosen(places[units >= 0], units[units >= 0])
+
+
+def _span_length(settings: MaskSettings, rng: np.random.Generator) -> int:
+    """Draw from the geometric distribution below its limit; what is above is drawn again, as SpanBERT does."""
+    while (words := int(rng.geometric(settings.span_stop))) > settings.span_words:
+        pass
+    return words
+
+
+def _grow(owners: list[int], sizes: list[int], anchor: int, end: int, budget: int) -> int:
+    """Take the words of a span up to the first that does not fit, and say what is left of the budget."""
+    for word in range(anchor, end):
+        if owners[word] < 0:
+            if sizes[word] > budget:
+                break
+            owners[word] = anchor
+            budget -= sizes[word]
+    return budget
+
+
+def _entities(instance: Instance, places: Places, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
+    inside = instance.flags[places] & _IN_ENTITY != 0
+    named, plain = places[inside], places[~inside]
+    chosen = _some_entities(instance.flags, named, settings, rng)
+    words = _numbered((instance.flags[plain] & WORD != 0) | _after_gap(plain))
+    budget = _budget(len(instance) - len(named), settings, least=0 if len(chosen) else 1, used=len(chosen))
+    others = _taken(plain, words, rng.permutation(words.max(initial=-1) + 1), budget)
+    positions = np.concatenate([chosen.positions, others.positions])
+    units = np.concatenate([chosen.units, others.units + len(named)])
+    order = np.argsort(positions)
+    return Chosen(positions[order], units[order])
+
+
+def _some_entities(
+    flags: npt.NDArray[np.uint8], named: Places, settings: MaskSettings, rng: np.random.Generator
+) -> Chosen:
+    """Choose entities one by one; what truncation left of an entity counts as one."""
+    begins = (flags[named] & FIRST != 0) | _after_gap(named)
+    begins[1:] |= flags[named[:-1]] & LAST != 0
+    entities = _numbered(begins)
+    lucky = np.flatnonzero(rng.random(entities.max(initial=-1) + 1) < settings.entity_rate)
+    return _taken(named, entities, rng.permutation(lucky), settings.max_predictions or len(named))
+
+
+def _after_gap(places: Places) -> npt.NDArray[np.bool_]:
+    """Say for each place whether its left neighbour is missing."""
+    gaps = np.ones(len(places), np.bool_)
+    gaps[1:] = np.diff(places) != 1
+    return gaps
+
+
+def _numbered(begins: npt.NDArray[np.bool_]) -> Places:
+    """Number the units from where they begin; the first begins in any case."""
+    begins[:1] = True
+    return np.cumsum(begins) - 1
+
+
+def _taken(places: Places, units: Places, order: Places, budget: int) -> Chosen:
+    """Take units in the given order, passing over those that no longer fit."""
+    sizes = np.bincount(units).tolist()
+    taken = [False] * len(sizes)
+    for unit in order.tolist():
+        if budget == 0:
+            break
+        if sizes[unit] <= budget:
+            taken[unit] = True
+            budget -= sizes[unit]
+    chosen = np.array(taken, np.bool_)[units]
+    return Chosen(places[chosen], units[chosen])
+
+
+_CHOOSERS: dict[Unit, Callable[[Instance, Places, MaskSettings, np.random.Generator], Chosen]] = {
+    "piece": _pieces,
+    "word": _words,
+    "span": _spans,
+    "entity": _entities,
+}

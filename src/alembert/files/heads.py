@@ -1,0 +1,52 @@
+"""Change which heads a checkpoint has: those that it has already keep their weights, others begin fresh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import Blueprint
+from alembert.nn.config import EncoderConfig
+from alembert.nn.heads import HeadSpec
+from alembert.nn.model import Model, new_model
+
+
+def with_heads(
+    checkpoint: Checkpoint,
+    heads: Mapping[str, HeadSpec],
+    *,
+    config: EncoderConfig | None = None,
+    pooler: bool = True,
+    seed: int = 0,
+) -> Checkpoint:
+    """Give a checkpoint exactly these heads, and another configuration of the same shapes if wanted.
+
+    Without `pooler`, one that no head needs is left out.
+    """
+    old = checkpoint.blueprint
+    labels = {name: old.labels[name] for name in heads if name in old.labels}
+    blueprint = Blueprint(
+        config=config or old.config, heads=heads, pooler=old.pooler and pooler, labels=labels
+    )
+    model = new_model(blueprint.config, blueprint.heads, pooler=blueprint.pooler, seed=seed)
+    kept = set(checkpoint.model.state_dict()) - _weights_of(fresh_heads(checkpoint, heads), checkpoint.model)
+    state = checkpoint.model.state_dict()
+    model.load_state_dict(
+        {n: state[n] if n in kept else w for n, w in model.state_dict().items()}, assign=True
+    )
+    return replace(checkpoint, model=model.eval(), blueprint=blueprint, unexpected=())
+
+
+def fresh_heads(checkpoint: Checkpoint, heads: Mapping[str, HeadSpec]) -> tuple[str, ...]:
+    """Name the heads that the checkpoint does not have, or has of another shape."""
+    old = checkpoint.blueprint.heads
+
+    def is_there(name: str, spec: HeadSpec) -> bool:
+        return name in old and (old[name].kind, old[name].outputs) == (spec.kind, spec.outputs)
+
+    return tuple(name for name, spec in heads.items() if not is_there(name, spec))
+
+
+def _weights_of(heads: tuple[str, ...], model: Model) -> set[str]:
+    return {name for name in model.state_dict() if any(name.startswith(f"heads.{head}.") for head in heads)}

@@ -1,0 +1,101 @@
+"""Attention with dropout on its probabilities, written out, because fused kernels on a CPU have no fast path for it.
+
+One autograd function for all groups of a batch: the probabilities of the forward pass are kept, dropped ones are made
+again from the mask, and the gradient of queries, keys and values is written into one tensor. Left to autograd, each
+group would make a gradient of the whole batch.
+"""
+
+# N tokens, B documents of a group, T tokens of a document, H heads, K head size, R = B x H
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from alembert.nn.batch import Group
+from alembert.nn.dropout import Noise, masked, rounded
+
+
+def dropped_attention(
+    qkv_N3HK: Tensor, groups: Sequence[Group], allowed: Sequence[Tensor | None], rate: float, noise: Noise
+) -> Tensor:
+    """Attend inside each document and return (N, H x K).
+
+    `allowed` has a mask (B or 1, 1, T or 1, T) for each group, True where a token may look, or none.
+    """
+    heads = qkv_N3HK.shape[2]
+    counts = [group.rows * heads * group.length**2 for group in groups]
+    keep = noise.keep(rate, sum(counts), qkv_N3HK.device).split(counts)
+    return _DroppedAttention.apply(qkv_N3HK, groups, allowed, keep, 1 / (1 - rounded(rate)))
+
+
+class _DroppedAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        qkv_N3HK: Tensor,
+        groups: Sequence[Group],
+        allowed: Sequence[Tensor | None],
+        keep: Sequence[Tensor],
+        scale: float,
+    ) -> Tensor:
+        mixed_NHK = torch.empty_like(qkv_N3HK[:, 0])
+        saved = []
+        for group, allowed_B1TT, keep_group in zip(groups, allowed, keep, strict=True):
+            q, k, v = _by_head(qkv_N3HK, group)
+            p_RTT = _probabilities(q, k, group.rows, allowed_B1TT)
+            keep_RTT = keep_group.view(p_RTT.shape)
+            _put(mixed_NHK, group, _product(masked(p_RTT, keep_RTT), v, scale))
+            saved += [q, k, v, p_RTT, keep_RTT]
+        ctx.save_for_backward(*saved)
+        ctx.groups, ctx.scale, ctx.shape = groups, scale, qkv_N3HK.shape
+        return mixed_NHK.flatten(1)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient_ND: Tensor) -> tuple[Tensor, None, None, None, None]:
+        result_N3HK = gradient_ND.new_empty(ctx.shape)
+        gradient_N1HK = gradient_ND.view(-1, 1, *ctx.shape[2:])
+        saved = iter(ctx.saved_tensors)
+        for group, q, k, v, p_RTT, keep_RTT in zip(ctx.groups, *[saved] * 5, strict=True):
+            (d_mixed,) = _by_head(gradient_N1HK, group)
+            d_v = _product(masked(p_RTT, keep_RTT).mT, d_mixed, ctx.scale)
+            d_p_RTT = masked(_product(d_mixed, v.mT, ctx.scale), keep_RTT)
+            d_scores_RTT = torch._softmax_backward_data(d_p_RTT, p_RTT, -1, p_RTT.dtype)
+            root = 1 / math.sqrt(q.shape[-1])
+            d_q, d_k = _product(d_scores_RTT, k, root), _product(d_scores_RTT.mT, q, root)
+            for place, part in enumerate((d_q, d_k, d_v)):
+                _put(result_N3HK[:, place], group, part)
+        return result_N3HK, None, None, None, None
+
+
+def _by_head(states_NxHK: Tensor, group: Group) -> tuple[Tensor, ...]:
+    """Copy the tokens of a group into one matrix (T, K) for each document and head, for each of x parts."""
+    tokens = states_NxHK[group.start : group.stop]
+    tokens_BTxHK = tokens.view(group.rows, group.length, *tokens.shape[1:])
+    return tokens_BTxHK.permute(2, 0, 3, 1, 4).flatten(1, 2).contiguous().unbind(0)
+
+
+def _put(states_NHK: Tensor, group: Group, part_RTK: Tensor) -> None:
+    """Write a group's matrices back to its tokens."""
+    part_BHTK = part_RTK.view(group.rows, -1, *part_RTK.shape[1:])
+    states_NHK[group.start : group.stop].view(group.rows, group.length, *states_NHK.shape[1:]).copy_(
+        part_BHTK.transpose(1, 2)
+    )
+
+
+def _probabilities(q_RTK: Tensor, k_RTK: Tensor, rows: int, allowed_B1TT: Tensor | None) -> Tensor:
+    scores_RTT = _product(q_RTK, k_RTK.mT, 1 / math.sqrt(q_RTK.shape[-1]))
+    if allowed_B1TT is not None:
+        scores_RTT.unflatten(0, (rows, -1)).masked_fill_(~allowed_B1TT, -math.inf)
+    return scores_RTT.softmax(-1)
+
+
+def _product(left_RAB: Tensor, right_RBC: Tensor, factor: float) -> Tensor:
+    """Multiply matrices and a number in one pass."""
+    nothing = left_RAB.new_empty(())
+    return torch.baddbmm(nothing, left_RAB, right_RBC, beta=0, alpha=factor)

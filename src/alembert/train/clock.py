@@ -1,0 +1,47 @@
+"""How far a run is: by steps, by tokens or by the wall clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mileage:
+    """What a run has done so far."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The length of a run in one of three measures."""
+
+    hours: float | None = None
+    tokens: int | None = None
+    steps: int | None = None
+    reserve: float = 0.0
+    """Seconds at the end of the hours that are kept for the last evaluation and for writing."""
+
+    def progress(self, done: Mileage) -> float:
+        """Give the share of the run that is done, from 0 to 1."""
+        if self.hours is not None:
+            seconds = max(self.hours * 3600 - self.reserve, 1e-9)
+            return min(1.0, done.seconds / seconds)
+        if self.tokens is not None:
+            return min(1.0, done.tokens / self.tokens)
+        assert self.steps is not None
+        return min(1.0, done.step / self.steps)
+
+    def is_over(self, done: Mileage) -> bool:
+        """Say whether no further step fits."""
+        if self.hours is None:
+            return self.progress(done) >= 1
+        mean = done.seconds / done.step if done.step else 0.0
+        return done.seconds + mean > self.hours * 3600 - self.reserve
+
+    def seconds_left(self, done: Mileage) -> float:
+        """Estimate the time to the end."""
+        progress = self.progress(done)
+        return done.seconds * (1 - progress) / progress if progress else float("inf")

@@ -1,0 +1,219 @@
+"""What a pre-training run is made of: corpus, tokenizer, model and shards, opened or made, and checked.
+
+In: what the user named. Out: `Ingredients`. Raw files become a Corpus and a missing tokenizer is learnt, both in a
+cache folder, so that the same command finds them again. What cannot work is refused before anything long begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from alembert import artifact
+from alembert.corpus.build import build as build_corpus
+from alembert.corpus.clean import CleanSettings
+from alembert.corpus.jobs import Progress
+from alembert.corpus.samples import Samples
+from alembert.corpus.settings import BuildSettings
+from alembert.corpus.shard_build import WordSettings, find_or_build
+from alembert.corpus.shards import Shards
+from alembert.corpus.store import Corpus
+from alembert.errors import BadFile, BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.checkpoint import open as open_checkpoint
+from alembert.files.family import Blueprint
+from alembert.files.heads import fresh_heads, with_heads
+from alembert.files.vocab import Output, learn
+from alembert.nn.config import EncoderConfig, preset
+from alembert.nn.heads import HeadSpec
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.objectives import build_objectives
+from alembert.train.settings import PretrainSettings
+
+CACHE: Final = ".alembert-cache"
+LEARNT_PIECES: Final = 8000
+"""Size of a vocabulary that is learnt on the way, because none was given."""
+# Raw files are taken as they are: what a user trains on directly is not judged.
+_PLAIN: Final = BuildSettings(
+    clean=CleanSettings(
+        headings=False,
+        notices=False,
+        min_characters=0,
+        min_words=0,
+        exact_duplicates=False,
+        near_duplicates=False,
+    )
+)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run starts from: a checkpoint, or a size and a tokenizer (learnt if not given)."""
+
+    model: str | None = None
+    tokenizer: Path | None = None
+    size: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.model is not None and (self.tokenizer is not None or self.size is not None):
+            raise BadSetting(
+                "A model brings its own tokenizer and size. Give either a model to adapt, or a size and a tokenizer "
+                "to begin from nothing."
+            )
+        if self.model is None and self.size is None:
+            raise BadSetting(
+                "Say what to start from: a model to adapt (--model), or the size of a new one (--size mini)."
+            )
+
+    @property
+    def files(self) -> list[Path]:
+        """Files and folders that are inputs of the run."""
+        local = [] if self.model is None or self.model.startswith("hub:") else [Path(self.model)]
+        return local if self.tokenizer is None else [*local, self.tokenizer]
+
+
+@dataclass(frozen=True)
+class Kitchen:
+    """Where things are made on the way, with how many processes, and who is told."""
+
+    cache: Path
+    workers: int | None = None
+    say: Callable[[str], None] = lambda _: None
+    tell: Callable[[Progress], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """Everything that a run reads."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    shards: Shards
+    checkpoint: Checkpoint
+    """The model with the heads of the objectives; those in `fresh` have new weights."""
+    fresh: tuple[str, ...]
+
+
+def gather(
+    inputs: Sequence[Path],
+    start: Start,
+    settings: PretrainSettings,
+    kitchen: Kitchen,
+    dictionary: Path | None = None,
+) -> Ingredients:
+    """Open or make all that a run needs."""
+    corpus = open_corpus(inputs, kitchen)
+    check_corpus(corpus, settings)
+    opened = None if start.model is None else _open_model(start.model)
+    tokenizer = _tokenizer(start, opened, corpus, kitchen)
+    checkpoint, fresh = _with_objectives(opened or _new(start, tokenizer, settings), settings, tokenizer)
+    _check_length(checkpoint.blueprint.config, settings)
+    words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
+    shards = find_or_build(
+        corpus, tokenizer, kitchen.cache, words=words, workers=kitchen.workers, tell=kitchen.tell
+    )
+    fresh = fresh if opened is not None else tuple(checkpoint.blueprint.heads)
+    return Ingredients(corpus, tokenizer, shards, checkpoint, fresh)
+
+
+def open_corpus(inputs: Sequence[Path], kitchen: Kitchen) -> Corpus:
+    """Open a Corpus folder, or make one of raw files."""
+    folders = [path for path in inputs if (path / artifact.MANIFEST).is_file()]
+    if folders and len(inputs) > 1:
+        raise BadSetting(
+            f"{folders[0]} is a folder of alembert's own, and {len(inputs)} inputs were given. Give one Corpus, or raw "
+            "files alone; `alembert corpus build` makes one Corpus of many files."
+        )
+    if folders:
+        return Corpus.open(folders[0])
+    key = artifact.hash_config({"inputs": [artifact.hash_input(path) for path in inputs]})[:12]
+    folder = kitchen.cache / f"corpus-{key}"
+    kitchen.say(f"Raw files: a corpus is made of them as they are, without cleaning ({folder}).")
+    build_corpus(list(inputs), folder, settings=_PLAIN, workers=kitchen.workers, tell=kitchen.tell)
+    return Corpus.open(folder)
+
+
+def check_corpus(corpus: Corpus, settings: PretrainSettings) -> None:
+    """Refuse objectives that the corpus has nothing for."""
+    counts = corpus.counts
+    if counts["documents"] < 1:
+        raise BadFile(f"The corpus {corpus.folder} has no documents. Build it from files with text.")
+    if settings.objectives.next_sentence and counts["documents"] < 3:
+        raise BadSetting(
+            f"next_sentence is on, and the corpus has {counts['documents']} document(s): a random second sentence would "
+            "come from the same document and its label would be wrong. Give more documents, or set next_sentence to 0 "
+            "(sentence_order works with any)."
+        )
+    wants_entities = settings.masks.unit == "entity" or settings.objectives.boundaries
+    if wants_entities and not _entities(corpus):
+        raise BadSetting(
+            f"Entity masks or boundaries are on, and the corpus {corpus.folder} has no entities. Build it with a "
+            "dictionary (alembert corpus build --lexicon LABEL=FILE), or use --unit word and boundaries = 0."
+        )
+
+
+def _entities(corpus: Corpus) -> int:
+    counts = corpus.counts
+    return counts.get("gold entities", 0) + sum(
+        count for name, count in counts.items() if name.startswith("entities: ")
+    )
+
+
+def _open_model(where: str) -> Checkpoint:
+    checkpoint = open_checkpoint(where)
+    if checkpoint.tokenizer is None:
+        raise BadFile(
+            f"The model {where} has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
+            "Put the files of the tokenizer it was trained with there."
+        )
+    return checkpoint
+
+
+def _tokenizer(start: Start, opened: Checkpoint | None, corpus: Corpus, kitchen: Kitchen) -> Tokenizer:
+    if opened is not None and opened.tokenizer is not None:
+        return opened.tokenizer
+    if start.tokenizer is not None:
+        return Tokenizer.open(start.tokenizer)
+    folder = kitchen.cache / f"vocab-{artifact.hash_input(corpus.folder)[:12]}"
+    if not (folder / artifact.MANIFEST).is_file():
+        kitchen.say(
+            f"No tokenizer was given: a vocabulary of up to {LEARNT_PIECES:,} pieces is learnt ({folder})."
+        )
+        samples = replace(Samples.open([corpus.folder]), tell=kitchen.tell)
+        learn(samples, Output(folder, [corpus.folder]), size=LEARNT_PIECES)
+    return Tokenizer.open(folder)
+
+
+def _new(start: Start, tokenizer: Tokenizer, settings: PretrainSettings) -> Checkpoint:
+    assert start.size is not None
+    longest = max(512, settings.sequences.length, settings.sequences.long_length or 0)
+    config = preset(start.size, vocab_size=tokenizer.vocab_size, max_position_embeddings=longest)
+    return Checkpoint.new(Blueprint(config=config), tokenizer, seed=settings.seed)
+
+
+def _with_objectives(
+    checkpoint: Checkpoint, settings: PretrainSettings, tokenizer: Tokenizer
+) -> tuple[Checkpoint, tuple[str, ...]]:
+    """Give the model the heads that the objectives need, and the attention that it is trained with."""
+    objectives = build_objectives(
+        settings.objectives.chosen(),
+        masks=settings.masks,
+        mask_id=tokenizer.mask_id,
+        vocab_size=tokenizer.vocab_size,
+    )
+    heads: dict[str, HeadSpec] = {each.head: each.spec for each in objectives}
+    heaviest = max(objectives, key=lambda each: each.weight)
+    config = replace(checkpoint.blueprint.config, attention=heaviest.attention)
+    fresh = fresh_heads(checkpoint, heads)
+    return with_heads(checkpoint, heads, config=config, seed=settings.seed), fresh
+
+
+def _check_length(config: EncoderConfig, settings: PretrainSettings) -> None:
+    longest = max(settings.sequences.length, settings.sequences.long_length or 0)
+    if config.position_embedding_type == "absolute" and longest > config.max_position_embeddings:
+        raise BadSetting(
+            f"Sequences of {longest} tokens are longer than the model's limit of {config.max_position_embeddings}. "
+            "Use a shorter `length` and `long_length`."
+        )

@@ -1,0 +1,86 @@
+"""What the one loop needs to know of what it trains: portions of data, their loss, and how to judge the model.
+
+Pre-training, fine-tuning and distillation are lessons. A lesson plans portions for a cursor, turns a portion into a
+micro-batch of tensors, and gives the loss of it; the loop knows nothing else about data or objectives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from alembert.data.feed import Cursor
+from alembert.nn.batch import Batch
+from alembert.nn.dropout import Noise
+from alembert.nn.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What one objective wants of a micro-batch: right answers, and the tokens or documents that they belong to."""
+
+    places: Tensor
+    labels: Tensor
+    in_entity: Tensor | None = None
+    """Of masked tokens: whether they stand inside an entity."""
+
+    def to(self, device: torch.device) -> Target:
+        inside = None if self.in_entity is None else self.in_entity.to(device)
+        return Target(self.places.to(device), self.labels.to(device), inside)
+
+
+@dataclass(frozen=True, eq=False)
+class Micro:
+    """A micro-batch: what is computed at once."""
+
+    batch: Batch
+    attention: str
+    targets: Mapping[str, Target]
+
+    @property
+    def tokens(self) -> int:
+        """Real tokens, padding not counted."""
+        return sum(self.batch.lengths)
+
+    def to(self, device: torch.device) -> Micro:
+        targets = {name: target.to(device) for name, target in self.targets.items()}
+        return replace(self, batch=self.batch.to(device), targets=targets)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What held-out data say about the model."""
+
+    scores: Mapping[str, Mapping[str, float]]
+    """By objective: loss, accuracy, perplexity, ..."""
+    loss: float
+    """One number to tell better from worse; lower is better."""
+
+
+class Lesson(Protocol):
+    """Something that a model is trained for."""
+
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
+        """Plan the next portions; give them and the cursor after them."""
+
+    def micro(self, portion: Any) -> Micro:
+        """Make the tensors of a portion."""
+
+    def loss(
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Give this micro-batch's part of the step's loss, and the plain sum of each objective.
+
+        `totals` says how many targets of each objective the whole step has, over all processes, so that the parts add
+        up to the weighted mean.
+        """
+
+    def examine(self, model: Model, part: int = 0, parts: int = 1) -> dict[str, dict[str, float]]:
+        """Count what the model, which is in evaluation mode, gets right on a part of the held-out data."""
+
+    def verdict(self, tallies: dict[str, dict[str, float]]) -> Verdict:
+        """Turn counts, added up over all parts, into scores."""

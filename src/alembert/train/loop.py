@@ -1,0 +1,342 @@
+"""The one training loop.
+
+In: a model, a lesson and settings. One step: plan micro-batches, compute their gradients, sum them over streams and
+processes, clip, update, average, log, save. Nothing random has a state: data and dropout are found by seed, cursor and
+step, so a saved run continues to the bit, and any number of processes sees the same samples.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from alembert import hardware
+from alembert.data.feed import Cursor
+from alembert.data.order import number
+from alembert.nn.dropout import Noise
+from alembert.nn.model import Model
+from alembert.train.average import Average
+from alembert.train.clock import Budget, Mileage
+from alembert.train.distributed import Processes
+from alembert.train.gradients import accumulate
+from alembert.train.lesson import Lesson, Micro, Verdict
+from alembert.train.optim import Optimiser
+from alembert.train.parts import select
+from alembert.train.runlog import RunLog, TrainingProgress
+from alembert.train.schedule import rate_at
+from alembert.train.settings import RunSettings
+from alembert.train.state import Snapshot, States
+from alembert.train.stopping import Stopped, Stopping
+from alembert.train.work import multiply_adds
+
+
+@dataclass
+class Position:
+    """Where a run is: all that a state must hold beside tensors."""
+
+    done: Mileage = field(default_factory=Mileage)
+    cursor: Cursor = field(default_factory=Cursor)
+    evaluations: int = 0
+    best: float | None = None
+    reserve: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)
+    """Losses, counts and work since the last line of the log."""
+
+    def as_facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, Any]) -> Position:
+        plain = {name: facts[name] for name in ("evaluations", "best", "reserve", "sums")}
+        return cls(done=Mileage(**facts["done"]), cursor=Cursor(**facts["cursor"]), **plain)
+
+
+class Loop:
+    """A run: `run` goes from where it is to the end of the budget."""
+
+    def __init__(
+        self,
+        model: Model,
+        lesson: Lesson,
+        settings: RunSettings,
+        *,
+        states: States,
+        log: RunLog,
+        processes: Processes | None = None,
+        device: str = "cpu",
+        tell: Callable[[TrainingProgress], None] = lambda _: None,
+    ) -> None:
+        hardware.configure_torch()
+        self.model = model.to(device).train()
+        self.model.encoder.recompute = settings.model.recompute
+        self.lesson = lesson
+        self.settings = settings
+        self.states = states
+        self.log = log
+        self.processes = processes or Processes()
+        self.device = torch.device(device)
+        self.tell = tell
+        self.optimiser = Optimiser(model, settings.optimiser)
+        self.average = None if settings.saving.average is None else Average(model, settings.saving.average)
+        self.position = Position()
+        self.streams = torch.get_num_threads() if device == "cpu" else 1
+        self.half = _half_precision(settings, device)
+        self.peak = hardware.matmul_peak(self.half or "float32") if device == "cpu" else None
+        self._saved_at = 0.0
+
+    # -- the run
+
+    def run(self) -> Verdict:
+        """Train to the end of the budget; give what held-out data say about the result."""
+        self._restore()
+        with Stopping() as stopping:
+            if not self.position.evaluations:
+                self._evaluate()
+            while not self.budget.is_over(self.position.done):
+                self._step()
+                self._evaluate_if_due()
+                self._save_if_due()
+                if signal := max(self.processes.gather(stopping.requested or 0)):
+                    self._save()
+                    raise Stopped(signal)
+            return self._finish()
+
+    @property
+    def budget(self) -> Budget:
+        s = self.settings
+        return Budget(hours=s.hours, tokens=s.tokens, steps=s.steps, reserve=self.position.reserve)
+
+    def _step(self) -> None:
+        began = time.monotonic()
+        position, settings = self.position, self.settings
+        progress = self.budget.progress(position.done)
+        self._choose_parts(progress)
+        portions, cursor = self.lesson.take(position.cursor, settings.batch.micro_batches, progress)
+        losses, totals, tokens, work = self._gradients(portions)
+        self.processes.sum_gradients(self.model.parameters())
+        rate = settings.optimiser.rate * rate_at(progress, settings.schedule)
+        norm = self.optimiser.step(position.done.step, rate)
+        if self.average is not None:
+            self.average.update()
+        seconds = self.processes.from_first(time.monotonic() - began)
+        position.cursor = cursor
+        position.done = Mileage(
+            step=position.done.step + 1,
+            tokens=position.done.tokens + tokens,
+            seconds=position.done.seconds + seconds,
+        )
+        self._note(losses, totals, {"tokens": tokens, "seconds": seconds, "work": work}, rate, norm)
+
+    def _gradients(self, portions: Sequence[Any]) -> tuple[dict[str, float], dict[str, float], int, float]:
+        """Compute this process's share of the step's gradients; give loss and count by objective, tokens and work."""
+        own = [(n, p) for n, p in enumerate(portions) if n % self.processes.world == self.processes.rank]
+        micros = [(n, self.lesson.micro(portion).to(self.device)) for n, portion in own]
+        totals = self.processes.total(_counts(micro for _, micro in micros))
+        sums: list[dict[str, float]] = [{} for _ in micros]
+        jobs = [partial(self._loss, n, micro, totals, sums[place]) for place, (n, micro) in enumerate(micros)]
+        accumulate(jobs, list(self.model.parameters()), self.streams)
+        work = sum(3 * 2 * _forward_work(self.model, micro) for _, micro in micros)
+        both = self.processes.total({**_added(sums), "/work": work})
+        return both, totals, sum(p.tokens for p in portions), both.pop("/work")
+
+    def _loss(self, place: int, micro: Micro, totals: Mapping[str, float], sums: dict[str, float]) -> Tensor:
+        noise = Noise(number(self.settings.seed, "dropout", self.position.done.step, place))
+        with self._autocast():
+            loss, found = self.lesson.loss(self.model, micro, totals, noise)
+        sums.update(found)
+        return loss
+
+    def _autocast(self) -> Any:
+        if self.half is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=getattr(torch, self.half))
+
+    def _choose_parts(self, progress: float) -> None:
+        model = self.settings.model
+        select(self.model, model.first if model.first and progress < model.first_share else None)
+
+    # -- what people see
+
+    def _note(
+        self,
+        losses: Mapping[str, float],
+        totals: Mapping[str, float],
+        numbers: Mapping[str, float],
+        rate: float,
+        norm: float,
+    ) -> None:
+        sums = self.position.sums
+        found = {f"loss {name}": value for name, value in losses.items()}
+        counts = {f"count {name}": value for name, value in totals.items()}
+        for name, value in {**found, **counts, **numbers}.items():
+            sums[name] = sums.get(name, 0.0) + value
+        means = {name: losses[name] / totals[name] for name in losses if totals.get(name)}
+        self._tell(sum(means.values()))
+        if self.position.done.step % self.settings.saving.log_every == 0:
+            self._write_row(rate, norm)
+            sums.clear()
+
+    def _write_row(self, rate: float, norm: float) -> None:
+        sums, done = self.position.sums, self.position.done
+        losses = {
+            name.removeprefix("loss "): value / sums[f"count {name.removeprefix('loss ')}"]
+            for name, value in sums.items()
+            if name.startswith("loss ")
+        }
+        self._log(
+            "step",
+            step=done.step,
+            tokens=done.tokens,
+            seconds=done.seconds,
+            rate=rate,
+            norm=norm,
+            loss=sum(losses.values()),
+            losses=losses,
+            tokens_per_second=sums["tokens"] / sums["seconds"],
+            peak_share=self._peak_share(),
+        )
+
+    def _tell(self, loss: float) -> None:
+        done, sums = self.position.done, self.position.sums
+        self.tell(
+            TrainingProgress(
+                share=self.budget.progress(done),
+                step=done.step,
+                loss=loss,
+                tokens_per_second=sums["tokens"] / sums["seconds"],
+                peak_share=self._peak_share(),
+                seconds_left=self.budget.seconds_left(done),
+            )
+        )
+
+    def _peak_share(self) -> float | None:
+        sums = self.position.sums
+        if self.peak is None:
+            return None
+        return sums["work"] / sums["seconds"] / 1e9 / self.peak / self.processes.world
+
+    def _log(self, kind: str, **values: Any) -> None:
+        if self.processes.is_first:
+            self.log.write(kind, **values)
+
+    # -- held-out data
+
+    def _evaluate_if_due(self) -> None:
+        times = self.settings.evaluation.times
+        due = int(self.budget.progress(self.position.done) * times)
+        if due >= self.position.evaluations and not self.budget.is_over(self.position.done):
+            self._evaluate()
+
+    def _evaluate(self) -> Verdict:
+        """Judge the model, and save the state if it is the best so far."""
+        began = time.monotonic()
+        verdict = self._verdict()
+        position = self.position
+        position.evaluations = 1 + int(self.budget.progress(position.done) * self.settings.evaluation.times)
+        done = position.done
+        self._log("held_out", step=done.step, tokens=done.tokens, seconds=done.seconds, scores=verdict.scores)
+        best = position.best is None or verdict.loss < position.best
+        if best:
+            position.best = verdict.loss
+            self._save(best=True)
+        spent = self.processes.from_first(time.monotonic() - began)
+        position.reserve = max(position.reserve, 1.5 * spent)
+        position.done = replace(position.done, seconds=position.done.seconds + spent)
+        return verdict
+
+    def _verdict(self) -> Verdict:
+        self.model.eval()
+        with self.average.applied() if self.average else nullcontext(), self._autocast():
+            tallies = self.lesson.examine(self.model, self.processes.rank, self.processes.world)
+        self.model.train()
+        return self.lesson.verdict(_joined(self.processes.gather(tallies)))
+
+    # -- nothing lost
+
+    def _save_if_due(self) -> None:
+        saving, done = self.settings.saving, self.position.done
+        if saving.steps is not None:
+            due = done.step % saving.steps == 0
+        else:
+            due = done.seconds - self._saved_at >= saving.minutes * 60
+        if due:
+            self._save()
+
+    def _save(self, *, best: bool = False) -> None:
+        self._saved_at = self.position.done.seconds
+        if self.processes.is_first:
+            self.log.sync()
+            facts = {**self.position.as_facts(), "log": self.log.position}
+            tensors = {"model": dict(self.model.state_dict()), "optimiser": self.optimiser.state()}
+            if self.average is not None:
+                tensors["average"] = self.average.state()
+            self.states.save(Snapshot(self.position.done.step, facts, tensors), best=best)
+        self.processes.wait()
+
+    def _restore(self) -> None:
+        found = self.states.latest()
+        if found is None:
+            return
+        snapshot, notes = found
+        self.model.load_state_dict(snapshot.tensors["model"])
+        self.optimiser.load(snapshot.tensors["optimiser"])
+        if self.average is not None:
+            self.average.load(snapshot.tensors["average"])
+        self.position = Position.of_facts(snapshot.facts)
+        self._saved_at = self.position.done.seconds
+        if self.processes.is_first:
+            self.log.rewind(snapshot.facts["log"])
+            for note in notes:
+                self.log.write("event", what="damaged state", note=note, step=snapshot.step)
+
+    def _finish(self) -> Verdict:
+        verdict = self._evaluate()
+        if self.average is not None:
+            self.model.load_state_dict(self.average.state(), strict=False)
+        self.model.eval()
+        return verdict
+
+
+def _half_precision(settings: RunSettings, device: str) -> str | None:
+    """Name the narrow type for matrix products; none: float32 throughout."""
+    wanted: str = settings.model.precision
+    if wanted == "auto":
+        wanted = hardware.capabilities().training_type if device == "cpu" else "bfloat16"
+    elif device == "cpu":
+        hardware.check_dtype(wanted)
+    return None if wanted == "float32" else wanted
+
+
+def _counts(micros: Any) -> dict[str, float]:
+    counts: dict[str, float] = {}
+    for micro in micros:
+        for name, target in micro.targets.items():
+            counts[name] = counts.get(name, 0) + len(target.labels)
+    return counts
+
+
+def _added(tallies: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for tally in tallies:
+        for name, value in tally.items():
+            total[name] = total.get(name, 0.0) + value
+    return total
+
+
+def _joined(parts: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    """Add up the counts of all processes by name."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: _added([part[name] for part in parts if name in part]) for name in names}
+
+
+def _forward_work(model: Model, micro: Micro) -> int:
+    asked = [name for name in ("masked_lm", "causal", "prefix") if name in micro.targets]
+    predictions = sum(len(micro.targets[name].labels) for name in asked)
+    return multiply_adds(model.config, micro.batch.lengths, predictions)

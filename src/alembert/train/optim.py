@@ -1,0 +1,319 @@
+"""How weights follow gradients: AdamW, BERT's Adam and LAMB, clipping, rates by depth, and partial updates.
+
+In: the gradients that a step has left in `parameter.grad`, and the scheduled rate. Out: changed parameters, and the
+norm of the gradients. A parameter without a gradient, or frozen, stays exactly as it is: no decay, no change of its
+moments. The update rules are functions over lists of tensors, so that a step is a few fused calls, and all state is
+here, under the names of the parameters. AdamW also works on the sharded parameters of FSDP; LAMB, which needs the
+norm of each matrix, does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Final, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+from torch.optim.adamw import adamw
+
+from alembert.errors import BadFile, BadSetting
+from alembert.nn.model import Model
+from alembert.train.lamb import lamb
+from alembert.train.parts import by_heads, decays, depth_of
+
+Rule = Literal["adamw", "bert_adam", "lamb"]
+
+_ENDLESS: Final = 2.0**24
+"""A step count that does not grow, since adding one to it in float32 changes nothing, and at which the corrections
+of Adam's moments for their start at zero are exactly one: how an update rule goes without them."""
+_LARGEST_BETA: Final = 0.99999
+_OTHER_RUN: Final = "it belongs to another model or other settings. Continue with those, or begin anew."
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiserSettings:
+    """How weights follow gradients."""
+
+    name: Rule = "adamw"
+    """adamw, bert_adam (as published: moments are not corrected for their start at zero) or lamb (large batches)."""
+    rate: float = 1e-4
+    """Learning rate at its highest (BERT 1e-4; continued training about 2e-5)."""
+    weight_decay: float = 0.01
+    """Weight decay; biases and layer norms have none."""
+    beta1: float = 0.9
+    """Share of the mean of past gradients that is kept in a step."""
+    beta2: float = 0.999
+    """Share of the mean of past squared gradients that is kept in a step."""
+    epsilon: float = 1e-6
+    """Added to the root of the mean square, against division by zero."""
+    bias_correction: bool = True
+    """Whether lamb corrects its moments for their start at zero; adamw always does, bert_adam never."""
+    clip: float | None = 1.0
+    """Longest gradient over all weights that are updated, which is shortened to it; none: any length."""
+    layer_decay: float = 1.0
+    """Factor on the rate from each layer to the one below it (0.9, say); 1: the same rate everywhere."""
+    update_every: tuple[int, ...] = ()
+    """How many steps each layer collects gradients before it is updated with their mean, from the embeddings up;
+    the last number holds for all layers above. Empty: every layer in every step."""
+    half_heads: bool = False
+    """Train half of the attention heads of each layer at a time: even ones in one step, odd ones in the next."""
+
+    def __post_init__(self) -> None:
+        rules = get_args(Rule)
+        _check("name", self.name, self.name in rules, f"one of {', '.join(rules)}")
+        _check("rate", self.rate, 0 < self.rate < math.inf, "a positive number")
+        _check("weight_decay", self.weight_decay, 0 <= self.weight_decay < math.inf, "0 or a positive number")
+        _check("beta1", self.beta1, 0 <= self.beta1 < 1, "a number from 0, below 1")
+        _check("beta2", self.beta2, 0 <= self.beta2 < 1, "a number from 0, below 1")
+        _check("epsilon", self.epsilon, 0 < self.epsilon < math.inf, "a positive number")
+        _check("clip", self.clip, self.clip is None or self.clip > 0, "a positive number, or none")
+        _check("layer_decay", self.layer_decay, 0 < self.layer_decay <= 1, "a number above 0, at most 1")
+        whole = all(isinstance(every, int) and every > 0 for every in self.update_every)
+        _check("update_every", self.update_every, whole, "whole numbers from 1 up")
+        if not self.corrects:
+            fits = max(self.beta1, self.beta2) <= _LARGEST_BETA
+            expected = f"betas up to {_LARGEST_BETA} where moments are not corrected"
+            _check("beta2", self.beta2, fits, expected)
+
+    @property
+    def corrects(self) -> bool:
+        """Whether moments are corrected for their start at zero."""
+        return self.name == "adamw" or (self.name == "lamb" and self.bias_correction)
+
+    def every(self, depth: int) -> int:
+        """Tell how many steps a layer collects gradients."""
+        return self.update_every[min(depth, len(self.update_every) - 1)] if self.update_every else 1
+
+
+def _check(name: str, value: object, fits: bool, expected: str) -> None:
+    if not fits:
+        raise BadSetting(f"`{name}` of the optimiser is {value!r}; expected {expected}.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moments:
+    """What Adam remembers of one piece."""
+
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+    step: Tensor
+
+    @classmethod
+    def at_start(cls, weights: Tensor, step: float) -> _Moments:
+        count = torch.tensor(step, dtype=torch.float32, device=weights.device)
+        return cls(torch.zeros_like(weights), torch.zeros_like(weights), count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """What is updated as one: a parameter, or a copy of half of its heads."""
+
+    key: str
+    name: str
+    weights: Tensor
+    gradient: Tensor
+    home: Tensor | None = None
+    """Where the copy belongs."""
+
+
+class Optimiser:
+    """Updates a model from the gradients of its parameters."""
+
+    def __init__(self, model: Model, settings: OptimiserSettings) -> None:
+        self._settings = settings
+        self._heads = model.config.num_attention_heads
+        if settings.half_heads and self._heads == 1:
+            raise BadSetting(
+                "`half_heads` trains half of the attention heads, and the model has one. Switch it off."
+            )
+        self._parameters = dict(model.named_parameters())
+        layers = len(model.encoder.blocks)
+        depths = {name: depth_of(name, layers) for name in self._parameters}
+        self._every = {name: settings.every(depth) for name, depth in depths.items()}
+        self._groups = {
+            name: (decays(name, self._parameters[name]), settings.layer_decay ** (layers + 1 - depth))
+            for name, depth in depths.items()
+        }
+        """Whether a parameter decays, and the factor on its rate."""
+        self._moments: dict[str, _Moments] = {}
+        self._pending: dict[str, tuple[Tensor, int]] = {}
+        """Gradients that are collecting: their sum, and how many."""
+
+    @torch.no_grad()
+    def step(self, number: int, rate: float) -> float:
+        """Update the parameters at a rate, clear their gradients, and return the norm of what was due before clipping.
+
+        `number` counts the steps of the run from 0. A norm that is not finite means that nothing was changed and the
+        gradients of the step are lost. It is 0 if no layer was due.
+        """
+        gradients = self._take()
+        if max(self._settings.update_every, default=1) > 1:
+            norm = _norm(gradients.values())
+            if not math.isfinite(norm):
+                return norm
+            gradients = self._collect(number, gradients)
+        pieces = [self._piece(number, name, gradient) for name, gradient in gradients.items()]
+        norm = _norm(piece.gradient for piece in pieces)
+        if math.isfinite(norm):
+            self._update(pieces, norm, rate)
+        return norm
+
+    def state(self) -> dict[str, Tensor]:
+        """Give what `load` needs to continue; the tensors are the optimiser's own, not copies.
+
+        Halves of heads have keys of their own, such as `exp_avg/<parameter>#even`.
+        """
+        state = {}
+        for key, moments in self._moments.items():
+            state[f"exp_avg/{key}"] = moments.exp_avg
+            state[f"exp_avg_sq/{key}"] = moments.exp_avg_sq
+            state[f"step/{key}"] = moments.step
+        for name, (total, count) in self._pending.items():
+            state[f"pending/{name}"] = total
+            state[f"collected/{name}"] = torch.tensor(count)
+        return state
+
+    @torch.no_grad()
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state, which is copied."""
+        kinds = [item.name for item in fields(_Moments)]
+        self._moments = {
+            key: _Moments(**{kind: self._copied(state, kind, key) for kind in kinds})
+            for key in _keys(state, "step")
+        }
+        self._pending = {
+            name: (self._copied(state, "pending", name), int(self._copied(state, "collected", name)))
+            for name in _keys(state, "pending")
+        }
+
+    def _copied(self, state: Mapping[str, Tensor], kind: str, key: str) -> Tensor:
+        weights, saved = self._weights(key), state.get(f"{kind}/{key}")
+        shape = () if kind in ("step", "collected") else weights.shape
+        if saved is None or saved.shape != shape:
+            found = "missing" if saved is None else f"of the shape {tuple(saved.shape)}"
+            raise BadFile(f"In the saved state of the optimiser, {kind}/{key} is {found}; {_OTHER_RUN}")
+        return saved.to(weights.device, copy=True) if shape == () else torch.empty_like(weights).copy_(saved)
+
+    def _take(self) -> dict[str, Tensor]:
+        """Take the gradients away from the parameters that train, in the order of the parameters."""
+        taken = {}
+        for name, parameter in self._parameters.items():
+            if parameter.grad is not None and parameter.requires_grad:
+                taken[name] = parameter.grad
+            parameter.grad = None
+        return taken
+
+    def _collect(self, number: int, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Add gradients to those that wait, and give the means of the layers whose turn it is."""
+        due = {name: gradient for name, gradient in gradients.items() if self._every[name] == 1}
+        for name, parameter in self._parameters.items():
+            if name in gradients and name not in due:
+                total, count = self._pending.get(name) or (torch.zeros_like(parameter), 0)
+                self._pending[name] = (total.add_(gradients[name]), count + 1)
+            its_turn = parameter.requires_grad and (number + 1) % self._every[name] == 0
+            if its_turn and name in self._pending:
+                total, count = self._pending.pop(name)
+                due[name] = total.div_(count)
+        return due
+
+    def _piece(self, number: int, name: str, gradient: Tensor) -> _Piece:
+        parameter = self._parameters[name]
+        of_heads = by_heads(name, gradient, self._heads) if self._settings.half_heads else None
+        if of_heads is None:
+            return _Piece(name, name, parameter, _laid_out(gradient, parameter))
+        # Counted in updates, not in steps: a layer updated in every second step would always train the same half.
+        odd = number // self._every[name] % 2
+        key = f"{name}#{'odd' if odd else 'even'}"
+        home = self._weights(key)
+        return _Piece(key, name, home.contiguous(), of_heads[:, odd::2].contiguous(), home)
+
+    def _weights(self, key: str) -> Tensor:
+        """Give the weights that a key of the state stands for."""
+        name, _, half = key.partition("#")
+        weights: Tensor | None = self._parameters.get(name)
+        if half and weights is not None:
+            of_heads = by_heads(name, weights, self._heads) if self._settings.half_heads else None
+            weights = None if of_heads is None else of_heads[:, half == "odd" :: 2]
+        if weights is None:
+            raise BadFile(
+                f"The saved state of the optimiser holds {key}, which is not trained here; {_OTHER_RUN}"
+            )
+        return weights
+
+    def _update(self, pieces: list[_Piece], norm: float, rate: float) -> None:
+        clip = self._settings.clip
+        if clip is not None and norm > clip:
+            torch._foreach_mul_([piece.gradient for piece in pieces], clip / norm)
+        groups: dict[tuple[bool, float], list[_Piece]] = defaultdict(list)
+        for piece in pieces:
+            groups[self._groups[piece.name]].append(piece)
+        for (decayed, factor), members in groups.items():
+            self._apply_rule(members, rate * factor, decayed)
+        for piece in pieces:
+            if piece.home is not None:
+                piece.home.copy_(piece.weights)
+
+    def _apply_rule(self, pieces: list[_Piece], rate: float, decayed: bool) -> None:
+        moments = [self._moments_of(piece) for piece in pieces]
+        lists = (
+            [piece.weights for piece in pieces],
+            [piece.gradient for piece in pieces],
+            [each.exp_avg for each in moments],
+            [each.exp_avg_sq for each in moments],
+        )
+        steps = [each.step for each in moments]
+        of = self._settings
+        decay = of.weight_decay if decayed else 0.0
+        if of.name == "lamb":
+            lamb(
+                *lists,
+                steps,
+                lr=rate,
+                beta1=of.beta1,
+                beta2=of.beta2,
+                eps=of.epsilon,
+                weight_decay=decay,
+                trust=decayed,
+            )
+        else:
+            adamw(
+                *lists,
+                [],
+                steps,
+                fused=True,
+                amsgrad=False,
+                maximize=False,
+                lr=rate,
+                beta1=of.beta1,
+                beta2=of.beta2,
+                eps=of.epsilon,
+                weight_decay=decay,
+            )
+
+    def _moments_of(self, piece: _Piece) -> _Moments:
+        if piece.key not in self._moments:
+            start = 0.0 if self._settings.corrects else _ENDLESS
+            self._moments[piece.key] = _Moments.at_start(piece.weights, start)
+        return self._moments[piece.key]
+
+
+def _norm(gradients: Iterable[Tensor]) -> float:
+    norm = get_total_norm(gradients)
+    # With FSDP, what there is here is one process's share of it.
+    whole = getattr(norm, "full_tensor", None)
+    return float(norm if whole is None else whole())
+
+
+def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """Give a gradient the memory layout of its parameter: fused kernels walk through both without a look at strides."""
+    return (
+        gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
+    )
+
+
+def _keys(state: Mapping[str, Tensor], kind: str) -> list[str]:
+    return [key.removeprefix(f"{kind}/") for key in state if key.startswith(f"{kind}/")]

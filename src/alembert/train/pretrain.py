@@ -1,0 +1,217 @@
+"""The verb `pretrain`: text and a model, or the size of a new one, to a Checkpoint.
+
+In: a Corpus folder or raw files; a Checkpoint to adapt, or a size and a tokenizer; settings. Out: a Checkpoint folder
+whose `run/` holds the log, the settings and the curves. The same call goes on with a run that was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from alembert import artifact
+from alembert.artifact import Draft
+from alembert.artifact.opening import place_of
+from alembert.corpus.jobs import Progress
+from alembert.errors import AlreadyDone, BadFile, BadSetting
+from alembert.files.checkpoint import KIND, Checkpoint
+from alembert.files.heads import with_heads
+from alembert.nn.model import Model
+from alembert.settings import as_table, to_toml
+from alembert.train.clock import Mileage
+from alembert.train.curves import write_curves
+from alembert.train.distributed import Processes
+from alembert.train.ingredients import CACHE, Ingredients, Kitchen, Start, gather
+from alembert.train.loop import Loop
+from alembert.train.runlog import RunLog, TrainingProgress
+from alembert.train.settings import PretrainSettings
+from alembert.train.state import States
+from alembert.train.text_lesson import TextLesson
+
+RUN: Final = "run"
+STATE: Final = ".state"
+PUBLISHED: Final = ("masked_lm", "next_sentence")
+"""Heads that a published BERT can have."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """How a run talks to the outside, and where it computes."""
+
+    dictionary: Path | None = None
+    """Terms of the user that are one word in Chinese."""
+    cache: Path | None = None
+    """Where shards, and whatever else is made on the way, are kept; none: a hidden folder beside the result."""
+    workers: int | None = None
+    """Processes that prepare the data; none: one for each CPU."""
+    device: str = "cpu"
+    overwrite: bool = False
+    say: Callable[[str], None] = lambda _: None
+    """Called with sentences about what is done."""
+    tell_reading: Callable[[Progress], None] = lambda _: None
+    tell: Callable[[TrainingProgress], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What a run has done, and what held-out text said before and after it."""
+
+    before: Mapping[str, Mapping[str, float]]
+    after: Mapping[str, Mapping[str, float]]
+    done: Mileage
+
+
+def pretrain(
+    inputs: Sequence[str | Path],
+    out: str | Path,
+    start: Start,
+    settings: PretrainSettings,
+    around: Surroundings | None = None,
+) -> Pretrained:
+    """Pre-train a model, or go on with a run that was stopped."""
+    files = [Path(path) for path in inputs]
+    _check(files, settings)
+    with Processes.join() as processes:
+        return _Run(files, Path(out), start, settings, around or Surroundings(), processes).run()
+
+
+def _check(files: Sequence[Path], settings: PretrainSettings) -> None:
+    if not any(settings.length_of_run.values()):
+        raise BadSetting(
+            "Say how long the run is to be: --hours 2, --tokens 20M or --steps 1000 (or the key in the settings file)."
+        )
+    if not files:
+        raise BadSetting("No input was given. Name a Corpus folder, or files with text.")
+    for path in files:
+        if not path.exists():
+            raise BadFile(f"The input {path} does not exist. Check the path.")
+
+
+@dataclass
+class _Run:
+    """One call of the verb."""
+
+    files: list[Path]
+    out: Path
+    start: Start
+    settings: PretrainSettings
+    around: Surroundings
+    processes: Processes
+
+    def run(self) -> Pretrained:
+        plan = self._plan()
+        if not self.around.overwrite and artifact.finished(self.out, KIND, **plan):
+            raise AlreadyDone(f"{self.out} is complete already, with these settings and inputs.")
+        found = self._gather()
+        self.settings = _without_idle_start(self.settings, found, self.around.say)
+        with self._folder(plan) as draft:
+            return self._train(draft, found)
+
+    def _plan(self) -> dict[str, Any]:
+        dictionary = [self.around.dictionary] if self.around.dictionary else []
+        return {
+            "config": {"verb": "pretrain", "size": self.start.size, **as_table(self.settings)},
+            "inputs": [*self.files, *self.start.files, *dictionary],
+            "seed": self.settings.seed,
+        }
+
+    def _gather(self) -> Ingredients:
+        """Let the first process make what is missing; the others find it made."""
+        around = self.around
+        cache = around.cache or self.out.absolute().parent / CACHE
+        kitchen = Kitchen(cache, around.workers, around.say, around.tell_reading)
+        if not self.processes.is_first:
+            self.processes.wait()
+        found = gather(self.files, self.start, self.settings, kitchen, around.dictionary)
+        if self.processes.is_first:
+            self.processes.wait()
+        return found
+
+    @contextmanager
+    def _folder(self, plan: dict[str, Any]) -> Iterator[Draft]:
+        """Begin the artefact in the first process; the others read its states and write nothing."""
+        if not self.processes.is_first:
+            self.processes.wait()
+            yield Draft(place_of(self.out).partial, resumed=True)
+            return
+        with artifact.create(self.out, KIND, resume=True, overwrite=self.around.overwrite, **plan) as draft:
+            self.processes.wait()
+            yield draft
+
+    def _train(self, draft: Draft, found: Ingredients) -> Pretrained:
+        log = RunLog(draft.path / RUN, tensorboard=self.processes.is_first)
+        loop = Loop(
+            _for_training(found.checkpoint, self.settings),
+            TextLesson(found.shards, found.tokenizer, self.settings),
+            self.settings,
+            states=States(draft.path / STATE),
+            log=log,
+            processes=self.processes,
+            device=self.around.device,
+            tell=self.around.tell,
+        )
+        after = loop.run().scores
+        done = Pretrained(next(log.rows("held_out"))["scores"], after, loop.position.done)
+        if self.processes.is_first:
+            self._write(draft, found, loop.model, done)
+            write_curves(log, draft.path / RUN, "Pre-training")
+        return done
+
+    def _write(self, draft: Draft, found: Ingredients, model: Model, done: Pretrained) -> None:
+        """Write the checkpoint, with the heads that others can open, and the settings beside the log."""
+        heads = found.checkpoint.blueprint.heads
+        wanted = heads if self.settings.keep_heads == "all" else PUBLISHED
+        trained = replace(found.checkpoint, model=model.cpu())
+        kept = with_heads(trained, {n: heads[n] for n in heads if n in wanted}, pooler=False)
+        kept.write(draft, training=_card(found, self.settings, done))
+        artifact.atomic_write(draft.path / RUN / "settings.toml", to_toml(self.settings).encode())
+        mileage = done.done
+        draft.counts.update(
+            {"steps": mileage.step, "tokens": mileage.tokens, "seconds": round(mileage.seconds)}
+        )
+
+
+def _without_idle_start(
+    settings: PretrainSettings, found: Ingredients, say: Callable[[str], None]
+) -> PretrainSettings:
+    """Train heads alone at first only if one of them is fresh."""
+    if settings.model.first != ("heads",) or found.fresh:
+        return settings
+    say("No head is fresh, so all parts of the model are trained from the beginning.")
+    return replace(settings, model=replace(settings.model, first=()))
+
+
+def _for_training(checkpoint: Checkpoint, settings: PretrainSettings) -> Model:
+    """Give the model the dropout of the run; the configuration that is saved keeps its own."""
+    wanted = {
+        "hidden_dropout_prob": settings.model.dropout,
+        "attention_probs_dropout_prob": settings.model.attention_dropout,
+    }
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    config = replace(checkpoint.blueprint.config, **changes)
+    return with_heads(checkpoint, checkpoint.blueprint.heads, config=config).model
+
+
+def _card(found: Ingredients, settings: PretrainSettings, run: Pretrained) -> dict[str, str]:
+    """Say on the model card what the model was trained on, and with what result."""
+    shards, done = found.shards.counts, run.done
+    weights = settings.objectives.chosen()
+    facts = {
+        "corpus": f"{shards['documents']:,} documents, {shards['sentences']:,} sentences, "
+        f"{shards['tokens']:,} tokens, {shards['entities']:,} entities",
+        "objectives": ", ".join(f"{name} (weight {weight:g})" for name, weight in weights.items()),
+        "masks": f"{settings.masks.unit}, rate {settings.masks.rate:g}",
+        "length of the run": f"{done.step:,} steps, {done.tokens:,} tokens, {done.seconds / 3600:.2f} hours",
+        "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
+        "seed": str(settings.seed),
+    }
+    for name, scores in run.after.items():
+        facts[f"held out: {name}"] = ", ".join(
+            f"{measure} {run.before.get(name, {}).get(measure, float('nan')):.4g} -> {value:.4g}"
+            for measure, value in scores.items()
+            if measure != "predictions"
+        )
+    return facts

@@ -1,0 +1,245 @@
+"""What `pretrain` can be told: one frozen dataclass with a table for each part of a run.
+
+The same in Python, in a TOML file (`alembert pretrain --show-config` writes one) and in the manifest of the result.
+Which files a run reads is not a setting: inputs are known by their content.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from alembert.data.masking import MaskSettings
+from alembert.errors import BadSetting
+from alembert.train.optim import OptimiserSettings
+from alembert.train.schedule import ScheduleSettings
+
+PARTS = ("embeddings", "layers", "heads")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveWeights:
+    """What is learnt: the weight of each objective in the loss; 0 leaves it out.
+
+    The bidirectional ones share a forward pass. `causal` and `prefix` need passes of their own: each micro-batch is
+    given to one kind of pass, as often as the weights say.
+    """
+
+    masked_lm: float = 1.0
+    """Find masked tokens."""
+    next_sentence: float = 0.0
+    """Tell whether the second part of the sequence follows the first, as in BERT."""
+    sentence_order: float = 0.0
+    """Tell whether two parts that follow each other were swapped, as in ALBERT."""
+    boundaries: float = 0.0
+    """Find the first and last token of each entity."""
+    causal: float = 0.0
+    """Predict each token from those before it."""
+    prefix: float = 0.0
+    """Predict each token of the second half from all of the first half and those before it, as UniLM attends."""
+
+    def __post_init__(self) -> None:
+        for name, weight in self.chosen(all_of_them=True).items():
+            if not 0 <= weight < float("inf"):
+                raise BadSetting(
+                    f"The weight of `{name}` is {weight}; expected 0 (leave it out) or a positive number."
+                )
+        if not self.chosen():
+            raise BadSetting("All objectives have the weight 0. Give at least one, such as masked_lm = 1.")
+        if self.next_sentence and self.sentence_order:
+            raise BadSetting(
+                "next_sentence and sentence_order need different pairs of sentences. Choose one of them."
+            )
+
+    def chosen(self, *, all_of_them: bool = False) -> dict[str, float]:
+        """Give the objectives that have a weight."""
+        weights = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: weight for name, weight in weights.items() if weight or all_of_them}
+
+    @property
+    def pairs(self) -> Literal["next_sentence", "sentence_order"] | None:
+        """Which kind of sentence pairs the sequences are made of."""
+        if self.next_sentence:
+            return "next_sentence"
+        return "sentence_order" if self.sentence_order else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceSettings:
+    """How documents become training sequences."""
+
+    length: int = 128
+    """Tokens of a sequence at most, with [CLS] and [SEP]."""
+    long_length: int | None = None
+    """Length of the last part of the run (the original: 512); none: `length` throughout."""
+    long_share: float = 0.1
+    """Share of the run at `long_length`."""
+    cut: Literal["sentence", "token"] = "sentence"
+    """Where a single sequence may end: after a whole sentence, or anywhere (rows are then full)."""
+    short_share: float = 0.1
+    """Share of documents that are cut into shorter pairs of sentences, as in the original."""
+    static_masks: int | None = None
+    """Use so many fixed sets of pairs and masks in turn, as the original's files do; none: new ones in every pass."""
+
+    def __post_init__(self) -> None:
+        for name in ("length", "long_length"):
+            value = getattr(self, name)
+            if value is not None and value < 8:
+                raise BadSetting(f"`{name}` is {value} tokens; a training sequence needs at least 8.")
+        for name in ("long_share", "short_share"):
+            check_share(name, getattr(self, name))
+        if self.static_masks is not None and self.static_masks < 1:
+            raise BadSetting(
+                f"`static_masks` is {self.static_masks}; expected 1 or more, or leave it out for new masks in every pass."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSettings:
+    """How much is computed in one step, and in what portions."""
+
+    tokens: int = 8192
+    """Tokens of one step, about: gradients are summed over all of them before the weights change."""
+    micro_tokens: int = 2048
+    """Tokens that are computed at once, at most; sums of gradients do not depend on it."""
+    padded: bool = False
+    """Pad sequences to a rectangle instead of packing them: slower, for comparison."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.micro_tokens <= self.tokens:
+            raise BadSetting(
+                f"`micro_tokens` is {self.micro_tokens} and `tokens` {self.tokens}: a step holds at least one micro-batch."
+            )
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a step."""
+        return max(1, round(self.tokens / self.micro_tokens))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """What of the model changes for the run."""
+
+    dropout: float | None = None
+    """Dropout after the embeddings and in the layers; none: as the model has it (BERT: 0.1)."""
+    attention_dropout: float | None = None
+    """Dropout of attention probabilities; none: as the model has it (BERT: 0.1)."""
+    first: tuple[str, ...] = ()
+    """Parts that are trained alone at first: embeddings, layers, heads."""
+    first_share: float = 0.1
+    """Share of the run in which only `first` is trained."""
+    recompute: bool = False
+    """Save memory: compute activations again in the backward pass."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Type of the matrix products; auto: what `alembert doctor` found to be the fastest for training."""
+
+    def __post_init__(self) -> None:
+        for name in ("dropout", "attention_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise BadSetting(f"`{name}` is {value}; expected a number from 0 up to, not including, 1.")
+        for part in self.first:
+            if part not in PARTS:
+                raise BadSetting(f"`first` names {part!r}; the parts of a model are {', '.join(PARTS)}.")
+        check_share("first_share", self.first_share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """What is held out, and how often it is looked at."""
+
+    share: float = 0.01
+    """Share of the documents that is never trained on, chosen by their content."""
+    tokens: int = 50_000
+    """Tokens of held-out text that are looked at, at most."""
+    times: int = 10
+    """How often in a run, beside the beginning."""
+
+    def __post_init__(self) -> None:
+        check_share("share", self.share)
+        if self.tokens < 1 or self.times < 0:
+            raise BadSetting("`tokens` of the evaluation is at least 1, and `times` at least 0.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavingSettings:
+    """How often the state is saved."""
+
+    minutes: float = 10.0
+    """Minutes between two saved states; a stopped run is saved at once."""
+    steps: int | None = None
+    """Save every so many steps instead."""
+    log_every: int = 10
+    """Steps between two lines of the log."""
+    average: float | None = None
+    """Decay of the moving average of the weights (0.999, say), which is then what is evaluated and written."""
+
+    def __post_init__(self) -> None:
+        if self.minutes <= 0 or self.log_every < 1 or (self.steps is not None and self.steps < 1):
+            raise BadSetting("`minutes`, `steps` and `log_every` of saving are positive numbers.")
+        if self.average is not None and not 0 < self.average < 1:
+            raise BadSetting(f"`average` is {self.average}; expected a decay between 0 and 1, such as 0.999.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What the loop needs to know, whatever it trains."""
+
+    hours: float | None = None
+    """Length of the run in hours: the rate is at zero when they are over."""
+    tokens: int | None = None
+    """Length of the run in tokens read, passes over the same text counted each time."""
+    steps: int | None = None
+    """Length of the run in steps."""
+    seed: int = 1
+    """Decides about order, pairs, masks, dropout and new weights."""
+    batch: BatchSettings = field(default_factory=BatchSettings)
+    """The size of a step."""
+    model: ModelSettings = field(default_factory=ModelSettings)
+    """What of the model changes for the run."""
+    optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+    """How weights follow gradients."""
+    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    """How the rate changes over the run."""
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    """What is held out."""
+    saving: SavingSettings = field(default_factory=SavingSettings)
+    """How often the state is saved."""
+
+    def __post_init__(self) -> None:
+        given = {name: value for name, value in self.length_of_run.items() if value is not None}
+        if len(given) > 1:
+            raise BadSetting(
+                f"The length of the run is given by {' and '.join(given)}. Give one of hours, tokens and steps."
+            )
+        for name, value in given.items():
+            if not 0 < value < float("inf"):
+                raise BadSetting(f"`{name}` is {value}; the length of a run is a positive number.")
+
+    @property
+    def length_of_run(self) -> dict[str, float | None]:
+        """Give the three measures, of which at most one is set."""
+        return {"hours": self.hours, "tokens": self.tokens, "steps": self.steps}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainSettings(RunSettings):
+    """How a model is pre-trained."""
+
+    segmenter: Literal["auto", "jieba", "characters"] = "auto"
+    """What cuts Chinese into words for whole-word masks; auto: jieba if it is installed."""
+    keep_heads: Literal["published", "all"] = "published"
+    """Heads in the result: those that Hugging Face tools can open, or all, in a form that only alembert reads."""
+    objectives: ObjectiveWeights = field(default_factory=ObjectiveWeights)
+    """The weights of the objectives."""
+    masks: MaskSettings = field(default_factory=MaskSettings)
+    """What is masked, and how."""
+    sequences: SequenceSettings = field(default_factory=SequenceSettings)
+    """How documents become sequences."""
+
+
+def check_share(name: str, value: float) -> None:
+    """Refuse what is no share."""
+    if not 0 <= value <= 1:
+        raise BadSetting(f"`{name}` is {value}; expected a share from 0 to 1.")

@@ -1,0 +1,145 @@
+"""The lesson of pre-training: shards in, the loss of the chosen objectives out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from alembert.corpus.shards import Shards
+from alembert.data.feed import Cursor, Cutting, Feed, Portion, Split
+from alembert.data.masking import MaskSettings
+from alembert.data.order import generator
+from alembert.nn.dropout import Noise
+from alembert.nn.model import Model
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.exercises import Assembler
+from alembert.train.held_out import Exam, Tallies, add_up, exams, held_out_stretches
+from alembert.train.lesson import Micro, Target, Verdict
+from alembert.train.objectives import Objective, build_objectives
+from alembert.train.settings import PretrainSettings
+
+
+class TextLesson:
+    """Learn from plain text."""
+
+    def __init__(self, shards: Shards, tokenizer: Tokenizer, settings: PretrainSettings) -> None:
+        self.settings = settings
+        self.split = Split(shards, settings.evaluation.share)
+        self.assembler = Assembler(shards, tokenizer, settings.batch.padded)
+        self.feed = Feed(
+            shards,
+            self.split,
+            seed=settings.seed,
+            micro_tokens=settings.batch.micro_tokens,
+            static_copies=settings.sequences.static_masks,
+        )
+        self.objectives = {each.name: each for each in self._objectives(settings.masks)}
+        self.passes = _by_attention(self.objectives.values())
+
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[Portion], Cursor]:
+        return self.feed.take(cursor, count, self.cutting(progress))
+
+    def cutting(self, progress: float) -> Cutting:
+        """Say how documents are cut at this point of the run."""
+        sequences = self.settings.sequences
+        is_late = progress >= 1 - sequences.long_share
+        return Cutting(
+            length=sequences.long_length if is_late and sequences.long_length else sequences.length,
+            pairs=self.settings.objectives.pairs,
+            short_share=sequences.short_share,
+            cut=sequences.cut,
+        )
+
+    def micro(self, portion: Portion) -> Micro:
+        at, seed = portion.at, self.settings.seed
+        attention = self._pass_of(generator(seed, "pass", at.epoch, at.window, at.micro).random())
+        objectives = [self._for_length(each, portion.cutting.length) for each in self.passes[attention]]
+        return self.assembler.micro(portion.stretches, objectives, attention, (seed, "masks", portion.copy))
+
+    def loss(
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+    ) -> tuple[Tensor, dict[str, float]]:
+        total = torch.zeros((), device=micro.batch.ids_N.device)
+        sums: dict[str, float] = {}
+        for objective, logits, target in self._answers(model, micro, noise):
+            loss = objective.loss(logits, target.labels)
+            sums[objective.name] = float(loss.detach())
+            # How often a causal or prefix pass comes is its weight; within a pass of its own it counts fully.
+            weight = objective.weight if objective.attention == "bidirectional" else 1.0
+            total = total + loss * (weight / totals[objective.name])
+        return total, sums
+
+    def examine(self, model: Model, part: int = 0, parts: int = 1) -> Tallies:
+        """Count right answers on held-out text; of several processes each takes its part."""
+        with torch.inference_mode():
+            return add_up(
+                counted
+                for exam in self._exams[part::parts]
+                for objective, logits, target in self._answers(model, exam.micro, None)
+                for counted in exam.tallies(objective, logits, target)
+            )
+
+    def verdict(self, tallies: Tallies) -> Verdict:
+        scores = {
+            name: self.objectives[name.partition(",")[0]].scores(tally)
+            for name, tally in tallies.items()
+            if tally["count"]
+        }
+        weights = self.settings.objectives.chosen()
+        return Verdict(
+            scores, sum(weights[name] * scores[name]["loss"] for name in weights if name in scores)
+        )
+
+    @cached_property
+    def _exams(self) -> list[Exam]:
+        tokens = self.settings.evaluation.tokens
+        stretches = held_out_stretches(self.assembler, self.split, self.cutting(0.0), tokens)
+        return list(exams(self.assembler, stretches, self.passes, self.settings.batch.micro_tokens))
+
+    def _answers(
+        self, model: Model, micro: Micro, noise: Noise | None
+    ) -> Iterator[tuple[Objective, Tensor, Target]]:
+        """Run the model once, and give the logits that each objective asked for."""
+        asked = {self.objectives[name]: target for name, target in micro.targets.items()}
+        predicted = next((target.places for each, target in asked.items() if each.head == "masked_lm"), None)
+        heads = list(dict.fromkeys(objective.head for objective in asked))
+        outputs = model(micro.batch, heads, predicted_P=predicted, attention=micro.attention, noise=noise)
+        for objective, target in asked.items():
+            logits = outputs[objective.head]
+            yield objective, logits if objective.head == "masked_lm" else logits[target.places], target
+
+    def _objectives(self, masks: MaskSettings) -> list[Objective]:
+        tokenizer = self.assembler.tokenizer
+        return build_objectives(
+            self.settings.objectives.chosen(),
+            masks=masks,
+            mask_id=tokenizer.mask_id,
+            vocab_size=tokenizer.vocab_size,
+        )
+
+    def _pass_of(self, draw: float) -> str:
+        """Choose a kind of pass by its weight: that of the heaviest objective in it."""
+        weights = [max(each.weight for each in group) for group in self.passes.values()]
+        place = int(np.searchsorted(np.cumsum(weights), draw * sum(weights), side="right"))
+        return list(self.passes)[place]
+
+    def _for_length(self, objective: Objective, length: int) -> Objective:
+        """Let the most predictions of a sequence grow with the length, as the published settings for 512 do."""
+        masks: MaskSettings | None = getattr(objective, "masks", None)
+        if masks is None or masks.max_predictions is None or length == self.settings.sequences.length:
+            return objective
+        most = round(masks.max_predictions * length / self.settings.sequences.length)
+        return replace(objective, masks=replace(masks, max_predictions=most))  # type: ignore[call-arg]
+
+
+def _by_attention(objectives: Iterable[Objective]) -> dict[str, list[Objective]]:
+    groups: dict[str, list[Objective]] = defaultdict(list)
+    for objective in objectives:
+        groups[objective.attention].append(objective)
+    return dict(groups)

@@ -1,0 +1,354 @@
+"""Generation: equal to transformers where it can be, and with the properties that we promise."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alembert.errors import BadInput, BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import Blueprint
+from alembert.infer.engine_torch import TorchEngine
+from alembert.infer.generate import GenerateSettings, generate, generate_batch
+from alembert.infer.next_token import Rules, Sampler
+from alembert.nn.batch import Batch
+from alembert.nn.config import EncoderConfig
+from alembert.nn.heads import HeadSpec
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import Vocabulary
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+NEVER = [0, 1, 2, 4]
+POEM = "床前明月光，疑是地上霜。举头望明月，低头思故乡。"
+TOKENIZER = Tokenizer.from_vocabulary(
+    Vocabulary.of(*SPECIAL, *sorted(set(POEM)), *"abcdefghijklmnop"), lowercase=True
+)
+SIZES = {"vocab_size": TOKENIZER.vocab_size, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 32}  # fmt: skip
+PROMPTS = ["a", "b c d", "床前", "", "a b a b a", "月 p o n m"]
+
+
+def checkpoint(**changes: object) -> Checkpoint:
+    config = EncoderConfig(**{**SIZES, "attention": "causal", **changes})
+    return Checkpoint.new(
+        Blueprint(config=config, heads={"masked_lm": HeadSpec(kind="masked_lm")}), TOKENIZER
+    )
+
+
+def scrambled(module: torch.nn.Module) -> None:
+    """Draw weights that prefer some tokens clearly: fresh ones leave all alike."""
+    torch.manual_seed(5)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> tuple[transformers.BertLMHeadModel, Path]:
+    folder = tmp_path_factory.mktemp("foreign")
+    model = transformers.BertLMHeadModel(transformers.BertConfig(**SIZES, is_decoder=True)).eval()
+    scrambled(model)
+    model.cls.predictions.bias.data[3] += 1.5  # so that some texts end
+    model.save_pretrained(folder)
+    TOKENIZER.save(folder)
+    return model, folder
+
+
+@pytest.fixture(scope="module")
+def engine(foreign: tuple[transformers.BertLMHeadModel, Path]) -> TorchEngine:
+    return TorchEngine.open(foreign[1])
+
+
+def theirs(
+    model: transformers.BertLMHeadModel, prompt: str, count: int = 1, **options: object
+) -> list[list[int]]:
+    """The new tokens of transformers, up to and with [SEP]."""
+    ids = torch.tensor([[2, *TOKENIZER.encode(prompt, add_special_tokens=False).ids]])
+    made = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        eos_token_id=3,
+        pad_token_id=0,
+        suppress_tokens=NEVER,
+        num_return_sequences=count,
+        **options,
+    )
+    return [[token for token in row[ids.shape[1] :].tolist() if token] for row in made]
+
+
+def ours(engine: TorchEngine, prompt: str, **options: object) -> list[list[int]]:
+    found = generate(engine, prompt, GenerateSettings(**options))
+    return [[*made.ids, 3] if made.finished else list(made.ids) for made in found]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"repetition_penalty": 1.7},
+        {"repetition_penalty": 0.8},
+        {"no_repeat_ngram_size": 1},
+        {"no_repeat_ngram_size": 2},
+    ],
+    ids=str,
+)
+def test_greedy_equals_transformers(
+    prompt: str,
+    options: dict[str, float],
+    foreign: tuple[transformers.BertLMHeadModel, Path],
+    engine: TorchEngine,
+) -> None:
+    mine = {("no_repeat" if name.startswith("no") else name): value for name, value in options.items()}
+    assert ours(engine, prompt, longest=15, **mine) == theirs(
+        foreign[0], prompt, max_new_tokens=15, **options
+    )
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"length_penalty": 0.0},
+        {"length_penalty": 2.5},
+        {"length_penalty": -1.0},
+        {"no_repeat_ngram_size": 2},
+        {"repetition_penalty": 1.4},
+    ],
+    ids=str,
+)
+def test_beams_equal_transformers(
+    prompt: str,
+    options: dict[str, float],
+    foreign: tuple[transformers.BertLMHeadModel, Path],
+    engine: TorchEngine,
+) -> None:
+    mine = {("no_repeat" if name.startswith("no") else name): value for name, value in options.items()}
+    found = ours(engine, prompt, method="beam", beams=5, count=3, longest=12, **mine)
+    assert found == theirs(foreign[0], prompt, 3, max_new_tokens=12, num_beams=5, **options)
+
+
+def test_the_reference_has_finished_and_unfinished_texts(engine: TorchEngine) -> None:
+    found = generate_batch(engine, PROMPTS, GenerateSettings(longest=15, method="beam", count=4))
+    assert {made.finished for texts in found for made in texts} == {True, False}
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_one_beam_is_greedy(prompt: str, engine: TorchEngine) -> None:
+    assert ours(engine, prompt, method="beam", beams=1) == ours(engine, prompt)
+
+
+@pytest.mark.parametrize("options", [{"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-4}], ids=str)
+def test_sampling_without_a_choice_is_greedy(options: dict[str, float], engine: TorchEngine) -> None:
+    for prompt in PROMPTS:
+        assert ours(engine, prompt, method="sample", **options) == ours(engine, prompt)
+
+
+def test_samples_depend_on_seed_prompt_and_number_alone(engine: TorchEngine) -> None:
+    settings = GenerateSettings(method="sample", count=3, seed=4, longest=20)
+    together = list(generate_batch(engine, PROMPTS, settings))
+    assert [[made.ids for made in generate(engine, prompt, settings)] for prompt in reversed(PROMPTS)] == [
+        [made.ids for made in texts] for texts in reversed(together)
+    ]
+    assert len({made.ids for made in together[0]}) == 3
+    other = generate(engine, PROMPTS[0], GenerateSettings(method="sample", count=3, seed=5, longest=20))
+    assert [made.ids for made in other] != [made.ids for made in together[0]]
+
+
+def test_samples_follow_the_probabilities(engine: TorchEngine) -> None:
+    count = 4000
+    settings = GenerateSettings(method="sample", count=count, longest=1)
+    drawn = [made.ids[0] if made.ids else 3 for made in generate(engine, "a b", settings)]
+    logits = engine.next_token_logits([[2, *TOKENIZER.encode("a b", add_special_tokens=False).ids]], [3])[0]
+    logits[NEVER] = -np.inf
+    expected = count * torch.tensor(logits).double().softmax(-1).numpy()
+    seen = np.bincount(drawn, minlength=len(logits))
+    assert not seen[NEVER].any()
+    common = expected >= 5
+    rest = [seen[~common].sum(), expected[~common].sum()]
+    chi_square = ((seen - expected)[common] ** 2 / expected[common]).sum() + (rest[0] - rest[1]) ** 2 / rest[
+        1
+    ]
+    degrees = common.sum()
+    assert degrees >= 10
+    assert chi_square < degrees + 4 * np.sqrt(2 * degrees)  # four deviations
+
+
+@given(
+    st.integers(0, 2**32),
+    st.one_of(st.none(), st.integers(1, 40)),
+    st.one_of(st.none(), st.floats(0.05, 0.95)),
+    st.floats(0.3, 3.0),
+)
+def test_probabilities_equal_those_of_transformers(
+    seed: int, top_k: int | None, top_p: float | None, temperature: float
+) -> None:
+    logits = torch.tensor(np.random.default_rng(seed).normal(0, 2, (1, 30)))
+    steps: list[transformers.LogitsProcessor] = [transformers.TemperatureLogitsWarper(temperature)]
+    steps += [transformers.TopKLogitsWarper(top_k)] if top_k else []
+    steps += [transformers.TopPLogitsWarper(top_p)] if top_p else []
+    expected = transformers.LogitsProcessorList(steps)(torch.tensor([[1]]), logits.clone()).softmax(-1)[0]
+    sampler = Sampler(rng=np.random.default_rng(), temperature=temperature, top_k=top_k, top_p=top_p)
+    np.testing.assert_allclose(sampler.probabilities(logits[0].numpy()), expected.numpy(), atol=1e-9)
+
+
+@given(st.lists(st.integers(5, 9), min_size=1, max_size=30), st.integers(1, 4), st.floats(0.5, 2.0))
+def test_rules_equal_those_of_transformers(ids: list[int], n: int, penalty: float) -> None:
+    logits = torch.tensor(np.random.default_rng(len(ids)).normal(0, 2, (1, 12)))
+    steps = transformers.LogitsProcessorList(
+        [
+            transformers.RepetitionPenaltyLogitsProcessor(penalty),
+            transformers.NoRepeatNGramLogitsProcessor(n),
+            transformers.SuppressTokensLogitsProcessor(NEVER),
+        ]
+    )
+    rules = Rules(end=3, never=np.array(NEVER), repetition_penalty=penalty, no_repeat=n)
+    np.testing.assert_allclose(
+        rules.apply(logits[0].numpy(), ids), steps(torch.tensor([ids]), logits.clone())[0].numpy()
+    )
+
+
+def test_a_text_can_always_end() -> None:
+    rules = Rules(end=3, never=np.array(NEVER), no_repeat=1)
+    assert np.flatnonzero(np.isfinite(rules.apply(np.zeros(8), range(8)))).tolist() == [3]
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam"])
+def test_the_score_is_the_log_probability_of_the_new_tokens(method: str, engine: TorchEngine) -> None:
+    settings = GenerateSettings(method=method, longest=9, repetition_penalty=1.3, no_repeat=2)
+    for prompt in PROMPTS:
+        made = generate(engine, prompt, settings)[0]
+        begun = [2, *TOKENIZER.encode(prompt, add_special_tokens=False).ids]
+        ids = [*begun, *made.ids, *([3] if made.finished else [])]
+        logits = engine.model(Batch.packed([ids[:-1]]), ["masked_lm"])["masked_lm"].log_softmax(-1)
+        rows = torch.arange(len(begun) - 1, len(ids) - 1)
+        expected = float(logits[rows, torch.tensor(ids[len(begun) :])].sum())
+        assert made.score == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["greedy", "sample", "beam"])
+def test_prompts_together_equal_prompts_alone(
+    method: str, engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = GenerateSettings(method=method, longest=12)
+    alone = [generate(engine, prompt, settings)[0].ids for prompt in PROMPTS]
+    for rows in (64, 9, 1):
+        monkeypatch.setattr("alembert.infer.generate.ROWS_TOGETHER", rows)
+        assert [texts[0].ids for texts in generate_batch(engine, PROMPTS, settings)] == alone
+
+
+def test_no_prompts_give_no_texts(engine: TorchEngine) -> None:
+    assert list(generate_batch(engine, [])) == []
+
+
+def test_the_end_of_the_model_is_a_limit(engine: TorchEngine) -> None:
+    settings = GenerateSettings(method="sample", count=30, longest=1000, temperature=5.0)
+    found = generate(engine, "a b c", settings)
+    unfinished = [made for made in found if not made.finished]
+    assert unfinished
+    assert {len(made.ids) for made in unfinished} == {SIZES["max_position_embeddings"] - 4}
+
+
+def test_a_prompt_that_leaves_no_room_is_refused(engine: TorchEngine) -> None:
+    assert len(generate(engine, "a " * 30)[0].ids) <= 1
+    with pytest.raises(BadInput, match=r"32 tokens with \[CLS\], and the model reads 32"):
+        generate(engine, "a " * 31)
+
+
+def test_rows_without_a_piece_are_never_generated() -> None:
+    made = TorchEngine(checkpoint(vocab_size=TOKENIZER.vocab_size + 9))
+    made.model.head("masked_lm").bias.data[-9:] = 100.0
+    assert max(generate(made, "a")[0].ids) < TOKENIZER.vocab_size
+
+
+def test_a_model_that_sees_both_sides_is_refused() -> None:
+    with pytest.raises(BadSetting, match=r"bidirectional attention.*alembert pretrain --objective causal"):
+        generate(TorchEngine(checkpoint(attention="bidirectional")), "a")
+
+
+def test_a_model_without_the_head_is_refused() -> None:
+    blueprint = Blueprint(config=EncoderConfig(**SIZES, attention="causal"))
+    with pytest.raises(
+        BadSetting, match=r"cannot continue texts: it has no `masked_lm` head \(its heads: none\)"
+    ):
+        generate(TorchEngine(Checkpoint.new(blueprint, TOKENIZER)), "a")
+
+
+def test_prefix_attention_sees_the_whole_prompt() -> None:
+    made = TorchEngine(checkpoint(attention="prefix"))
+    scrambled(made.model)
+    rows = [[2, 9, 8, 7], [2, 9, 8, 7, 6, 5], [2]]
+    logits = made.next_token_logits(rows, [4, 3, 1])
+    for row, prefix, found in zip(rows, [4, 3, 1], logits, strict=True):
+        batch = Batch.packed([row], prefixes=[prefix])
+        alone = made.model(batch, ["masked_lm"], attention="prefix")["masked_lm"][-1].detach().numpy()
+        np.testing.assert_allclose(found, alone, atol=1e-4)
+    causal = made.model(Batch.packed(rows[:1]), ["masked_lm"], attention="causal")["masked_lm"][-1]
+    assert np.abs(logits[0] - causal.detach().numpy()).max() > 0.01
+
+
+def test_the_prefix_stays_the_prompt_while_the_row_grows() -> None:
+    class Listening(TorchEngine):
+        asked: list[tuple[int, int]] = []  # noqa: RUF012
+
+        def next_token_logits(self, rows: Sequence[Sequence[int]], prefixes: Sequence[int]) -> np.ndarray:
+            self.asked += zip(map(len, rows), prefixes, strict=True)
+            return np.zeros((len(rows), TOKENIZER.vocab_size), dtype=np.float32)
+
+    made = Listening(checkpoint(attention="prefix"))
+    generate(made, "a b", GenerateSettings(longest=3, no_repeat=1))
+    assert made.asked[0] == (3, 3)
+    assert {prefix for _, prefix in made.asked} == {3}
+
+
+@pytest.mark.parametrize("attention", ["causal", "prefix"])
+def test_a_model_that_learnt_a_poem_recites_it(attention: str) -> None:
+    made = checkpoint(attention=attention, hidden_size=32, hidden_dropout_prob=0.0)
+    ids = torch.tensor(TOKENIZER.encode(POEM).ids)
+    # Every prefix from 1 to 5 is a training text of its own.
+    batch = Batch.packed([ids[:-1].tolist()] * 5, prefixes=range(1, 6))
+    targets = ids[1:].repeat(5, 1)
+    for row, prefix in enumerate(range(1, 6)):
+        targets[row, : prefix - 1] = -100  # inside the prefix, the next token is seen
+    optimiser = torch.optim.Adam(made.model.parameters(), lr=0.01)
+    for _ in range(60):
+        logits = made.model(batch, ["masked_lm"], attention=attention)["masked_lm"]
+        loss = torch.nn.functional.cross_entropy(logits, targets.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    for method in ("greedy", "beam"):
+        recited = generate(TorchEngine(made), "床前", GenerateSettings(method=method))[0]
+        assert (recited.text, recited.finished) == (POEM, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"method": "guess"}, "`method` is 'guess'; expected one of greedy, sample, beam"),
+        ({"longest": 0}, "`longest` is 0; expected a whole number from 1"),
+        ({"longest": 2.0}, "`longest` is 2.0"),
+        ({"method": "sample", "temperature": 0}, "`temperature` is 0; expected a number above 0"),
+        ({"method": "sample", "temperature": float("nan")}, "`temperature` is nan"),
+        ({"method": "sample", "top_p": 1.5}, "`top_p` is 1.5; expected a number above 0, at most 1"),
+        ({"method": "sample", "top_k": 0}, "`top_k` is 0"),
+        ({"method": "beam", "length_penalty": float("inf")}, "`length_penalty` is inf"),
+        ({"repetition_penalty": -1.0}, "`repetition_penalty` is -1.0"),
+        ({"no_repeat": 0}, "`no_repeat` is 0"),
+        ({"seed": -1}, "`seed` is -1"),
+        ({"top_k": 5}, "`top_k` is a setting of the method `sample`, and the method is `greedy`"),
+        ({"method": "sample", "beams": 2}, "`beams` is a setting of the method `beam`"),
+        ({"count": 2}, "`count` is 2, and the method `greedy` finds 1"),
+        ({"method": "beam", "beams": 3, "count": 4}, "the method `beam` finds 3"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_work_are_refused(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(BadSetting) as problem:
+        GenerateSettings(**options)
+    assert sentence in str(problem.value)
