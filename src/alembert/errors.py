@@ -34,7 +34,7 @@ class Busy(UserError):
     """Another process is writing the same folder."""
 
 
-class Interrupted(Exception):  # noqa: N818
+class Interrupted(Exception):
     """A signal ended the work, and nothing is lost; `exit_code` is what a shell expects (130, 143)."""
 
     def __init__(self, sentence: str, signal: int) -> None:

@@ -155,6 +155,8 @@ def _in_words(hint: Any) -> str:
         return f"one of {', '.join(map(repr, typing.get_args(hint)))}"
     names = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
     if typing.get_origin(hint) is tuple:
-        return {str: "a list of strings", int: "a list of whole numbers"}.get(typing.get_args(hint)[0], "a list of numbers")
+        return {str: "a list of strings", int: "a list of whole numbers"}.get(
+            typing.get_args(hint)[0], "a list of numbers"
+        )
     options = [names[option] for option in typing.get_args(hint) or (hint,) if option in names]
     return " or ".join(options) or "a table"

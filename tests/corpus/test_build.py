@@ -17,9 +17,9 @@ from alembert.corpus.clean import CleanSettings
 from alembert.corpus.readers import SetAside
 from alembert.corpus.refine import Refinery, kind_of
 from alembert.corpus.settings import BuildSettings, read_settings
-from alembert.settings import changed
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, UserError
+from alembert.settings import changed
 
 SMALL = BuildSettings(part_characters=2_000)
 

@@ -1,6 +1,7 @@
 """The order of training data."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ class Books:
     def __post_init__(self) -> None:
         flat = np.cumsum([0, *(n for document in self.lengths for n in document)])
         ends = np.cumsum([0, *map(len, self.lengths)])
-        self._borders = [flat[a : b + 1] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        self._borders = [flat[a : b + 1] for a, b in pairwise(ends)]
 
     @property
     def hashes(self) -> npt.NDArray[np.uint64]:
@@ -65,7 +66,7 @@ def test_an_epoch_has_every_training_token_once(books: Books) -> None:
     tokens = sum(end - start for start, end in seen)
     expected = sum(np.diff(books.tokens_of(d))[0] for d in range(len(books)) if split.is_training(d))
     assert tokens == expected
-    assert all(a[1] <= b[0] for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in pairwise(seen))
 
 
 def test_held_out_documents_are_never_fed(books: Books) -> None:

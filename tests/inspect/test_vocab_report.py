@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 
 from alembert import sample
-from alembert.plots import bar_chart, line_chart
 from alembert.inspect.vocab_page import page
 from alembert.inspect.vocab_report import Report, report
+from alembert.plots import bar_chart, line_chart
 from alembert.text.census import Sample
 from alembert.text.extend import with_terms
 from alembert.text.tokenizer import Tokenizer

@@ -52,12 +52,12 @@ def written(folder: Path, steps: int, *, objectives: tuple[str, ...] = ("masked_
     return log
 
 
-def page_of(log: RunLog, folder: Path) -> str:
-    return next(path for path in write_curves(log, folder, "a run") if path.suffix == ".html").read_text()
+def page_of(log: RunLog) -> str:
+    return html(panels(log), "a run", "")
 
 
 def test_the_page_fetches_and_runs_nothing(tmp_path: Path) -> None:
-    elements = Elements(page_of(written(tmp_path, 20), tmp_path))
+    elements = Elements(page_of(written(tmp_path, 20)))
     assert not {"script", "link", "img", "iframe"} & set(elements.opened)
     assert not [name for name, _ in elements.attributes if name in ("href", "src") or name.startswith("on")]
 
@@ -65,7 +65,7 @@ def test_the_page_fetches_and_runs_nothing(tmp_path: Path) -> None:
 def test_the_table_has_first_last_and_best(tmp_path: Path) -> None:
     log = written(tmp_path, 4)
     log.write("held_out", step=5, scores={"masked_lm": {"loss": 9.0, "accuracy": 0.1}})
-    rows = Elements(page_of(log, tmp_path)).rows()
+    rows = Elements(page_of(log)).rows()
     assert rows["Loss of masked_lm, held out"] == ["11", "9", "5", "4"]
     assert rows["Held-out accuracy, masked_lm"] == ["12.5 %", "10 %", "50 %", "4"]
     assert rows["Learning rate"] == ["0.0001", "0.0001", "", ""]
@@ -74,7 +74,7 @@ def test_the_table_has_first_last_and_best(tmp_path: Path) -> None:
 def test_the_last_number_of_a_long_run_is_its_last(tmp_path: Path) -> None:
     log = written(tmp_path, 3000)
     log.write("step", step=3001, rate=5e-5)
-    assert Elements(page_of(log, tmp_path)).rows()["Learning rate"][1] == "5e-05"
+    assert Elements(page_of(log)).rows()["Learning rate"][1] == "5e-05"
 
 
 def test_every_objective_has_a_panel_and_so_has_their_sum(tmp_path: Path) -> None:
@@ -101,11 +101,19 @@ def test_parts_of_a_score_stand_beside_the_whole(tmp_path: Path) -> None:
 
 def test_a_long_run_has_a_small_page(tmp_path: Path) -> None:
     log = written(tmp_path, 5000, objectives=("masked_lm", "next_sentence"))
-    assert len(page_of(log, tmp_path)) < 150_000
+    assert len(page_of(log)) < 150_000
 
 
 def test_an_empty_log_has_a_page(tmp_path: Path) -> None:
-    assert "No step has been logged yet." in page_of(RunLog(tmp_path / "nothing"), tmp_path)
+    written_first = write_curves(RunLog(tmp_path / "nothing"), tmp_path, "a run")[0]
+    assert "No step has been logged yet." in written_first.read_text()
+
+
+def test_the_page_says_how_far_the_run_is(tmp_path: Path) -> None:
+    log = written(tmp_path, 3)
+    log.write("event", what="resumed", step=3)
+    [path, *_] = write_curves(log, tmp_path, "a run")
+    assert "<p>Step 3, 300 tokens, 0.00 hours, resumed 1 time.</p>" in path.read_text()
 
 
 def test_a_loss_that_was_no_number_leaves_a_hole(tmp_path: Path) -> None:

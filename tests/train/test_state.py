@@ -325,7 +325,7 @@ class TestDamage:
         check(found, snapshot(1))
         (note,) = notes
         assert note.startswith("The state step-000000002 is passed over: ")
-        assert str(place(tmp_path, 2) / name) in note or "model.safetensors" in note
+        assert str(place(tmp_path, 2) / name) in note
 
     def test_any_changed_bit_of_the_record(self, tmp_path: Path) -> None:
         save(tmp_path, 1, 2)
@@ -343,6 +343,13 @@ class TestDamage:
         path.write_text(path.read_text().replace('"step": 2\n', '"step": 3\n'))
         _, notes = latest(States(tmp_path))
         assert "it is not what was written" in notes[0]
+
+    def test_a_copy_under_another_name_is_noticed(self, tmp_path: Path) -> None:
+        save(tmp_path, 1)
+        shutil.copytree(place(tmp_path, 1), place(tmp_path, 2))
+        found, notes = latest(States(tmp_path))
+        check(found, snapshot(1))
+        assert "it is the record of step 1" in notes[0]
 
     def test_another_format_says_so(self, tmp_path: Path) -> None:
         save(tmp_path, 1, 2)

@@ -1,6 +1,5 @@
 """The first request to stop is noted, a second Ctrl-C is obeyed at once."""
 
-import pickle
 import signal
 import threading
 from collections.abc import Iterator
@@ -90,7 +89,7 @@ def test_elsewhere_it_does_nothing() -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopped_says_what_to_do(number: signal.Signals, code: int) -> None:
-    stopped = pickle.loads(pickle.dumps(Stopped(int(number))))
+    stopped = Stopped(int(number))
     assert stopped.exit_code == code
     assert (
         str(stopped)

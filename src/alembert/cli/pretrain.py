@@ -152,11 +152,9 @@ def number(text: str) -> int:
 
 
 def _device(wanted: str) -> str:
-    if wanted != "auto":
-        return wanted
-    import torch
+    from alembert.hardware.torch_settings import best_device
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return best_device() if wanted == "auto" else wanted
 
 
 def _run(

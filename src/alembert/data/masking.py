@@ -17,14 +17,12 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD
+from alembert.corpus.shards import FIRST, INSIDE, WORD
 from alembert.data.instance import Instance
 from alembert.errors import BadSetting
 
 Unit = Literal["piece", "word", "span", "entity"]
 Places = npt.NDArray[np.int64]
-
-_IN_ENTITY = INSIDE | FIRST | LAST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +57,7 @@ class MaskSettings:
         for name in ("mask_share", "random_share", "entity_rate"):
             if not 0 <= getattr(self, name) <= 1:
                 raise BadSetting(f"`{name}` is {getattr(self, name)}; it must be from 0 to 1.")
-        if self.mask_share + self.random_share > 1:
+        if self.mask_share + self.random_share > 1 + 1e-9:
             raise BadSetting(
                 f"`mask_share` ({self.mask_share}) and `random_share` ({self.random_share}) are more than 1 together. "
                 "What they leave of 1 is the share of tokens that are kept; lower one of them."
@@ -151,10 +149,11 @@ def _spans(instance: Instance, places: Places, settings: MaskSettings, rng: np.r
 
 
 def _span_length(settings: MaskSettings, rng: np.random.Generator) -> int:
-    """Draw from the geometric distribution below its limit; what is above is drawn again, as SpanBERT does."""
-    while (words := int(rng.geometric(settings.span_stop))) > settings.span_words:
-        pass
-    return words
+    """Draw from the geometric distribution cut off at the longest span, as SpanBERT does.
+
+    It has no memory: what goes beyond the longest span starts again from one, which leaves the shares as they are.
+    """
+    return (int(rng.geometric(settings.span_stop)) - 1) % settings.span_words + 1
 
 
 def _grow(owners: list[int], sizes: list[int], anchor: int, end: int, budget: int) -> int:
@@ -169,7 +168,7 @@ def _grow(owners: list[int], sizes: list[int], anchor: int, end: int, budget: in
 
 
 def _entities(instance: Instance, places: Places, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
-    inside = instance.flags[places] & _IN_ENTITY != 0
+    inside = instance.flags[places] & INSIDE != 0
     named, plain = places[inside], places[~inside]
     chosen = _some_entities(instance.flags, named, settings, rng)
     words = _numbered((instance.flags[plain] & WORD != 0) | _after_gap(plain))
@@ -185,9 +184,7 @@ def _some_entities(
     flags: npt.NDArray[np.uint8], named: Places, settings: MaskSettings, rng: np.random.Generator
 ) -> Chosen:
     """Choose entities one by one; what truncation left of an entity counts as one."""
-    begins = (flags[named] & FIRST != 0) | _after_gap(named)
-    begins[1:] |= flags[named[:-1]] & LAST != 0
-    entities = _numbered(begins)
+    entities = _numbered((flags[named] & FIRST != 0) | _after_gap(named))
     lucky = np.flatnonzero(rng.random(entities.max(initial=-1) + 1) < settings.entity_rate)
     return _taken(named, entities, rng.permutation(lucky), settings.max_predictions or len(named))
 

@@ -81,3 +81,10 @@ def _dismiss_workers() -> None:
             ctypes.CDLL(str(path)).omp_pause_resource_all(_PAUSE_HARD)
         except (OSError, AttributeError):
             continue
+
+
+def best_device() -> str:
+    """Name the device to train on: a GPU if torch can use one, otherwise the CPU."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -33,7 +33,7 @@ _WHOLE: Final = {
     "beams": (1, 1_000),
     "no_repeat": (1, 1_000_000),
     "seed": (0, 2**63),
-    "count": (1, 10_000),
+    "count": (1, 1_000),
 }
 _METHOD_OF: Final = {
     "temperature": "sample",

@@ -34,7 +34,7 @@ from alembert.train.schedule import rate_at
 from alembert.train.settings import RunSettings
 from alembert.train.state import Snapshot, States
 from alembert.train.stopping import Stopped, Stopping
-from alembert.train.work import multiply_adds
+from alembert.train.work import training_flop
 
 
 @dataclass
@@ -142,7 +142,7 @@ class Loop:
         sums: list[dict[str, float]] = [{} for _ in micros]
         jobs = [partial(self._loss, n, micro, totals, sums[place]) for place, (n, micro) in enumerate(micros)]
         accumulate(jobs, list(self.model.parameters()), self.streams)
-        work = sum(3 * 2 * _forward_work(self.model, micro) for _, micro in micros)
+        work = sum(_work(self.model, micro) for _, micro in micros)
         both = self.processes.total({**_added(sums), "/work": work})
         return both, totals, sum(p.tokens for p in portions), both.pop("/work")
 
@@ -336,7 +336,7 @@ def _joined(parts: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dic
     return {name: _added([part[name] for part in parts if name in part]) for name in names}
 
 
-def _forward_work(model: Model, micro: Micro) -> int:
+def _work(model: Model, micro: Micro) -> int:
     asked = [name for name in ("masked_lm", "causal", "prefix") if name in micro.targets]
     predictions = sum(len(micro.targets[name].labels) for name in asked)
-    return multiply_adds(model.config, micro.batch.lengths, predictions)
+    return training_flop(model.config, micro.batch.lengths, predictions)

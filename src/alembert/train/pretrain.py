@@ -154,7 +154,9 @@ class _Run:
             tell=self.around.tell,
         )
         after = loop.run().scores
-        done = Pretrained(next(log.rows("held_out"))["scores"], after, loop.position.done)
+        log.close()
+        before = self.processes.from_first(next((row["scores"] for row in log.rows("held_out")), {}))
+        done = Pretrained(before, after, loop.position.done)
         if self.processes.is_first:
             self._write(draft, found, loop.model, done)
             write_curves(log, draft.path / RUN, "Pre-training")

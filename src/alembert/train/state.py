@@ -5,7 +5,7 @@
         state.json           written last: step, facts, which step is the best so far, hash and size of each file
     step-000001200.old/      the state before, if a save of the same step was killed between two renames
     damaged-step-.../        found damaged and set aside; never read again, never deleted
-    .saving/, .trash/        a save or a deletion under way; leftovers go with the next save
+    .saving/                 a save under way; what a killed one leaves goes with the next save
 
 In go a step, facts and groups of tensors; out come the same, bit by bit, after every hash was compared. Each state names
 the best one as it was known then, rather than one pointer for all: so a kill between two files, or going back to an
@@ -146,7 +146,7 @@ class States:
                 self._set_aside(target)
             else:
                 older = target.with_name(f"{target.name}.old")
-                self._discard(older)
+                remove(older)
                 target.rename(older)
         draft.rename(target)
         sync_folder(self._folder)
@@ -167,19 +167,12 @@ class States:
         for path in self._found():
             step = _step_of(path)
             if step not in wanted:
-                self._discard(path)
+                remove(path)
             wanted.discard(step)
 
     def _set_aside(self, path: Path) -> None:
         names = (f"damaged-{path.name}{f'-{n}' if n > 1 else ''}" for n in count(1))
         path.rename(next(path.with_name(name) for name in names if not path.with_name(name).exists()))
-
-    def _discard(self, path: Path) -> None:
-        # Renamed first: what is half deleted must not look like a damaged state.
-        if path.exists():
-            trash = self._folder / ".trash"
-            path.rename(trash)
-            remove(trash)
 
     def _best_until(self, step: int) -> int | None:
         return next((record.best for path, record in self._good() if _step_of(path) <= step), None)

@@ -12,17 +12,17 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from alembert.errors import Interrupted
 
-class Stopped(Exception):
-    """A run was asked to end, and has saved its state; `exit_code` is what the shell expects (130, 143)."""
+
+class Stopped(Interrupted):
+    """A run was asked to end, and has saved its state."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.signal = signal.Signals(number)
-        self.exit_code = 128 + number
-
-    def __str__(self) -> str:
-        return f"Stopped by {self.signal.name}: the state is saved. Run the same command again to continue."
+        name = signal.Signals(number).name
+        super().__init__(
+            f"Stopped by {name}: the state is saved. Run the same command again to continue.", number
+        )
 
 
 class Stopping:
