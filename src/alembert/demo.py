@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PIECES = 1500
 TERMS = 200
+TOKENS = 600_000
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class Folders:
     def extended(self) -> Path:
         return self.out / "extended"
 
+    @property
+    def pretrained(self) -> Path:
+        return self.out / "pretrained"
+
     def lexicon(self, label: str) -> Path:
         return self.out / f"{label}.tsv"
 
@@ -71,7 +76,7 @@ def run(out: Path) -> Iterator[Step]:
             f"The folder {out} cannot be made: {problem.strerror}. Choose another with --out."
         ) from None
     yield _machine()
-    for step in (_corpus, _vocab, _checkpoint, _extend):
+    for step in (_corpus, _vocab, _checkpoint, _extend, _pretrain):
         yield step(folders)
     yield _what_next(folders)
 
@@ -200,14 +205,42 @@ def _extend(folders: Folders) -> Step:
     )
 
 
+def _pretrain(folders: Folders) -> Step:
+    from alembert.train.ingredients import Start
+    from alembert.train.pretrain import Surroundings, pretrain
+    from alembert.train.recipes import biobert
+    from alembert.train.settings import BatchSettings, EvaluationSettings
+
+    settings = replace(
+        biobert(),
+        tokens=TOKENS,
+        batch=BatchSettings(tokens=2048, micro_tokens=1024),
+        evaluation=EvaluationSettings(share=0.1, times=4),
+    )
+    around = Surroundings(overwrite=True)
+    run = pretrain([folders.corpus], folders.pretrained, Start(model=str(folders.extended)), settings, around)
+    before, after = (scores["masked_lm"] for scores in (run.before, run.after))
+    tokens_per_second = run.done.tokens / run.done.seconds
+    return Step(
+        "6. The model pre-trained: entities and words masked whole, entity boundaries found",
+        (
+            f"{run.done.tokens:,} tokens in {run.done.seconds:.0f} s, {tokens_per_second:,.0f} tokens/s",
+            f"held-out masked loss {before['loss']:.2f} -> {after['loss']:.2f}, accuracy {before['accuracy']:.1%} -> "
+            f"{after['accuracy']:.1%}; entity boundaries F1 {run.after['boundaries']['f1']:.2f}",
+            f"loss curve: {folders.pretrained / 'run' / 'loss.html'}",
+        ),
+    )
+
+
 def _what_next(folders: Folders) -> Step:
-    corpus, checkpoint = (shlex.quote(str(path)) for path in (folders.corpus, folders.checkpoint))
+    corpus, pretrained = (shlex.quote(str(path)) for path in (folders.corpus, folders.pretrained))
     return Step(
         "Try",
         (
             f"alembert corpus show {corpus} --sample 2",
-            f"alembert vocab report {checkpoint} {corpus}",
-            f"alembert inspect tokens {checkpoint} 'BRAF V600E-mutant melanoma'",
-            f"alembert predict {checkpoint} --fill-mask 'Aspirin inhibits [MASK] aggregation.'  (untrained: a guess)",
+            f"alembert vocab report {pretrained} {corpus}",
+            f"alembert inspect tokens {pretrained} 'BRAF V600E-mutant melanoma'",
+            f"alembert inspect masks {corpus} --model {pretrained} --unit entity",
+            f"alembert predict {pretrained} --fill-mask 'Aspirin inhibits [MASK] aggregation.'  (half a minute of training: a guess)",
         ),
     )

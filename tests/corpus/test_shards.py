@@ -252,11 +252,12 @@ def entries(draw: st.DrawFn) -> Entry:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(entries(), max_size=5))
 def test_any_text_is_cut_as_by_the_tokenizer_and_marked_as_by_a_plain_reading(
-    tmp_path: Path, found: list[Entry]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Entry]
 ) -> None:
+    monkeypatch.setattr(shard_build, "_BATCH_CHARACTERS", 50)
     path = tmp_path / "part"
     path.write_bytes(to_bytes(to_table(found)))
-    cutter = shard_build._Cutter(TOKENIZER, PLAIN)
+    cutter = shard_build.Cutter(TOKENIZER, PLAIN)
     counts, arrays = cutter.cut(path)
     full = [rows for rows in map(plainly, found) if rows]
     flat = [row for rows in full for row in rows]

@@ -103,19 +103,15 @@ def test_every_set_of_pieces_is_as_likely() -> None:
     assert fits(found, dict.fromkeys(combinations(range(1, 8), 3), 1 / 35)) > UNLIKELY
 
 
-def test_spans_are_distributed_as_in_spanbert() -> None:
-    tokens = ["[CLS]", "a", "b", "##b", "c", "d", "##d", "##d", "e", "[SEP]"]
-    rng = Random(4)
-    mine = [spans_of(chosen) for chosen in drawn(from_tokens(tokens), 12_000, unit="span", rate=0.45)]
-    theirs = [tuple(plain_bert.spans(tokens, 0.45, 0.2, 10, rng)) for _ in range(12_000)]
-    assert alike(mine, theirs) > UNLIKELY
-
-
-def test_short_spans_are_distributed_as_in_spanbert() -> None:
-    tokens = ["[CLS]", *"abcdefgh", "[SEP]"]
-    rng, settings = Random(5), {"unit": "span", "rate": 0.5, "span_stop": 0.5, "span_words": 3}
+@pytest.mark.parametrize(
+    ("tokens", "rate", "stop", "longest"),
+    [("a b ##b c d ##d ##d e", 0.45, 0.2, 10), ("a b c d e f g h", 0.5, 0.5, 3)],
+)
+def test_spans_are_distributed_as_in_spanbert(tokens, rate, stop, longest) -> None:
+    tokens, rng = ["[CLS]", *tokens.split(), "[SEP]"], Random(4)
+    settings = {"unit": "span", "rate": rate, "span_stop": stop, "span_words": longest}
     mine = [spans_of(chosen) for chosen in drawn(from_tokens(tokens), 12_000, **settings)]
-    theirs = [tuple(plain_bert.spans(tokens, 0.5, 0.5, 3, rng)) for _ in range(12_000)]
+    theirs = [tuple(plain_bert.spans(tokens, rate, stop, longest, rng)) for _ in range(12_000)]
     assert alike(mine, theirs) > UNLIKELY
 
 
@@ -230,6 +226,13 @@ def test_an_entity_above_the_most_predictions_is_passed_over() -> None:
         assert positions(instance, seed, unit="entity", entity_rate=1, max_predictions=3)[-2:] == [7, 8]
 
 
+def test_entities_and_words_share_the_most_predictions() -> None:
+    instance = instance_of([*entity(2), *[WORD] * 8])
+    for seed in range(20):
+        found = positions(instance, seed, unit="entity", entity_rate=1, rate=0.9, max_predictions=5)
+        assert (found[:2], len(found)) == ([1, 2], 5)
+
+
 def test_a_word_does_not_go_on_behind_an_entity() -> None:
     instance = instance_of([WORD, *entity(1), 0, 0])
     found = {tuple(positions(instance, seed, unit="entity", entity_rate=0)) for seed in range(30)}
@@ -327,17 +330,15 @@ def test_a_span_is_a_few_whole_words_of_one_segment(instance, rate, seed, longes
     assert not split(inside, chosen.positions.tolist())
     for span in spans_of(chosen):
         assert len({instance.segments[place] for place in span}) == 1
-        assert sum(word[:1] <= list(span) and word[0] in span for word in inside if word) <= longest
+        assert sum(word[0] in span for word in inside if word) <= longest
 
 
 @given(instances, st.sampled_from(["word", "entity"]), rates, seeds)
 def test_units_are_the_words_and_entities(instance, unit, rate, seed) -> None:
-    settings = MaskSettings(unit=unit, rate=rate)
-    chosen = choose(instance, settings, np.random.default_rng(seed))
+    chosen = choose(instance, MaskSettings(unit=unit, rate=rate), np.random.default_rng(seed))
     known = words_of(instance) if unit == "word" else runs(instance)
     for group in known:
-        numbers = chosen.units[np.isin(chosen.positions, group)]
-        assert len(set(numbers.tolist())) <= 1
+        assert len(set(chosen.units[np.isin(chosen.positions, group)].tolist())) <= 1
 
 
 @given(instances, st.sampled_from(UNITS), seeds)

@@ -28,7 +28,8 @@ POEM = "床前明月光，疑是地上霜。举头望明月，低头思故乡。
 TOKENIZER = Tokenizer.from_vocabulary(
     Vocabulary.of(*SPECIAL, *sorted(set(POEM)), *"abcdefghijklmnop"), lowercase=True
 )
-SIZES = {"vocab_size": TOKENIZER.vocab_size, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 32}  # fmt: skip
+# Weights this large prefer some tokens clearly.
+SIZES = {"vocab_size": TOKENIZER.vocab_size, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 32, "initializer_range": 0.5}  # fmt: skip
 PROMPTS = ["a", "b c d", "床前", "", "a b a b a", "月 p o n m"]
 
 
@@ -39,19 +40,12 @@ def checkpoint(**changes: object) -> Checkpoint:
     )
 
 
-def scrambled(module: torch.nn.Module) -> None:
-    """Draw weights that prefer some tokens clearly: fresh ones leave all alike."""
-    torch.manual_seed(5)
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
-
-
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> tuple[transformers.BertLMHeadModel, Path]:
     folder = tmp_path_factory.mktemp("foreign")
+    torch.manual_seed(5)
     model = transformers.BertLMHeadModel(transformers.BertConfig(**SIZES, is_decoder=True)).eval()
-    scrambled(model)
-    model.cls.predictions.bias.data[3] += 1.5  # so that some texts end
+    model.cls.predictions.bias.data[3] += 2.0  # so that some texts end
     model.save_pretrained(folder)
     TOKENIZER.save(folder)
     return model, folder
@@ -77,7 +71,8 @@ def theirs(
         num_return_sequences=count,
         **options,
     )
-    return [[token for token in row[ids.shape[1] :].tolist() if token] for row in made]
+    rows = made[:, ids.shape[1] :].tolist()
+    return [row[: row.index(3) + 1] if 3 in row else row for row in rows]
 
 
 def ours(engine: TorchEngine, prompt: str, **options: object) -> list[list[int]]:
@@ -282,7 +277,6 @@ def test_a_model_without_the_head_is_refused() -> None:
 
 def test_prefix_attention_sees_the_whole_prompt() -> None:
     made = TorchEngine(checkpoint(attention="prefix"))
-    scrambled(made.model)
     rows = [[2, 9, 8, 7], [2, 9, 8, 7, 6, 5], [2]]
     logits = made.next_token_logits(rows, [4, 3, 1])
     for row, prefix, found in zip(rows, [4, 3, 1], logits, strict=True):
@@ -309,7 +303,7 @@ def test_the_prefix_stays_the_prompt_while_the_row_grows() -> None:
 
 @pytest.mark.parametrize("attention", ["causal", "prefix"])
 def test_a_model_that_learnt_a_poem_recites_it(attention: str) -> None:
-    made = checkpoint(attention=attention, hidden_size=32, hidden_dropout_prob=0.0)
+    made = checkpoint(attention=attention, hidden_size=32, initializer_range=0.02)
     ids = torch.tensor(TOKENIZER.encode(POEM).ids)
     # Every prefix from 1 to 5 is a training text of its own.
     batch = Batch.packed([ids[:-1].tolist()] * 5, prefixes=range(1, 6))

@@ -13,7 +13,8 @@ from alembert.errors import BadFile, BadSetting
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
-from alembert.train.optim import Optimiser, OptimiserSettings
+from alembert.train.optim import Optimiser
+from alembert.train.optim_settings import OptimiserSettings
 from alembert.train.parts import PARTS, decays, depth_of, part_of, select
 
 LAYERS, HEADS, HEAD_SIZE = 3, 4, 2

@@ -58,6 +58,9 @@ COUNTS = (
     "entities dropped: no token",
 )
 
+COLUMNS = ("text", "sentences", "entities")
+"""Columns of a corpus that shards are made of."""
+
 _BATCH_CHARACTERS = (
     100_000  # more would not fit the caches: encodings take fifty times the memory of their text
 )
@@ -102,7 +105,7 @@ def find_or_build(
     folder = Path(cache) / f"shards-{_key(plan)[:12]}"
     while not (folder / artifact.MANIFEST).is_file():
         try:
-            cutter = _Cutter(tokenizer, words)
+            cutter = Cutter(tokenizer, words)
             _build(folder, plan, corpus, cutter, workers=workers or crew.default_workers(), tell=tell)
         except Busy:
             tell(Progress("waiting for another process", 0, 0))
@@ -141,7 +144,7 @@ def _build(
     folder: Path,
     plan: Mapping[str, Any],
     corpus: Corpus,
-    cutter: _Cutter,
+    cutter: Cutter,
     *,
     workers: int,
     tell: Callable[[Progress], None],
@@ -164,11 +167,10 @@ def _tokenising(stage: Path, parts: int) -> Progress:
     return Progress("tokenising", done, parts)
 
 
-def _cut_job(tasks: Sequence[tuple[Path, Path]], counter: Any, cutter: _Cutter) -> None:
+def _cut_job(tasks: Sequence[tuple[Path, Path]], counter: Any, cutter: Cutter) -> None:
     """Cut parts of the corpus, each taken by its number from a shared counter, until none is left."""
-    os.environ["TOKENIZERS_PARALLELISM"] = (
-        "false"  # the processes share out the work; threads do not survive a fork
-    )
+    # The processes share out the work, and threads that the library had do not survive a fork.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     gc.disable()  # millions of offsets, none of them in a cycle, would be looked at again and again
     while (number := _next(counter)) < len(tasks):
         part, path = tasks[number]
@@ -219,8 +221,8 @@ def _join(
     return total
 
 
-class _Cutter:
-    """Cuts parts of a corpus; what it needs for Chinese is made when the first Chinese document comes."""
+class Cutter:
+    """Cuts documents of a corpus; what it needs for Chinese is made when the first Chinese document comes."""
 
     def __init__(self, tokenizer: Tokenizer, words: WordSettings) -> None:
         self.types = array_types(tokenizer.vocab_size)
@@ -234,7 +236,10 @@ class _Cutter:
         """Cut the documents of a part; give counts and arrays."""
         import pyarrow.parquet as pq
 
-        table = pq.read_table(part, columns=["text", "sentences", "entities"], use_threads=False)
+        return self.cut_table(pq.read_table(part, columns=list(COLUMNS), use_threads=False))
+
+    def cut_table(self, table: Any) -> tuple[Counter[str], Arrays]:
+        """Cut documents that are in memory: a table with `COLUMNS`."""
         counts: Counter[str] = Counter()
         batches = [self._cut_batch(batch, counts) for batch in _batches(table)]
         empty = {name: np.zeros(0, kind) for name, kind in self.types.items()}
@@ -243,10 +248,10 @@ class _Cutter:
     def _cut_batch(self, batch: Any, counts: Counter[str]) -> Arrays:
         texts: list[str] = batch.column("text").to_pylist()
         pieces = _Pieces.of(self._tokenizer, texts)
-        opens = _sentence_openings(pieces, *_spans(batch.column("sentences"), pieces.bases))
+        opens = _sentence_openings(pieces, _Spans.of(batch.column("sentences"), pieces.bases))
         begins = self._word_openings(pieces, texts) | opens
         flags = np.where(begins, WORD, 0).astype(np.uint8)
-        _mark_entities(flags, pieces, *_spans(batch.column("entities"), pieces.bases)[:2], counts)
+        _mark_entities(flags, pieces, _Spans.of(batch.column("entities"), pieces.bases), counts)
         full = pieces.sizes > 0
         counts["documents"] += int(full.sum())
         counts["documents without tokens"] += int((~full).sum())
@@ -320,21 +325,32 @@ def _batches(table: Any) -> Iterator[Any]:
         yield from whole.slice(start, end - start).to_batches()
 
 
-def _spans(column: Any, bases: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Give the places of all spans in a column of lists of spans, and how many each document has."""
-    import pyarrow.compute as pc
+@dataclass(frozen=True)
+class _Spans:
+    """The sentences or entities of some documents, by the same places as their pieces."""
 
-    sizes: Numbers = pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
-    flat, shifts = column.flatten(), np.repeat(bases, sizes)
-    starts, ends = (pc.struct_field(flat, name).to_numpy(zero_copy_only=False) for name in ("start", "end"))
-    return starts + shifts, ends + shifts, sizes
+    starts: Numbers
+    ends: Numbers
+    sizes: Numbers
+    """How many each document has."""
+
+    @classmethod
+    def of(cls, column: Any, bases: Numbers) -> _Spans:
+        """Read a column of lists of spans."""
+        import pyarrow.compute as pc
+
+        sizes = pc.list_value_length(column).to_numpy().astype(np.int64)
+        flat, shifts = column.flatten(), np.repeat(bases, sizes)
+        starts, ends = (pc.struct_field(flat, name).to_numpy() + shifts for name in ("start", "end"))
+        return cls(starts, ends, sizes)
 
 
-def _sentence_openings(pieces: _Pieces, starts: Numbers, _: Numbers, sizes: Numbers) -> Truths:
+def _sentence_openings(pieces: _Pieces, sentences: _Spans) -> Truths:
     """Tell which pieces open a sentence. The first sentence of a document holds all that comes before the second."""
-    later = np.ones(len(starts), bool)
+    sizes = sentences.sizes
+    later = np.ones(len(sentences.starts), bool)
     later[(np.cumsum(sizes) - sizes)[sizes > 0]] = False
-    borders = np.unique(np.concatenate([pieces.bases, starts[later]]))
+    borders = np.unique(np.concatenate([pieces.bases, sentences.starts[later]]))
     return _changes(np.searchsorted(borders, pieces.starts, "right"))
 
 
@@ -343,10 +359,9 @@ def _changes(numbers: NDArray[np.intp]) -> Truths:
     return changed
 
 
-def _mark_entities(
-    flags: NDArray[np.uint8], pieces: _Pieces, starts: Numbers, ends: Numbers, counts: Counter[str]
-) -> None:
+def _mark_entities(flags: NDArray[np.uint8], pieces: _Pieces, entities: _Spans, counts: Counter[str]) -> None:
     """Mark the pieces of entities; of several that share a piece, the longest stays, then the leftmost."""
+    starts, ends = entities.starts, entities.ends
     first = np.searchsorted(pieces.ends, starts, "right")
     last = np.searchsorted(pieces.starts, ends, "left") - 1
     covered = np.flatnonzero((first <= last) & (starts < ends))

@@ -38,17 +38,36 @@ LAST = 8
 _LARGEST_SHORT = 1 << 16
 
 
-@dataclass(frozen=True, eq=False)
-class Shards:
-    """Complete shards on the disk; the arrays are read-only views of the files."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tokens:
+    """Documents as numbers."""
 
-    folder: Path
-    manifest: artifact.Manifest
     ids: NDArray[Any]
     flags: NDArray[np.uint8]
     sentences: NDArray[np.int64]
     documents: NDArray[np.int64]
     hashes: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def tokens_of(self, document: int) -> tuple[int, int]:
+        """Give the first token of a document, and the one after its last."""
+        first, end = self.documents[document], self.documents[document + 1]
+        return int(self.sentences[first]), int(self.sentences[end])
+
+    def borders_of(self, document: int) -> NDArray[np.int64]:
+        """Give the token at which each sentence of a document begins, and the one after its last."""
+        first, end = self.documents[document], self.documents[document + 1]
+        return self.sentences[first : end + 1]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Shards(Tokens):
+    """Complete shards on the disk; the arrays are read-only views of the files."""
+
+    folder: Path
+    manifest: artifact.Manifest
 
     @classmethod
     def open(cls, folder: str | Path) -> Shards:
@@ -64,24 +83,11 @@ class Shards:
                 f"{folder} holds no sound shards: its files do not fit each other, or a newer alembert wrote them. "
                 "Delete the folder; it will be built anew."
             )
-        return cls(folder, manifest, **found)
+        return cls(folder=folder, manifest=manifest, **found)
 
     @property
     def counts(self) -> dict[str, int]:
         return self.manifest.counts
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-    def tokens_of(self, document: int) -> tuple[int, int]:
-        """Give the first token of a document, and the one after its last."""
-        first, end = self.documents[document], self.documents[document + 1]
-        return int(self.sentences[first]), int(self.sentences[end])
-
-    def borders_of(self, document: int) -> NDArray[np.int64]:
-        """Give the token at which each sentence of a document begins, and the one after its last."""
-        first, end = self.documents[document], self.documents[document + 1]
-        return self.sentences[first : end + 1]
 
 
 def id_type(vocab_size: int) -> str:

@@ -89,7 +89,7 @@ class _Drop(torch.autograd.Function):
         return masked(states, keep).mul_(scale)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (keep,) = ctx.saved_tensors
         return masked(gradient, keep).mul_(ctx.scale), None, None

@@ -56,7 +56,7 @@ class _DroppedAttention(torch.autograd.Function):
         return mixed_NHK.flatten(1)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient_ND: Tensor) -> tuple[Tensor, None, None, None, None]:
         result_N3HK = gradient_ND.new_empty(ctx.shape)
         gradient_N1HK = gradient_ND.view(-1, 1, *ctx.shape[2:])

@@ -19,7 +19,7 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from alembert.hardware.torch_settings import threads_per_operation
+from alembert.hardware.torch_settings import keep_freed_memory, threads_per_operation
 
 Job = Callable[[], Tensor]
 _Result = tuple[Tensor, tuple[Tensor | None, ...]]
@@ -72,6 +72,7 @@ def _add(trained: list[nn.Parameter], gradients: Sequence[Tensor | None]) -> Non
 
 @lru_cache(maxsize=1)
 def _pool(streams: int) -> ThreadPoolExecutor:
+    keep_freed_memory()
     return ThreadPoolExecutor(streams, thread_name_prefix="gradients", initializer=_flush_denormals)
 
 

@@ -13,10 +13,9 @@ from typing import Final
 
 from alembert import artifact
 from alembert.corpus.build import build as build_corpus
-from alembert.corpus.clean import CleanSettings
+from alembert.corpus.inputs import PLAIN, check_supply, entities_in, named_corpus
 from alembert.corpus.jobs import Progress
 from alembert.corpus.samples import Samples
-from alembert.corpus.settings import BuildSettings
 from alembert.corpus.shard_build import WordSettings, find_or_build
 from alembert.corpus.shards import Shards
 from alembert.corpus.store import Corpus
@@ -35,17 +34,6 @@ from alembert.train.settings import PretrainSettings
 CACHE: Final = ".alembert-cache"
 LEARNT_PIECES: Final = 8000
 """Size of a vocabulary that is learnt on the way, because none was given."""
-# Raw files are taken as they are: what a user trains on directly is not judged.
-_PLAIN: Final = BuildSettings(
-    clean=CleanSettings(
-        headings=False,
-        notices=False,
-        min_characters=0,
-        min_words=0,
-        exact_duplicates=False,
-        near_duplicates=False,
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -120,44 +108,23 @@ def gather(
 
 def open_corpus(inputs: Sequence[Path], kitchen: Kitchen) -> Corpus:
     """Open a Corpus folder, or make one of raw files."""
-    folders = [path for path in inputs if (path / artifact.MANIFEST).is_file()]
-    if folders and len(inputs) > 1:
-        raise BadSetting(
-            f"{folders[0]} is a folder of alembert's own, and {len(inputs)} inputs were given. Give one Corpus, or raw "
-            "files alone; `alembert corpus build` makes one Corpus of many files."
-        )
-    if folders:
-        return Corpus.open(folders[0])
+    if corpus := named_corpus(inputs):
+        return corpus
     key = artifact.hash_config({"inputs": [artifact.hash_input(path) for path in inputs]})[:12]
     folder = kitchen.cache / f"corpus-{key}"
     kitchen.say(f"Raw files: a corpus is made of them as they are, without cleaning ({folder}).")
-    build_corpus(list(inputs), folder, settings=_PLAIN, workers=kitchen.workers, tell=kitchen.tell)
+    build_corpus(list(inputs), folder, settings=PLAIN, workers=kitchen.workers, tell=kitchen.tell)
     return Corpus.open(folder)
 
 
 def check_corpus(corpus: Corpus, settings: PretrainSettings) -> None:
     """Refuse objectives that the corpus has nothing for."""
-    counts = corpus.counts
-    if counts["documents"] < 1:
-        raise BadFile(f"The corpus {corpus.folder} has no documents. Build it from files with text.")
-    if settings.objectives.next_sentence and counts["documents"] < 3:
-        raise BadSetting(
-            f"next_sentence is on, and the corpus has {counts['documents']} document(s): a random second sentence would "
-            "come from the same document and its label would be wrong. Give more documents, or set next_sentence to 0 "
-            "(sentence_order works with any)."
-        )
-    wants_entities = settings.masks.unit == "entity" or settings.objectives.boundaries
-    if wants_entities and not _entities(corpus):
-        raise BadSetting(
-            f"Entity masks or boundaries are on, and the corpus {corpus.folder} has no entities. Build it with a "
-            "dictionary (alembert corpus build --lexicon LABEL=FILE), or use --unit word and boundaries = 0."
-        )
-
-
-def _entities(corpus: Corpus) -> int:
-    counts = corpus.counts
-    return counts.get("gold entities", 0) + sum(
-        count for name, count in counts.items() if name.startswith("entities: ")
+    check_supply(
+        corpus.folder,
+        documents=corpus.counts["documents"],
+        entities=entities_in(corpus),
+        next_sentence=bool(settings.objectives.next_sentence),
+        wants_entities=settings.masks.unit == "entity" or bool(settings.objectives.boundaries),
     )
 
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from alembert.errors import BadSetting
 from alembert.nn.model import Model
-
-PARTS: Final = ("embeddings", "layers", "heads")
+from alembert.train.settings import PARTS
 
 _BEGINNINGS: Final = {
     "encoder.embeddings.": "embeddings",

@@ -15,6 +15,7 @@ from typing import Any, Final
 from alembert import artifact
 from alembert.artifact import Draft
 from alembert.artifact.opening import place_of
+from alembert.corpus.inputs import check_inputs
 from alembert.corpus.jobs import Progress
 from alembert.errors import AlreadyDone, BadFile, BadSetting
 from alembert.files.checkpoint import KIND, Checkpoint
@@ -83,11 +84,7 @@ def _check(files: Sequence[Path], settings: PretrainSettings) -> None:
         raise BadSetting(
             "Say how long the run is to be: --hours 2, --tokens 20M or --steps 1000 (or the key in the settings file)."
         )
-    if not files:
-        raise BadSetting("No input was given. Name a Corpus folder, or files with text.")
-    for path in files:
-        if not path.exists():
-            raise BadFile(f"The input {path} does not exist. Check the path.")
+    check_inputs(files)
 
 
 @dataclass

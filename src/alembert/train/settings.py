@@ -11,7 +11,7 @@ from typing import Literal
 
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
-from alembert.train.optim import OptimiserSettings
+from alembert.train.optim_settings import OptimiserSettings
 from alembert.train.schedule import ScheduleSettings
 
 PARTS = ("embeddings", "layers", "heads")

@@ -1,0 +1,72 @@
+"""What a user names as text to train on: one Corpus folder, or raw files; and whether it has what training asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from alembert import artifact
+from alembert.corpus.clean import CleanSettings
+from alembert.corpus.settings import BuildSettings
+from alembert.corpus.store import Corpus
+from alembert.errors import BadFile, BadSetting
+
+# Raw files are taken as they are: what a user trains on directly is not judged.
+PLAIN: Final = BuildSettings(
+    clean=CleanSettings(
+        headings=False,
+        notices=False,
+        min_characters=0,
+        min_words=0,
+        exact_duplicates=False,
+        near_duplicates=False,
+    )
+)
+
+
+def check_inputs(inputs: Sequence[Path]) -> None:
+    """Refuse inputs that are not there."""
+    if not inputs:
+        raise BadSetting("No input was given. Name a Corpus folder, or files with text.")
+    for path in inputs:
+        if not path.exists():
+            raise BadFile(f"The input {path} does not exist. Check the path.")
+
+
+def named_corpus(inputs: Sequence[Path]) -> Corpus | None:
+    """Open the Corpus that was named; none, if the inputs are raw files."""
+    folders = [path for path in inputs if (path / artifact.MANIFEST).is_file()]
+    if folders and len(inputs) > 1:
+        raise BadSetting(
+            f"{folders[0]} is a folder of alembert's own, and {len(inputs)} inputs were given. Give one Corpus, or raw "
+            "files alone; `alembert corpus build` makes one Corpus of many files."
+        )
+    return Corpus.open(folders[0]) if folders else None
+
+
+def entities_in(corpus: Corpus) -> int:
+    """Count the entities of a corpus: those of the input, and those that dictionaries found."""
+    counts = corpus.counts
+    return counts.get("gold entities", 0) + sum(
+        count for name, count in counts.items() if name.startswith("entities: ")
+    )
+
+
+def check_supply(
+    corpus: Path, *, documents: int, entities: int, next_sentence: bool, wants_entities: bool
+) -> None:
+    """Refuse objectives that a corpus of so many documents and entities has nothing for."""
+    if documents < 1:
+        raise BadFile(f"The corpus {corpus} has no documents. Build it from files with text.")
+    if next_sentence and documents < 3:
+        raise BadSetting(
+            f"next_sentence is on, and the corpus has {documents} document(s): a random second sentence would "
+            "come from the same document and its label would be wrong. Give more documents, or set next_sentence to 0 "
+            "(sentence_order works with any)."
+        )
+    if wants_entities and not entities:
+        raise BadSetting(
+            f"Entity masks or boundaries are on, and the corpus {corpus} has no entities. Build it with a "
+            "dictionary (alembert corpus build --lexicon LABEL=FILE), or use --unit word and boundaries = 0."
+        )
