@@ -14,7 +14,7 @@ counts and the hash of every file.
 from alembert.artifact.disk import atomic_write, hash_file, hash_text
 from alembert.artifact.manifest import Digest, Input, Manifest, hash_config
 from alembert.artifact.opening import MANIFEST, few, hash_input, open_artifact, verify
-from alembert.artifact.writing import Draft, create, finished
+from alembert.artifact.writing import Draft, check, create, finished
 
 __all__ = [
     "MANIFEST",
@@ -23,6 +23,7 @@ __all__ = [
     "Input",
     "Manifest",
     "atomic_write",
+    "check",
     "create",
     "few",
     "finished",

@@ -130,6 +130,25 @@ def finished(
         return None if differences(manifest, _plan(kind, config, inputs, seed)) else manifest
 
 
+def check(
+    folder: str | Path,
+    kind: str,
+    *,
+    config: Mapping[str, Any],
+    inputs: Iterable[str | Path] = (),
+    seed: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Refuse at once what `create` with `resume` would refuse, before long preparations."""
+    place = place_of(folder)
+    _check_place(place)
+    if place.target.parent.is_dir():
+        with explained(f"Looking at {place.shown}"), _owned(place):
+            _settle(place, overwrite)
+            _check_target(place, kind, overwrite)
+            _unfinished(place, _plan(kind, config, inputs, seed), resume=True)
+
+
 @contextmanager
 def _owned(place: Place) -> Iterator[None]:
     _check_place(place)

@@ -74,7 +74,7 @@ def pretrain(
         "sequences": None if length is None else {"length": length},
     }
     name = recipe or _usual_recipe(model, objective)
-    settings = _settings(name, config, {k: v for k, v in changes.items() if v is not None})
+    settings = settings_of(name, config, {k: v for k, v in changes.items() if v is not None})
     if show_config:
         from alembert.settings import to_toml
 
@@ -103,7 +103,7 @@ def _usual_recipe(model: str | None, objective: list[str] | None) -> str:
     return "from-scratch-small" if model is None else "adapt"
 
 
-def _settings(name: str, config: Path | None, changes: dict[str, Any]) -> PretrainSettings:
+def settings_of(name: str, config: Path | None, changes: dict[str, Any]) -> PretrainSettings:
     """Put recipe, file and flags together; the last one wins."""
     from dataclasses import replace
 

@@ -146,14 +146,14 @@ def report(
     from alembert.inspect import vocab_page, vocab_report
     from alembert.text.tokenizer import Tokenizer
 
-    _check_page(html)
+    check_page(html)
     tokenizer = Tokenizer.open(model)
     other = None if against is None else (_short(against), Tokenizer.open(against))
     samples = _samples(corpus, _lexicons(lexicon))
     with _shown(samples):
         found = vocab_report.report(tokenizer, samples, name=_short(model), against=other)
     if html is not None:
-        _write(html, vocab_page.page(found))
+        write_page(html, vocab_page.page(found))
     if as_json:
         print_json(found.as_json(), indent=2)
     else:
@@ -213,27 +213,6 @@ def _local(model: str) -> list[Path]:
 def _short(model: str) -> str:
     path = Path(model)
     return path.parent.name if path.suffix and path.parent.name else path.name
-
-
-def _check_page(path: Path | None) -> None:
-    from alembert.errors import BadFile
-
-    if path is not None and (path.is_dir() or path.parent.is_file()):
-        raise BadFile(
-            f"The page cannot be written to {path}: a folder or a file is in its way. Choose another name."
-        )
-
-
-def _write(path: Path, text: str) -> None:
-    from alembert.artifact import atomic_write
-    from alembert.errors import BadFile
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, text.encode())
-    except OSError as problem:
-        raise BadFile(f"{path} cannot be written: {problem.strerror}.") from None
-    print(f"note: the page is {path}", file=sys.stderr)
 
 
 def _finish(samples: Samples) -> None:

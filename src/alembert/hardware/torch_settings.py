@@ -11,6 +11,7 @@ and at full speed when set after the first).
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -52,10 +53,10 @@ def keep_freed_memory() -> None:
     By default large blocks go back to the system at once. A training step then pays for a hundred thousand page
     faults, a tenth of its time on a virtual machine. Libraries other than glibc are left as they are.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for option, value in _KEEP_MEMORY.values():
-            mallopt(option, value)
+    if sys.platform != "linux" or not hasattr(library := ctypes.CDLL(None), "mallopt"):
+        return
+    for option, value in _KEEP_MEMORY.values():
+        library.mallopt(option, value)
 
 
 @contextmanager

@@ -175,7 +175,7 @@ def _rectangles(qkv_N3HK: Tensor, plan: Plan) -> Iterator[tuple[GroupPlan, tuple
     """Yield the queries, keys and values (B, H, T, K) of each group."""
     # Split and not sliced: each slice would make a gradient of the whole batch.
     sizes = [group.group.stop - group.group.start for group in plan.groups]
-    for plan_of_group, tokens in zip(plan.groups, qkv_N3HK.split(sizes), strict=True):
+    for plan_of_group, tokens in zip(plan.groups, torch.split(qkv_N3HK, sizes), strict=True):
         group = plan_of_group.group
         qkv_BT3HK = tokens.view(group.rows, group.length, *tokens.shape[1:])
         q, k, v = qkv_BT3HK.permute(2, 0, 3, 1, 4).unbind(0)

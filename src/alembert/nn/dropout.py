@@ -73,7 +73,7 @@ class Dropout(nn.Module):
         if noise is None:
             return functional.dropout(states, self.rate)
         keep = noise.keep(self.rate, states.numel(), states.device).view(states.shape)
-        return _Drop.apply(states, keep, 1 / (1 - rounded(self.rate)))
+        return _Drop.apply(states, keep, 1 / (1 - rounded(self.rate)))  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"

@@ -19,6 +19,9 @@ from torch.autograd.function import once_differentiable
 from alembert.nn.batch import Group
 from alembert.nn.dropout import Noise, masked, rounded
 
+_Part = tuple[Group, Tensor | None, Tensor]
+"""A group, where its tokens may look (B1TT, none: everywhere), which probabilities are kept (RTT)."""
+
 
 def dropped_attention(
     qkv_N3HK: Tensor, groups: Sequence[Group], allowed: Sequence[Tensor | None], rate: float, noise: Noise
@@ -28,49 +31,44 @@ def dropped_attention(
     `allowed` has a mask (B or 1, 1, T or 1, T) for each group, True where a token may look, or none.
     """
     heads = qkv_N3HK.shape[2]
-    counts = [group.rows * heads * group.length**2 for group in groups]
-    keep = noise.keep(rate, sum(counts), qkv_N3HK.device).split(counts)
-    return _DroppedAttention.apply(qkv_N3HK, groups, allowed, keep, 1 / (1 - rounded(rate)))
+    shapes = [(group.rows * heads, group.length, group.length) for group in groups]
+    counts = [math.prod(shape) for shape in shapes]
+    masks = torch.split(noise.keep(rate, sum(counts), qkv_N3HK.device), counts)
+    keep = [mask.view(shape) for mask, shape in zip(masks, shapes, strict=True)]
+    parts = list(zip(groups, allowed, keep, strict=True))
+    return _DroppedAttention.apply(qkv_N3HK, parts, 1 / (1 - rounded(rate)))  # type: ignore[no-untyped-call]
 
 
 class _DroppedAttention(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        qkv_N3HK: Tensor,
-        groups: Sequence[Group],
-        allowed: Sequence[Tensor | None],
-        keep: Sequence[Tensor],
-        scale: float,
-    ) -> Tensor:
-        mixed_NHK = torch.empty_like(qkv_N3HK[:, 0])
+    def forward(ctx: Any, qkv_N3HK: Tensor, parts: Sequence[_Part], scale: float) -> Tensor:
+        mixed_NHK = torch.empty_like(qkv_N3HK[:, 0], memory_format=torch.contiguous_format)
         saved = []
-        for group, allowed_B1TT, keep_group in zip(groups, allowed, keep, strict=True):
+        for group, allowed_B1TT, keep_RTT in parts:
             q, k, v = _by_head(qkv_N3HK, group)
             p_RTT = _probabilities(q, k, group.rows, allowed_B1TT)
-            keep_RTT = keep_group.view(p_RTT.shape)
             _put(mixed_NHK, group, _product(masked(p_RTT, keep_RTT), v, scale))
             saved += [q, k, v, p_RTT, keep_RTT]
         ctx.save_for_backward(*saved)
-        ctx.groups, ctx.scale, ctx.shape = groups, scale, qkv_N3HK.shape
+        ctx.groups, ctx.scale, ctx.shape = [group for group, _, _ in parts], scale, qkv_N3HK.shape
         return mixed_NHK.flatten(1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_ND: Tensor) -> tuple[Tensor, None, None, None, None]:
-        result_N3HK = gradient_ND.new_empty(ctx.shape)
-        gradient_N1HK = gradient_ND.view(-1, 1, *ctx.shape[2:])
+    def backward(ctx: Any, d_mixed_ND: Tensor) -> tuple[Tensor, None, None]:
+        d_qkv_N3HK = d_mixed_ND.new_empty(ctx.shape)
+        d_mixed_N1HK = d_mixed_ND.reshape(-1, 1, *ctx.shape[2:])
         saved = iter(ctx.saved_tensors)
         for group, q, k, v, p_RTT, keep_RTT in zip(ctx.groups, *[saved] * 5, strict=True):
-            (d_mixed,) = _by_head(gradient_N1HK, group)
+            (d_mixed,) = _by_head(d_mixed_N1HK, group)
             d_v = _product(masked(p_RTT, keep_RTT).mT, d_mixed, ctx.scale)
             d_p_RTT = masked(_product(d_mixed, v.mT, ctx.scale), keep_RTT)
             d_scores_RTT = torch._softmax_backward_data(d_p_RTT, p_RTT, -1, p_RTT.dtype)
             root = 1 / math.sqrt(q.shape[-1])
             d_q, d_k = _product(d_scores_RTT, k, root), _product(d_scores_RTT.mT, q, root)
             for place, part in enumerate((d_q, d_k, d_v)):
-                _put(result_N3HK[:, place], group, part)
-        return result_N3HK, None, None, None, None
+                _put(d_qkv_N3HK[:, place], group, part)
+        return d_qkv_N3HK, None, None
 
 
 def _by_head(states_NxHK: Tensor, group: Group) -> tuple[Tensor, ...]:
@@ -91,7 +89,7 @@ def _put(states_NHK: Tensor, group: Group, part_RTK: Tensor) -> None:
 def _probabilities(q_RTK: Tensor, k_RTK: Tensor, rows: int, allowed_B1TT: Tensor | None) -> Tensor:
     scores_RTT = _product(q_RTK, k_RTK.mT, 1 / math.sqrt(q_RTK.shape[-1]))
     if allowed_B1TT is not None:
-        scores_RTT.unflatten(0, (rows, -1)).masked_fill_(~allowed_B1TT, -math.inf)
+        scores_RTT.view(rows, -1, *scores_RTT.shape[1:]).masked_fill_(~allowed_B1TT, -math.inf)
     return scores_RTT.softmax(-1)
 
 

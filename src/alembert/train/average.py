@@ -47,6 +47,13 @@ class Average:
         finally:
             self._swap()
 
+    @torch.no_grad()
+    def install(self) -> None:
+        """Give the model the average for good."""
+        assert not self._swapped, "the model holds the average already"
+        for name, parameter in self._parameters.items():
+            parameter.copy_(self._averages[name])
+
     def state(self) -> dict[str, Tensor]:
         """Give what `load` needs; the tensors are the average's own, not copies."""
         assert not self._swapped, "the model holds the average now"

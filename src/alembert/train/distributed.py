@@ -1,24 +1,48 @@
 """Processes that train together, started by torchrun; one process is the same path.
 
 `Processes.join` reads what torchrun says in the environment. The model knows nothing of it: gradients are summed here
-once a step, and for models that do not fit into one process FSDP2 is applied from outside (`shard`).
+once a step, and `shard` spreads a model that does not fit over the processes by FSDP2. A sharded model is saved whole,
+so a run goes on with any number of processes, sharded or not. The price is that the first process holds it all, one
+copy in ordinary memory, while it writes.
+
+Only the first process writes and speaks. What may be refused is done inside `agree`, so that one sentence is said and
+no process waits for another that has gone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 
-PATIENCE: Final = timedelta(minutes=30)
-"""How long a process waits for the others before it takes them for dead."""
+from alembert import hardware
+from alembert.errors import AlreadyDone, BadSetting, UserError
+from alembert.hardware.environment import of_user
+from alembert.nn.model import Model
+from alembert.train.optim_settings import OptimiserSettings
+
+PATIENCE: Final = timedelta(hours=12)
+"""How long a process waits for the others. Long, since the first may prepare a large corpus meanwhile; a process that
+dies is noticed at once, and a machine that is lost is noticed by torchrun."""
+Found = TypeVar("Found")
+
+
+class LostProcess(UserError):
+    """Another process of the run has gone."""
+
+
+class SaidElsewhere(SystemExit):
+    """Another process has said why the run ends; this one ends with the same exit code and is silent."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +56,13 @@ class Processes:
     @contextmanager
     def join(cls) -> Iterator[Processes]:
         """Meet the other processes if torchrun has started several, and part from them at the end."""
-        world = int(os.environ.get("WORLD_SIZE", "1"))
+        world = _environment("WORLD_SIZE", 1)
         if world == 1:
             yield cls()
             return
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE
-        )
+        _share_threads()
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, timeout=PATIENCE)
         try:
             yield cls(dist.get_rank(), world)
         finally:
@@ -48,10 +72,37 @@ class Processes:
     def is_first(self) -> bool:
         return self.rank == 0
 
+    def device(self, wanted: str) -> torch.device:
+        """Give each process of a machine a GPU of its own."""
+        if wanted != "cuda" or self.world == 1:
+            return torch.device(wanted)
+        own = torch.device("cuda", _environment("LOCAL_RANK", 0))
+        torch.cuda.set_device(own)
+        return own
+
+    # -- talking
+
+    def gather(self, value: Any) -> list[Any]:
+        """Give the value that each process has, in the order of their ranks."""
+        if self.world == 1:
+            return [value]
+        values: list[Any] = [None] * self.world
+        with self._company():
+            dist.all_gather_object(values, value)
+        return values
+
     def wait(self) -> None:
         """Wait until all processes have come here."""
-        if self.world > 1:
-            dist.barrier()
+        self.gather(None)
+
+    def from_first(self, value: Any) -> Any:
+        """Give what the first process has."""
+        if self.world == 1:
+            return value
+        values = [value]
+        with self._company():
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def total(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Add up numbers by name over all processes, in the order of their ranks."""
@@ -61,32 +112,169 @@ class Processes:
                 total[name] = total.get(name, 0) + value
         return total
 
-    def gather(self, value: Any) -> list[Any]:
-        """Give the value that each process has, in the order of their ranks."""
-        if self.world == 1:
-            return [value]
-        values: list[Any] = [None] * self.world
-        dist.all_gather_object(values, value)
-        return values
+    def agree(self, work: Callable[[], Found]) -> Found:
+        """Do something in every process. If it is refused in one, all end there: that one says why, the others nothing."""
+        problem = None
+        try:
+            found = work()
+        except UserError as error:
+            problem = error
+        codes = self.gather(_exit_code(problem))
+        refused = next((rank for rank, code in enumerate(codes) if code is not None), None)
+        if refused is None:
+            return found
+        if problem is not None and refused == self.rank:
+            raise problem
+        raise SaidElsewhere(codes[refused])
 
-    def from_first(self, value: Any) -> Any:
-        """Give what the first process has."""
-        if self.world == 1:
-            return value
-        values = [value]
-        dist.broadcast_object_list(values, src=0)
-        return values[0]
+    def in_turn(self, work: Callable[[], Found]) -> Found:
+        """Let the first process do something, then the others, who find it done."""
+        if self.is_first:
+            found = self.agree(work)
+            self.agree(_nothing)
+            return found
+        self.agree(_nothing)
+        return self.agree(work)
+
+    def first_alone(self, work: Callable[[], object]) -> None:
+        """Let the first process do something while the others wait."""
+        self.agree(work if self.is_first else _nothing)
+
+    @contextmanager
+    def _company(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            if not self.is_first:
+                raise SaidElsewhere(2) from error
+            raise LostProcess(
+                f"Another process of the run has ended, or cannot be reached ({str(error).splitlines()[0]}). What it "
+                "said stands above, if it could. The same command goes on from the last saved state."
+            ) from error
+
+    # -- gradients
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Add up the gradients of all processes, in place; what has none elsewhere counts as zero."""
+        """Add up the gradients of all processes, in place. What no process has used keeps no gradient."""
         if self.world == 1:
             return
         trained = [p for p in parameters if p.requires_grad]
-        for parameter in trained:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [p.grad for p in trained if p.grad is not None]
-        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
-        dist.all_reduce(flat)
-        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-            gradient.copy_(part.view_as(gradient))
+        with self._company():
+            for parameter, used in zip(trained, _used_anywhere(trained), strict=True):
+                if not used:
+                    parameter.grad = None
+                elif parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+            # Those of sharded parameters were summed in the backward pass.
+            _sum([p.grad for p in trained if p.grad is not None and not isinstance(p, DTensor)])
+
+    # -- sharded models
+
+    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Put sharded tensors together, one at a time; the result is in the first process, and empty in the others."""
+        found = {}
+        for name, tensor in tensors.items():
+            full = tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor
+            if self.is_first:
+                found[name] = full
+        return found
+
+    def whole_model(self, model: Model) -> Model:
+        """Give the model as one process has it: the same one, or in the first process a whole copy of a sharded one."""
+        if not is_sharded(model):
+            return model
+        state = self.whole(model.state_dict())
+        plain = Model.skeleton(model.config, model.specs, pooler=model.pooler is not None)
+        if self.is_first:
+            plain.load_state_dict(state, assign=True)
+        return plain
+
+
+def shard(model: Model, device: torch.device, world: int, settings: OptimiserSettings) -> Model:
+    """Spread the parameters, gradients and moments of a model over all processes, each block by itself (FSDP2).
+
+    Gradients come from `loss.backward()`, in whose hooks they are summed: `torch.autograd.grad` runs past these.
+    All processes must run the same number of forward and backward passes.
+    """
+    if settings.name == "lamb" or settings.half_heads:
+        raise BadSetting(
+            "A sharded model is trained with adamw or bert_adam, and all heads of a layer at once: lamb and half_heads "
+            "look at whole matrices. Change the optimiser, or do without --shard."
+        )
+    mesh = init_device_mesh(device.type, (world,))
+    for part in (*model.encoder.blocks, model):
+        # The outermost part too: evaluation has no backward pass that would free it.
+        sharded = fully_shard(part, mesh=mesh, reshard_after_forward=True)
+        sharded.set_gradient_divide_factor(1.0)
+        # Without it, a factor needs an operation that gloo does not have.
+        sharded.set_force_sum_reduction_for_comms(True)
+        # Processes may run different heads in the same pass.
+        sharded.set_reduce_scatter_unused_params(True, recurse=False)
+    return model
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Tell whether the model is spread over processes."""
+    return isinstance(model, FSDPModule)
+
+
+def spread(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """Give this process's part of full tensors that belong to parameters of the model; each may have a `kind/` before it."""
+    parameters = dict(model.named_parameters())
+    return {key: _like(tensor, parameters.get(key.rpartition("/")[2])) for key, tensor in tensors.items()}
+
+
+def _like(tensor: Tensor, parameter: Tensor | None) -> Tensor:
+    if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:
+        return tensor
+    # Every process has read the same file: no values need to be sent.
+    return distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
+
+
+def speaks() -> bool:
+    """Tell whether this process is the one that people hear: the first, or the only one."""
+    return _environment("RANK", 0) == 0
+
+
+def _environment(name: str, otherwise: int) -> int:
+    return int(os.environ.get(name, otherwise))
+
+
+def _share_threads() -> None:
+    """Divide the cores among the processes of this machine, unless OMP_NUM_THREADS says how (torchrun sets it to 1)."""
+    hardware.configure_torch()
+    if of_user("OMP_NUM_THREADS") is None:
+        beside = _environment("LOCAL_WORLD_SIZE", 1)
+        torch.set_num_threads(max(1, torch.get_num_threads() // beside))
+
+
+def _exit_code(problem: UserError | None) -> int | None:
+    if problem is None:
+        return None
+    return 0 if isinstance(problem, AlreadyDone) else 2
+
+
+def _nothing() -> Any:
+    return None
+
+
+def _used_anywhere(parameters: list[nn.Parameter]) -> list[bool]:
+    """Tell which parameters have a gradient in some process; FSDP gives zeros to those that were not used."""
+    used = torch.tensor([_is_used(parameter.grad) for parameter in parameters], dtype=torch.uint8)
+    dist.all_reduce(used, dist.ReduceOp.MAX)
+    return [bool(each) for each in used]
+
+
+def _is_used(gradient: Tensor | None) -> bool:
+    if isinstance(gradient, DTensor):
+        return bool(gradient.to_local().any())
+    return gradient is not None
+
+
+def _sum(gradients: list[Tensor]) -> None:
+    if not gradients:
+        return
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    dist.all_reduce(flat)
+    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))

@@ -39,6 +39,16 @@ def accumulate(jobs: Sequence[Job], parameters: Sequence[nn.Parameter], streams:
     return losses
 
 
+def accumulate_in_turn(jobs: Sequence[Job]) -> list[Tensor]:
+    """Do the same one job after the other, by the backward passes that sharded models need."""
+    losses = []
+    for job in jobs:
+        loss = job()
+        loss.backward()
+        losses.append(loss.detach())
+    return losses
+
+
 def _in_order(jobs: Sequence[Job], trained: list[nn.Parameter], streams: int) -> Iterator[_Result]:
     pool, left = _pool(streams), iter(jobs)
     # One more than streams, so that no stream waits while gradients are added; each holds a copy of all gradients.

@@ -19,11 +19,13 @@ from alembert.corpus.samples import Samples
 from alembert.corpus.shard_build import WordSettings, find_or_build
 from alembert.corpus.shards import Shards
 from alembert.corpus.store import Corpus
+from alembert.data.feed import Split
 from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
 from alembert.files.heads import fresh_heads, with_heads
+from alembert.files.hub import is_hub_id
 from alembert.files.vocab import Output, learn
 from alembert.nn.config import EncoderConfig, preset
 from alembert.nn.heads import HeadSpec
@@ -58,8 +60,13 @@ class Start:
     @property
     def files(self) -> list[Path]:
         """Files and folders that are inputs of the run."""
-        local = [] if self.model is None or self.model.startswith("hub:") else [Path(self.model)]
+        local = [] if self.model is None or self.hub else [Path(self.model)]
         return local if self.tokenizer is None else [*local, self.tokenizer]
+
+    @property
+    def hub(self) -> str | None:
+        """The model, if it comes from the Hugging Face hub."""
+        return self.model if self.model is not None and is_hub_id(self.model) else None
 
 
 @dataclass(frozen=True)
@@ -92,16 +99,18 @@ def gather(
     dictionary: Path | None = None,
 ) -> Ingredients:
     """Open or make all that a run needs."""
+    opened = None if start.model is None else _open_model(start.model)
+    given = _given_tokenizer(start, opened)
+    _check_length(_config(start, settings) if opened is None else opened.blueprint.config, settings)
     corpus = open_corpus(inputs, kitchen)
     check_corpus(corpus, settings)
-    opened = None if start.model is None else _open_model(start.model)
-    tokenizer = _tokenizer(start, opened, corpus, kitchen)
+    tokenizer = _learnt(corpus, kitchen) if given is None else given
     checkpoint, fresh = _with_objectives(opened or _new(start, tokenizer, settings), settings, tokenizer)
-    _check_length(checkpoint.blueprint.config, settings)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
     shards = find_or_build(
         corpus, tokenizer, kitchen.cache, words=words, workers=kitchen.workers, tell=kitchen.tell
     )
+    _check_split(shards, settings)
     fresh = fresh if opened is not None else tuple(checkpoint.blueprint.heads)
     return Ingredients(corpus, tokenizer, shards, checkpoint, fresh)
 
@@ -128,6 +137,17 @@ def check_corpus(corpus: Corpus, settings: PretrainSettings) -> None:
     )
 
 
+def _check_split(shards: Shards, settings: PretrainSettings) -> None:
+    """Refuse a corpus of which too little is left to train on."""
+    held_out = Split(shards, settings.evaluation.share).held_out_count
+    needed = 2 if settings.objectives.next_sentence else 1
+    if len(shards) - held_out < needed:
+        raise BadSetting(
+            f"Of the {len(shards)} document(s) of the corpus {held_out} are held out, and training needs at least "
+            f"{needed}. Give more documents, or lower the `share` of [evaluation]; 0 holds nothing out."
+        )
+
+
 def _open_model(where: str) -> Checkpoint:
     checkpoint = open_checkpoint(where)
     if checkpoint.tokenizer is None:
@@ -138,11 +158,13 @@ def _open_model(where: str) -> Checkpoint:
     return checkpoint
 
 
-def _tokenizer(start: Start, opened: Checkpoint | None, corpus: Corpus, kitchen: Kitchen) -> Tokenizer:
-    if opened is not None and opened.tokenizer is not None:
+def _given_tokenizer(start: Start, opened: Checkpoint | None) -> Tokenizer | None:
+    if opened is not None:
         return opened.tokenizer
-    if start.tokenizer is not None:
-        return Tokenizer.open(start.tokenizer)
+    return None if start.tokenizer is None else Tokenizer.open(start.tokenizer)
+
+
+def _learnt(corpus: Corpus, kitchen: Kitchen) -> Tokenizer:
     folder = kitchen.cache / f"vocab-{artifact.hash_input(corpus.folder)[:12]}"
     if not (folder / artifact.MANIFEST).is_file():
         kitchen.say(
@@ -154,10 +176,14 @@ def _tokenizer(start: Start, opened: Checkpoint | None, corpus: Corpus, kitchen:
 
 
 def _new(start: Start, tokenizer: Tokenizer, settings: PretrainSettings) -> Checkpoint:
+    config = _config(start, settings, tokenizer.vocab_size)
+    return Checkpoint.new(Blueprint(config=config), tokenizer, seed=settings.seed)
+
+
+def _config(start: Start, settings: PretrainSettings, pieces: int = LEARNT_PIECES) -> EncoderConfig:
     assert start.size is not None
     longest = max(512, settings.sequences.length, settings.sequences.long_length or 0)
-    config = preset(start.size, vocab_size=tokenizer.vocab_size, max_position_embeddings=longest)
-    return Checkpoint.new(Blueprint(config=config), tokenizer, seed=settings.seed)
+    return preset(start.size, vocab_size=pieces, max_position_embeddings=longest)
 
 
 def _with_objectives(

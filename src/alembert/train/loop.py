@@ -7,12 +7,13 @@ step, so a saved run continues to the bit, and any number of processes sees the 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -20,12 +21,13 @@ from torch import Tensor
 from alembert import hardware
 from alembert.data.feed import Cursor
 from alembert.data.order import number
+from alembert.errors import BadSetting
 from alembert.nn.dropout import Noise
 from alembert.nn.model import Model
 from alembert.train.average import Average
 from alembert.train.clock import Budget, Mileage
-from alembert.train.distributed import Processes
-from alembert.train.gradients import accumulate
+from alembert.train.distributed import Processes, SaidElsewhere, is_sharded, shard, spread
+from alembert.train.gradients import accumulate, accumulate_in_turn
 from alembert.train.lesson import Lesson, Micro, Verdict
 from alembert.train.optim import Optimiser
 from alembert.train.parts import select
@@ -35,6 +37,9 @@ from alembert.train.settings import RunSettings
 from alembert.train.state import Snapshot, States
 from alembert.train.stopping import Stopped, Stopping
 from alembert.train.work import training_flop
+
+SKIPS: Final = 20
+"""Steps in a row without finite gradients after which a run gives up."""
 
 
 @dataclass
@@ -46,6 +51,8 @@ class Position:
     evaluations: int = 0
     best: float | None = None
     reserve: float = 0.0
+    skipped: int = 0
+    """Steps in a row that changed nothing, because their gradients were not finite."""
     sums: dict[str, float] = field(default_factory=dict)
     """Losses, counts and work since the last line of the log."""
 
@@ -54,7 +61,7 @@ class Position:
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> Position:
-        plain = {name: facts[name] for name in ("evaluations", "best", "reserve", "sums")}
+        plain = {name: facts[name] for name in ("evaluations", "best", "reserve", "skipped", "sums")}
         return cls(done=Mileage(**facts["done"]), cursor=Cursor(**facts["cursor"]), **plain)
 
 
@@ -71,17 +78,20 @@ class Loop:
         log: RunLog,
         processes: Processes | None = None,
         device: str = "cpu",
+        sharded: bool = False,
         tell: Callable[[TrainingProgress], None] = lambda _: None,
     ) -> None:
         hardware.configure_torch()
-        self.model = model.to(device).train()
+        self.processes = processes or Processes()
+        self.device = self.processes.device(device)
+        if sharded and self.processes.world > 1:
+            shard(model, self.device, self.processes.world, settings.optimiser)
+        self.model = model.to(self.device).train()
         self.model.encoder.recompute = settings.model.recompute
         self.lesson = lesson
         self.settings = settings
         self.states = states
         self.log = log
-        self.processes = processes or Processes()
-        self.device = torch.device(device)
         self.tell = tell
         self.optimiser = Optimiser(model, settings.optimiser)
         self.average = None if settings.saving.average is None else Average(model, settings.saving.average)
@@ -105,7 +115,8 @@ class Loop:
                 self._save_if_due()
                 if signal := max(self.processes.gather(stopping.requested or 0)):
                     self._save()
-                    raise Stopped(signal)
+                    stopped = Stopped(signal)
+                    raise stopped if self.processes.is_first else SaidElsewhere(stopped.exit_code)
             return self._finish()
 
     @property
@@ -123,7 +134,8 @@ class Loop:
         self.processes.sum_gradients(self.model.parameters())
         rate = settings.optimiser.rate * rate_at(progress, settings.schedule)
         norm = self.optimiser.step(position.done.step, rate)
-        if self.average is not None:
+        is_sound = math.isfinite(norm)
+        if is_sound and self.average is not None:
             self.average.update()
         seconds = self.processes.from_first(time.monotonic() - began)
         position.cursor = cursor
@@ -132,7 +144,11 @@ class Loop:
             tokens=position.done.tokens + tokens,
             seconds=position.done.seconds + seconds,
         )
-        self._note(losses, totals, {"tokens": tokens, "seconds": seconds, "work": work}, rate, norm)
+        position.skipped = 0 if is_sound else position.skipped + 1
+        if is_sound:
+            self._note(losses, totals, {"tokens": tokens, "seconds": seconds, "work": work}, rate, norm)
+        else:
+            self._note_skipped()
 
     def _gradients(self, portions: Sequence[Any]) -> tuple[dict[str, float], dict[str, float], int, float]:
         """Compute this process's share of the step's gradients; give loss and count by objective, tokens and work."""
@@ -183,13 +199,21 @@ class Loop:
             self._write_row(rate, norm)
             sums.clear()
 
+    def _note_skipped(self) -> None:
+        """Log a step that was lost; when only such steps come, refuse to go on."""
+        step, skipped = self.position.done.step, self.position.skipped
+        self._log("event", what="skipped step", note="The gradients were not finite.", step=step)
+        if skipped >= SKIPS:
+            raise BadSetting(
+                f"The gradients of {skipped} steps in a row, the last of them step {step}, were not finite, and the run "
+                "has stopped; its last saved state is sound. Begin anew in another folder with a lower rate, a longer "
+                'warmup, or precision = "float32".'
+            )
+
     def _write_row(self, rate: float, norm: float) -> None:
         sums, done = self.position.sums, self.position.done
-        losses = {
-            name.removeprefix("loss "): value / sums[f"count {name.removeprefix('loss ')}"]
-            for name, value in sums.items()
-            if name.startswith("loss ")
-        }
+        counts = {name.removeprefix("count "): n for name, n in sums.items() if name.startswith("count ")}
+        losses = {name: sums[f"loss {name}"] / count for name, count in counts.items() if count}
         self._log(
             "step",
             step=done.step,
@@ -199,28 +223,31 @@ class Loop:
             norm=norm,
             loss=sum(losses.values()),
             losses=losses,
-            tokens_per_second=sums["tokens"] / sums["seconds"],
+            tokens_per_second=self._per_second("tokens"),
             peak_share=self._peak_share(),
         )
 
     def _tell(self, loss: float) -> None:
-        done, sums = self.position.done, self.position.sums
+        done = self.position.done
         self.tell(
             TrainingProgress(
                 share=self.budget.progress(done),
                 step=done.step,
                 loss=loss,
-                tokens_per_second=sums["tokens"] / sums["seconds"],
+                tokens_per_second=self._per_second("tokens"),
                 peak_share=self._peak_share(),
                 seconds_left=self.budget.seconds_left(done),
             )
         )
 
     def _peak_share(self) -> float | None:
-        sums = self.position.sums
         if self.peak is None:
             return None
-        return sums["work"] / sums["seconds"] / 1e9 / self.peak / self.processes.world
+        return self._per_second("work") / 1e9 / self.peak / self.processes.world
+
+    def _per_second(self, name: str) -> float:
+        sums = self.position.sums
+        return sums[name] / max(sums["seconds"], 1e-9)  # a coarse clock may not have moved
 
     def _log(self, kind: str, **values: Any) -> None:
         if self.processes.is_first:
@@ -238,18 +265,21 @@ class Loop:
         """Judge the model, and save the state if it is the best so far."""
         began = time.monotonic()
         verdict = self._verdict()
-        position = self.position
+        position, done = self.position, self.position.done
         position.evaluations = 1 + int(self.budget.progress(position.done) * self.settings.evaluation.times)
-        done = position.done
         self._log("held_out", step=done.step, tokens=done.tokens, seconds=done.seconds, scores=verdict.scores)
-        best = position.best is None or verdict.loss < position.best
-        if best:
+        self._spend(began)
+        if math.isfinite(verdict.loss) and (position.best is None or verdict.loss < position.best):
             position.best = verdict.loss
             self._save(best=True)
-        spent = self.processes.from_first(time.monotonic() - began)
-        position.reserve = max(position.reserve, 1.5 * spent)
-        position.done = replace(position.done, seconds=position.done.seconds + spent)
+        position.reserve = max(position.reserve, 1.5 * (position.done.seconds - done.seconds))
         return verdict
+
+    def _spend(self, began: float) -> None:
+        """Count the time since `began` as time of the run, by the clock of the first process."""
+        spent = self.processes.from_first(time.monotonic() - began)
+        done = self.position.done
+        self.position.done = replace(done, seconds=done.seconds + spent)
 
     def _verdict(self) -> Verdict:
         self.model.eval()
@@ -270,7 +300,7 @@ class Loop:
             self._save()
 
     def _save(self, *, best: bool = False) -> None:
-        self._saved_at = self.position.done.seconds
+        began = time.monotonic()
         if self.processes.is_first:
             self.log.sync()
             facts = {**self.position.as_facts(), "log": self.log.position}
@@ -279,6 +309,8 @@ class Loop:
                 tensors["average"] = self.average.state()
             self.states.save(Snapshot(self.position.done.step, facts, tensors), best=best)
         self.processes.wait()
+        self._spend(began)
+        self._saved_at = self.position.done.seconds
 
     def _restore(self) -> None:
         found = self.states.latest()
@@ -299,7 +331,7 @@ class Loop:
     def _finish(self) -> Verdict:
         verdict = self._evaluate()
         if self.average is not None:
-            self.model.load_state_dict(self.average.state(), strict=False)
+            self.average.install()
         self.model.eval()
         return verdict
 

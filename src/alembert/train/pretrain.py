@@ -17,7 +17,7 @@ from alembert.artifact import Draft
 from alembert.artifact.opening import place_of
 from alembert.corpus.inputs import check_inputs
 from alembert.corpus.jobs import Progress
-from alembert.errors import AlreadyDone, BadFile, BadSetting
+from alembert.errors import AlreadyDone, BadSetting
 from alembert.files.checkpoint import KIND, Checkpoint
 from alembert.files.heads import with_heads
 from alembert.nn.model import Model
@@ -100,17 +100,30 @@ class _Run:
 
     def run(self) -> Pretrained:
         plan = self._plan()
-        if not self.around.overwrite and artifact.finished(self.out, KIND, **plan):
+        if self.processes.from_first(self.processes.is_first and self._is_done(plan)):
             raise AlreadyDone(f"{self.out} is complete already, with these settings and inputs.")
         found = self._gather()
         self.settings = _without_idle_start(self.settings, found, self.around.say)
+        loop = self._loop(found)  # before anything is written: it may refuse settings too
         with self._folder(plan) as draft:
-            return self._train(draft, found)
+            return self._train(loop, draft, found)
+
+    def _is_done(self, plan: dict[str, Any]) -> bool:
+        """Say whether the result is there already; refuse a place that it cannot go to."""
+        if not self.around.overwrite and artifact.finished(self.out, KIND, **plan):
+            return True
+        artifact.check(self.out, KIND, overwrite=self.around.overwrite, **plan)
+        return False
 
     def _plan(self) -> dict[str, Any]:
         dictionary = [self.around.dictionary] if self.around.dictionary else []
         return {
-            "config": {"verb": "pretrain", "size": self.start.size, **as_table(self.settings)},
+            "config": {
+                "verb": "pretrain",
+                "size": self.start.size,
+                "hub": self.start.hub,
+                **as_table(self.settings),
+            },
             "inputs": [*self.files, *self.start.files, *dictionary],
             "seed": self.settings.seed,
         }
@@ -138,25 +151,27 @@ class _Run:
             self.processes.wait()
             yield draft
 
-    def _train(self, draft: Draft, found: Ingredients) -> Pretrained:
-        log = RunLog(draft.path / RUN, tensorboard=self.processes.is_first)
-        loop = Loop(
+    def _loop(self, found: Ingredients) -> Loop:
+        unfinished = place_of(self.out).partial
+        return Loop(
             _for_training(found.checkpoint, self.settings),
             TextLesson(found.shards, found.tokenizer, self.settings),
             self.settings,
-            states=States(draft.path / STATE),
-            log=log,
+            states=States(unfinished / STATE),
+            log=RunLog(unfinished / RUN, tensorboard=self.processes.is_first),
             processes=self.processes,
             device=self.around.device,
             tell=self.around.tell,
         )
+
+    def _train(self, loop: Loop, draft: Draft, found: Ingredients) -> Pretrained:
         after = loop.run().scores
-        log.close()
-        before = self.processes.from_first(next((row["scores"] for row in log.rows("held_out")), {}))
+        loop.log.close()
+        before = self.processes.from_first(next((row["scores"] for row in loop.log.rows("held_out")), {}))
         done = Pretrained(before, after, loop.position.done)
         if self.processes.is_first:
             self._write(draft, found, loop.model, done)
-            write_curves(log, draft.path / RUN, "Pre-training")
+            write_curves(loop.log, draft.path / RUN, "Pre-training")
         return done
 
     def _write(self, draft: Draft, found: Ingredients, model: Model, done: Pretrained) -> None:

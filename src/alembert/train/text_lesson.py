@@ -15,6 +15,7 @@ from alembert.corpus.shards import Shards
 from alembert.data.feed import Cursor, Cutting, Feed, Portion, Split
 from alembert.data.masking import MaskSettings
 from alembert.data.order import generator
+from alembert.errors import BadSetting
 from alembert.nn.dropout import Noise
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
@@ -31,6 +32,7 @@ class TextLesson:
     def __init__(self, shards: Shards, tokenizer: Tokenizer, settings: PretrainSettings) -> None:
         self.settings = settings
         self.split = Split(shards, settings.evaluation.share)
+        self._check_split(len(shards))
         self.assembler = Assembler(shards, tokenizer, settings.batch.padded)
         self.feed = Feed(
             shards,
@@ -41,6 +43,15 @@ class TextLesson:
         )
         self.objectives = {each.name: each for each in self._objectives(settings.masks)}
         self.passes = _by_attention(self.objectives.values())
+
+    def _check_split(self, documents: int) -> None:
+        training = documents - self.split.held_out_count
+        needed = 2 if self.settings.objectives.next_sentence else 1
+        if training < needed:
+            raise BadSetting(
+                f"Of {documents} documents with text, {self.split.held_out_count} are held out and {training} are left to "
+                f"train on; at least {needed} are needed. Give more documents, or a smaller `share` of the evaluation."
+            )
 
     def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[Portion], Cursor]:
         return self.feed.take(cursor, count, self.cutting(progress))
@@ -72,16 +83,18 @@ class TextLesson:
             sums[objective.name] = float(loss.detach())
             # How often a causal or prefix pass comes is its weight; within a pass of its own it counts fully.
             weight = objective.weight if objective.attention == "bidirectional" else 1.0
-            total = total + loss * (weight / totals[objective.name])
+            # No unit of the whole step may have been short enough to be masked; then there is nothing to divide.
+            total = total + loss * (weight / max(totals[objective.name], 1))
         return total, sums
 
     def examine(self, model: Model, part: int = 0, parts: int = 1) -> Tallies:
         """Count right answers on held-out text; of several processes each takes its part."""
+        device = next(model.parameters()).device
         with torch.inference_mode():
             return add_up(
                 counted
                 for exam in self._exams[part::parts]
-                for objective, logits, target in self._answers(model, exam.micro, None)
+                for objective, logits, target in self._answers(model, exam.micro.to(device), None)
                 for counted in exam.tallies(objective, logits, target)
             )
 
