@@ -16,11 +16,13 @@ import typing
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from alembert.errors import BadFile, BadSetting
 
 T = TypeVar("T")
+_NONE: Final = "none"
+"""How a file switches off what is on by default."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def as_table(settings: Any) -> dict[str, Any]:
 def to_toml(settings: Any) -> str:
     """Write settings as TOML, each key under its explanation, as the docstrings of the fields have it.
 
-    What is off (None) stands as a comment, since TOML has no word for it.
+    What is off (None) stands as a comment, since TOML has no word for it; where it is on by default, as "none".
     """
     return "\n".join(_toml_lines(settings, "")) + "\n"
 
@@ -68,7 +70,8 @@ def _toml_lines(settings: Any, table: str) -> Iterator[str]:
             inner.append((item.name, value))
             continue
         yield from (f"# {line}" for line in explanations.get(item.name, "").splitlines())
-        yield f"# {item.name} =" if value is None else f"{item.name} = {_toml_value(value)}"
+        is_usual = value is None and item.default is None
+        yield f"# {item.name} =" if is_usual else f"{item.name} = {_toml_value(value)}"
     for name, value in inner:
         path = f"{table}.{name}" if table else name
         yield from ("", f"[{path}]", *_toml_lines(value, path))
@@ -79,9 +82,8 @@ def _toml_value(value: Any) -> str:
         return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, float):
         return repr(value)
-    return json.dumps(
-        value, ensure_ascii=False
-    )  # strings, whole numbers and booleans are spelt alike in both
+    # Strings, whole numbers and booleans are spelt alike in both.
+    return json.dumps(_NONE if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def explained(kind: type[Any]) -> dict[str, str]:
@@ -131,7 +133,9 @@ def _under(table: str) -> str:
 def _value(hint: Any, present: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         return changed(present, value, where)
-    if typing.get_origin(hint) is tuple and isinstance(value, list):
+    if value == _NONE and types.NoneType in typing.get_args(hint):
+        return None
+    if typing.get_origin(hint) is tuple and isinstance(value, list | tuple):
         item = typing.get_args(hint)[0]
         if all(_fits(item, each) for each in value):
             return tuple(float(each) if item is float else each for each in value)
@@ -154,6 +158,7 @@ def _in_words(hint: Any) -> str:
     if typing.get_origin(hint) is typing.Literal:
         return f"one of {', '.join(map(repr, typing.get_args(hint)))}"
     names = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+    names[types.NoneType] = f'"{_NONE}"'
     if typing.get_origin(hint) is tuple:
         return {str: "a list of strings", int: "a list of whole numbers"}.get(
             typing.get_args(hint)[0], "a list of numbers"

@@ -53,20 +53,20 @@ def test_the_sum_is_that_of_plain_backward_passes() -> None:
 def test_gradients_are_added_to_what_is_there() -> None:
     weight = nn.Parameter(torch.ones(3))
     weight.grad = torch.full((3,), 10.0)
-    accumulate([lambda: weight.sum(), lambda: 2 * weight.sum()], [weight], 2)
+    accumulate([lambda: torch.sum(weight), lambda: 2 * torch.sum(weight)], [weight], 2)
     assert weight.grad.tolist() == [13.0] * 3
 
 
 def test_two_parameters_never_share_a_gradient() -> None:
     left, right = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
-    accumulate([lambda: (left + right).sum()] * 3, [left, right], 2)
+    accumulate([lambda: torch.sum(left + right)] * 3, [left, right], 2)
     assert left.grad.tolist() == right.grad.tolist() == [3.0] * 3
 
 
 def test_frozen_and_unused_parameters_get_no_gradient() -> None:
     weight, frozen, unused = (nn.Parameter(torch.ones(3)) for _ in range(3))
     frozen.requires_grad_(False)
-    accumulate([lambda: (weight * frozen).sum()] * 3, [frozen, weight, unused], 2)
+    accumulate([lambda: torch.sum(weight * frozen)] * 3, [frozen, weight, unused], 2)
     assert frozen.grad is None
     assert unused.grad is None
     assert weight.grad.tolist() == [3.0] * 3

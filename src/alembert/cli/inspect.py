@@ -1,4 +1,4 @@
-"""`alembert inspect`: look inside a tokenizer or a model."""
+"""`alembert inspect`: look inside a tokenizer, a model or training data."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from alembert.cli.inspect_masks import masks
+
 if TYPE_CHECKING:
     from rich.text import Text
 
     from alembert.inspect.tokens import Summary, TokenReport, Word
 
-app = typer.Typer(help="Look inside a tokenizer or a model.", rich_markup_mode=None)
+app = typer.Typer(help="Look inside a tokenizer, a model or training data.", rich_markup_mode=None)
+app.command("masks")(masks)
 
 _COLOURS = ("cyan", "magenta", "green", "blue")
 _WIDEST = 60
 """Characters of a word that are shown; its offsets tell the rest."""
-
-
-@app.callback()
-def _inspect() -> None:
-    # With a callback, typer keeps the name of the command even while it is the only one.
-    pass
 
 
 @app.command("tokens")

@@ -74,7 +74,8 @@ def pretrain(
         "sequences": None if length is None else {"length": length},
     }
     name = recipe or _usual_recipe(model, objective)
-    settings = settings_of(name, config, {k: v for k, v in changes.items() if v is not None})
+    given = {key: value for key, value in changes.items() if value is not None}
+    settings = settings_of(name, config, given, chosen=recipe is not None)
     if show_config:
         from alembert.settings import to_toml
 
@@ -103,15 +104,18 @@ def _usual_recipe(model: str | None, objective: list[str] | None) -> str:
     return "from-scratch-small" if model is None else "adapt"
 
 
-def settings_of(name: str, config: Path | None, changes: dict[str, Any]) -> PretrainSettings:
-    """Put recipe, file and flags together; the last one wins."""
+def settings_of(
+    name: str, config: Path | None, changes: dict[str, Any], *, chosen: bool = False
+) -> PretrainSettings:
+    """Put recipe, file and flags together; the last one wins. A recipe that was `chosen` wins over that of the file."""
     from dataclasses import replace
 
     from alembert.settings import changed, read_toml
     from alembert.train.recipes import recipe
 
     table = read_toml(config) if config else {}
-    settings = recipe(table.pop("recipe", name))
+    in_file = str(table.pop("recipe", name))
+    settings = recipe(name if chosen else in_file)
     for where, layer in ((str(config), table), ("The command line", changes)):
         if layer.keys() & {"hours", "tokens", "steps"}:
             settings = replace(settings, hours=None, tokens=None, steps=None)

@@ -143,6 +143,7 @@ def report(
 ) -> None:
     """Say how well a tokenizer fits a corpus, what to add, and what it would save."""
     from alembert.cli.output import print_json
+    from alembert.cli.pages import check_page, write_page
     from alembert.inspect import vocab_page, vocab_report
     from alembert.text.tokenizer import Tokenizer
 

@@ -29,10 +29,14 @@ _BATCH = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """Where an excerpt ends: after so many documents, or after the one with which it has so many characters."""
+    """Where an excerpt ends: after so many documents, or with so many characters in at least three."""
 
     documents: int = 1000
     characters: int = 1_000_000
+
+    def is_reached(self, documents: int, characters: int) -> bool:
+        # Pairs with a random second sentence need three documents.
+        return documents >= self.documents or (characters >= self.characters and documents >= 3)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,13 +84,13 @@ def _corpus_table(corpus: Corpus, limit: Limit) -> Any:
     import pyarrow.compute as pc
 
     taken: list[Any] = []
-    documents = characters = 0
+    meter = _Meter(limit)
     for batch in _corpus_batches(corpus):
-        ends = characters + np.cumsum(pc.utf8_length(batch.column("text")).to_numpy())
-        fitting = min(limit.documents - documents, int(np.searchsorted(ends, limit.characters)) + 1)
-        taken.append(batch.slice(0, fitting))
-        documents, characters = documents + len(taken[-1]), int(ends[-1])
-        if documents >= limit.documents or characters >= limit.characters:
+        before = meter.documents
+        for length in pc.utf8_length(batch.column("text")).to_pylist():
+            meter.count(length)
+        taken.append(batch.slice(0, meter.documents - before))
+        if meter.is_full:
             break
     return pa.Table.from_batches(taken) if taken else to_table([]).select(list(COLUMNS))
 
@@ -101,44 +105,50 @@ def _corpus_batches(corpus: Corpus) -> Iterator[Any]:
 def _of_files(files: Sequence[Path], cutter: Cutter, limit: Limit) -> Excerpt:
     refinery = Refinery(PLAIN.clean, None)
     entries = []
-    more = _Meter(limit)
+    meter = _Meter(limit)
     for path, name in zip(files, source_names(files), strict=True):
-        items = list(more.up_to_limit(read(path, PLAIN.read)))
+        items = list(_up_to_limit(read(path, PLAIN.read), meter))
         entries += refinery.refine(items, name, None).entries
     return Excerpt(
         tokens=_tokens(cutter, to_table(entries)),
         documents=len(entries),
-        total=None if more.stopped else len(entries),
+        total=None if meter.has_left_out else len(entries),
         entities=sum(len(entry.entities) for entry in entries),
-        set_aside=more.set_aside,
+        set_aside=meter.set_aside,
     )
 
 
 @dataclass
 class _Meter:
-    """Lets items pass until their documents reach the limit, and knows whether anything was left."""
+    """Counts documents until the limit is reached, and knows whether any was left out."""
 
     limit: Limit
     documents: int = 0
     characters: int = 0
     set_aside: int = 0
-    stopped: bool = False
-
-    def up_to_limit(self, items: Iterator[Item]) -> Iterator[Item]:
-        for item in items:
-            if isinstance(item, Document) and self._is_full:
-                self.stopped = True
-            if self.stopped:
-                return
-            self.set_aside += isinstance(item, SetAside)
-            if isinstance(item, Document):
-                self.documents += 1
-                self.characters += len(item.text)
-            yield item
+    has_left_out: bool = False
 
     @property
-    def _is_full(self) -> bool:
-        return self.documents >= self.limit.documents or self.characters >= self.limit.characters
+    def is_full(self) -> bool:
+        return self.limit.is_reached(self.documents, self.characters)
+
+    def count(self, characters: int) -> None:
+        """Count a document, unless there are enough."""
+        if self.is_full:
+            self.has_left_out = True
+            return
+        self.documents += 1
+        self.characters += characters
+
+
+def _up_to_limit(items: Iterator[Item], meter: _Meter) -> Iterator[Item]:
+    for item in items:
+        if isinstance(item, Document):
+            meter.count(len(item.text))
+        if meter.has_left_out:
+            return
+        meter.set_aside += isinstance(item, SetAside)
+        yield item
 
 
 def _tokens(cutter: Cutter, table: Any) -> Tokens:

@@ -46,6 +46,8 @@ class Cutting:
     pairs: Literal["next_sentence", "sentence_order"] | None = None
     short_share: float = 0.1
     cut: Literal["sentence", "token"] = "sentence"
+    late_share: float = 0.0
+    """Share of documents that are first parted at a random sentence."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,21 @@ def cut(
         return pairs.sentence_order(
             source, document, length=cutting.length, short_share=cutting.short_share, rng=rng
         )
-    return sequences.stretches(source.borders_of(document), document, length=cutting.length, cut=cutting.cut)
+    return [
+        stretch
+        for borders in _parted(source.borders_of(document), cutting.late_share, rng)
+        for stretch in sequences.stretches(borders, document, length=cutting.length, cut=cutting.cut)
+    ]
+
+
+def _parted(
+    borders: npt.NDArray[np.int64], share: float, rng: np.random.Generator
+) -> list[npt.NDArray[np.int64]]:
+    """Part a document at a random sentence, as often as `share` says."""
+    if len(borders) < 3 or rng.random() >= share:
+        return [borders]
+    place = int(rng.integers(1, len(borders) - 1))
+    return [borders[: place + 1], borders[place:]]
 
 
 def by_budget(stretches: Sequence[Stretch], tokens: int) -> Iterator[tuple[Stretch, ...]]:

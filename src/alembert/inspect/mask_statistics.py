@@ -156,11 +156,16 @@ class Statistics:
     def rows(self, labels: tuple[str, str]) -> list[tuple[str, str]]:
         """Return names and values for people; `labels` name the two kinds of pairs."""
         share, mean = self.shares(), self.chosen / max(1, self.units)
-        became = f"[MASK] {share['masked']:.1%}, another piece {share['replaced']:.1%}, kept {share['kept']:.1%}"
+        became = (
+            f"[MASK] {share['masked']:.1%}, another piece {share['replaced']:.1%}, kept {share['kept']:.1%}"
+        )
         whole = f"{share['chosen_words_whole']:.1%} of them whole"
         rows = [
             ("sequences", f"{self.sequences:,}"),
-            ("tokens in each", f"{min(self.lengths)} to {max(self.lengths)}, {self.mean_length:.1f} on average"),
+            (
+                "tokens in each",
+                f"{min(self.lengths)} to {max(self.lengths)}, {self.mean_length:.1f} on average",
+            ),
             ("tokens to predict", f"{share['chosen']:.1%} of {self.tokens:,}"),
             ("of these", became),
             ("units to predict", f"{self.units:,}, {mean:.2f} pieces each on average"),
@@ -179,6 +184,8 @@ class Statistics:
         ]
 
     def _pair_rows(self, labels: tuple[str, str]) -> list[tuple[str, str]]:
-        named = {**dict(enumerate(labels)), None: "single"}
-        found = [f"{name} {self.labels[n] / self.sequences:.1%}" for n, name in named.items() if self.labels[n]]
+        named: dict[int | None, str] = {0: labels[0], 1: labels[1], None: "single"}
+        found = [
+            f"{name} {self.labels[n] / self.sequences:.1%}" for n, name in named.items() if self.labels[n]
+        ]
         return [("pairs", ", ".join(found))] if self.labels.keys() - {None} else []

@@ -151,7 +151,9 @@ def _pieces(marked: Marked, tokenizer: Tokenizer) -> Iterator[Piece]:
         yield Piece(
             texts[place],
             seen[place],
-            _mark(int(instance.ids[place]), int(marked.seen[place]), marked.mask_id) if place in units else None,
+            _mark(int(instance.ids[place]), int(marked.seen[place]), marked.mask_id)
+            if place in units
+            else None,
             units.get(place),
             bool(flags & WORD),
             ("first" if flags & FIRST else "inside") if flags & INSIDE else None,

@@ -26,7 +26,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from alembert import hardware
-from alembert.errors import AlreadyDone, BadSetting, UserError
+from alembert.errors import AlreadyDone, BadFile, BadSetting, UserError
 from alembert.hardware.environment import of_user
 from alembert.nn.model import Model
 from alembert.train.optim_settings import OptimiserSettings
@@ -140,6 +140,15 @@ class Processes:
         """Let the first process do something while the others wait."""
         self.agree(work if self.is_first else _nothing)
 
+    def check_same(self, step: int | None) -> None:
+        """Refuse to go on from different states: a machine does not see the folder of the others."""
+        of_first = self.from_first(step)
+        if step != of_first:
+            raise BadFile(
+                f"A process found the state of step {step}, and the first one that of step {of_first}. The result's "
+                "folder must lie on a file system that all machines share."
+            )
+
     @contextmanager
     def _company(self) -> Iterator[None]:
         try:
@@ -190,7 +199,7 @@ class Processes:
         return plain
 
 
-def shard(model: Model, device: torch.device, world: int, settings: OptimiserSettings) -> Model:
+def shard(model: Model, device: torch.device, world: int, settings: OptimiserSettings) -> None:
     """Spread the parameters, gradients and moments of a model over all processes, each block by itself (FSDP2).
 
     Gradients come from `loss.backward()`, in whose hooks they are summed: `torch.autograd.grad` runs past these.
@@ -210,7 +219,9 @@ def shard(model: Model, device: torch.device, world: int, settings: OptimiserSet
         sharded.set_force_sum_reduction_for_comms(True)
         # Processes may run different heads in the same pass.
         sharded.set_reduce_scatter_unused_params(True, recurse=False)
-    return model
+        # Buffers are made when they are first filled. In an evaluation they would be unfit for gradients ever after.
+        sharded.unshard()
+        sharded.reshard()
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -276,5 +287,5 @@ def _sum(gradients: list[Tensor]) -> None:
         return
     flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
     dist.all_reduce(flat)
-    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+    for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))

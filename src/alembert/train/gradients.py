@@ -44,7 +44,7 @@ def accumulate_in_turn(jobs: Sequence[Job]) -> list[Tensor]:
     losses = []
     for job in jobs:
         loss = job()
-        loss.backward()
+        torch.autograd.backward(loss)
         losses.append(loss.detach())
     return losses
 
@@ -76,8 +76,10 @@ def _add(trained: list[nn.Parameter], gradients: Sequence[Tensor | None]) -> Non
         if gradient is None:
             continue
         if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        parameter.grad += gradient
+            # A copy, because autograd may give two parameters the same tensor.
+            parameter.grad = gradient.clone()
+        else:
+            parameter.grad += gradient
 
 
 @lru_cache(maxsize=1)

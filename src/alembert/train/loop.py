@@ -157,10 +157,22 @@ class Loop:
         totals = self.processes.total(_counts(micro for _, micro in micros))
         sums: list[dict[str, float]] = [{} for _ in micros]
         jobs = [partial(self._loss, n, micro, totals, sums[place]) for place, (n, micro) in enumerate(micros)]
-        accumulate(jobs, list(self.model.parameters()), self.streams)
+        self._accumulate(jobs, portions, totals)
         work = sum(_work(self.model, micro) for _, micro in micros)
         both = self.processes.total({**_added(sums), "/work": work})
         return both, totals, sum(p.tokens for p in portions), both.pop("/work")
+
+    def _accumulate(
+        self, jobs: Sequence[Callable[[], Tensor]], portions: Sequence[Any], totals: Mapping[str, float]
+    ) -> None:
+        if not is_sharded(self.model):
+            accumulate(jobs, list(self.model.parameters()), self.streams)
+            return
+        idle = -(-len(portions) // self.processes.world) > len(jobs)
+        if idle:  # no process can run a pass alone: one that counts nothing keeps the others company
+            micro = self.lesson.micro(portions[0]).to(self.device)
+            jobs = [*jobs, lambda: 0 * self._loss(0, micro, totals, {})]
+        accumulate_in_turn(jobs)
 
     def _loss(self, place: int, micro: Micro, totals: Mapping[str, float], sums: dict[str, float]) -> Tensor:
         noise = Noise(number(self.settings.seed, "dropout", self.position.done.step, place))
@@ -284,9 +296,13 @@ class Loop:
     def _verdict(self) -> Verdict:
         self.model.eval()
         with self.average.applied() if self.average else nullcontext(), self._autocast():
-            tallies = self.lesson.examine(self.model, self.processes.rank, self.processes.world)
+            if is_sharded(self.model):  # all processes run all passes
+                tallies = [self.lesson.examine(self.model)]
+            else:
+                part = self.lesson.examine(self.model, self.processes.rank, self.processes.world)
+                tallies = self.processes.gather(part)
         self.model.train()
-        return self.lesson.verdict(_joined(self.processes.gather(tallies)))
+        return self.lesson.verdict(_joined(tallies))
 
     # -- nothing lost
 
@@ -301,26 +317,31 @@ class Loop:
 
     def _save(self, *, best: bool = False) -> None:
         began = time.monotonic()
-        if self.processes.is_first:
-            self.log.sync()
-            facts = {**self.position.as_facts(), "log": self.log.position}
-            tensors = {"model": dict(self.model.state_dict()), "optimiser": self.optimiser.state()}
-            if self.average is not None:
-                tensors["average"] = self.average.state()
-            self.states.save(Snapshot(self.position.done.step, facts, tensors), best=best)
-        self.processes.wait()
+        tensors = {"model": self.model.state_dict(), "optimiser": self.optimiser.state()}
+        if self.average is not None:
+            tensors["average"] = self.average.state()
+        whole = {group: self.processes.whole(named) for group, named in tensors.items()}
+        self.processes.first_alone(lambda: self._write_state(whole, best))
         self._spend(began)
         self._saved_at = self.position.done.seconds
 
+    def _write_state(self, tensors: dict[str, dict[str, Tensor]], best: bool) -> None:
+        self.log.sync()
+        facts = {**self.position.as_facts(), "log": self.log.position}
+        self.states.save(Snapshot(self.position.done.step, facts, tensors), best=best)
+
     def _restore(self) -> None:
-        found = self.states.latest()
+        found = self.processes.agree(self.states.latest)
+        step = None if found is None else found[0].step
+        self.processes.agree(lambda: self.processes.check_same(step))
         if found is None:
             return
         snapshot, notes = found
-        self.model.load_state_dict(snapshot.tensors["model"])
-        self.optimiser.load(snapshot.tensors["optimiser"])
+        tensors = {group: spread(named, self.model) for group, named in snapshot.tensors.items()}
+        self.model.load_state_dict(tensors["model"])
+        self.optimiser.load(tensors["optimiser"])
         if self.average is not None:
-            self.average.load(snapshot.tensors["average"])
+            self.average.load(tensors["average"])
         self.position = Position.of_facts(snapshot.facts)
         self._saved_at = self.position.done.seconds
         if self.processes.is_first:
@@ -332,7 +353,7 @@ class Loop:
         verdict = self._evaluate()
         if self.average is not None:
             self.average.install()
-        self.model.eval()
+        self.model = self.processes.whole_model(self.model).eval()
         return verdict
 
 

@@ -17,7 +17,7 @@ from alembert.artifact import Draft
 from alembert.artifact.opening import place_of
 from alembert.corpus.inputs import check_inputs
 from alembert.corpus.jobs import Progress
-from alembert.errors import AlreadyDone, BadSetting
+from alembert.errors import AlreadyDone
 from alembert.files.checkpoint import KIND, Checkpoint
 from alembert.files.heads import with_heads
 from alembert.nn.model import Model
@@ -34,6 +34,7 @@ from alembert.train.text_lesson import TextLesson
 
 RUN: Final = "run"
 STATE: Final = ".state"
+USUAL_TOKENS: Final = 10_000_000
 PUBLISHED: Final = ("masked_lm", "next_sentence")
 """Heads that a published BERT can have."""
 
@@ -74,17 +75,9 @@ def pretrain(
 ) -> Pretrained:
     """Pre-train a model, or go on with a run that was stopped."""
     files = [Path(path) for path in inputs]
-    _check(files, settings)
+    check_inputs(files)
     with Processes.join() as processes:
         return _Run(files, Path(out), start, settings, around or Surroundings(), processes).run()
-
-
-def _check(files: Sequence[Path], settings: PretrainSettings) -> None:
-    if not any(settings.length_of_run.values()):
-        raise BadSetting(
-            "Say how long the run is to be: --hours 2, --tokens 20M or --steps 1000 (or the key in the settings file)."
-        )
-    check_inputs(files)
 
 
 @dataclass
@@ -104,6 +97,7 @@ class _Run:
             raise AlreadyDone(f"{self.out} is complete already, with these settings and inputs.")
         found = self._gather()
         self.settings = _without_idle_start(self.settings, found, self.around.say)
+        self.settings = _with_length(self.settings, found.shards.counts["tokens"], self.around.say)
         loop = self._loop(found)  # before anything is written: it may refuse settings too
         with self._folder(plan) as draft:
             return self._train(loop, draft, found)
@@ -196,6 +190,18 @@ def _without_idle_start(
         return settings
     say("No head is fresh, so all parts of the model are trained from the beginning.")
     return replace(settings, model=replace(settings.model, first=()))
+
+
+def _with_length(settings: PretrainSettings, corpus: int, say: Callable[[str], None]) -> PretrainSettings:
+    """Choose the length of a run that was given none: ten million tokens, from one pass to a hundred."""
+    if any(settings.length_of_run.values()):
+        return settings
+    tokens = min(max(corpus, USUAL_TOKENS), 100 * corpus)
+    say(
+        f"No length was given: the run takes {tokens:,} tokens, {tokens / corpus:.0f} passes over the text. "
+        "--hours, --tokens or --steps choose another."
+    )
+    return replace(settings, tokens=tokens)
 
 
 def _for_training(checkpoint: Checkpoint, settings: PretrainSettings) -> Model:

@@ -82,9 +82,10 @@ def chinese_wwm() -> PretrainSettings:
 
 
 def causal_poet() -> PretrainSettings:
-    """Learn to write: each token predicted from those before it."""
+    """Learn to write: each token predicted from those before it, from the title on or from any sentence."""
     return PretrainSettings(
         segmenter="characters",
+        sequences=SequenceSettings(late_share=0.5),
         objectives=ObjectiveWeights(masked_lm=0.0, causal=1.0),
         batch=BatchSettings(tokens=4096, micro_tokens=2048),
         optimiser=OptimiserSettings(rate=2e-3),

@@ -76,6 +76,8 @@ class SequenceSettings:
     """Share of the run at `long_length`."""
     cut: Literal["sentence", "token"] = "sentence"
     """Where a single sequence may end: after a whole sentence, or anywhere (rows are then full)."""
+    late_share: float = 0.0
+    """Share of documents that are parted at a random sentence, so that sequences begin in the middle too."""
     short_share: float = 0.1
     """Share of documents that are cut into shorter pairs of sentences, as in the original."""
     static_masks: int | None = None
@@ -86,7 +88,7 @@ class SequenceSettings:
             value = getattr(self, name)
             if value is not None and value < 8:
                 raise BadSetting(f"`{name}` is {value} tokens; a training sequence needs at least 8.")
-        for name in ("long_share", "short_share"):
+        for name in ("long_share", "late_share", "short_share"):
             check_share(name, getattr(self, name))
         if self.static_masks is not None and self.static_masks < 1:
             raise BadSetting(
@@ -101,7 +103,7 @@ class BatchSettings:
     tokens: int = 8192
     """Tokens of one step, about: gradients are summed over all of them before the weights change."""
     micro_tokens: int = 2048
-    """Tokens that are computed at once, at most; sums of gradients do not depend on it."""
+    """Tokens that are computed at once, at most; decides how sequences are put together, not what a step means."""
     padded: bool = False
     """Pad sequences to a rectangle instead of packing them: slower, for comparison."""
 
@@ -157,7 +159,8 @@ class EvaluationSettings:
     """How often in a run, beside the beginning."""
 
     def __post_init__(self) -> None:
-        check_share("share", self.share)
+        if not 0 <= self.share < 1:
+            raise BadSetting(f"`share` of the evaluation is {self.share}; expected a share from 0, below 1.")
         if self.tokens < 1 or self.times < 0:
             raise BadSetting("`tokens` of the evaluation is at least 1, and `times` at least 0.")
 
@@ -176,7 +179,7 @@ class SavingSettings:
     """Decay of the moving average of the weights (0.999, say), which is then what is evaluated and written."""
 
     def __post_init__(self) -> None:
-        if self.minutes <= 0 or self.log_every < 1 or (self.steps is not None and self.steps < 1):
+        if not self.minutes > 0 or self.log_every < 1 or (self.steps is not None and self.steps < 1):
             raise BadSetting("`minutes`, `steps` and `log_every` of saving are positive numbers.")
         if self.average is not None and not 0 < self.average < 1:
             raise BadSetting(f"`average` is {self.average}; expected a decay between 0 and 1, such as 0.999.")
@@ -216,6 +219,10 @@ class RunSettings:
         for name, value in given.items():
             if not 0 < value < float("inf"):
                 raise BadSetting(f"`{name}` is {value}; the length of a run is a positive number.")
+        if not 0 <= self.seed < 2**63:
+            raise BadSetting(
+                f"`seed` is {self.seed}; expected a whole number from 0, below 2 to the power of 63."
+            )
 
     @property
     def length_of_run(self) -> dict[str, float | None]:

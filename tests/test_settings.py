@@ -1,0 +1,180 @@
+"""Settings: changed by tables, checked by name and type, and written as TOML that gives them back."""
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alembert.errors import BadFile, BadSetting
+from alembert.settings import as_table, changed, explained, read_toml, to_toml
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    """A table."""
+
+    share: float = 0.5
+    """How much."""
+    names: tuple[str, ...] = ()
+    """Which."""
+    limit: float | None = 1.0
+    """On by default.
+
+    Two lines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    """Settings of a verb."""
+
+    count: int = 3
+    """How many."""
+    kind: Literal["a", "b"] = "a"
+    """One of two."""
+    quick: bool = False
+    """True or false."""
+    title: str = "none"
+    """Any words."""
+    steps: int | None = None
+    """Off by default."""
+    inner: Inner = field(default_factory=Inner)
+    """The table."""
+
+
+def back(settings: Any) -> Any:
+    return changed(type(settings)(), tomllib.loads(to_toml(settings)), "The file")
+
+
+def test_a_table_changes_what_it_names_and_nothing_else() -> None:
+    found = changed(Outer(count=5), {"kind": "b", "inner": {"names": ["x"]}}, "The file")
+    assert found == Outer(count=5, kind="b", inner=Inner(names=("x",)))
+
+
+def test_a_whole_number_is_a_number() -> None:
+    share = changed(Inner(), {"share": 1}, "The file").share
+    assert isinstance(share, float)
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"cuont": 1}, "has the key `cuont`, which is unknown here. The nearest known key is `count`."),
+        ({"sharee": 1}, "The nearest known key is `share`, under [inner]."),
+        ({"share": 0.1}, "`share` belongs under [inner]."),
+        ({"inner": {"nmes": []}}, "The file, `inner` has the key `nmes`"),
+        ({"count": "three"}, "The file, `count` is 'three', which is not a whole number."),
+        ({"count": 3.0}, "which is not a whole number."),
+        ({"count": True}, "which is not a whole number."),
+        ({"quick": 1}, "which is not true or false."),
+        ({"title": 1}, "which is not a string."),
+        ({"kind": "c"}, "which is not one of 'a', 'b'."),
+        ({"steps": "many"}, 'which is not a whole number or "none".'),
+        ({"inner": 3}, "which is not a table."),
+        ({"inner": {"share": "half"}}, "The file, `inner`, `share` is 'half', which is not a number."),
+        ({"inner": {"names": "x"}}, "which is not a list of strings."),
+        ({"inner": {"names": [1]}}, "which is not a list of strings."),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words(table: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        changed(Outer(), table, "The file")
+    assert sentence in str(refused.value)
+
+
+@given(
+    st.builds(
+        Outer,
+        count=st.integers(-(2**60), 2**60),
+        kind=st.sampled_from("ab"),
+        quick=st.booleans(),
+        title=st.text(st.characters(codec="utf8")),
+        steps=st.none() | st.integers(0, 9),
+        inner=st.builds(
+            Inner,
+            share=st.floats(allow_nan=False),
+            names=st.lists(st.text(st.characters(codec="utf8"))).map(tuple),
+            limit=st.none() | st.floats(0, 1),
+        ),
+    )
+)
+def test_toml_gives_the_same_settings_back(settings: Outer) -> None:
+    assert back(settings) == settings
+
+
+def test_plain_values_give_the_same_settings_back() -> None:
+    settings = Outer(inner=Inner(names=("x", "y")))
+    assert changed(Outer(), as_table(settings), "The table") == settings
+
+
+def test_toml_explains_each_key() -> None:
+    lines = to_toml(Outer()).splitlines()
+    assert lines[:4] == ["# How many.", "count = 3", "# One of two.", 'kind = "a"']
+    assert "# Two lines." in lines
+
+
+def test_what_is_off_as_usual_is_a_comment_and_what_is_off_otherwise_a_word() -> None:
+    lines = to_toml(Outer(inner=Inner(limit=None))).splitlines()
+    assert "# steps =" in lines
+    assert 'limit = "none"' in lines
+
+
+def test_a_file_can_switch_off_what_is_on() -> None:
+    assert changed(Outer(steps=9), {"steps": "none"}, "The file") == Outer()
+
+
+def test_fields_of_parents_are_explained_too() -> None:
+    assert explained(Child) == {"first": "Of the parent.", "second": "Of the child."}
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A parent."""
+
+    first: int = 1
+    """Of the parent."""
+
+
+@dataclass(frozen=True)
+class Child(Parent):
+    """A child."""
+
+    second: int = 2
+    """Of the child."""
+    third: int = 3
+
+
+def test_checks_of_the_dataclass_still_hold() -> None:
+    @dataclass(frozen=True)
+    class Checked:
+        rate: float = 0.1
+
+        def __post_init__(self) -> None:
+            if self.rate > 1:
+                raise BadSetting("too much")
+
+    with pytest.raises(BadSetting, match="too much"):
+        changed(Checked(), {"rate": 2.0}, "The file")
+
+
+def test_a_frozen_object_is_left_as_it_is() -> None:
+    before = Outer()
+    changed(before, {"count": 9}, "The file")
+    assert before == replace(before) == Outer()
+    assert dataclasses.asdict(before)["count"] == 3
+
+
+@pytest.mark.parametrize("content", [b"count = ", b"\xff\xfe"])
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.toml").write_bytes(content)
+    with pytest.raises(BadFile, match=r"bad\.toml are not TOML"):
+        read_toml(tmp_path / "bad.toml")
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="cannot be read: No such file"):
+        read_toml(tmp_path / "nothing.toml")

@@ -1,0 +1,49 @@
+"""How far a run is, and when it is over."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alembert.train.clock import Budget, Mileage
+
+HALF = Mileage(step=50, tokens=5000, seconds=1800.0)
+
+
+@pytest.mark.parametrize("budget", [Budget(steps=100), Budget(tokens=10_000), Budget(hours=1.0)])
+def test_progress_is_the_share_of_what_was_asked_for(budget: Budget) -> None:
+    assert budget.progress(Mileage()) == 0
+    assert budget.progress(HALF) == 0.5
+    assert budget.progress(Mileage(step=200, tokens=20_000, seconds=7200.0)) == 1
+
+
+def test_the_reserve_is_no_part_of_the_time_to_train() -> None:
+    assert Budget(hours=1.0, reserve=600.0).progress(Mileage(step=1, seconds=1500.0)) == 0.5
+
+
+def test_a_reserve_beyond_the_hours_leaves_no_time() -> None:
+    budget = Budget(hours=0.001, reserve=10.0)
+    assert budget.progress(Mileage(step=1, seconds=0.1)) == 1
+    assert budget.is_over(Mileage())
+
+
+@pytest.mark.parametrize("budget", [Budget(steps=100), Budget(tokens=10_000)])
+def test_steps_and_tokens_are_over_when_they_are_reached(budget: Budget) -> None:
+    assert not budget.is_over(Mileage(step=99, tokens=9_999, seconds=1e9))
+    assert budget.is_over(Mileage(step=100, tokens=10_000))
+
+
+@given(step=st.floats(0.01, 50.0), hours=st.floats(0.05, 3.0), reserve=st.floats(0.0, 60.0))
+def test_hours_end_before_the_deadline_and_not_long_before(step: float, hours: float, reserve: float) -> None:
+    budget, done = Budget(hours=hours, reserve=reserve), Mileage()
+    # All steps but the last few at once: each takes the same time.
+    steps = max(0, int((hours * 3600 - reserve) / step) - 3)
+    done = Mileage(step=steps, seconds=steps * step)
+    while not budget.is_over(done):
+        done = Mileage(step=done.step + 1, seconds=done.seconds + step)
+    assert done.seconds <= hours * 3600 - reserve + 1e-6
+    assert done.seconds >= hours * 3600 - reserve - 2 * step - 1e-6
+
+
+def test_time_left_follows_from_the_pace_so_far() -> None:
+    assert Budget(steps=100).seconds_left(HALF) == 1800
+    assert Budget(steps=100).seconds_left(Mileage()) == float("inf")
