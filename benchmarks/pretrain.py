@@ -7,8 +7,8 @@ Both sides train a fresh 6x384 model (12 heads, vocabulary 30,522, dropout 0.1) 
 length, cut at 512. Ours is the product's own loop. The Trainer runs in a process of its own, as its documentation shows
 it: DataCollatorForLanguageModeling, padding to the longest row of a batch, nothing logged or saved. Rounds alternate so
 that a noisy machine treats both alike; the best round counts. Real tokens are counted, padding is not. The share of the
-peak counts matrix products only, the prediction head at predicted positions only. Needs `transformers` and a folder
-with a BERT tokenizer.
+peak counts matrix products only, the prediction head at predicted positions only. Needs `transformers[torch]` and a
+folder with a BERT tokenizer.
 """
 
 import argparse
@@ -19,8 +19,9 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,7 @@ class Lesson:
             np.cumsum([len(row) for row in rows]), np.arange(1, portions) * tokens / portions
         )
         borders = [0, *(int(end) + 1 for end in ends), len(rows)]
-        pairs = zip(borders, borders[1:], strict=False)
+        pairs = pairwise(borders)
         return [Portion(rows[start:end]) for start, end in pairs if end > start], cursor
 
     def micro(self, portion: Portion):
@@ -165,6 +166,7 @@ def peer(model: Path) -> Iterator[Train]:
     here, there = context.Pipe()
     process = context.Process(target=run_trainer, args=(there, model), daemon=True)
     process.start()
+    there.close()  # so that the end of the process is noticed here
 
     def train(rows: Rows) -> float:
         here.send(rows)
@@ -173,14 +175,21 @@ def peer(model: Path) -> Iterator[Train]:
     try:
         yield train
     finally:
-        here.send(None)
+        here.close()
         process.join()
 
 
 def run_trainer(pipe, folder: Path) -> None:
     """Train with transformers on what comes through the pipe; send back the seconds."""
-    from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, DataCollatorForLanguageModeling
-    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers import (
+        AutoTokenizer,
+        BertConfig,
+        BertForMaskedLM,
+        DataCollatorForLanguageModeling,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )
     from transformers.utils import logging
 
     logging.set_verbosity_error()
@@ -196,7 +205,7 @@ def run_trainer(pipe, folder: Path) -> None:
         def on_train_end(self, *_, **__):
             self.seconds = time.perf_counter() - self.start
 
-    while (rows := pipe.recv()) is not None:
+    for rows in received(pipe):
         # The collator would look for special tokens itself, more slowly.
         data = [{"input_ids": row, "special_tokens_mask": [int(n in special) for n in row]} for row in rows]
         with tempfile.TemporaryDirectory() as output:
@@ -217,6 +226,12 @@ def run_trainer(pipe, folder: Path) -> None:
             clock = Clock()
             Trainer(model, settings, data_collator=collator, train_dataset=data, callbacks=[clock]).train()
         pipe.send(clock.seconds)
+
+
+def received(pipe) -> Iterator[Rows]:
+    with suppress(EOFError):
+        while True:
+            yield pipe.recv()
 
 
 def measure(

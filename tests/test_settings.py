@@ -96,9 +96,9 @@ def test_what_does_not_fit_is_refused_in_words(table: dict[str, Any], sentence: 
         steps=st.none() | st.integers(0, 9),
         inner=st.builds(
             Inner,
-            share=st.floats(allow_nan=False),
+            share=st.floats(allow_nan=False, allow_subnormal=False),
             names=st.lists(st.text(st.characters(codec="utf8"))).map(tuple),
-            limit=st.none() | st.floats(0, 1),
+            limit=st.none() | st.floats(0, 1, allow_subnormal=False),
         ),
     )
 )

@@ -10,7 +10,7 @@ import pytest
 
 from alembert import artifact, sample
 from alembert.corpus.document import Document
-from alembert.corpus.excerpt import excerpt
+from alembert.corpus.excerpt import Limit, excerpt
 from alembert.corpus.refine import sentences_of
 from alembert.corpus.shard_build import WordSettings, find_or_build
 from alembert.corpus.shards import Shards, Tokens
@@ -23,6 +23,7 @@ from alembert.inspect.masks import MaskedSequence, Piece, Plan, Survey, survey
 from alembert.inspect.masks_page import page
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
+from alembert.train.lesson import Micro
 from alembert.train.settings import ObjectiveWeights, PretrainSettings
 from alembert.train.text_lesson import TextLesson
 
@@ -86,6 +87,14 @@ def survey_of(tokens: Tokens, unit: str = "word", count: int = ALL, **objectives
     return survey(tokens, TOKENIZER, plan_of(settings), count=count)
 
 
+def rows(given: list[Micro], lengths: list[int]) -> list[list[int]]:
+    """The ids of each sequence of some micro-batches, which may hold them in another order."""
+    places = [
+        (micro.batch.ids_N.tolist(), start) for micro in given for start in micro.batch.starts_B.tolist()
+    ]
+    return [ids[start : start + length] for (ids, start), length in zip(places, lengths, strict=True)]
+
+
 @pytest.mark.parametrize("unit", ["piece", "word", "span", "entity"])
 @pytest.mark.parametrize("pairs", [{}, {"next_sentence": 1.0}, {"sentence_order": 1.0}], ids=str)
 def test_sequences_are_those_of_training(shards: Shards, unit: str, pairs: dict[str, float]) -> None:
@@ -97,17 +106,14 @@ def test_sequences_are_those_of_training(shards: Shards, unit: str, pairs: dict[
     lesson = TextLesson(shards, TOKENIZER, settings)
     portions, _ = lesson.take(Cursor(), 3, 0.0)
     given = [lesson.micro(portion) for portion in portions]
-    ids = [number for micro in given for number in micro.batch.ids_N.tolist()]
+    lengths = [stretch.length for portion in portions for stretch in portion.stretches]
+    shown = survey(shards, TOKENIZER, plan_of(settings), count=len(lengths)).sequences
+    assert [[TOKENIZER.id_of(p.seen) for p in sequence.pieces] for sequence in shown] == rows(given, lengths)
     labels = [n for micro in given for n in micro.targets["masked_lm"].labels.tolist()]
-    shown = survey(shards, TOKENIZER, plan_of(settings), count=sum(len(p.stretches) for p in portions))
-    pieces = [piece for sequence in shown.sequences for piece in sequence.pieces]
-    assert [TOKENIZER.id_of(piece.seen) for piece in pieces] == ids
-    assert [TOKENIZER.id_of(piece.text) for piece in pieces if piece.mark] == labels
+    assert [TOKENIZER.id_of(p.text) for sequence in shown for p in sequence.pieces if p.mark] == labels
 
 
 def test_an_excerpt_has_the_masks_of_the_whole(corpus: Corpus, shards: Shards) -> None:
-    from alembert.corpus.excerpt import Limit
-
     part = excerpt(corpus, TOKENIZER, WordSettings(), Limit(documents=40))
     full = survey_of(shards)
     few = survey_of(part.tokens).sequences
@@ -242,7 +248,7 @@ def test_nothing_of_a_sequence_is_left_out(shards: Shards) -> None:
 def test_no_training_document_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text('{"id": "1", "text": "the patients"}\n')
     tokens = excerpt([tmp_path / "one.jsonl"], TOKENIZER, WordSettings()).tokens
-    with pytest.raises(BadSetting, match="None of the 1 documents"):
+    with pytest.raises(BadSetting, match="Of the 1 document"):
         survey_of(tokens)
 
 

@@ -32,8 +32,8 @@ def test_steps_and_tokens_are_over_when_they_are_reached(budget: Budget) -> None
     assert budget.is_over(Mileage(step=100, tokens=10_000))
 
 
-@given(step=st.floats(0.01, 50.0), hours=st.floats(0.05, 3.0), reserve=st.floats(0.0, 60.0))
-def test_hours_end_before_the_deadline_and_not_long_before(step: float, hours: float, reserve: float) -> None:
+@given(step=st.floats(0.01, 50.0), hours=st.floats(0.05, 3.0), reserve=st.integers(0, 60))
+def test_hours_end_before_the_deadline_and_not_long_before(step: float, hours: float, reserve: int) -> None:
     budget, done = Budget(hours=hours, reserve=reserve), Mileage()
     # All steps but the last few at once: each takes the same time.
     steps = max(0, int((hours * 3600 - reserve) / step) - 3)

@@ -12,6 +12,7 @@ _MEANING = {
     "classify": "classifies texts",
     "choice": "scores one choice of several",
     "tag": "labels tokens",
+    "boundary": "tells for each token whether an entity begins or ends there",
     "span": "finds the start and end of an answer",
 }
 

@@ -115,18 +115,25 @@ def survey(
 
 def _first_pass(tokens: Tokens, plan: Plan) -> Iterator[tuple[int, Stretch]]:
     """Give the sequences of a run's first pass over the documents, each with its set of chance."""
-    split = Split(tokens, plan.held_out) if len(tokens) else None
-    if split is None or split.held_out_count == len(tokens):
-        raise BadSetting(
-            f"None of the {len(tokens)} documents with text is trained on: a share of {plan.held_out:g} is held out. "
-            "Give more documents."
-        )
+    split = _split(tokens, plan)
     feed = Feed(tokens, split, seed=plan.seed, micro_tokens=plan.micro_tokens)
     cursor = Cursor()
     while cursor.epoch == 0:
         (portion,), cursor = feed.take(cursor, 1, plan.cutting)
         if portion.at.epoch == 0:
             yield from ((portion.copy, stretch) for stretch in portion.stretches)
+
+
+def _split(tokens: Tokens, plan: Plan) -> Split:
+    """Hold documents out; without enough others, there would be no end to looking for one."""
+    needed = 2 if plan.cutting.pairs == "next_sentence" else 1
+    split = Split(tokens, plan.held_out if len(tokens) else 0.0)
+    if len(tokens) - split.held_out_count < needed:
+        raise BadSetting(
+            f"Of the {len(tokens)} document(s) with text {split.held_out_count} are held out, and training needs at "
+            f"least {needed}. Give more documents, or lower the `share` of [evaluation]."
+        )
+    return split
 
 
 def _masked(stretch: Stretch, copy: int, tokens: Tokens, tokenizer: Tokenizer, plan: Plan) -> Marked:

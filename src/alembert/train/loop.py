@@ -273,7 +273,7 @@ class Loop:
         if due >= self.position.evaluations and not self.budget.is_over(self.position.done):
             self._evaluate()
 
-    def _evaluate(self) -> Verdict:
+    def _evaluate(self, *, keep: bool = True) -> Verdict:
         """Judge the model, and save the state if it is the best so far."""
         began = time.monotonic()
         verdict = self._verdict()
@@ -281,7 +281,8 @@ class Loop:
         position.evaluations = 1 + int(self.budget.progress(position.done) * self.settings.evaluation.times)
         self._log("held_out", step=done.step, tokens=done.tokens, seconds=done.seconds, scores=verdict.scores)
         self._spend(began)
-        if math.isfinite(verdict.loss) and (position.best is None or verdict.loss < position.best):
+        is_best = math.isfinite(verdict.loss) and (position.best is None or verdict.loss < position.best)
+        if keep and is_best:
             position.best = verdict.loss
             self._save(best=True)
         position.reserve = max(position.reserve, 1.5 * (position.done.seconds - done.seconds))
@@ -350,7 +351,8 @@ class Loop:
                 self.log.write("event", what="damaged state", note=note, step=snapshot.step)
 
     def _finish(self) -> Verdict:
-        verdict = self._evaluate()
+        # Not saved: a run killed from here on repeats this, and its log would have the scores twice.
+        verdict = self._evaluate(keep=False)
         if self.average is not None:
             self.average.install()
         self.model = self.processes.whole_model(self.model).eval()

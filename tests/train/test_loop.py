@@ -1,0 +1,438 @@
+"""The loop: a run that was stopped ends as one that was not, to the bit, and the clock, the best and bad numbers are minded."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from alembert import hardware
+from alembert.corpus.shards import Shards
+from alembert.data.feed import Cursor
+from alembert.errors import BadSetting
+from alembert.nn.config import preset
+from alembert.nn.model import new_model
+from alembert.text.tokenizer import Tokenizer
+from alembert.train import loop as loop_module
+from alembert.train.lesson import Micro, Target, Verdict
+from alembert.train.loop import SKIPS, Loop, Position
+from alembert.train.optim_settings import OptimiserSettings
+from alembert.train.runlog import RunLog, TrainingProgress
+from alembert.train.schedule import ScheduleSettings
+from alembert.train.settings import (
+    BatchSettings,
+    EvaluationSettings,
+    ModelSettings,
+    ObjectiveWeights,
+    PretrainSettings,
+    SavingSettings,
+)
+from alembert.train.state import States
+from alembert.train.text_lesson import TextLesson
+
+USUAL = PretrainSettings(
+    steps=7,
+    batch=BatchSettings(tokens=512, micro_tokens=128),
+    optimiser=OptimiserSettings(rate=1e-3),
+    schedule=ScheduleSettings(warmup=0.2),
+    evaluation=EvaluationSettings(share=0.1, tokens=600, times=3),
+    saving=SavingSettings(steps=2, log_every=3),
+)
+OF_THE_CLOCK = ("seconds", "tokens_per_second", "peak_share")
+Make = Callable[..., Loop]
+
+
+class Killed(Exception):
+    """Stands for a kill in the middle of a run."""
+
+
+@pytest.fixture(autouse=True)
+def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+
+
+@pytest.fixture
+def make(shards: Shards, tokenizer: Tokenizer, tmp_path: Path) -> Make:
+    """Give a function that makes a loop over a folder, always with the same fresh model."""
+
+    def made(
+        settings: PretrainSettings = USUAL,
+        folder: str = "run",
+        lesson: type[TextLesson] = TextLesson,
+        **options: Any,
+    ) -> Loop:
+        taught = lesson(shards, tokenizer, settings)
+        heads = {each.head: each.spec for each in taught.objectives.values()}
+        sizes = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48}
+        config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=128, **sizes)
+        states, log = States(tmp_path / folder / "state"), RunLog(tmp_path / folder, tensorboard=False)
+        return Loop(new_model(config, heads, seed=3), taught, settings, states=states, log=log, **options)
+
+    return made
+
+
+def killed_at(step: int) -> Callable[[TrainingProgress], None]:
+    def tell(progress: TrainingProgress) -> None:
+        if progress.step == step:
+            raise Killed
+
+    return tell
+
+
+def all_tensors(loop: Loop) -> Iterator[tuple[str, Tensor]]:
+    yield from loop.model.state_dict().items()
+    yield from loop.optimiser.state().items()
+    if loop.average is not None:
+        yield from loop.average.state().items()
+
+
+def rows(loop: Loop) -> list[dict[str, Any]]:
+    return [{n: v for n, v in row.items() if n not in OF_THE_CLOCK} for row in loop.log.rows()]
+
+
+def assert_same(one: Loop, two: Loop) -> None:
+    first, second = dict(all_tensors(one)), dict(all_tensors(two))
+    assert first.keys() == second.keys()
+    different = [name for name in first if not torch.equal(first[name], second[name])]
+    assert not different
+
+
+# -- resumed = uninterrupted
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"saving": replace(USUAL.saving, average=0.9)},
+        {"optimiser": OptimiserSettings(rate=1e-3, half_heads=True)},
+        {"optimiser": OptimiserSettings(rate=1e-3, update_every=(4, 2, 1))},
+        {"optimiser": OptimiserSettings(name="lamb", rate=1e-3, layer_decay=0.8)},
+        {"model": ModelSettings(first=("heads",), first_share=0.6)},
+        {"model": ModelSettings(recompute=True)},
+        {"objectives": ObjectiveWeights(masked_lm=1.0, next_sentence=1.0, boundaries=0.3, causal=0.5)},
+    ],
+    ids=["plain", "average", "half heads", "update every", "lamb", "first parts", "recompute", "objectives"],
+)
+def test_a_run_that_was_killed_ends_like_one_that_was_not(make: Make, changes: dict[str, Any]) -> None:
+    settings = replace(USUAL, **changes)
+    whole = make(settings, "whole")
+    whole.run()
+    with pytest.raises(Killed):
+        make(settings, "parts", tell=killed_at(5)).run()
+    continued = make(settings, "parts")
+    continued.run()
+    assert_same(whole, continued)
+    assert rows(whole) == rows(continued)
+
+
+def test_a_run_killed_before_its_first_step_and_again_and_again_is_the_same(make: Make) -> None:
+    whole = make(folder="whole")
+    whole.run()
+    for step in (1, 1, 3, 4, 7):
+        with pytest.raises(Killed):
+            make(folder="parts", tell=killed_at(step)).run()
+    continued = make(folder="parts")
+    continued.run()
+    assert_same(whole, continued)
+    assert rows(whole) == rows(continued)
+
+
+def test_a_continued_run_begins_where_the_last_state_is(make: Make) -> None:
+    settings = replace(USUAL, evaluation=replace(USUAL.evaluation, times=0))
+    with pytest.raises(Killed):
+        make(settings, tell=killed_at(6)).run()
+    steps: list[int] = []
+    make(settings, tell=lambda progress: steps.append(progress.step)).run()
+    assert steps == [5, 6, 7]
+
+
+def test_a_position_comes_back_from_its_facts() -> None:
+    position = Position(cursor=Cursor(1, 2, 3), evaluations=4, best=0.5, skipped=2, sums={"tokens": 7.0})
+    assert Position.of_facts(position.as_facts()) == position
+
+
+def test_dropout_is_drawn_anew_in_every_step(make: Make) -> None:
+    loop = make()
+    (portion, *_), _ = loop.lesson.take(Cursor(), 1, 0.0)
+    micro = loop.lesson.micro(portion)
+    totals = {"masked_lm": 1.0}
+    losses = []
+    for step in (0, 0, 1):
+        loop.position.done = replace(loop.position.done, step=step)
+        losses.append(float(loop._loss(0, micro, totals, {}).detach()))
+    assert losses[0] == losses[1] != losses[2]
+
+
+# -- what must not matter
+
+
+def test_the_number_of_streams_does_not_change_a_bit(make: Make) -> None:
+    runs = [make(folder=str(streams)) for streams in (1, 2, 3)]
+    for streams, loop in enumerate(runs, 1):
+        loop.streams = streams
+        loop.run()
+    assert_same(runs[0], runs[1])
+    assert_same(runs[0], runs[2])
+
+
+def test_looking_at_held_out_text_does_not_change_training(make: Make) -> None:
+    often = make(replace(USUAL, evaluation=replace(USUAL.evaluation, times=7)), "often")
+    never = make(replace(USUAL, evaluation=replace(USUAL.evaluation, times=0)), "never")
+    for loop in (often, never):
+        loop.run()
+    assert_same(often, never)
+
+
+def test_gradients_do_not_depend_on_how_a_step_is_cut_into_micro_batches(make: Make) -> None:
+    settings = replace(USUAL, objectives=ObjectiveWeights(masked_lm=1.0, next_sentence=0.5, boundaries=0.3))
+    found = []
+    for pieces in (1, 3):
+        loop = make(settings, str(pieces))
+        loop.model.eval()  # dropout is drawn by micro-batch
+        portions, _ = loop.lesson.take(Cursor(), 4, 0.0)
+        cut = [replace(p, stretches=p.stretches[n::pieces]) for p in portions for n in range(pieces)]
+        loop._gradients([portion for portion in cut if portion.stretches])
+        found.append({name: p.grad for name, p in loop.model.named_parameters() if p.grad is not None})
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-6)
+
+
+# -- what is trained and what comes out
+
+
+def test_only_the_first_parts_change_at_first(make: Make) -> None:
+    loop = make(replace(USUAL, model=ModelSettings(first=("heads",), first_share=1.0)))
+    before = {name: weight.clone() for name, weight in loop.model.state_dict().items()}
+    loop.run()
+    moved = {n for n, weight in loop.model.state_dict().items() if not torch.equal(weight, before[n])}
+    assert moved
+    assert all(name.startswith("heads.") for name in moved)
+
+
+def test_the_average_is_what_comes_out(make: Make) -> None:
+    loop = make(replace(USUAL, saving=replace(USUAL.saving, average=0.9)))
+    loop.run()
+    assert loop.average is not None
+    average = loop.average.state()
+    assert all(torch.equal(p, average[f"average/{name}"]) for name, p in loop.model.named_parameters())
+
+
+def test_the_average_is_not_the_last_weights(make: Make) -> None:
+    plain, averaged = (
+        make(folder="plain"),
+        make(replace(USUAL, saving=replace(USUAL.saving, average=0.9)), "averaged"),
+    )
+    for loop in (plain, averaged):
+        loop.run()
+    pairs = zip(plain.model.parameters(), averaged.model.parameters(), strict=True)
+    assert any(not torch.equal(one, two) for one, two in pairs)
+
+
+def test_the_verdict_is_that_of_the_weights_that_come_out(make: Make) -> None:
+    loop = make(replace(USUAL, saving=replace(USUAL.saving, average=0.9)))
+    verdict = loop.run()
+    again = loop.lesson.verdict(loop.lesson.examine(loop.model))
+    assert again.loss == pytest.approx(verdict.loss, rel=1e-6)
+
+
+# -- the log
+
+
+def test_rows_come_as_often_as_asked_for(make: Make) -> None:
+    loop = make()
+    loop.run()
+    assert [row["step"] for row in loop.log.rows("step")] == [3, 6]
+    # At the beginning, when a third and two thirds are done, and at the end.
+    assert [row["step"] for row in loop.log.rows("held_out")] == [0, 3, 5, 7]
+
+
+def test_a_row_has_the_mean_loss_since_the_row_before(make: Make) -> None:
+    every = make(replace(USUAL, saving=replace(USUAL.saving, log_every=1)), "every")
+    third = make(folder="third")
+    for loop in (every, third):
+        loop.run()
+    losses = [row["loss"] for row in every.log.rows("step")]
+    row = next(third.log.rows("step"))
+    assert min(losses[:3]) < row["loss"] < max(losses[:3])
+    assert row["losses"] == {"masked_lm": row["loss"]}
+
+
+class Unmasked(TextLesson):
+    """No unit is short enough to be masked."""
+
+    def micro(self, portion: Any) -> Micro:
+        nothing = torch.zeros(0, dtype=torch.int64)
+        return replace(super().micro(portion), targets={"masked_lm": Target(nothing, nothing)})
+
+
+def test_a_step_without_anything_to_predict_is_no_accident(make: Make) -> None:
+    loop = make(replace(USUAL, steps=2, saving=SavingSettings(log_every=1)), lesson=Unmasked)
+    loop.run()
+    assert [row["losses"] for row in loop.log.rows("step")] == [{}, {}]
+
+
+# -- the clock
+
+
+class Clock(SimpleNamespace):
+    """A clock that moves when work is done, not by itself."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Timed(TextLesson):
+    """A step takes a second, a look at held-out text three."""
+
+    clock: Clock
+
+    def take(self, cursor: Cursor, count: int, progress: float) -> Any:
+        self.clock.now += 1.0
+        return super().take(cursor, count, progress)
+
+    def examine(self, *arguments: Any) -> Any:
+        self.clock.now += 3.0
+        return super().examine(*arguments)
+
+
+@pytest.fixture
+def timed(make: Make, monkeypatch: pytest.MonkeyPatch) -> Loop:
+    """A loop of a minute in which saving takes two seconds, every ten."""
+    clock = Timed.clock = Clock()
+    monkeypatch.setattr(loop_module, "time", clock)
+    settings = replace(USUAL, steps=None, hours=1 / 60, saving=SavingSettings(minutes=10 / 60, log_every=1))
+    loop = make(settings, lesson=Timed)
+    save = loop.states.save
+
+    def slow_save(*arguments: Any, **options: Any) -> None:
+        clock.now += 2.0
+        save(*arguments, **options)
+
+    monkeypatch.setattr(loop.states, "save", slow_save)
+    return loop
+
+
+def test_hours_end_on_time(timed: Loop) -> None:
+    timed.run()
+    assert 50 < Timed.clock.now <= 60
+
+
+def test_all_time_is_counted(timed: Loop) -> None:
+    timed.run()
+    assert timed.position.done.seconds == pytest.approx(Timed.clock.now)
+
+
+def test_the_rate_is_near_zero_when_the_hours_are_over(timed: Loop) -> None:
+    timed.run()
+    *_, last = timed.log.rows("step")
+    assert last["rate"] < 0.1 * USUAL.optimiser.rate
+
+
+def test_states_are_saved_by_the_minute(timed: Loop) -> None:
+    timed.run()
+    latest = timed.states.latest()
+    assert latest is not None
+    assert timed.position.done.seconds - latest[0].facts["done"]["seconds"] < 20
+
+
+def test_a_clock_that_stands_still_is_no_accident(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "time", Clock())
+    assert make(replace(USUAL, steps=3)).run().loss > 0
+
+
+# -- the best
+
+
+class Judged(TextLesson):
+    """Says in advance how good the model will be found."""
+
+    losses: Iterator[float]
+
+    def verdict(self, tallies: Any) -> Verdict:
+        return Verdict({}, next(self.losses))
+
+
+@pytest.mark.parametrize(
+    ("losses", "best"),
+    [((5.0, 3.0, 4.0, 6.0), 3), ((5.0, float("nan"), 4.0, 4.5), 5), ((1.0, 2.0, 2.0, 2.0), 0)],
+)
+def test_the_best_state_is_kept(make: Make, losses: tuple[float, ...], best: int) -> None:
+    Judged.losses = iter(losses)
+    loop = make(replace(USUAL, saving=replace(USUAL.saving, steps=1)), lesson=Judged)
+    loop.run()
+    found = loop.states.best()
+    assert found is not None
+    assert found.step == best
+
+
+def test_a_model_that_cannot_be_judged_is_trained_all_the_same(make: Make) -> None:
+    Judged.losses = iter([float("nan")] * 4)
+    loop = make(lesson=Judged)
+    loop.run()
+    assert loop.position.done.step == 7
+    assert loop.position.best is None
+
+
+# -- numbers that are not finite
+
+
+class Poisoned(TextLesson):
+    """Its loss is not a number in some steps."""
+
+    bad: Callable[[], bool]
+
+    def loss(self, *arguments: Any) -> tuple[Tensor, dict[str, float]]:
+        loss, sums = super().loss(*arguments)
+        return (loss * float("nan"), dict.fromkeys(sums, float("nan"))) if self.bad() else (loss, sums)
+
+
+def poisoned(make: Make, settings: PretrainSettings, steps: range) -> Loop:
+    loop = make(settings, lesson=Poisoned)
+    assert isinstance(loop.lesson, Poisoned)
+    loop.lesson.bad = lambda: loop.position.done.step in steps
+    return loop
+
+
+def test_a_step_whose_gradients_are_not_finite_is_left_out_and_said(make: Make) -> None:
+    loop = poisoned(make, USUAL, range(2, 4))
+    loop.run()
+    events = list(loop.log.rows("event"))
+    assert [event["step"] for event in events] == [3, 4]
+    assert {event["what"] for event in events} == {"skipped step"}
+    assert all(torch.isfinite(weight).all() for weight in loop.model.parameters())
+    assert loop.position.skipped == 0
+
+
+def test_a_step_that_is_left_out_moves_nothing(make: Make) -> None:
+    settings = replace(USUAL, steps=3, saving=replace(USUAL.saving, average=0.9))
+    loop = poisoned(make, settings, range(3))
+    before = {name: tensor.clone() for name, tensor in all_tensors(loop)}
+    loop.run()
+    after = dict(all_tensors(loop))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_run_without_finite_gradients_stops_and_keeps_its_last_state(make: Make) -> None:
+    loop = poisoned(make, replace(USUAL, steps=100), range(5, 100))
+    with pytest.raises(BadSetting, match=f"gradients of {SKIPS} steps in a row.*lower rate"):
+        loop.run()
+    latest = loop.states.latest()
+    assert loop.position.done.step == 5 + SKIPS
+    assert latest is not None
+    assert all(torch.isfinite(weight).all() for weight in latest[0].tensors["model"].values())
+
+
+def test_bad_steps_that_are_not_in_a_row_do_not_stop_a_run(make: Make) -> None:
+    settings = replace(USUAL, steps=2 * SKIPS + 2, saving=SavingSettings(log_every=5))
+    loop = make(settings, lesson=Poisoned)
+    assert isinstance(loop.lesson, Poisoned)
+    loop.lesson.bad = lambda: loop.position.done.step % 2 == 0
+    loop.run()
+    assert len(list(loop.log.rows("event"))) == SKIPS + 1
