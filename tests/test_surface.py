@@ -24,9 +24,8 @@ COMMANDS = sorted(
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(
-        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf8"), re.DOTALL | re.MULTILINE
-    )
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf8"), re.DOTALL | re.MULTILINE)
+    return [text for name, text in fenced if name == language]
 
 
 def command_lines(page: Path) -> list[list[str]]:

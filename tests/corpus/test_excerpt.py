@@ -11,7 +11,8 @@ from alembert.corpus.build import build
 from alembert.corpus.excerpt import Limit, excerpt
 from alembert.corpus.inputs import PLAIN
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.shard_build import WordSettings, find_or_build
+from alembert.corpus.shard_build import find_or_build
+from alembert.corpus.shard_cut import WordSettings
 from alembert.corpus.shards import Shards, Tokens
 from alembert.corpus.store import Corpus
 from alembert.text.tokenizer import Tokenizer

@@ -1,6 +1,7 @@
 """Shards: every token in its place, marked as a plain, slow reading of the corpus would mark it."""
 
 import hashlib
+import importlib.util
 import json
 import os
 from collections.abc import Iterator
@@ -13,12 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from alembert import artifact, sample
-from alembert.corpus import shard_build
+from alembert.corpus import shard_build, shard_cut
 from alembert.corpus.build import build
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.document import Document
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.shard_build import WordSettings, find_or_build
+from alembert.corpus.shard_build import find_or_build
+from alembert.corpus.shard_cut import Cutter, WordSettings
 from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD, Shards
 from alembert.corpus.store import KIND, Corpus, Entry, Mention, to_bytes, to_table
 from alembert.errors import BadFile, MissingExtra
@@ -183,13 +185,13 @@ def test_a_term_of_the_dictionary_is_one_word(tmp_path: Path) -> None:
 
 
 def test_auto_records_the_segmenter_that_was_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_build.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     shards = shards_of(tmp_path, entry("患者"), words=WordSettings())
     assert shards.manifest.config["segmenter"] == "characters"
 
 
 def test_jieba_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_build.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingExtra, match="rjieba"):
         shards_of(tmp_path, entry("患者"), words=WordSettings(segmenter="jieba"))
 
@@ -254,10 +256,10 @@ def entries(draw: st.DrawFn) -> Entry:
 def test_any_text_is_cut_as_by_the_tokenizer_and_marked_as_by_a_plain_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Entry]
 ) -> None:
-    monkeypatch.setattr(shard_build, "_BATCH_CHARACTERS", 50)
+    monkeypatch.setattr(shard_cut, "_BATCH_CHARACTERS", 50)
     path = tmp_path / "part"
     path.write_bytes(to_bytes(to_table(found)))
-    cutter = shard_build.Cutter(TOKENIZER, PLAIN)
+    cutter = Cutter(TOKENIZER, PLAIN)
     counts, arrays = cutter.cut(path)
     full = [rows for rows in map(plainly, found) if rows]
     flat = [row for rows in full for row in rows]

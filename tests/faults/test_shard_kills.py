@@ -12,7 +12,8 @@ import pytest
 
 from alembert import artifact
 from alembert.corpus.document import Document
-from alembert.corpus.shard_build import WordSettings, find_or_build
+from alembert.corpus.shard_build import find_or_build
+from alembert.corpus.shard_cut import WordSettings
 from alembert.corpus.store import KIND, Corpus, Entry, to_bytes, to_table
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary

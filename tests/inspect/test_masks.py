@@ -12,7 +12,8 @@ from alembert import artifact, sample
 from alembert.corpus.document import Document
 from alembert.corpus.excerpt import Limit, excerpt
 from alembert.corpus.refine import sentences_of
-from alembert.corpus.shard_build import WordSettings, find_or_build
+from alembert.corpus.shard_build import find_or_build
+from alembert.corpus.shard_cut import WordSettings
 from alembert.corpus.shards import Shards, Tokens
 from alembert.corpus.store import KIND, PARTS, Corpus, Entry, Mention, to_bytes, to_table
 from alembert.data.feed import Cursor, Cutting

@@ -9,7 +9,8 @@ import pytest
 from alembert import sample
 from alembert.corpus.build import build
 from alembert.corpus.samples import Samples
-from alembert.corpus.shard_build import WordSettings, find_or_build
+from alembert.corpus.shard_build import find_or_build
+from alembert.corpus.shard_cut import WordSettings
 from alembert.corpus.shards import Shards
 from alembert.corpus.store import Corpus
 from alembert.files.vocab import Output, learn

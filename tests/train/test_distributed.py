@@ -56,6 +56,7 @@ import os, sys
 os.environ.update({environment})
 os.dup2(os.open({told!r}, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
 os.dup2(2, 1)
+sys.modules["matplotlib"] = None  # its pictures take longer than the run
 from alembert.cli import run
 sys.exit(run({arguments}))
 """

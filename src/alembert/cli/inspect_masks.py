@@ -112,7 +112,7 @@ def _excerpt(
     """Read the first documents, after the checks that training would make."""
     from alembert.corpus.excerpt import excerpt
     from alembert.corpus.inputs import check_inputs, check_supply, named_corpus
-    from alembert.corpus.shard_build import WordSettings
+    from alembert.corpus.shard_cut import WordSettings
 
     check_inputs(inputs)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)

@@ -19,7 +19,7 @@ from alembert.corpus.inputs import PLAIN, entities_in
 from alembert.corpus.jobs import source_names
 from alembert.corpus.readers import Item, SetAside, read
 from alembert.corpus.refine import Refinery
-from alembert.corpus.shard_build import COLUMNS, Cutter, WordSettings
+from alembert.corpus.shard_cut import COLUMNS, Cutter, WordSettings
 from alembert.corpus.shards import Tokens
 from alembert.corpus.store import Corpus, to_table
 from alembert.text.tokenizer import Tokenizer

@@ -16,7 +16,8 @@ from alembert.corpus.build import build as build_corpus
 from alembert.corpus.inputs import PLAIN, check_supply, entities_in, named_corpus
 from alembert.corpus.jobs import Progress
 from alembert.corpus.samples import Samples
-from alembert.corpus.shard_build import WordSettings, find_or_build
+from alembert.corpus.shard_build import find_or_build
+from alembert.corpus.shard_cut import WordSettings
 from alembert.corpus.shards import Shards
 from alembert.corpus.store import Corpus
 from alembert.data.feed import Split
