@@ -16,6 +16,7 @@ import gzip
 import importlib.util
 import json
 import multiprocessing
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -246,7 +247,9 @@ def measure(
     for _ in range(rounds):
         for case, rows in cases.items():
             for name, train in trainers.items():
-                best[name][case] = min(best[name][case], train(rows))
+                seconds = train(rows)
+                print(f"{case}, {name}: {seconds:.1f} s", file=sys.stderr, flush=True)
+                best[name][case] = min(best[name][case], seconds)
             peak = max(peak, hardware.matmul_peak())
     return best, peak
 

@@ -1,10 +1,13 @@
 """How far a run is, and when it is over."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.train.clock import Budget, Mileage
+from alembert.data.feed import Cursor
+from alembert.train.clock import Budget, Mileage, Position
 
 HALF = Mileage(step=50, tokens=5000, seconds=1800.0)
 
@@ -47,3 +50,10 @@ def test_hours_end_before_the_deadline_and_not_long_before(step: float, hours: f
 def test_time_left_follows_from_the_pace_so_far() -> None:
     assert Budget(steps=100).seconds_left(HALF) == 1800
     assert Budget(steps=100).seconds_left(Mileage()) == float("inf")
+
+
+def test_a_position_comes_back_from_its_facts() -> None:
+    position = Position(
+        cursor=Cursor(1, 2, 3), evaluations=4, judged=6, best=0.5, skipped=2, sums={"tokens": 7.0}
+    )
+    assert Position.of_facts(json.loads(json.dumps(position.as_facts()))) == position

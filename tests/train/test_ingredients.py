@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from alembert import sample
-from alembert.errors import BadSetting
+from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.train.ingredients import Kitchen, Start, gather
 from alembert.train.settings import ObjectiveWeights, PretrainSettings, SequenceSettings
@@ -102,3 +102,9 @@ def test_what_was_made_on_the_way_is_found_again(tmp_path: Path) -> None:
     assert stamps[0] == stamps[1]
     assert len(stamps[0]) == 3  # corpus, vocabulary and shards
     assert found.corpus.counts["documents"] == len(texts)
+
+
+def test_a_corpus_without_tokens_is_refused(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text('{"text": "\\u200b"}\n')
+    with pytest.raises(BadFile, match="No document of the corpus has a token"):
+        gather([tmp_path / "empty.jsonl"], start, SETTINGS, Kitchen(tmp_path / "cache", workers=1))

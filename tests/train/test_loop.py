@@ -19,7 +19,7 @@ from alembert.nn.model import new_model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train import loop as loop_module
 from alembert.train.lesson import Micro, Target, Verdict
-from alembert.train.loop import SKIPS, Loop, Position
+from alembert.train.loop import SKIPS, Loop
 from alembert.train.optim_settings import OptimiserSettings
 from alembert.train.runlog import RunLog, TrainingProgress
 from alembert.train.schedule import ScheduleSettings
@@ -142,6 +142,16 @@ def test_a_run_killed_before_its_first_step_and_again_and_again_is_the_same(make
     assert rows(whole) == rows(continued)
 
 
+def test_a_run_killed_after_its_end_ends_again_in_the_same_way(make: Make) -> None:
+    once = make()
+    verdict = once.run()
+    before = rows(once)
+    again = make()
+    assert again.run().scores == verdict.scores
+    assert_same(once, again)
+    assert rows(again) == before
+
+
 def test_a_continued_run_begins_where_the_last_state_is(make: Make) -> None:
     settings = replace(USUAL, evaluation=replace(USUAL.evaluation, times=0))
     with pytest.raises(Killed):
@@ -149,11 +159,6 @@ def test_a_continued_run_begins_where_the_last_state_is(make: Make) -> None:
     steps: list[int] = []
     make(settings, tell=lambda progress: steps.append(progress.step)).run()
     assert steps == [5, 6, 7]
-
-
-def test_a_position_comes_back_from_its_facts() -> None:
-    position = Position(cursor=Cursor(1, 2, 3), evaluations=4, best=0.5, skipped=2, sums={"tokens": 7.0})
-    assert Position.of_facts(position.as_facts()) == position
 
 
 def test_dropout_is_drawn_anew_in_every_step(make: Make) -> None:
@@ -199,6 +204,24 @@ def test_gradients_do_not_depend_on_how_a_step_is_cut_into_micro_batches(make: M
         loop._gradients([portion for portion in cut if portion.stretches])
         found.append({name: p.grad for name, p in loop.model.named_parameters() if p.grad is not None})
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 16])
+def test_weights_of_passes_do_not_depend_on_the_micro_batches_of_a_step(
+    make: Make, micro_batches: int
+) -> None:
+    weights = ObjectiveWeights(masked_lm=1.0, next_sentence=0.5, causal=0.25)
+    batch = BatchSettings(tokens=64 * micro_batches, micro_tokens=64)
+    loop = make(replace(USUAL, objectives=weights, batch=batch))
+    assert isinstance(loop.lesson, TextLesson)
+    portions, _ = loop.lesson.take(Cursor(), 640, 0.0)
+    share: dict[str, float] = dict.fromkeys(weights.chosen(), 0.0)
+    for portion in portions:
+        for name, target in loop.lesson.micro(portion).targets.items():
+            count = len(target.labels)
+            share[name] += count * loop.lesson._factor(loop.lesson.objectives[name], count, count)
+    steps = len(portions) / micro_batches
+    assert {name: total / steps for name, total in share.items()} == pytest.approx(weights.chosen(), rel=0.2)
 
 
 # -- what is trained and what comes out
@@ -321,6 +344,12 @@ def timed(make: Make, monkeypatch: pytest.MonkeyPatch) -> Loop:
 def test_hours_end_on_time(timed: Loop) -> None:
     timed.run()
     assert 50 < Timed.clock.now <= 60
+
+
+def test_hours_too_few_for_a_step_are_refused(timed: Loop) -> None:
+    timed.settings = replace(timed.settings, hours=6 / 3600)
+    with pytest.raises(BadSetting, match=r"over before the first step.*Give more hours"):
+        timed.run()
 
 
 def test_all_time_is_counted(timed: Loop) -> None:

@@ -1,8 +1,12 @@
-"""How far a run is: by steps, by tokens or by the wall clock."""
+"""How far a run is: by steps, by tokens or by the wall clock; and all that must be known to go on from there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from alembert.data.feed import Cursor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +49,28 @@ class Budget:
         """Estimate the time to the end."""
         progress = self.progress(done)
         return done.seconds * (1 - progress) / progress if progress else float("inf")
+
+
+@dataclass
+class Position:
+    """Where a run is: all that a state must hold beside tensors."""
+
+    done: Mileage = field(default_factory=Mileage)
+    cursor: Cursor = field(default_factory=Cursor)
+    evaluations: int = 0
+    judged: int | None = None
+    """The last step whose verdict is in the log."""
+    best: float | None = None
+    reserve: float = 0.0
+    skipped: int = 0
+    """Steps in a row that changed nothing, because their gradients were not finite."""
+    sums: dict[str, float] = field(default_factory=dict)
+    """Losses, counts and work since the last line of the log."""
+
+    def as_facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, Any]) -> Position:
+        plain = {item.name: facts[item.name] for item in fields(cls) if item.name not in ("done", "cursor")}
+        return cls(done=Mileage(**facts["done"]), cursor=Cursor(**facts["cursor"]), **plain)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -22,7 +22,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from alembert import hardware
@@ -62,9 +64,10 @@ class Processes:
             return
         _share_threads()
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, timeout=PATIENCE)
+        rank = _environment("RANK", 0)
+        dist.init_process_group(backend, store=_store(), rank=rank, world_size=world, timeout=PATIENCE)
         try:
-            yield cls(dist.get_rank(), world)
+            yield cls(rank, world)
         finally:
             dist.destroy_process_group()
 
@@ -125,6 +128,9 @@ class Processes:
             return found
         if problem is not None and refused == self.rank:
             raise problem
+        # torchrun ends all when the first one goes, and that must be the one that speaks.
+        with suppress(LostProcess, SaidElsewhere):
+            self.gather(None)
         raise SaidElsewhere(codes[refused])
 
     def in_turn(self, work: Callable[[], Found]) -> Found:
@@ -157,7 +163,7 @@ class Processes:
             if not self.is_first:
                 raise SaidElsewhere(2) from error
             raise LostProcess(
-                f"Another process of the run has ended, or cannot be reached ({str(error).splitlines()[0]}). What it "
+                f"Another process of the run has ended, or cannot be reached ({str(error).split('. ')[0]}). What it "
                 "said stands above, if it could. The same command goes on from the last saved state."
             ) from error
 
@@ -249,6 +255,18 @@ def speaks() -> bool:
 
 def _environment(name: str, otherwise: int) -> int:
     return int(os.environ.get(name, otherwise))
+
+
+def _store() -> Store:
+    """Find the place where processes leave their addresses.
+
+    On one machine torchrun keeps one store over its restarts, in which the addresses of dead processes stay. On several,
+    where restarts are not counted alike, its rendezvous (c10d) makes a new one each time.
+    """
+    store, _, world = next(rendezvous("env://", timeout=PATIENCE))
+    alone = _environment("LOCAL_WORLD_SIZE", 0) == world
+    restarts = _environment("TORCHELASTIC_RESTART_COUNT", 0) if alone else 0
+    return PrefixStore(f"restart {restarts}", store)
 
 
 def _share_threads() -> None:

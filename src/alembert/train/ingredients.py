@@ -140,6 +140,10 @@ def check_corpus(corpus: Corpus, settings: PretrainSettings) -> None:
 
 def _check_split(shards: Shards, settings: PretrainSettings) -> None:
     """Refuse a corpus of which too little is left to train on."""
+    if not len(shards):
+        raise BadFile(
+            "No document of the corpus has a token, so there is nothing to train on. Check its text."
+        )
     held_out = Split(shards, settings.evaluation.share).held_out_count
     needed = 2 if settings.objectives.next_sentence else 1
     if len(shards) - held_out < needed:

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
 
@@ -19,13 +19,12 @@ import torch
 from torch import Tensor
 
 from alembert import hardware
-from alembert.data.feed import Cursor
 from alembert.data.order import number
 from alembert.errors import BadSetting
 from alembert.nn.dropout import Noise
 from alembert.nn.model import Model
 from alembert.train.average import Average
-from alembert.train.clock import Budget, Mileage
+from alembert.train.clock import Budget, Mileage, Position
 from alembert.train.distributed import Processes, SaidElsewhere, is_sharded, shard, spread
 from alembert.train.gradients import accumulate, accumulate_in_turn
 from alembert.train.lesson import Lesson, Micro, Verdict
@@ -40,29 +39,6 @@ from alembert.train.work import training_flop
 
 SKIPS: Final = 20
 """Steps in a row without finite gradients after which a run gives up."""
-
-
-@dataclass
-class Position:
-    """Where a run is: all that a state must hold beside tensors."""
-
-    done: Mileage = field(default_factory=Mileage)
-    cursor: Cursor = field(default_factory=Cursor)
-    evaluations: int = 0
-    best: float | None = None
-    reserve: float = 0.0
-    skipped: int = 0
-    """Steps in a row that changed nothing, because their gradients were not finite."""
-    sums: dict[str, float] = field(default_factory=dict)
-    """Losses, counts and work since the last line of the log."""
-
-    def as_facts(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def of_facts(cls, facts: Mapping[str, Any]) -> Position:
-        plain = {name: facts[name] for name in ("evaluations", "best", "reserve", "skipped", "sums")}
-        return cls(done=Mileage(**facts["done"]), cursor=Cursor(**facts["cursor"]), **plain)
 
 
 class Loop:
@@ -117,7 +93,16 @@ class Loop:
                     self._save()
                     stopped = Stopped(signal)
                     raise stopped if self.processes.is_first else SaidElsewhere(stopped.exit_code)
+            self._check_trained()
             return self._finish()
+
+    def _check_trained(self) -> None:
+        """Refuse to hand over a model that hours too few have left as it was."""
+        if not self.position.done.step:
+            raise BadSetting(
+                f"The time was over before the first step: {self.position.done.seconds:.0f} s went by with a look at "
+                "held-out text. Give more hours, or lower `tokens` of [evaluation]; begin anew in another folder."
+            )
 
     @property
     def budget(self) -> Budget:
@@ -273,16 +258,17 @@ class Loop:
         if due >= self.position.evaluations and not self.budget.is_over(self.position.done):
             self._evaluate()
 
-    def _evaluate(self, *, keep: bool = True) -> Verdict:
+    def _evaluate(self) -> Verdict:
         """Judge the model, and save the state if it is the best so far."""
         began = time.monotonic()
         verdict = self._verdict()
         position, done = self.position, self.position.done
         position.evaluations = 1 + int(self.budget.progress(position.done) * self.settings.evaluation.times)
-        self._log("held_out", step=done.step, tokens=done.tokens, seconds=done.seconds, scores=verdict.scores)
+        if position.judged != done.step:  # a run killed after its last look comes here again
+            self._log("held_out", **asdict(done), scores=verdict.scores)
+        position.judged = done.step
         self._spend(began)
-        is_best = math.isfinite(verdict.loss) and (position.best is None or verdict.loss < position.best)
-        if keep and is_best:
+        if math.isfinite(verdict.loss) and (position.best is None or verdict.loss < position.best):
             position.best = verdict.loss
             self._save(best=True)
         position.reserve = max(position.reserve, 1.5 * (position.done.seconds - done.seconds))
@@ -351,8 +337,7 @@ class Loop:
                 self.log.write("event", what="damaged state", note=note, step=snapshot.step)
 
     def _finish(self) -> Verdict:
-        # Not saved: a run killed from here on repeats this, and its log would have the scores twice.
-        verdict = self._evaluate(keep=False)
+        verdict = self._evaluate()
         if self.average is not None:
             self.average.install()
         self.model = self.processes.whole_model(self.model).eval()

@@ -43,6 +43,7 @@ class TextLesson:
         )
         self.objectives = {each.name: each for each in self._objectives(settings.masks)}
         self.passes = _by_attention(self.objectives.values())
+        self.heaviest = {kind: max(each.weight for each in group) for kind, group in self.passes.items()}
 
     def _check_split(self, documents: int) -> None:
         training = documents - self.split.held_out_count
@@ -82,11 +83,20 @@ class TextLesson:
         for objective, logits, target in self._answers(model, micro, noise):
             loss = objective.loss(logits, target.labels)
             sums[objective.name] = float(loss.detach())
-            # How often a causal or prefix pass comes is its weight; within a pass of its own it counts fully.
-            weight = objective.weight if objective.attention == "bidirectional" else 1.0
-            # No unit of the whole step may have been short enough to be masked; then there is nothing to divide.
-            total = total + loss * (weight / max(totals[objective.name], 1))
+            total = total + loss * self._factor(objective, len(target.labels), totals[objective.name])
         return total, sums
+
+    def _factor(self, objective: Objective, answers: int, total: float) -> float:
+        """Say how much each answer counts, so that a step adds up to the mean of each objective times its weight.
+
+        No answer at all is possible: no unit may have been short enough to be masked.
+        """
+        if len(self.passes) == 1:
+            return objective.weight / max(total, 1)
+        # How many passes of a kind a step has is left to chance. The mean over those that it has would give a rare kind
+        # its full weight in one step and none in the next, so each micro-batch has its fixed share instead.
+        chance = self.heaviest[objective.attention] / sum(self.heaviest.values())
+        return objective.weight / chance / self.settings.batch.micro_batches / max(answers, 1)
 
     def examine(self, model: Model, part: int = 0, parts: int = 1) -> Tallies:
         """Count right answers on held-out text; of several processes each takes its part."""
@@ -139,7 +149,7 @@ class TextLesson:
 
     def _pass_of(self, draw: float) -> str:
         """Choose a kind of pass by its weight: that of the heaviest objective in it."""
-        weights = [max(each.weight for each in group) for group in self.passes.values()]
+        weights = list(self.heaviest.values())
         place = int(np.searchsorted(np.cumsum(weights), draw * sum(weights), side="right"))
         return list(self.passes)[place]
 
