@@ -28,6 +28,7 @@ from alembert.train.clock import Budget, Mileage, Position
 from alembert.train.distributed import Processes, SaidElsewhere, is_sharded, shard, spread
 from alembert.train.gradients import accumulate, accumulate_in_turn
 from alembert.train.lesson import Lesson, Micro, Verdict
+from alembert.train.meter import Found, Meter
 from alembert.train.optim import Optimiser
 from alembert.train.parts import select
 from alembert.train.runlog import RunLog, TrainingProgress
@@ -74,7 +75,7 @@ class Loop:
         self.position = Position()
         self.streams = torch.get_num_threads() if device == "cpu" else 1
         self.half = _half_precision(settings, device)
-        self.peak = hardware.matmul_peak(self.half or "float32") if device == "cpu" else None
+        self.peak: float | None = None
         self._saved_at = 0.0
 
     # -- the run
@@ -115,7 +116,7 @@ class Loop:
         progress = self.budget.progress(position.done)
         self._choose_parts(progress)
         portions, cursor = self.lesson.take(position.cursor, settings.batch.micro_batches, progress)
-        losses, totals, tokens, work = self._gradients(portions)
+        found = self._gradients(portions)
         self.processes.sum_gradients(self.model.parameters())
         rate = settings.optimiser.rate * rate_at(progress, settings.schedule)
         norm = self.optimiser.step(position.done.step, rate)
@@ -126,26 +127,27 @@ class Loop:
         position.cursor = cursor
         position.done = Mileage(
             step=position.done.step + 1,
-            tokens=position.done.tokens + tokens,
+            tokens=position.done.tokens + found.tokens,
             seconds=position.done.seconds + seconds,
         )
         position.skipped = 0 if is_sound else position.skipped + 1
         if is_sound:
-            self._note(losses, totals, {"tokens": tokens, "seconds": seconds, "work": work}, rate, norm)
+            self._note(found, seconds, rate, norm)
         else:
             self._note_skipped()
 
-    def _gradients(self, portions: Sequence[Any]) -> tuple[dict[str, float], dict[str, float], int, float]:
-        """Compute this process's share of the step's gradients; give loss and count by objective, tokens and work."""
+    def _gradients(self, portions: Sequence[Any]) -> Found:
+        """Compute this process's share of the step's gradients; give what all processes found."""
         own = [(n, p) for n, p in enumerate(portions) if n % self.processes.world == self.processes.rank]
         micros = [(n, self.lesson.micro(portion).to(self.device)) for n, portion in own]
         totals = self.processes.total(_counts(micro for _, micro in micros))
         sums: list[dict[str, float]] = [{} for _ in micros]
         jobs = [partial(self._loss, n, micro, totals, sums[place]) for place, (n, micro) in enumerate(micros)]
         self._accumulate(jobs, portions, totals)
-        work = sum(_work(self.model, micro) for _, micro in micros)
-        both = self.processes.total({**_added(sums), "/work": work})
-        return both, totals, sum(p.tokens for p in portions), both.pop("/work")
+        work: float = sum(_work(self.model, micro) for _, micro in micros)
+        losses = self.processes.total({**_added(sums), "/work": work})
+        work = losses.pop("/work")
+        return Found(losses, totals, sum(portion.tokens for portion in portions), work)
 
     def _accumulate(
         self, jobs: Sequence[Callable[[], Tensor]], portions: Sequence[Any], totals: Mapping[str, float]
@@ -177,24 +179,17 @@ class Loop:
 
     # -- what people see
 
-    def _note(
-        self,
-        losses: Mapping[str, float],
-        totals: Mapping[str, float],
-        numbers: Mapping[str, float],
-        rate: float,
-        norm: float,
-    ) -> None:
-        sums = self.position.sums
-        found = {f"loss {name}": value for name, value in losses.items()}
-        counts = {f"count {name}": value for name, value in totals.items()}
-        for name, value in {**found, **counts, **numbers}.items():
-            sums[name] = sums.get(name, 0.0) + value
-        means = {name: losses[name] / totals[name] for name in losses if totals.get(name)}
-        self._tell(sum(means.values()))
+    @property
+    def meter(self) -> Meter:
+        peak = None if self.peak is None else self.peak * self.processes.world
+        return Meter(self.position.sums, peak)
+
+    def _note(self, found: Found, seconds: float, rate: float, norm: float) -> None:
+        self.meter.add(found, seconds)
+        self._tell(found.loss)
         if self.position.done.step % self.settings.saving.log_every == 0:
             self._write_row(rate, norm)
-            sums.clear()
+            self.position.sums.clear()
 
     def _note_skipped(self) -> None:
         """Log a step that was lost; when only such steps come, refuse to go on."""
@@ -208,43 +203,30 @@ class Loop:
             )
 
     def _write_row(self, rate: float, norm: float) -> None:
-        sums, done = self.position.sums, self.position.done
-        counts = {name.removeprefix("count "): n for name, n in sums.items() if name.startswith("count ")}
-        losses = {name: sums[f"loss {name}"] / count for name, count in counts.items() if count}
+        meter, losses = self.meter, self.meter.losses()
         self._log(
             "step",
-            step=done.step,
-            tokens=done.tokens,
-            seconds=done.seconds,
+            **asdict(self.position.done),
             rate=rate,
             norm=norm,
             loss=sum(losses.values()),
             losses=losses,
-            tokens_per_second=self._per_second("tokens"),
-            peak_share=self._peak_share(),
+            tokens_per_second=meter.tokens_per_second,
+            peak_share=meter.peak_share,
         )
 
     def _tell(self, loss: float) -> None:
-        done = self.position.done
+        done, meter = self.position.done, self.meter
         self.tell(
             TrainingProgress(
                 share=self.budget.progress(done),
                 step=done.step,
                 loss=loss,
-                tokens_per_second=self._per_second("tokens"),
-                peak_share=self._peak_share(),
+                tokens_per_second=meter.tokens_per_second,
+                peak_share=meter.peak_share,
                 seconds_left=self.budget.seconds_left(done),
             )
         )
-
-    def _peak_share(self) -> float | None:
-        if self.peak is None:
-            return None
-        return self._per_second("work") / 1e9 / self.peak / self.processes.world
-
-    def _per_second(self, name: str) -> float:
-        sums = self.position.sums
-        return sums[name] / max(sums["seconds"], 1e-9)  # a coarse clock may not have moved
 
     def _log(self, kind: str, **values: Any) -> None:
         if self.processes.is_first:
@@ -261,6 +243,7 @@ class Loop:
     def _evaluate(self) -> Verdict:
         """Judge the model, and save the state if it is the best so far."""
         began = time.monotonic()
+        self._measure_peak()
         verdict = self._verdict()
         position, done = self.position, self.position.done
         position.evaluations = 1 + int(self.budget.progress(position.done) * self.settings.evaluation.times)
@@ -273,6 +256,11 @@ class Loop:
             self._save(best=True)
         position.reserve = max(position.reserve, 1.5 * (position.done.seconds - done.seconds))
         return verdict
+
+    def _measure_peak(self) -> None:
+        """Look again at what the machine can do: on a shared one, a single look may come at a bad moment."""
+        if self.device.type == "cpu":
+            self.peak = max(self.peak or 0.0, hardware.matmul_peak(self.half or "float32"))
 
     def _spend(self, began: float) -> None:
         """Count the time since `began` as time of the run, by the clock of the first process."""

@@ -174,6 +174,11 @@ class _Run:
         wanted = heads if self.settings.keep_heads == "all" else PUBLISHED
         trained = replace(found.checkpoint, model=model.cpu())
         kept = with_heads(trained, {n: heads[n] for n in heads if n in wanted}, pooler=False)
+        if left_out := sorted(heads.keys() - kept.blueprint.heads.keys()):
+            self.around.say(
+                f"Left out of the result, since no published BERT has them: the heads {', '.join(left_out)} "
+                '(keep_heads = "all" keeps them).'
+            )
         kept.write(draft, training=_card(found, self.settings, done))
         artifact.atomic_write(draft.path / RUN / "settings.toml", to_toml(self.settings).encode())
         mileage = done.done
