@@ -53,6 +53,9 @@ def pretrain(
         Path | None, typer.Option(metavar="FOLDER", help="Where shards are kept; hidden beside the result.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+    shard: Annotated[
+        bool, typer.Option("--shard", help="Spread the model over the processes of torchrun (FSDP2).")
+    ] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that prepare the data.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a complete checkpoint.")] = False,
     show_config: Annotated[
@@ -93,6 +96,7 @@ def pretrain(
         cache=cache,
         workers=workers,
         device=_device(device),
+        shard=shard,
         overwrite=overwrite,
     )
 
@@ -166,13 +170,15 @@ def _run(
 ) -> None:
     from alembert.cli.output import note
     from alembert.cli.progress import Bar
+    from alembert.train.distributed import speaks
     from alembert.train.pretrain import Surroundings
     from alembert.train.pretrain import pretrain as run
 
     with Bar(sys.stderr, plain_every=60) as bar:
         surroundings = Surroundings(say=note, tell_reading=bar.show, tell=bar.show_training, **around)
         done = run(inputs, out, start, settings, surroundings)
-    _show(done, out, as_json)
+    if speaks():
+        _show(done, out, as_json)
 
 
 def _show(done: Pretrained, out: Path, as_json: bool) -> None:

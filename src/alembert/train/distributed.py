@@ -94,10 +94,6 @@ class Processes:
             dist.all_gather_object(values, value)
         return values
 
-    def wait(self) -> None:
-        """Wait until all processes have come here."""
-        self.gather(None)
-
     def from_first(self, value: Any) -> Any:
         """Give what the first process has."""
         if self.world == 1:

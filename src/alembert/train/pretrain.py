@@ -7,8 +7,9 @@ whose `run/` holds the log, the settings and the curves. The same call goes on w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,11 +51,18 @@ class Surroundings:
     workers: int | None = None
     """Processes that prepare the data; none: one for each CPU."""
     device: str = "cpu"
+    shard: bool = False
+    """Spread the model over the processes of torchrun (FSDP2), if it does not fit into one."""
     overwrite: bool = False
     say: Callable[[str], None] = lambda _: None
     """Called with sentences about what is done."""
     tell_reading: Callable[[Progress], None] = lambda _: None
     tell: Callable[[TrainingProgress], None] = lambda _: None
+
+    def silent(self) -> Surroundings:
+        """Give the same for a process that says nothing."""
+        quiet = Surroundings()
+        return replace(self, say=quiet.say, tell_reading=quiet.tell_reading, tell=quiet.tell)
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,9 @@ def pretrain(
     files = [Path(path) for path in inputs]
     check_inputs(files)
     with Processes.join() as processes:
-        return _Run(files, Path(out), start, settings, around or Surroundings(), processes).run()
+        around = around or Surroundings()
+        heard = around if processes.is_first else around.silent()
+        return _Run(files, Path(out), start, settings, heard, processes).run()
 
 
 @dataclass
@@ -93,21 +103,20 @@ class _Run:
 
     def run(self) -> Pretrained:
         plan = self._plan()
-        if self.processes.from_first(self.processes.is_first and self._is_done(plan)):
-            raise AlreadyDone(f"{self.out} is complete already, with these settings and inputs.")
+        self.processes.first_alone(lambda: self._check_place(plan))
         found = self._gather()
         self.settings = _without_idle_start(self.settings, found, self.around.say)
         self.settings = _with_length(self.settings, found.shards.counts["tokens"], self.around.say)
-        loop = self._loop(found)  # before anything is written: it may refuse settings too
+        # Before anything is written: it may refuse settings too.
+        loop = self.processes.agree(lambda: self._loop(found))
         with self._folder(plan) as draft:
             return self._train(loop, draft, found)
 
-    def _is_done(self, plan: dict[str, Any]) -> bool:
-        """Say whether the result is there already; refuse a place that it cannot go to."""
+    def _check_place(self, plan: dict[str, Any]) -> None:
+        """Refuse a place that the result cannot go to, or where it is already."""
         if not self.around.overwrite and artifact.finished(self.out, KIND, **plan):
-            return True
+            raise AlreadyDone(f"{self.out} is complete already, with these settings and inputs.")
         artifact.check(self.out, KIND, overwrite=self.around.overwrite, **plan)
-        return False
 
     def _plan(self) -> dict[str, Any]:
         dictionary = [self.around.dictionary] if self.around.dictionary else []
@@ -127,23 +136,18 @@ class _Run:
         around = self.around
         cache = around.cache or self.out.absolute().parent / CACHE
         kitchen = Kitchen(cache, around.workers, around.say, around.tell_reading)
-        if not self.processes.is_first:
-            self.processes.wait()
-        found = gather(self.files, self.start, self.settings, kitchen, around.dictionary)
-        if self.processes.is_first:
-            self.processes.wait()
-        return found
+        return self.processes.in_turn(
+            lambda: gather(self.files, self.start, self.settings, kitchen, around.dictionary)
+        )
 
     @contextmanager
     def _folder(self, plan: dict[str, Any]) -> Iterator[Draft]:
         """Begin the artefact in the first process; the others read its states and write nothing."""
-        if not self.processes.is_first:
-            self.processes.wait()
-            yield Draft(place_of(self.out).partial, resumed=True)
-            return
-        with artifact.create(self.out, KIND, resume=True, overwrite=self.around.overwrite, **plan) as draft:
-            self.processes.wait()
-            yield draft
+        with ExitStack() as held:
+            written = artifact.create(self.out, KIND, resume=True, overwrite=self.around.overwrite, **plan)
+            begin = partial(held.enter_context, written)
+            read = partial(Draft, place_of(self.out).partial, resumed=True)
+            yield self.processes.agree(begin if self.processes.is_first else read)
 
     def _loop(self, found: Ingredients) -> Loop:
         unfinished = place_of(self.out).partial
@@ -155,6 +159,7 @@ class _Run:
             log=RunLog(unfinished / RUN, tensorboard=self.processes.is_first),
             processes=self.processes,
             device=self.around.device,
+            sharded=self.around.shard,
             tell=self.around.tell,
         )
 
