@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from alembert.errors import BadSetting
 from alembert.train.schedule import ScheduleSettings, rate_at
 
-SHARES = st.floats(0, 1)
+SHARES = st.floats(0, 1, allow_subnormal=False)
 
 
 def published(step: int, steps: int, warmup_steps: int) -> float:
@@ -53,7 +53,7 @@ def test_the_rate_never_rises_after_warm_up(
     assert rate_at(late, settings) <= rate_at(early, settings) + 1e-12
 
 
-@given(st.sampled_from(["linear", "cosine", "constant"]), SHARES, st.floats(-1, 3))
+@given(st.sampled_from(["linear", "cosine", "constant"]), SHARES, st.floats(-1, 3, allow_subnormal=False))
 def test_the_rate_is_a_share(kind: str, warmup: float, progress: float) -> None:
     assert 0 <= rate_at(progress, ScheduleSettings(kind=kind, warmup=warmup)) <= 1
 
