@@ -1,9 +1,14 @@
 """What several test files share: where real weights and shared data are, and tiny models."""
 
 import importlib.util
+import signal
 from pathlib import Path
 
 import pytest
+
+# A shell ignores Ctrl-C for what it starts in the background, and children inherit that; tests of signals need it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -87,7 +87,8 @@ def causal_poet() -> PretrainSettings:
         segmenter="characters",
         sequences=SequenceSettings(late_share=0.5),
         objectives=ObjectiveWeights(masked_lm=0.0, causal=1.0),
-        batch=BatchSettings(tokens=4096, micro_tokens=2048),
+        batch=BatchSettings(tokens=2048, micro_tokens=1024),
+        model=ModelSettings(dropout=0.0, attention_dropout=0.0),
         optimiser=OptimiserSettings(rate=2e-3),
         schedule=ScheduleSettings(warmup=0.05),
     )
