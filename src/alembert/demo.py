@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PIECES = 1500
 TERMS = 200
-TOKENS = 600_000
+TOKENS = 300_000
 
 
 @dataclass(frozen=True)
@@ -207,14 +207,17 @@ def _extend(folders: Folders) -> Step:
 
 def _pretrain(folders: Folders) -> Step:
     from alembert.train.ingredients import Start
+    from alembert.train.optim_settings import OptimiserSettings
     from alembert.train.pretrain import Surroundings, pretrain
     from alembert.train.recipes import biobert
-    from alembert.train.settings import BatchSettings, EvaluationSettings
+    from alembert.train.settings import BatchSettings, EvaluationSettings, ModelSettings
 
     settings = replace(
         biobert(),
         tokens=TOKENS,
-        batch=BatchSettings(tokens=2048, micro_tokens=1024),
+        batch=BatchSettings(tokens=1024, micro_tokens=512),
+        model=ModelSettings(),  # all parts at once: none of them has learnt anything yet
+        optimiser=OptimiserSettings(rate=2e-3),
         evaluation=EvaluationSettings(share=0.1, times=4),
     )
     around = Surroundings(overwrite=True)
@@ -222,11 +225,12 @@ def _pretrain(folders: Folders) -> Step:
     before, after = (scores["masked_lm"] for scores in (run.before, run.after))
     tokens_per_second = run.done.tokens / run.done.seconds
     return Step(
-        "6. The model pre-trained: entities and words masked whole, entity boundaries found",
+        "6. The model pre-trained: entities and words masked whole, entity boundaries to be found",
         (
             f"{run.done.tokens:,} tokens in {run.done.seconds:.0f} s, {tokens_per_second:,.0f} tokens/s",
             f"held-out masked loss {before['loss']:.2f} -> {after['loss']:.2f}, accuracy {before['accuracy']:.1%} -> "
-            f"{after['accuracy']:.1%}; entity boundaries F1 {run.after['boundaries']['f1']:.2f}",
+            f"{after['accuracy']:.1%}; loss of entity boundaries {run.before['boundaries']['loss']:.2f} -> "
+            f"{run.after['boundaries']['loss']:.2f}",
             f"loss curve: {folders.pretrained / 'run' / 'loss.html'}",
         ),
     )
