@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.data.feed import Cursor
+from alembert.errors import BadFile
 from alembert.train.clock import Budget, Mileage, Position
 
 HALF = Mileage(step=50, tokens=5000, seconds=1800.0)
@@ -57,3 +58,10 @@ def test_a_position_comes_back_from_its_facts() -> None:
         cursor=Cursor(1, 2, 3), evaluations=4, judged=6, best=0.5, skipped=2, sums={"tokens": 7.0}
     )
     assert Position.of_facts(json.loads(json.dumps(position.as_facts()))) == position
+
+
+def test_a_state_of_another_version_is_named() -> None:
+    facts = Position().as_facts()
+    del facts["skipped"]
+    with pytest.raises(BadFile, match="another version of alembert"):
+        Position.of_facts(facts)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from alembert.data.feed import Cursor
+from alembert.errors import BadFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,5 +73,13 @@ class Position:
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> Position:
-        plain = {item.name: facts[item.name] for item in fields(cls) if item.name not in ("done", "cursor")}
-        return cls(done=Mileage(**facts["done"]), cursor=Cursor(**facts["cursor"]), **plain)
+        try:
+            plain = {
+                item.name: facts[item.name] for item in fields(cls) if item.name not in ("done", "cursor")
+            }
+            return cls(done=Mileage(**facts["done"]), cursor=Cursor(**facts["cursor"]), **plain)
+        except (KeyError, TypeError):
+            raise BadFile(
+                "The unfinished run was begun by another version of alembert, whose saved state this one cannot read. "
+                "Finish it with that version, or choose another folder."
+            ) from None
