@@ -1,13 +1,13 @@
 """The order of training data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from alembert.data.feed import Cursor, Cutting, Feed, Portion, Split, by_budget
+from alembert.data.feed import Cursor, Cutting, Feed, Portion, Split, by_budget, cut
 from alembert.data.instance import Stretch
 from alembert.data.order import generator
 
@@ -128,3 +128,14 @@ def test_the_split_does_not_depend_on_the_order_of_documents(books: Books) -> No
 def test_a_sequence_longer_than_the_budget_stands_alone() -> None:
     stretches = [Stretch(0, (0, n)) for n in (5, 100, 5, 5)]
     assert [len(part) for part in by_budget(stretches, 20)] == [1, 1, 2]
+
+
+def test_a_late_start_adds_the_rest_of_a_document_and_cuts_nothing(books: Books) -> None:
+    source, split = books, Split(books, 0.0)
+    whole = Cutting(length=10_000)
+    for document in range(20):
+        ends = books.borders_of(document).tolist()
+        made = cut(source, document, replace(whole, late_share=1.0), generator(document), split)
+        assert made[0] == cut(source, document, whole, generator(document), split)[0]
+        assert [s.a[1] for s in made] == [ends[-1]] * len(made)
+        assert all(s.a[0] in ends for s in made)

@@ -47,7 +47,7 @@ class Cutting:
     short_share: float = 0.1
     cut: Literal["sentence", "token"] = "sentence"
     late_share: float = 0.0
-    """Share of documents that are first parted at a random sentence."""
+    """Share of documents of which the rest from a random sentence on is a sequence too."""
 
 
 @dataclass(frozen=True)
@@ -166,19 +166,21 @@ def cut(
         )
     return [
         stretch
-        for borders in _parted(source.borders_of(document), cutting.late_share, rng)
+        for borders in _with_late_start(source.borders_of(document), cutting.late_share, rng)
         for stretch in sequences.stretches(borders, document, length=cutting.length, cut=cutting.cut)
     ]
 
 
-def _parted(
+def _with_late_start(
     borders: npt.NDArray[np.int64], share: float, rng: np.random.Generator
 ) -> list[npt.NDArray[np.int64]]:
-    """Part a document at a random sentence, as often as `share` says."""
+    """Add the rest of a document from a random sentence on, as often as `share` says.
+
+    The document itself stays whole: cut there, it would teach that texts end in the middle.
+    """
     if len(borders) < 3 or rng.random() >= share:
         return [borders]
-    place = int(rng.integers(1, len(borders) - 1))
-    return [borders[: place + 1], borders[place:]]
+    return [borders, borders[int(rng.integers(1, len(borders) - 1)) :]]
 
 
 def by_budget(stretches: Sequence[Stretch], tokens: int) -> Iterator[tuple[Stretch, ...]]:

@@ -77,7 +77,7 @@ class SequenceSettings:
     cut: Literal["sentence", "token"] = "sentence"
     """Where a single sequence may end: after a whole sentence, or anywhere (rows are then full)."""
     late_share: float = 0.0
-    """Share of documents that are parted at a random sentence, so that sequences begin in the middle too."""
+    """Share of documents that are read once more from a random sentence on, so that a model can begin anywhere."""
     short_share: float = 0.1
     """Share of documents that are cut into shorter pairs of sentences, as in the original."""
     static_masks: int | None = None
