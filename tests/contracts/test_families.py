@@ -1,5 +1,6 @@
 """Every architecture of every family: ours equals transformers, both ways, and what is saved stays the same."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +9,13 @@ import torch
 import transformers
 
 import alembert
+from alembert.files.checkpoint import Checkpoint
 from alembert.files.families.albert import ALBERT
 from alembert.files.families.bert import BERT
+from alembert.files.family import Blueprint
 from alembert.nn.batch import Batch
+from alembert.nn.config import EncoderConfig
+from alembert.nn.heads import HeadSpec
 
 IDS = [[2, 7, 9, 3], [2, 5, 3], [2, 17, 3, 8, 9, 3], [2, 6, 6, 3]]
 SEGMENTS = [[0, 0, 0, 0], [0, 0, 0], [0, 0, 0, 1, 1, 1], [0, 0, 0, 0]]
@@ -136,3 +141,87 @@ def test_save_open_save_gives_the_same_bytes(
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+LABELS = ("O", "B-x", "I-x", "B-y", "I-y")
+SHAPES = {
+    "bert": EncoderConfig(**SIZES),
+    "albert": EncoderConfig(**SIZES, embedding_size=8, num_hidden_groups=2, inner_group_num=2),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def tagger(request: pytest.FixtureRequest) -> Checkpoint:
+    """A model with a CRF, which no published class has."""
+    heads = {"crf": HeadSpec(kind="crf", outputs=5, dropout=0.2)}
+    blueprint = Blueprint(config=SHAPES[request.param], heads=heads, labels={"crf": LABELS})
+    made = Checkpoint.new(blueprint, seed=1)
+    for parameter in made.model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(len(parameter)))
+    assert made.family == request.param
+    return made
+
+
+def test_a_crf_comes_back_whole(tagger: Checkpoint, tmp_path: Path) -> None:
+    tagger.save(tmp_path / "one")
+    again = alembert.open(tmp_path / "one")
+    assert again.blueprint == tagger.blueprint
+    assert again.unexpected == ()
+    before, after = tagger.model.state_dict(), again.model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    again.save(tmp_path / "two")
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_transformers_opens_a_crf_as_a_token_classifier_with_the_same_logits(
+    tagger: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tagger.save(tmp_path / "ours")
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    theirs, info = transformers.AutoModelForTokenClassification.from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    assert set(info["unexpected_keys"]) == {"crf.transitions", "crf.start", "crf.end"}
+    assert not info["missing_keys"]
+    assert not info["mismatched_keys"]
+    assert "crf.transitions" in caplog.text
+    assert tuple(theirs.config.id2label.values()) == LABELS
+    batch = Batch.packed(IDS, SEGMENTS)
+    logits = ours(Checkpoint(model=tagger.model.eval(), blueprint=tagger.blueprint), batch)["crf"]
+    assert_close(logits, reference(theirs.eval())["logits"], batch, padded_rows=True)
+
+
+def test_a_token_classifier_without_transitions_is_no_crf(tagger: Checkpoint, tmp_path: Path) -> None:
+    tagger.save(tmp_path / "ours")
+    transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "ours").save_pretrained(
+        tmp_path / "theirs"
+    )
+    assert set(alembert.open(tmp_path / "theirs").blueprint.heads) == {"tag"}
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        {"pointer": HeadSpec(kind="pointer", outputs=2)},
+        {"classify": HeadSpec(kind="classify", outputs=2, pooling="mean")},
+        {"classify": HeadSpec(kind="classify", outputs=2, pooling="layers")},
+        {"crf": HeadSpec(kind="crf", outputs=2), "tag": HeadSpec(kind="tag", outputs=2)},
+        {"mine": HeadSpec(kind="crf", outputs=2)},
+    ],
+    ids=lambda heads: "-".join(f"{spec.kind}-{spec.pooling}" for spec in heads.values()),
+)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_no_family_holds_comes_back_in_our_own_form(
+    heads: dict[str, HeadSpec], shape: str, tmp_path: Path
+) -> None:
+    made = Checkpoint.new(Blueprint(config=SHAPES[shape], heads=heads))
+    assert made.family == "alembert"
+    made.save(tmp_path / "model")
+    assert "transformers cannot read this form" in (tmp_path / "model" / "README.md").read_text()
+    again = alembert.open(tmp_path / "model")
+    assert again.blueprint == made.blueprint
+    made.model.eval()
+    batch = Batch.packed(IDS, SEGMENTS)
+    for name, output in ours(made, batch).items():
+        torch.testing.assert_close(ours(again, batch)[name], output, atol=0, rtol=0)

@@ -39,6 +39,40 @@ def test_no_text_leaves_its_cell() -> None:
     ]
 
 
+def card_of(spec: HeadSpec, model_type: str = "bert") -> str:
+    return model_card(Blueprint(config=preset("tiny", vocab_size=99), heads={"mine": spec}), model_type)
+
+
+def test_a_crf_says_how_it_is_read() -> None:
+    card = card_of(HeadSpec(kind="crf", outputs=3))
+    assert "`mine`: the logits are emissions." in card
+    assert "`crf.transitions` (from, to)" in card
+    assert "reports these three as unused" in card
+
+
+def test_a_crf_in_our_own_form_names_the_weights_of_that_form() -> None:
+    card = card_of(HeadSpec(kind="crf", outputs=3), "alembert")
+    assert "`heads.mine.crf.transitions` (from, to)" in card
+    assert "unused" not in card
+
+
+def test_a_span_head_says_how_it_is_read() -> None:
+    card = card_of(HeadSpec(kind="pointer", outputs=2), "alembert")
+    assert "a query q and a key k (64 numbers each)" in card
+    assert "q_i . k_j / 8 + first_i[t] + last_j[t]" in card
+
+
+def test_a_pooling_of_our_own_is_told() -> None:
+    spec = HeadSpec(kind="classify", outputs=2, pooling="layers")
+    assert any(
+        "mean of all tokens of all layers" in cell for row in rows(card_of(spec, "alembert")) for cell in row
+    )
+
+
+def test_heads_that_explain_themselves_need_no_section() -> None:
+    assert "How the answers are read" not in model_card(BLUEPRINT, "bert")
+
+
 def test_the_card_says_who_can_open_it() -> None:
     assert "Hugging Face" in model_card(BLUEPRINT, "bert", TRAINING)
     assert "transformers cannot read" in model_card(BLUEPRINT, "alembert", TRAINING)

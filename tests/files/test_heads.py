@@ -60,6 +60,11 @@ def test_a_head_of_the_same_shape_is_not_fresh_whatever_its_dropout() -> None:
     assert fresh_heads(old, {"topic": HeadSpec(kind="classify", outputs=3, dropout=0.4)}) == ()
 
 
+def test_a_head_that_reads_other_states_begins_fresh() -> None:
+    old = checkpoint(topic=CLASSES)
+    assert fresh_heads(old, {"topic": HeadSpec(kind="classify", outputs=3, pooling="mean")}) == ("topic",)
+
+
 def test_labels_go_with_their_head() -> None:
     old = checkpoint(masked_lm=MASKED, topic=CLASSES)
     assert with_heads(old, {"masked_lm": MASKED}).blueprint.labels == {}

@@ -6,13 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alembert.data.batching import by_token_budget
+from alembert.data.streams import in_streams
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.infer.batching import by_token_budget
 from alembert.infer.engine_torch import TorchEngine
 from alembert.infer.predictor import fill_mask
-from alembert.infer.streams import in_streams
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec

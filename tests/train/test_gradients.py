@@ -57,9 +57,11 @@ def test_gradients_are_added_to_what_is_there() -> None:
     assert weight.grad.tolist() == [13.0] * 3
 
 
-def test_two_parameters_never_share_a_gradient() -> None:
+@pytest.mark.parametrize("of_one_number", [True, False])
+def test_two_parameters_never_share_a_gradient(of_one_number: bool) -> None:
     left, right = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
-    accumulate([lambda: torch.sum(left + right)] * 3, [left, right], 2)
+    factor = 1 if of_one_number else torch.ones(3)
+    accumulate([lambda: torch.sum((left + right) * factor)] * 3, [left, right], 2)
     assert left.grad.tolist() == right.grad.tolist() == [3.0] * 3
 
 

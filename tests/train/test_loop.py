@@ -25,7 +25,7 @@ from alembert.train.runlog import RunLog, TrainingProgress
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import (
     BatchSettings,
-    EvaluationSettings,
+    HeldOutSettings,
     ModelSettings,
     ObjectiveWeights,
     PretrainSettings,
@@ -39,7 +39,7 @@ USUAL = PretrainSettings(
     batch=BatchSettings(tokens=512, micro_tokens=128),
     optimiser=OptimiserSettings(rate=1e-3),
     schedule=ScheduleSettings(warmup=0.2),
-    evaluation=EvaluationSettings(share=0.1, tokens=600, times=3),
+    evaluation=HeldOutSettings(share=0.1, tokens=600, times=3),
     saving=SavingSettings(steps=2, log_every=3),
 )
 OF_THE_CLOCK = ("seconds", "tokens_per_second", "peak_share")
@@ -113,10 +113,21 @@ def assert_same(one: Loop, two: Loop) -> None:
         {"optimiser": OptimiserSettings(rate=1e-3, update_every=(4, 2, 1))},
         {"optimiser": OptimiserSettings(name="lamb", rate=1e-3, layer_decay=0.8)},
         {"model": ModelSettings(first=("heads",), first_share=0.6)},
+        {"model": ModelSettings(frozen=("layers:1",), unfreeze_share=0.8)},
         {"model": ModelSettings(recompute=True)},
         {"objectives": ObjectiveWeights(masked_lm=1.0, next_sentence=1.0, boundaries=0.3, causal=0.5)},
     ],
-    ids=["plain", "average", "half heads", "update every", "lamb", "first parts", "recompute", "objectives"],
+    ids=[
+        "plain",
+        "average",
+        "half heads",
+        "update every",
+        "lamb",
+        "first parts",
+        "thawing",
+        "recompute",
+        "objectives",
+    ],
 )
 def test_a_run_that_was_killed_ends_like_one_that_was_not(make: Make, changes: dict[str, Any]) -> None:
     settings = replace(USUAL, **changes)
@@ -258,7 +269,7 @@ def test_the_average_is_not_the_last_weights(make: Make) -> None:
 def test_the_verdict_is_that_of_the_weights_that_come_out(make: Make) -> None:
     loop = make(replace(USUAL, saving=replace(USUAL.saving, average=0.9)))
     verdict = loop.run()
-    again = loop.lesson.verdict(loop.lesson.examine(loop.model))
+    again = loop.lesson.verdict([loop.lesson.examine(loop.model)])
     assert again.loss == pytest.approx(verdict.loss, rel=1e-6)
 
 
@@ -383,7 +394,7 @@ class Judged(TextLesson):
 
     losses: Iterator[float]
 
-    def verdict(self, tallies: Any) -> Verdict:
+    def verdict(self, found: Any) -> Verdict:
         return Verdict({}, next(self.losses))
 
 

@@ -19,17 +19,18 @@ from alembert.settings import changed, read_toml
 from alembert.train import pretrain as verb
 from alembert.train.ingredients import Start
 from alembert.train.optim_settings import OptimiserSettings
-from alembert.train.pretrain import Pretrained, Surroundings, pretrain
+from alembert.train.pretrain import Pretrained, pretrain
 from alembert.train.runlog import TrainingProgress
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import (
     BatchSettings,
-    EvaluationSettings,
+    HeldOutSettings,
     ModelSettings,
     ObjectiveWeights,
     PretrainSettings,
     SavingSettings,
 )
+from alembert.train.surroundings import Surroundings
 
 LEARNING = PretrainSettings(
     steps=30,
@@ -37,7 +38,7 @@ LEARNING = PretrainSettings(
     batch=BatchSettings(tokens=1536, micro_tokens=768),
     optimiser=OptimiserSettings(rate=3e-3),
     schedule=ScheduleSettings(warmup=0.1),
-    evaluation=EvaluationSettings(share=0.1, tokens=3000, times=2),
+    evaluation=HeldOutSettings(share=0.1, tokens=3000, times=2),
     saving=SavingSettings(log_every=5),
 )
 BRIEF = replace(
@@ -45,7 +46,7 @@ BRIEF = replace(
     steps=2,
     objectives=ObjectiveWeights(),
     batch=BatchSettings(tokens=512, micro_tokens=512),
-    evaluation=EvaluationSettings(share=0.1, tokens=500, times=0),
+    evaluation=HeldOutSettings(share=0.1, tokens=500, times=0),
     saving=SavingSettings(log_every=1),
 )
 IDS = [2, 5, 17, 23, 42, 3]
@@ -341,7 +342,7 @@ def test_a_corpus_of_which_nothing_is_left_to_train_on_is_refused(
 def test_a_single_document_can_be_learnt_when_nothing_is_held_out(
     poor: Path, run: Callable[..., Path]
 ) -> None:
-    settings = replace(BRIEF, evaluation=EvaluationSettings(share=0.0))
+    settings = replace(BRIEF, evaluation=HeldOutSettings(share=0.0))
     folder = run(settings, inputs=[poor / "one"])
     assert artifact.open_artifact(folder).counts["steps"] == 2
 

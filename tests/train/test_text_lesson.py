@@ -14,7 +14,7 @@ from alembert.text.tokenizer import Tokenizer
 from alembert.train.lesson import Micro
 from alembert.train.settings import (
     BatchSettings,
-    EvaluationSettings,
+    HeldOutSettings,
     ObjectiveWeights,
     PretrainSettings,
     SequenceSettings,
@@ -28,7 +28,7 @@ def lesson(shards: Shards, tokenizer: Tokenizer, **changes: object) -> TextLesso
     settings = PretrainSettings(
         steps=10,
         batch=BatchSettings(tokens=1024, micro_tokens=512),
-        evaluation=EvaluationSettings(share=0.1, tokens=4000),
+        evaluation=HeldOutSettings(share=0.1, tokens=4000),
     )
     return TextLesson(shards, tokenizer, replace(settings, **changes))
 
@@ -129,7 +129,7 @@ def test_masked_tokens_are_scored_inside_and_outside_of_entities(
 
 def test_the_verdict_weighs_the_losses(shards: Shards, tokenizer: Tokenizer) -> None:
     made = lesson(shards, tokenizer, objectives=ALL)
-    verdict = made.verdict(made.examine(model_for(made, tokenizer)))
+    verdict = made.verdict([made.examine(model_for(made, tokenizer))])
     losses = {name: verdict.scores[name]["loss"] for name in ("masked_lm", "next_sentence", "boundaries")}
     expected = losses["masked_lm"] + losses["next_sentence"] + 0.5 * losses["boundaries"]
     assert verdict.loss == pytest.approx(expected)

@@ -13,7 +13,19 @@ import typer
 from typer.exceptions import TyperException
 
 from alembert import __version__
-from alembert.cli import codes, convert, corpus, demo, doctor, inspect, predict, pretrain, vocab
+from alembert.cli import (
+    codes,
+    convert,
+    corpus,
+    demo,
+    doctor,
+    evaluate,
+    finetune,
+    inspect,
+    predict,
+    pretrain,
+    vocab,
+)
 from alembert.errors import AlreadyDone, Interrupted, UserError
 
 app = typer.Typer(
@@ -30,6 +42,8 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(vocab.app, name="vocab")
 app.command("pretrain")(pretrain.pretrain)
+app.command("finetune")(finetune.finetune)
+app.command("evaluate")(evaluate.evaluate)
 app.command("convert")(convert.convert)
 app.command("predict")(predict.predict)
 app.add_typer(inspect.app, name="inspect")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from alembert.cli.inspect_errors import errors
 from alembert.cli.inspect_masks import masks
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look inside a tokenizer, a model or training data.", rich_markup_mode=None)
 app.command("masks")(masks)
+app.command("errors")(errors)
 
 _COLOURS = ("cyan", "magenta", "green", "blue")
 _WIDEST = 60

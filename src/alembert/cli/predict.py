@@ -16,6 +16,13 @@ def predict(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")
     ],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TEXT]...",
+            help="Texts for a fine-tuned model, one a line on stdin if none; a tab parts the two of a pair.",
+        ),
+    ] = None,
     fill_mask: Annotated[
         str | None,
         typer.Option(
@@ -51,7 +58,7 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
-    """Predict with a model: say what stands at the masks of a text, or continue a text."""
+    """Predict with a fine-tuned model; or say what stands at the masks of a text, or continue a text."""
     for_generate = {
         "method": method,
         "longest": longest,
@@ -63,15 +70,29 @@ def predict(
         "seed": seed,
         "no_repeat": no_repeat,
     }
-    if fill_mask is not None and generate is None:
+    if fill_mask is not None and generate is not None:
+        raise BadSetting("--fill-mask and --generate were both given; `alembert predict` does one of them.")
+    if texts and (fill_mask is not None or generate is not None):
+        raise BadSetting(
+            "Texts after the model are for fine-tuned models; --fill-mask and --generate have their own."
+        )
+    if fill_mask is not None:
         _refuse(for_generate, "--generate")
         _fill_masks(model, fill_mask, top or 5, as_json)
-    elif generate is not None and fill_mask is None:
+    elif generate is not None:
         _refuse({"top": top}, "--fill-mask")
         _continue(model, generate, _given(for_generate), as_json)
     else:
-        found = "neither was given" if generate is None else "both were given"
-        raise BadSetting(f"`alembert predict` needs one of --fill-mask and --generate; {found}.")
+        _refuse(for_generate, "--generate")
+        _refuse({"top": top}, "--fill-mask")
+        _predict(model, texts or [], as_json)
+
+
+def _predict(model: str, texts: list[str], as_json: bool) -> None:
+    from alembert.cli.predict_task import predict_texts
+    from alembert.infer.task_model import TaskModel
+
+    predict_texts(TaskModel.open(model), texts, as_json)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -171,8 +171,8 @@ def _run(
     from alembert.cli.output import note
     from alembert.cli.progress import Bar
     from alembert.train.distributed import speaks
-    from alembert.train.pretrain import Surroundings
     from alembert.train.pretrain import pretrain as run
+    from alembert.train.surroundings import Surroundings
 
     with Bar(sys.stderr, plain_every=60) as bar:
         surroundings = Surroundings(say=note, tell_reading=bar.show, tell=bar.show_training, **around)

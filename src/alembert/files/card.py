@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from alembert.files.family import Blueprint
+from alembert.nn.heads import HeadSpec
+from alembert.nn.pointer import WIDTH
 
 _MEANING = {
     "masked_lm": "fills masked tokens",
@@ -12,9 +15,31 @@ _MEANING = {
     "classify": "classifies texts",
     "choice": "scores one choice of several",
     "tag": "labels tokens",
+    "crf": "labels tokens, each in the light of its neighbours (CRF)",
+    "pointer": "finds spans of tokens, which may nest and overlap",
     "boundary": "tells for each token whether an entity begins or ends there",
     "span": "finds the start and end of an answer",
 }
+_POOLING = {
+    "first": "",
+    "mean": ", from the mean of all tokens of the last layer, without a pooler",
+    "layers": ", from the mean of all tokens of all layers (without the embeddings), without a pooler",
+}
+_CRF = (
+    "the logits are emissions. The labels of a text are the path that maximises start[first label] + the logits of its "
+    "labels + transitions[label, next label] for each step + end[last label] (Viterbi), over the first pieces of its "
+    "words, without moves that the labelling scheme forbids (I-x comes after B-x or I-x alone). The weights are "
+    "`{0}transitions` (from, to), `{0}start` and `{0}end`."
+)
+_CRF_ELSEWHERE = (
+    " transformers opens the model for token classification with the same logits and reports these three as unused; "
+    "the best label of each token by itself is then an approximation."
+)
+_POINTER = (
+    "the vector of a token is a query q and a key k ({0} numbers each), both turned by the token's position (rotary), "
+    "then a score for each type as the first token, and one for each type as the last. The score of the span from i to "
+    "j as type t is q_i . k_j / {1} + first_i[t] + last_j[t]. Spans above 0 are entities; i and j are first pieces of words."
+)
 
 
 def model_card(blueprint: Blueprint, model_type: str, training: Mapping[str, str] | None = None) -> str:
@@ -33,6 +58,7 @@ def model_card(blueprint: Blueprint, model_type: str, training: Mapping[str, str
         "",
         *_table(_model(blueprint)),
         "",
+        *_reading(blueprint, model_type),
         *(("## Training", "", *_table(training.items()), "") if training else ()),
         f"Open it with `alembert.open(folder)`{opening}",
         "",
@@ -48,9 +74,30 @@ def _model(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
     yield "vocabulary", f"{config.vocab_size:,} pieces"
     yield "longest input", f"{config.max_position_embeddings} tokens"
     for name, spec in sorted(blueprint.heads.items()):
-        yield f"head `{name}`", _MEANING[spec.kind]
+        yield f"head `{name}`", _MEANING[spec.kind] + _POOLING[spec.pooling]
     for head, labels in sorted(blueprint.labels.items()):
         yield f"labels of `{head}`", ", ".join(labels)
+
+
+def _reading(blueprint: Blueprint, model_type: str) -> Iterator[str]:
+    """Say how to read the answers of heads whose outputs do not say it themselves."""
+    told = {
+        name: text
+        for name, spec in sorted(blueprint.heads.items())
+        if (text := _how_to_read(name, spec, model_type))
+    }
+    if told:
+        yield from ("## How the answers are read", "")
+        for name, text in told.items():
+            yield from (f"`{name}`: {text}", "")
+
+
+def _how_to_read(name: str, spec: HeadSpec, model_type: str) -> str:
+    if spec.kind == "pointer":
+        return _POINTER.format(WIDTH, f"{math.sqrt(WIDTH):g}")
+    if spec.kind == "crf" and model_type == "alembert":
+        return _CRF.format(f"heads.{name}.crf.")
+    return _CRF.format("crf.") + _CRF_ELSEWHERE if spec.kind == "crf" else ""
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

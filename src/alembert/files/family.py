@@ -16,8 +16,12 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 
 Names = tuple[str, ...]
-LABELLED: Final = ("classify", "tag")
+LABELLED: Final = ("classify", "tag", "crf", "pointer")
 """Kinds of heads whose outputs have names."""
+EXTENDED: Final = {"crf": ("tag", "crf.transitions")}
+"""Kind of head -> the published kind that it is stored as, and the added weight that tells them apart.
+
+Programs that know the published kind alone open the model as that and leave the added weights out."""
 EXTRA: Final = "extra"
 """Key of our own form for the keys of others; a published family keeps them beside its own."""
 _SAME_ACTIVATION: Final = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
@@ -125,7 +129,8 @@ class Family:
 
     def read(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
         config = self._read_config(raw)
-        kinds = self.architectures[self._architecture(raw, stored, architecture)].heads
+        published = self.architectures[self._architecture(raw, stored, architecture)].heads
+        kinds = tuple(_extended(kind, stored) for kind in published)
         if "masked_lm" in kinds and raw.get("tie_word_embeddings") is False:
             raise BadFile(
                 "config.json asks for untied output weights (`tie_word_embeddings`: false); alembert ties them."
@@ -161,7 +166,8 @@ class Family:
     def holds(self, blueprint: Blueprint) -> bool:
         if self._architecture_of(blueprint) is None:
             return False
-        stored = ["pooler.dense.weight"] if blueprint.pooler else []
+        stored = [added for kind, (_, added) in EXTENDED.items() if kind in blueprint.heads]
+        stored += ["pooler.dense.weight"] if blueprint.pooler else []
         return self.read(self.write(blueprint), stored, None) == blueprint
 
     def canonical(self, stored: str) -> str:
@@ -227,7 +233,8 @@ class Family:
     def _architecture_of(self, blueprint: Blueprint) -> str | None:
         if any(name != spec.kind for name, spec in blueprint.heads.items()):
             return None
-        same_heads = {n: a for n, a in self.architectures.items() if set(a.heads) == set(blueprint.heads)}
+        kinds = {EXTENDED.get(kind, (kind,))[0] for kind in blueprint.heads}
+        same_heads = {n: a for n, a in self.architectures.items() if set(a.heads) == kinds}
         by_attention = [n for n, a in same_heads.items() if a.attention == blueprint.config.attention]
         return next(iter([*by_attention, *same_heads]), None)
 
@@ -240,6 +247,11 @@ class Family:
     @staticmethod
     def _has(names: Collection[str], *prefixes: str) -> bool:
         return any(name.startswith(prefixes) for name in names)
+
+
+def _extended(kind: str, stored: Collection[str]) -> str:
+    """Return the kind of head that the stored weights make of a published one."""
+    return next((ours for ours, told in EXTENDED.items() if told[0] == kind and told[1] in stored), kind)
 
 
 def _read_labels(raw: Mapping[str, Any]) -> Names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
@@ -38,12 +39,20 @@ def with_heads(
     return replace(checkpoint, model=model.eval(), blueprint=blueprint, unexpected=())
 
 
+def with_dropout(checkpoint: Checkpoint, hidden: float | None, attention: float | None) -> Checkpoint:
+    """Give a model the dropout of a run (none: its own); what is saved should be the configuration that it had."""
+    wanted = {"hidden_dropout_prob": hidden, "attention_probs_dropout_prob": attention}
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    config = replace(checkpoint.blueprint.config, **changes)
+    return with_heads(checkpoint, checkpoint.blueprint.heads, config=config)
+
+
 def fresh_heads(checkpoint: Checkpoint, heads: Mapping[str, HeadSpec]) -> tuple[str, ...]:
-    """Name the heads that the checkpoint does not have, or has of another shape."""
+    """Name the heads that the checkpoint does not have, or has of another shape or reading other states."""
     old = checkpoint.blueprint.heads
 
     def is_there(name: str, spec: HeadSpec) -> bool:
-        return name in old and (old[name].kind, old[name].outputs) == (spec.kind, spec.outputs)
+        return name in old and replace(old[name], dropout=spec.dropout) == spec
 
     return tuple(name for name, spec in heads.items() if not is_there(name, spec))
 

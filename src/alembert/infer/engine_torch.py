@@ -11,13 +11,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from alembert.artifact import few
+from alembert.data.batching import by_token_budget
+from alembert.data.streams import in_streams
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.hardware.torch_settings import threads_per_operation
-from alembert.infer.batching import by_token_budget
-from alembert.infer.streams import in_streams
 from alembert.nn.batch import Batch
+from alembert.tasks.example import Encoded
+from alembert.tasks.running import answers_of
+from alembert.tasks.task import AnyTask, Outputs
 from alembert.text.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
@@ -40,12 +44,31 @@ class TorchEngine:
         self.attention = checkpoint.blueprint.config.attention
         self.device = device
         self.model = checkpoint.model.to(device).eval()
+        self.head = ""
+        """The head of a bound task."""
         self.streams = torch.get_num_threads() if device == "cpu" else 1
 
     @classmethod
-    def open(cls, where: str | Path) -> TorchEngine:
+    def open(cls, where: str | Path, device: str = "cpu") -> TorchEngine:
         """Open a Checkpoint for prediction."""
-        return cls(checkpoints.open(where))
+        return cls(checkpoints.open(where), device)
+
+    def bound(self, task: AnyTask) -> AnyTask:
+        """Give a task what it needs of its head's weights."""
+        spec = task.head()
+        labels = self.checkpoint.blueprint.labels.get(spec.kind, ())
+        if spec.kind not in self.model.specs or labels != task.labels:
+            raise BadFile(
+                f"The model and its task.json do not fit: the task {task.name} needs a `{spec.kind}` head with the labels "
+                f"{few(task.labels)}; the model has {few(labels) if labels else 'none of them'}. One of the two files was "
+                "changed; fine-tune again."
+            )
+        self.head = spec.kind
+        return task.bind(self.model.head(spec.kind))
+
+    def answers(self, encoded: Sequence[Encoded]) -> list[list[Outputs]]:
+        """Give the outputs of the task's head for each row of each example."""
+        return answers_of(self.model, self.head, encoded)
 
     def hidden_states(self, documents: Sequence[Sequence[int]]) -> Iterator[tuple[int, Tensor]]:
         """Encode documents, given as token ids; yield the number and the states (T, D) of each, short ones first.

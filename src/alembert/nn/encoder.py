@@ -21,6 +21,7 @@ from alembert.nn.attention import Attention, Plan, Trace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import BLOCKS, EMBEDDINGS, Dropout, Noise
+from alembert.nn.pooling import LayerMean
 from alembert.nn.positions import Rotation, sinusoids
 
 ACTIVATION: Final[dict[str, Callable[[Tensor], Tensor]]] = {
@@ -45,8 +46,9 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.widen = nn.Linear(width, config.hidden_size) if config.embedding_size is not None else None
 
-    def forward(self, batch: Batch, noise: Noise | None = None) -> Tensor:
-        return self.finish(self.token(batch.ids_N), batch, noise)
+    def forward(self, batch: Batch, noise: Noise | None = None, added_NE: Tensor | None = None) -> Tensor:
+        tokens_NE = self.token(batch.ids_N)
+        return self.finish(tokens_NE if added_NE is None else tokens_NE + added_NE, batch, noise)
 
     def finish(self, tokens_NE: Tensor, batch: Batch, noise: Noise | None = None) -> Tensor:
         """Turn token embeddings, possibly perturbed or mixed by the caller, into the encoder's input."""
@@ -108,14 +110,17 @@ class Encoder(nn.Module):
         attention: str | None = None,
         trace: Trace | None = None,
         noise: Noise | None = None,
+        added_ND: Tensor | None = None,
+        layers: LayerMean | None = None,
     ) -> Tensor:
-        """Return the last hidden states (N, D); a `trace` records what happens on the way.
+        """Return the last hidden states (N, D); a `trace` records what happens on the way, `layers` adds it up.
 
-        In training, dropout masks come from `noise`, or without it from torch's global generator.
+        In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
+        as wide as the token embedding, is added to the embedded tokens: what adversarial training changes.
         """
         self._check(batch)
-        states_ND = self.embeddings(batch, None if noise is None else noise.at(EMBEDDINGS))
-        return self.run(states_ND, batch, attention=attention, trace=trace, noise=noise)
+        states_ND = self.embeddings(batch, None if noise is None else noise.at(EMBEDDINGS), added_ND)
+        return self.run(states_ND, batch, attention=attention, trace=trace, noise=noise, layers=layers)
 
     def run(
         self,
@@ -125,6 +130,7 @@ class Encoder(nn.Module):
         attention: str | None = None,
         trace: Trace | None = None,
         noise: Noise | None = None,
+        layers: LayerMean | None = None,
     ) -> Tensor:
         """Apply the blocks to embedded tokens."""
         if trace is not None and self.recompute and self.training:
@@ -138,6 +144,12 @@ class Encoder(nn.Module):
             states_ND = self._step(self.blocks[index], states_ND, plan.at(BLOCKS).at(layer))
             if trace is not None:
                 trace.hidden.append(states_ND)
+            if layers is not None:
+                layers.add(self._finish(states_ND))
+        return self._finish(states_ND)
+
+    def _finish(self, states_ND: Tensor) -> Tensor:
+        """Give a layer's states as they would be if it were the last."""
         return states_ND if self.final_norm is None else self.final_norm(states_ND)
 
     def _step(self, block: nn.Module, states_ND: Tensor, plan: Plan) -> Tensor:

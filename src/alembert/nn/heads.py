@@ -17,10 +17,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from alembert.errors import BadSetting
+from alembert.nn import pointer
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig, is_number
+from alembert.nn.crf import Crf
 from alembert.nn.dropout import Dropout, Noise
 from alembert.nn.encoder import ACTIVATION
+from alembert.nn.pooling import POOLINGS, mean_of_documents
 
 RESERVED: Final = ("hidden", "pooled")
 """Names of a model's outputs that are no heads."""
@@ -33,9 +36,11 @@ class HeadSpec:
     kind: str
     """One of `KINDS`."""
     outputs: int | None = None
-    """Number of labels of `classify` and `tag`; the other kinds fix it themselves."""
+    """Number of labels of `classify`, `tag` and `crf`, of types of `pointer`; the other kinds fix it themselves."""
     dropout: float = 0.1
     """Dropout before the last layer of classifying heads."""
+    pooling: str = "first"
+    """What `classify` reads: the pooled `first` token, the `mean` of all, or the mean of all in all `layers`."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -51,6 +56,17 @@ class HeadSpec:
             object.__setattr__(self, "outputs", fixed or None)
         if not is_number(self.dropout) or not 0 <= self.dropout < 1:
             raise BadSetting(f"The dropout of a head is {self.dropout!r}; expected a number from 0, below 1.")
+        self._check_pooling()
+
+    def _check_pooling(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise BadSetting(
+                f"The pooling of a head is {self.pooling!r}; expected one of {', '.join(POOLINGS)}."
+            )
+        if self.pooling != "first" and self.kind != "classify":
+            raise BadSetting(
+                f"A head of kind `{self.kind}` has no pooling to choose; only `classify` has. Leave it out."
+            )
 
     def _check_outputs(self) -> None:
         count = self.outputs
@@ -66,8 +82,13 @@ class HeadSpec:
         return self.outputs
 
     @property
+    def per_token(self) -> bool:
+        """Whether the head answers for every token; otherwise it does once a document."""
+        return KINDS[self.kind].build is not DocumentClassifier
+
+    @property
     def needs_pooler(self) -> bool:
-        return KINDS[self.kind].pooled
+        return KINDS[self.kind].pooled and self.pooling == "first"
 
 
 @dataclass(frozen=True)
@@ -82,6 +103,18 @@ class States:
     """Positions in the flat row at which masked-LM logits are wanted; none: everywhere."""
     noise: Noise | None = None
     """Where the head's dropout mask comes from; none: torch's global generator."""
+    layers_ND: Tensor | None = None
+    """Mean of the states after each layer, made for heads that pool them."""
+
+    def of_documents(self, pooling: str) -> Tensor:
+        """Return one vector a document (B, D)."""
+        if pooling == "mean":
+            return mean_of_documents(self.hidden_ND, self.batch)
+        if pooling == "layers":
+            assert self.layers_ND is not None
+            return mean_of_documents(self.layers_ND, self.batch)
+        assert self.pooled_BD is not None
+        return self.pooled_BD
 
 
 class Pooler(nn.Module):
@@ -112,16 +145,16 @@ class MaskedLM(nn.Module):
 
 
 class DocumentClassifier(nn.Module):
-    """Logits (B, C) from the pooled first token."""
+    """Logits (B, C) from one vector a document."""
 
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
+        self.pooling = spec.pooling
         self.dropout = Dropout(spec.dropout)
         self.linear = nn.Linear(config.hidden_size, spec.columns)
 
     def forward(self, states: States) -> Tensor:
-        assert states.pooled_BD is not None
-        return self.linear(self.dropout(states.pooled_BD, states.noise))
+        return self.linear(self.dropout(states.of_documents(self.pooling), states.noise))
 
 
 class TokenClassifier(nn.Module):
@@ -134,6 +167,27 @@ class TokenClassifier(nn.Module):
 
     def forward(self, states: States) -> Tensor:
         return self.linear(self.dropout(states.hidden_ND, states.noise))
+
+
+class CrfTagger(TokenClassifier):
+    """Logits (N, C) for every token, and a CRF that makes a path of them: its loss and decoding are the task's."""
+
+    def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
+        super().__init__(config, spec)
+        self.crf = Crf(spec.columns)
+
+
+class SpanPointer(nn.Module):
+    """A vector for every token, from which `pointer_scores` scores spans."""
+
+    def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
+        super().__init__()
+        self.dropout = Dropout(spec.dropout)
+        self.linear = nn.Linear(config.hidden_size, pointer.columns(spec.columns))
+
+    def forward(self, states: States) -> Tensor:
+        vectors_NC = self.linear(self.dropout(states.hidden_ND, states.noise))
+        return pointer.turned(vectors_NC, states.batch.positions_N)
 
 
 @dataclass(frozen=True)
@@ -150,11 +204,13 @@ KINDS: Final = {
     "classify": _Kind(DocumentClassifier, pooled=True),
     "choice": _Kind(DocumentClassifier, pooled=True, outputs=1),
     "tag": _Kind(TokenClassifier, pooled=False),
+    "crf": _Kind(CrfTagger, pooled=False),
+    "pointer": _Kind(SpanPointer, pooled=False),
     "span": _Kind(TokenClassifier, pooled=False, outputs=2),
     "boundary": _Kind(TokenClassifier, pooled=False, outputs=2),
 }
 """next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token.
-boundary: logits for the first and for the last token of an entity."""
+boundary: logits for the first and for the last token of an entity. pointer: vectors whose pairs score spans."""
 
 
 def build_head(name: str, config: EncoderConfig, spec: HeadSpec) -> nn.Module:

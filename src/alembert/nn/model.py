@@ -13,9 +13,11 @@ from alembert.errors import BadSetting
 from alembert.nn.attention import Trace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
+from alembert.nn.crf import Crf
 from alembert.nn.dropout import HEADS, Noise
 from alembert.nn.encoder import Encoder
 from alembert.nn.heads import HeadSpec, Pooler, States, build_head
+from alembert.nn.pooling import LayerMean
 
 
 class Model(nn.Module):
@@ -51,13 +53,22 @@ class Model(nn.Module):
         attention: str | None = None,
         trace: Trace | None = None,
         noise: Noise | None = None,
+        added_ND: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Run the encoder once and the named heads (default: all) on its states; `hidden` is always in the result.
 
-        In training, dropout masks come from `noise`, or without it from torch's global generator.
+        In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
+        as wide as the token embedding, is added to the embedded tokens.
         """
-        hidden_ND = self.encoder(batch, attention=attention, trace=trace, noise=noise)
-        return self.apply_heads(batch, hidden_ND, heads, predicted_P=predicted_P, noise=noise)
+        wanted = self.specs if heads is None else heads
+        layers = LayerMean() if any(self.spec(name).pooling == "layers" for name in wanted) else None
+        hidden_ND = self.encoder(
+            batch, attention=attention, trace=trace, noise=noise, added_ND=added_ND, layers=layers
+        )
+        layers_ND = None if layers is None else layers.value()
+        return self.apply_heads(
+            batch, hidden_ND, heads, predicted_P=predicted_P, noise=noise, layers_ND=layers_ND
+        )
 
     def apply_heads(
         self,
@@ -67,10 +78,18 @@ class Model(nn.Module):
         *,
         predicted_P: Tensor | None = None,
         noise: Noise | None = None,
+        layers_ND: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Run heads on states that the encoder has already made."""
+        """Run heads on states that the encoder has already made; heads that pool layers need the mean of these too."""
         pooled_BD = None if self.pooler is None else self.pooler(batch.first(hidden_ND))
-        states = States(batch, hidden_ND, pooled_BD, self.encoder.embeddings.token.weight, predicted_P)
+        states = States(
+            batch=batch,
+            hidden_ND=hidden_ND,
+            pooled_BD=pooled_BD,
+            token_embedding_VE=self.encoder.embeddings.token.weight,
+            predicted_P=predicted_P,
+            layers_ND=layers_ND,
+        )
         outputs = {
             name: self.head(name)(replace(states, noise=self._noise_of(name, noise)))
             for name in (self.specs if heads is None else heads)
@@ -82,22 +101,33 @@ class Model(nn.Module):
 
     def head(self, name: str) -> nn.Module:
         """Return a head by its name."""
-        if name not in self.heads:
+        self.spec(name)
+        return self.heads[name]
+
+    def spec(self, name: str) -> HeadSpec:
+        """Return what a head predicts, by its name."""
+        if name not in self.specs:
             there = ", ".join(self.specs) or "none"
             raise BadSetting(f"The model has no head `{name}`; it has: {there}.")
-        return self.heads[name]
+        return self.specs[name]
 
     def _noise_of(self, head: str, noise: Noise | None) -> Noise | None:
         return None if noise is None else noise.at(HEADS, list(self.specs).index(head))
 
 
 def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:
-    """Draw new weights as BERT does: a normal cut off at two deviations, biases zero, layer norms one."""
+    """Draw new weights as BERT does: a normal cut off at two deviations, biases zero, layer norms one.
+
+    A CRF begins with zeros: every move is as good as any other.
+    """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
         if isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
+        if isinstance(part, Crf):
+            for weight in part.parameters():
+                nn.init.zeros_(weight)
         bias = getattr(part, "bias", None)
         if isinstance(bias, nn.Parameter):
             nn.init.zeros_(bias)

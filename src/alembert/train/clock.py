@@ -62,6 +62,8 @@ class Position:
     judged: int | None = None
     """The last step whose verdict is in the log."""
     best: float | None = None
+    since_best: int = 0
+    """Looks at held-out data that found nothing better."""
     reserve: float = 0.0
     skipped: int = 0
     """Steps in a row that changed nothing, because their gradients were not finite."""

@@ -72,14 +72,18 @@ def _differentiate(job: Job, trained: list[nn.Parameter]) -> _Result:
 
 
 def _add(trained: list[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
+    given: set[int] = set()
     for parameter, gradient in zip(trained, gradients, strict=True):
         if gradient is None:
             continue
-        if parameter.grad is None:
-            # A copy, because autograd may give two parameters the same tensor.
-            parameter.grad = gradient.clone()
-        else:
+        if parameter.grad is not None:
             parameter.grad += gradient
+            continue
+        # Taken without a copy, unless autograd has given two parameters the same memory, or one number many times.
+        memory = gradient.untyped_storage().data_ptr()
+        is_its_own = gradient.is_contiguous() and memory not in given
+        parameter.grad = gradient if is_its_own else gradient.clone()
+        given.add(memory)
 
 
 @lru_cache(maxsize=1)

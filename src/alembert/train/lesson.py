@@ -28,6 +28,11 @@ class Target:
     in_entity: Tensor | None = None
     """Of masked tokens: whether they stand inside an entity."""
 
+    @property
+    def count(self) -> int:
+        """How many answers the loss is the mean of."""
+        return len(self.labels)
+
     def to(self, device: torch.device) -> Target:
         inside = None if self.in_entity is None else self.in_entity.to(device)
         return Target(self.places.to(device), self.labels.to(device), inside)
@@ -39,7 +44,8 @@ class Micro:
 
     batch: Batch
     attention: str
-    targets: Mapping[str, Target]
+    targets: Mapping[str, Any]
+    """By objective: something with a `count` of answers that can be put on a device with `to`."""
 
     @property
     def tokens(self) -> int:
@@ -79,8 +85,8 @@ class Lesson(Protocol):
         up to the weighted mean.
         """
 
-    def examine(self, model: Model, part: int = 0, parts: int = 1) -> dict[str, dict[str, float]]:
-        """Count what the model, which is in evaluation mode, gets right on a part of the held-out data."""
+    def examine(self, model: Model, part: int = 0, parts: int = 1) -> Any:
+        """See what the model, which is in evaluation mode, gets right on a part of the held-out data."""
 
-    def verdict(self, tallies: dict[str, dict[str, float]]) -> Verdict:
-        """Turn counts, added up over all parts, into scores."""
+    def verdict(self, found: Sequence[Any]) -> Verdict:
+        """Turn what was found in all parts into scores."""

@@ -77,6 +77,7 @@ class Loop:
         self.half = _half_precision(settings, device)
         self.peak: float | None = None
         self._saved_at = 0.0
+        self._choose_parts(0.0)  # so that parts that the model does not have are refused at once
 
     # -- the run
 
@@ -84,9 +85,8 @@ class Loop:
         """Train to the end of the budget; give what held-out data say about the result."""
         self._restore()
         with Stopping() as stopping:
-            if not self.position.evaluations:
-                self._evaluate()
-            while not self.budget.is_over(self.position.done):
+            self._begin()
+            while not self._is_over():
                 self._step()
                 self._evaluate_if_due()
                 self._save_if_due()
@@ -96,6 +96,19 @@ class Loop:
                     raise stopped if self.processes.is_first else SaidElsewhere(stopped.exit_code)
             self._check_trained()
             return self._finish()
+
+    def _begin(self) -> None:
+        if self.position.evaluations:
+            return
+        if self.settings.evaluation.at_start:
+            self._evaluate()
+        else:
+            self.position.evaluations = 1
+
+    def _is_over(self) -> bool:
+        patience = self.settings.evaluation.patience
+        settled = patience is not None and self.position.since_best >= patience
+        return settled or self.budget.is_over(self.position.done)
 
     def _check_trained(self) -> None:
         """Refuse to hand over a model that hours too few have left as it was."""
@@ -175,7 +188,9 @@ class Loop:
 
     def _choose_parts(self, progress: float) -> None:
         model = self.settings.model
-        select(self.model, model.first if model.first and progress < model.first_share else None)
+        first = model.first if progress < model.first_share else ()
+        thawed = progress / model.unfreeze_share if model.unfreeze_share else 1.0
+        select(self.model, first or None, frozen=model.frozen, thawed=thawed)
 
     # -- what people see
 
@@ -251,7 +266,9 @@ class Loop:
             self._log("held_out", **asdict(done), scores=verdict.scores)
         position.judged = done.step
         self._spend(began)
-        if math.isfinite(verdict.loss) and (position.best is None or verdict.loss < position.best):
+        is_best = math.isfinite(verdict.loss) and (position.best is None or verdict.loss < position.best)
+        position.since_best = 0 if is_best else position.since_best + 1
+        if is_best:
             position.best = verdict.loss
             self._save(best=True)
         position.reserve = max(position.reserve, 1.5 * (position.done.seconds - done.seconds))
@@ -272,12 +289,12 @@ class Loop:
         self.model.eval()
         with self.average.applied() if self.average else nullcontext(), self._autocast():
             if is_sharded(self.model):  # all processes run all passes
-                tallies = [self.lesson.examine(self.model)]
+                found = [self.lesson.examine(self.model)]
             else:
                 part = self.lesson.examine(self.model, self.processes.rank, self.processes.world)
-                tallies = self.processes.gather(part)
+                found = self.processes.gather(part)
         self.model.train()
-        return self.lesson.verdict(_joined(tallies))
+        return self.lesson.verdict(found)
 
     # -- nothing lost
 
@@ -326,10 +343,22 @@ class Loop:
 
     def _finish(self) -> Verdict:
         verdict = self._evaluate()
+        if self.settings.saving.keep == "best":
+            self._take_best()
         if self.average is not None:
             self.average.install()
         self.model = self.processes.whole_model(self.model).eval()
         return verdict
+
+    def _take_best(self) -> None:
+        """Go back to the weights that did best on held-out data."""
+        snapshot = self.processes.agree(self.states.best)
+        if snapshot is None or snapshot.step == self.position.done.step:
+            return
+        tensors = {group: spread(named, self.model) for group, named in snapshot.tensors.items()}
+        self.model.load_state_dict(tensors["model"])
+        if self.average is not None:
+            self.average.load(tensors["average"])
 
 
 def _half_precision(settings: RunSettings, device: str) -> str | None:
@@ -346,7 +375,7 @@ def _counts(micros: Any) -> dict[str, float]:
     counts: dict[str, float] = {}
     for micro in micros:
         for name, target in micro.targets.items():
-            counts[name] = counts.get(name, 0) + len(target.labels)
+            counts[name] = counts.get(name, 0) + target.count
     return counts
 
 
@@ -358,13 +387,7 @@ def _added(tallies: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return total
 
 
-def _joined(parts: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """Add up the counts of all processes by name."""
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {name: _added([part[name] for part in parts if name in part]) for name in names}
-
-
 def _work(model: Model, micro: Micro) -> int:
     asked = [name for name in ("masked_lm", "causal", "prefix") if name in micro.targets]
-    predictions = sum(len(micro.targets[name].labels) for name in asked)
+    predictions = sum(micro.targets[name].count for name in asked)
     return training_flop(model.config, micro.batch.lengths, predictions)

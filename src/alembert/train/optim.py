@@ -73,7 +73,7 @@ class Optimiser:
         depths = {name: depth_of(name, layers) for name in self._parameters}
         self._every = {name: settings.every(depth) for name, depth in depths.items()}
         self._groups = {
-            name: (decays(name, self._parameters[name]), settings.layer_decay ** (layers + 1 - depth))
+            name: (decays(name, self._parameters[name]), settings.factor(depth, layers))
             for name, depth in depths.items()
         }
         """Whether a parameter decays, and the factor on its rate."""
@@ -184,18 +184,17 @@ class Optimiser:
 
     def _update(self, pieces: list[_Piece], norm: float, rate: float) -> None:
         clip = self._settings.clip
-        if clip is not None and norm > clip:
-            torch._foreach_mul_([piece.gradient for piece in pieces], clip / norm)
+        excess = 1.0 if clip is None else max(1.0, norm / clip)
         groups: dict[tuple[bool, float], list[_Piece]] = defaultdict(list)
         for piece in pieces:
             groups[self._groups[piece.name]].append(piece)
         for (decayed, factor), members in groups.items():
-            self._apply_rule(members, rate * factor, decayed)
+            self._apply_rule(members, rate * factor, decayed, excess)
         for piece in pieces:
             if piece.home is not None:
                 piece.home.copy_(piece.weights)
 
-    def _apply_rule(self, pieces: list[_Piece], rate: float, decayed: bool) -> None:
+    def _apply_rule(self, pieces: list[_Piece], rate: float, decayed: bool, excess: float) -> None:
         moments = [self._moments_of(piece) for piece in pieces]
         lists = (
             [piece.weights for piece in pieces],
@@ -207,6 +206,7 @@ class Optimiser:
         of = self._settings
         decay = of.weight_decay if decayed else 0.0
         if of.name == "lamb":
+            torch._foreach_div_(lists[1], excess)
             lamb(
                 *lists,
                 steps,
@@ -223,6 +223,8 @@ class Optimiser:
                 [],
                 steps,
                 fused=True,
+                # Divided inside the kernel: one pass less over all gradients.
+                grad_scale=None if excess == 1.0 else torch.tensor(excess, device=steps[0].device),
                 amsgrad=False,
                 maximize=False,
                 lr=rate,

@@ -34,6 +34,8 @@ class OptimiserSettings:
     """Longest gradient over all weights that are updated, which is shortened to it; none: any length."""
     layer_decay: float = 1.0
     """Factor on the rate from each layer to the one below it (0.9, say); 1: the same rate everywhere."""
+    head_factor: float = 1.0
+    """Factor on the rate of pooler and heads: new ones, a CRF most of all, often learn better with 5 or more."""
     update_every: tuple[int, ...] = ()
     """How many steps each layer collects gradients before it is updated with their mean, from the embeddings up;
     the last number holds for all layers above. Empty: every layer in every step."""
@@ -50,6 +52,7 @@ class OptimiserSettings:
         _check("epsilon", self.epsilon, 0 < self.epsilon < math.inf, "a positive number")
         _check("clip", self.clip, self.clip is None or self.clip > 0, "a positive number, or none")
         _check("layer_decay", self.layer_decay, 0 < self.layer_decay <= 1, "a number above 0, at most 1")
+        _check("head_factor", self.head_factor, 0 < self.head_factor < math.inf, "a positive number")
         whole = all(isinstance(every, int) and every > 0 for every in self.update_every)
         _check("update_every", self.update_every, whole, "whole numbers from 1 up")
         if not self.corrects:
@@ -61,6 +64,10 @@ class OptimiserSettings:
     def corrects(self) -> bool:
         """Whether moments are corrected for their start at zero."""
         return self.name == "adamw" or (self.name == "lamb" and self.bias_correction)
+
+    def factor(self, depth: int, layers: int) -> float:
+        """Tell the factor on the rate at a depth, from the embeddings (0) to the heads (`layers` + 1)."""
+        return self.head_factor if depth > layers else self.layer_decay ** (layers + 1 - depth)
 
     def every(self, depth: int) -> int:
         """Tell how many steps a layer collects gradients."""

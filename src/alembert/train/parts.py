@@ -54,11 +54,12 @@ def depth_of(name: str, layers: int) -> int:
 
 
 def decays(name: str, parameter: Tensor) -> bool:
-    """Tell whether weight decay applies: everywhere but on biases and layer norms, as in BERT.
+    """Tell whether weight decay applies: everywhere but on biases, layer norms (as in BERT) and the moves of a CRF.
 
-    What a layer norm holds, and nothing else beside biases, has one dimension.
+    What has one dimension is a bias, or part of a layer norm or of a CRF. Scores of moves are biases too: decay would
+    only make unlikely moves likelier.
     """
-    return parameter.ndim > 1 and not name.endswith("bias")
+    return parameter.ndim > 1 and not name.endswith(("bias", ".crf.transitions"))
 
 
 def by_heads(name: str, tensor: Tensor, heads: int) -> Tensor | None:
@@ -73,12 +74,50 @@ def by_heads(name: str, tensor: Tensor, heads: int) -> Tensor | None:
     return None
 
 
-def select(model: Model, parts: Collection[str] | None) -> None:
-    """Let only the named parts train; none: all of them."""
+def select(
+    model: Model,
+    parts: Collection[str] | None = None,
+    *,
+    frozen: Collection[str] = (),
+    thawed: float = 1.0,
+) -> None:
+    """Let the named parts train (none: all of them), without those that are frozen or not thawed yet.
+
+    Frozen are parts, or the lowest layers, such as `layers:4`. A model thaws from the top down: with nothing thawed the
+    heads train alone, with the share 1 everything does, and in between all levels take equally long.
+    """
     chosen = PARTS if parts is None else parts
-    unknown = sorted(set(chosen) - set(PARTS))
-    if unknown or not chosen:
+    _check_parts(chosen)
+    deepest = _deepest_frozen(model, frozen)
+    levels = len(model.encoder.blocks) + 1
+    lowest = levels - int(min(thawed, 1.0) * levels)
+    for name, parameter in model.named_parameters():
+        part, depth = part_of(name), depth_of(name, levels - 1)
+        held = part in frozen or depth < lowest or (part == "layers" and depth <= deepest)
+        parameter.requires_grad_(part in chosen and not held)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise BadSetting(
+            f"Nothing is left to train: the chosen parts are {', '.join(chosen)}, and they are frozen or come later. "
+            "Look at `frozen`, `first` and `unfreeze_share` of the model."
+        )
+
+
+def _check_parts(parts: Collection[str]) -> None:
+    unknown = sorted(set(parts) - set(PARTS))
+    if unknown or not parts:
         found = ", ".join(unknown) or "nothing"
         raise BadSetting(f"The parts to train are {found}; expected some of {', '.join(PARTS)}.")
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(part_of(name) in chosen)
+
+
+def _deepest_frozen(model: Model, frozen: Collection[str]) -> int:
+    """Tell how many layers, from the lowest up, are frozen by their number."""
+    deepest = max((int(name.partition(":")[2]) for name in frozen if ":" in name), default=0)
+    stored, applied = len(model.encoder.blocks), len(model.encoder.order)
+    if deepest and stored < applied:
+        raise BadSetting(
+            f"`frozen` names the lowest {deepest} layers, and the {applied} layers of this model share their weights. "
+            "Freeze `layers` as a whole, or none."
+        )
+    if deepest > stored:
+        raise BadSetting(f"`frozen` names the lowest {deepest} layers, and the model has {stored}.")
+    return deepest

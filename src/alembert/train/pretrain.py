@@ -6,21 +6,15 @@ whose `run/` holds the log, the settings and the curves. The same call goes on w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from alembert import artifact
 from alembert.artifact import Draft
-from alembert.artifact.opening import place_of
 from alembert.corpus.inputs import check_inputs
-from alembert.corpus.jobs import Progress
-from alembert.errors import AlreadyDone
-from alembert.files.checkpoint import KIND, Checkpoint
-from alembert.files.heads import with_heads
+from alembert.files.heads import with_dropout, with_heads
 from alembert.nn.model import Model
 from alembert.settings import as_table, to_toml
 from alembert.train.clock import Mileage
@@ -28,41 +22,18 @@ from alembert.train.curves import write_curves
 from alembert.train.distributed import Processes
 from alembert.train.ingredients import CACHE, Ingredients, Kitchen, Start, gather
 from alembert.train.loop import Loop
-from alembert.train.runlog import RunLog, TrainingProgress
+from alembert.train.runlog import RunLog
 from alembert.train.settings import PretrainSettings
 from alembert.train.state import States
+from alembert.train.surroundings import Surroundings
 from alembert.train.text_lesson import TextLesson
+from alembert.train.workplace import Workplace
 
 RUN: Final = "run"
 STATE: Final = ".state"
 USUAL_TOKENS: Final = 10_000_000
 PUBLISHED: Final = ("masked_lm", "next_sentence")
 """Heads that a published BERT can have."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """How a run talks to the outside, and where it computes."""
-
-    dictionary: Path | None = None
-    """Terms of the user that are one word in Chinese."""
-    cache: Path | None = None
-    """Where shards, and whatever else is made on the way, are kept; none: a hidden folder beside the result."""
-    workers: int | None = None
-    """Processes that prepare the data; none: one for each CPU."""
-    device: str = "cpu"
-    shard: bool = False
-    """Spread the model over the processes of torchrun (FSDP2), if it does not fit into one."""
-    overwrite: bool = False
-    say: Callable[[str], None] = lambda _: None
-    """Called with sentences about what is done."""
-    tell_reading: Callable[[Progress], None] = lambda _: None
-    tell: Callable[[TrainingProgress], None] = lambda _: None
-
-    def silent(self) -> Surroundings:
-        """Give the same for a process that says nothing."""
-        quiet = Surroundings()
-        return replace(self, say=quiet.say, tell_reading=quiet.tell_reading, tell=quiet.tell)
 
 
 @dataclass(frozen=True)
@@ -102,21 +73,15 @@ class _Run:
     processes: Processes
 
     def run(self) -> Pretrained:
-        plan = self._plan()
-        self.processes.first_alone(lambda: self._check_place(plan))
+        place = Workplace(self.out, self._plan(), self.processes, self.around.overwrite)
+        place.check()
         found = self._gather()
         self.settings = _without_idle_start(self.settings, found, self.around.say)
         self.settings = _with_length(self.settings, found.shards.counts["tokens"], self.around.say)
         # Before anything is written: it may refuse settings too.
-        loop = self.processes.agree(lambda: self._loop(found))
-        with self._folder(plan) as draft:
+        loop = self.processes.agree(lambda: self._loop(found, place.unfinished))
+        with place.begun() as draft:
             return self._train(loop, draft, found)
-
-    def _check_place(self, plan: dict[str, Any]) -> None:
-        """Refuse a place that the result cannot go to, or where it is already."""
-        if not self.around.overwrite and artifact.finished(self.out, KIND, **plan):
-            raise AlreadyDone(f"{self.out} is complete already, with these settings and inputs.")
-        artifact.check(self.out, KIND, overwrite=self.around.overwrite, **plan)
 
     def _plan(self) -> dict[str, Any]:
         dictionary = [self.around.dictionary] if self.around.dictionary else []
@@ -140,19 +105,11 @@ class _Run:
             lambda: gather(self.files, self.start, self.settings, kitchen, around.dictionary)
         )
 
-    @contextmanager
-    def _folder(self, plan: dict[str, Any]) -> Iterator[Draft]:
-        """Begin the artefact in the first process; the others read its states and write nothing."""
-        with ExitStack() as held:
-            written = artifact.create(self.out, KIND, resume=True, overwrite=self.around.overwrite, **plan)
-            begin = partial(held.enter_context, written)
-            read = partial(Draft, place_of(self.out).partial, resumed=True)
-            yield self.processes.agree(begin if self.processes.is_first else read)
-
-    def _loop(self, found: Ingredients) -> Loop:
-        unfinished = place_of(self.out).partial
+    def _loop(self, found: Ingredients, unfinished: Path) -> Loop:
         return Loop(
-            _for_training(found.checkpoint, self.settings),
+            with_dropout(
+                found.checkpoint, self.settings.model.dropout, self.settings.model.attention_dropout
+            ).model,
             TextLesson(found.shards, found.tokenizer, self.settings),
             self.settings,
             states=States(unfinished / STATE),
@@ -212,17 +169,6 @@ def _with_length(settings: PretrainSettings, corpus: int, say: Callable[[str], N
         "--hours, --tokens or --steps choose another."
     )
     return replace(settings, tokens=tokens)
-
-
-def _for_training(checkpoint: Checkpoint, settings: PretrainSettings) -> Model:
-    """Give the model the dropout of the run; the configuration that is saved keeps its own."""
-    wanted = {
-        "hidden_dropout_prob": settings.model.dropout,
-        "attention_probs_dropout_prob": settings.model.attention_dropout,
-    }
-    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
-    config = replace(checkpoint.blueprint.config, **changes)
-    return with_heads(checkpoint, checkpoint.blueprint.heads, config=config).model
 
 
 def _card(found: Ingredients, settings: PretrainSettings, run: Pretrained) -> dict[str, str]:

@@ -6,6 +6,7 @@ Which files a run reads is not a setting: inputs are known by their content.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -131,6 +132,11 @@ class ModelSettings:
     """Parts that are trained alone at first: embeddings, layers, heads."""
     first_share: float = 0.1
     """Share of the run in which only `first` is trained."""
+    frozen: tuple[str, ...] = ()
+    """Parts that are never trained: embeddings, layers or the lowest of them (layers:4), heads."""
+    unfreeze_share: float = 0.0
+    """Share of the run after which all else is trained: first the heads, then one layer more at a time from the top
+    down, the embeddings last (Howard and Ruder 2018); 0: everything from the start."""
     recompute: bool = False
     """Save memory: compute activations again in the backward pass."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -144,25 +150,48 @@ class ModelSettings:
         for part in self.first:
             if part not in PARTS:
                 raise BadSetting(f"`first` names {part!r}; the parts of a model are {', '.join(PARTS)}.")
+        for name in self.frozen:
+            if name not in PARTS and not re.fullmatch(r"layers:[1-9][0-9]*", name):
+                raise BadSetting(
+                    f"`frozen` names {name!r}; expected {', '.join(PARTS)}, or the lowest layers, such as layers:4."
+                )
         check_share("first_share", self.first_share)
+        check_share("unfreeze_share", self.unfreeze_share)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """What is held out, and how often it is looked at."""
+    """How often held-out data are looked at, and what follows from it."""
+
+    times: int = 10
+    """How often in a run, beside the beginning."""
+    at_start: bool = True
+    """Whether to look before the first step as well."""
+    patience: int | None = None
+    """Stop the run after so many looks in a row that found nothing better; none: never before its end."""
+
+    def __post_init__(self) -> None:
+        if self.times < 0:
+            raise BadSetting(f"`times` of the evaluation is {self.times}; expected 0 or more.")
+        if self.patience is not None and self.patience < 1:
+            raise BadSetting(f"`patience` is {self.patience}; expected 1 or more, or leave it out.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutSettings(EvaluationSettings):
+    """What is held out of the corpus, and how often it is looked at."""
 
     share: float = 0.01
     """Share of the documents that is never trained on, chosen by their content."""
     tokens: int = 50_000
     """Tokens of held-out text that are looked at, at most."""
-    times: int = 10
-    """How often in a run, beside the beginning."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.share < 1:
             raise BadSetting(f"`share` of the evaluation is {self.share}; expected a share from 0, below 1.")
-        if self.tokens < 1 or self.times < 0:
-            raise BadSetting("`tokens` of the evaluation is at least 1, and `times` at least 0.")
+        if self.tokens < 1:
+            raise BadSetting(f"`tokens` of the evaluation is {self.tokens}; expected at least 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,12 +204,16 @@ class SavingSettings:
     """Save every so many steps instead."""
     log_every: int = 10
     """Steps between two lines of the log."""
+    keep: Literal["last", "best"] = "last"
+    """Which weights are written: the last ones, or those that did best on held-out data."""
     average: float | None = None
     """Decay of the moving average of the weights (0.999, say), which is then what is evaluated and written."""
 
     def __post_init__(self) -> None:
         if not self.minutes > 0 or self.log_every < 1 or (self.steps is not None and self.steps < 1):
             raise BadSetting("`minutes`, `steps` and `log_every` of saving are positive numbers.")
+        if self.keep not in ("last", "best"):
+            raise BadSetting(f"`keep` is {self.keep!r}; expected last or best.")
         if self.average is not None and not 0 < self.average < 1:
             raise BadSetting(f"`average` is {self.average}; expected a decay between 0 and 1, such as 0.999.")
 
@@ -206,7 +239,7 @@ class RunSettings:
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     """How the rate changes over the run."""
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
-    """What is held out."""
+    """How often the model is judged."""
     saving: SavingSettings = field(default_factory=SavingSettings)
     """How often the state is saved."""
 
@@ -236,6 +269,8 @@ class PretrainSettings(RunSettings):
 
     segmenter: Literal["auto", "jieba", "characters"] = "auto"
     """What cuts Chinese into words for whole-word masks; auto: jieba if it is installed."""
+    evaluation: HeldOutSettings = field(default_factory=HeldOutSettings)
+    """What is held out."""
     keep_heads: Literal["published", "all"] = "published"
     """Heads in the result: those that Hugging Face tools can open, or all, in a form that only alembert reads."""
     objectives: ObjectiveWeights = field(default_factory=ObjectiveWeights)

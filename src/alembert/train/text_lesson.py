@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -109,7 +109,8 @@ class TextLesson:
                 for counted in exam.tallies(objective, logits, target)
             )
 
-    def verdict(self, tallies: Tallies) -> Verdict:
+    def verdict(self, found: Sequence[Tallies]) -> Verdict:
+        tallies = add_up(pair for part in found for pair in part.items())
         scores = {
             name: self.objectives[name.partition(",")[0]].scores(tally)
             for name, tally in tallies.items()

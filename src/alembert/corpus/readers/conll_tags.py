@@ -68,9 +68,9 @@ def dialect(tags: Sequence[str]) -> str:
 
 def tag_column(rows: Sequence[Sequence[str]]) -> int | None:
     """Find the column that holds the tags: the last one in which nearly all values are tags, not all of them B or I."""
-    widths = Counter(map(len, rows))
-    usual = [row for row in rows if len(row) == widths.most_common(1)[0][0]]
-    for column in reversed(range(len(usual[0]) if usual else 0)):
+    width = max(Counter(map(len, rows)).items(), key=lambda item: item[1], default=(0, 0))[0]
+    usual = [row for row in rows if len(row) == width]
+    for column in reversed(range(width)):
         counts = Counter(row[column] for row in usual)
         tags = {value for value in counts if TAG.fullmatch(value)}
         enough = sum(counts[tag] for tag in tags) >= 0.98 * len(rows)

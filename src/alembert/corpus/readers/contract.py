@@ -77,6 +77,8 @@ class ReadOptions:
     """Plain text: the whole file is one document, or blank lines separate documents."""
     entity_label: str = "entity"
     """Label of entities in CoNLL files whose tags are bare B, I and O."""
+    token_labels: bool = False
+    """CoNLL: each token is an entity whose label is its tag; for part of speech."""
     captions: bool = False
     """JATS: also read the captions of figures and tables."""
     translations: bool = True

@@ -41,7 +41,8 @@ def format_of(source: Source) -> str:
         # XML declares its own encoding; the tags that tell the format are ASCII in all of them.
         return _by_content(head.decode("latin-1").lstrip("ï»¿ \t\r\n")) or _by_name(source.name)
     text = head.decode(source.encoding(), errors="replace").lstrip("\ufeff \t\r\n")
-    return _by_content(text) or _by_name(source.name)
+    # Columns of labels without B and I look like any table, so a user who asks for them is believed.
+    return _by_content(text) or ("conll" if source.options.token_labels else _by_name(source.name))
 
 
 def _of_folder(path: Path) -> str:

@@ -54,6 +54,7 @@ BERT: Final = Family(
         "next_sentence": {"linear": "cls.seq_relationship"},
         "classify": {"linear": "classifier"},
         "tag": {"linear": "classifier"},
+        "crf": {"linear": "classifier", "crf": "crf"},
         "choice": {"linear": "classifier"},
         "span": {"linear": "qa_outputs"},
     },

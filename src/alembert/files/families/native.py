@@ -1,4 +1,4 @@
-"""alembert's own form, for what no published family can hold: other positions or norms, several heads of one kind.
+"""alembert's own form, for what no published family can hold: other positions or norms, span heads, several heads.
 
 The names are ours, nothing is renamed, and transformers cannot open it; the model card says so.
 """

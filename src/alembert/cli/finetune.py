@@ -1,0 +1,197 @@
+"""`alembert finetune`: labelled examples and a model to a model for one task."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+
+if TYPE_CHECKING:
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.train.finetune import Assignment, Finetuned
+    from alembert.train.finetune_settings import FinetuneSettings
+
+
+def finetune(
+    task: Annotated[str, typer.Option(help="What to learn: classify or tag.")],
+    model: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="A checkpoint, or hub:organisation/name.")
+    ] = None,
+    train: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Examples to train on; may be repeated.")
+    ] = None,
+    dev: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none."),
+    ] = None,
+    data: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Examples that are divided by --split.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Shares of training, development and test.")] = "80/10/10",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; run again to continue.")
+    ] = None,
+    *,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the training examples.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Train so many times, and report mean and spread.")] = 1,
+    tune: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Try rates and epochs for so long first: 30m, 2h.")
+    ] = None,
+    crf: Annotated[bool, typer.Option("--crf", help="tag: find the best path of tags with a CRF.")] = False,
+    nested: Annotated[bool, typer.Option("--nested", help="tag: entities may nest and overlap.")] = False,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+    check: Annotated[bool, typer.Option("--check", help="Look at the data, and do nothing.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a complete checkpoint.")] = False,
+    show_config: Annotated[
+        bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,
+) -> None:
+    """Fine-tune a model for a task. A stopped run continues with the same command."""
+    changes = {
+        "epochs": epochs,
+        "seed": seed,
+        "optimiser": None if rate is None else {"rate": rate},
+        "task": _task_changes(task, crf=crf, nested=nested),
+    }
+    given = {key: value for key, value in changes.items() if value is not None}
+    settings, of_task = settings_of(task, config, given)
+    if show_config:
+        _print_config(settings, of_task)
+        return
+    if model is None or not (train or data) or (out is None and not check):
+        raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
+    from alembert.train.finetune import Assignment
+    from alembert.train.task_data import Data
+
+    files = Data(
+        train=tuple(train or ()),
+        dev=tuple(dev or ()),
+        whole=tuple(data or ()),
+        split=split,
+        options=_reading(text, label),
+    )
+    assignment = Assignment(task=task, data=files, model=model, settings=of_task)
+    if check:
+        _check(assignment, settings, as_json)
+        return
+    assert out is not None
+    _run(assignment, out, settings, seeds, tune, device, overwrite=overwrite, as_json=as_json)
+
+
+def _task_changes(task: str, *, crf: bool, nested: bool) -> dict[str, Any] | None:
+    from alembert.errors import BadSetting
+
+    if not crf and not nested:
+        return None
+    if task != "tag" or (crf and nested):
+        raise BadSetting(
+            "--crf and --nested choose the head of the task tag; give one of them, with --task tag."
+        )
+    return {"head": "crf" if crf else "span"}
+
+
+def settings_of(task: str, config: Path | None, changes: dict[str, Any]) -> tuple[FinetuneSettings, Any]:
+    """Put the usual settings, file and flags together, the last one wins; give those of the task apart."""
+    from dataclasses import replace
+
+    from alembert.settings import changed, read_toml
+    from alembert.tasks.task import task_class
+    from alembert.train.finetune_settings import FinetuneSettings
+
+    settings, of_task = FinetuneSettings(), task_class(task).settings_class()
+    for where, layer in ((str(config), read_toml(config) if config else {}), ("The command line", changes)):
+        own = dict(layer)
+        of_task = changed(of_task, own.pop("task", {}), where)
+        if own.keys() & {"hours", "tokens", "steps", "epochs"}:
+            settings = replace(settings, hours=None, tokens=None, steps=None)
+        settings = changed(settings, own, where)
+    return settings, of_task
+
+
+def _print_config(settings: FinetuneSettings, of_task: Any) -> None:
+    from alembert.settings import to_toml
+
+    print(to_toml(settings), end="")
+    print("\n[task]")
+    print(to_toml(of_task), end="")
+
+
+def _reading(text: list[str] | None, label: str | None) -> ReadOptions:
+    from alembert.corpus.readers.contract import ReadOptions
+
+    return ReadOptions(text=tuple(text or ()), label=label)
+
+
+def _check(assignment: Assignment, settings: FinetuneSettings, as_json: bool) -> None:
+    from alembert.cli.output import print_json
+    from alembert.tasks.data_screen import lines
+    from alembert.train.finetune import examine_data
+
+    report = examine_data(assignment, settings)
+    if as_json:
+        print_json(report.to_table())
+    else:
+        print("\n".join(lines(report)))
+
+
+def _run(
+    assignment: Assignment,
+    out: Path,
+    settings: FinetuneSettings,
+    seeds: int,
+    tune: str | None,
+    device: str,
+    *,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    from alembert.cli.output import note
+    from alembert.cli.progress import Bar
+    from alembert.hardware.torch_settings import best_device
+    from alembert.train.distributed import speaks
+    from alembert.train.finetune import finetune as run
+    from alembert.train.surroundings import Surroundings
+
+    with Bar(sys.stderr, plain_every=60) as bar:
+        around = Surroundings(
+            device=best_device() if device == "auto" else device,
+            overwrite=overwrite,
+            say=note,
+            show=lambda lines: print(*lines, sep="\n", file=sys.stderr),
+            tell=bar.show_training,
+        )
+        done = run(assignment, out, settings, seeds=seeds, around=around)
+    if speaks():
+        _show(done, out, as_json)
+        if done.report.set_aside.count:
+            raise typer.Exit(SET_ASIDE)
+
+
+def _show(done: Finetuned, out: Path, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from alembert.cli.output import print_json
+
+    if as_json:
+        table = {"folder": str(out), "main": done.main, "mean": done.mean, "spread": done.spread}
+        print_json({**table, "best": done.best, "results": [asdict(result) for result in done.results]})
+        return
+    print(f"{out}: on the development data")
+    for name, value in done.measures.items():
+        print(f"  {name:16} {value:.4f}{'  <- chosen by this' if name == done.main else ''}")
+    if len(done.results) > 1:
+        each = ", ".join(f"{result.value:.4f}" for result in done.results)
+        print(f"  {len(done.results)} seeds: {done.main} {done.mean:.4f} +- {done.spread:.4f} ({each})")
+    print(f"Next: alembert evaluate {out} TEST_FILE; alembert predict {out} TEXT")

@@ -1,0 +1,125 @@
+"""`alembert inspect errors`: what kinds of errors a fine-tuned model makes, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from alembert.inspect.errors import Atlas, Case
+    from alembert.inspect.marked_text import Mark, State
+
+_STYLES: Final[dict[State, str]] = {
+    "plain": "",
+    "agreed": "green",
+    "other": "magenta",
+    "gold": "red",
+    "guess": "yellow",
+}
+_LEGEND: Final = "[right]Type  {guessed}Type  [{both]}Type"
+
+
+def errors(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Labelled files of any known format.")],
+    *,
+    top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
+    part: Annotated[
+        str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="Column with the text; twice for pairs.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column with the label.")] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Sort the errors of a model by their kind and by what they have in common, and show the worst examples."""
+    from alembert.cli.output import print_json
+    from alembert.cli.pages import check_page, write_page
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer.task_model import TaskModel
+    from alembert.inspect.errors import errors as find
+    from alembert.inspect.errors_page import page
+
+    check_page(html)
+    options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding)
+    atlas = find(TaskModel.open(model), files, options, part=part, top=top)
+    if html is not None:
+        write_page(html, page(atlas))
+    if as_json:
+        print_json(atlas.as_json())
+    else:
+        _print(atlas)
+    if atlas.set_aside:
+        _name_set_aside(atlas)
+        raise typer.Exit(SET_ASIDE)
+
+
+def _name_set_aside(atlas: Atlas) -> None:
+    from alembert.cli.output import note
+
+    for item in atlas.set_aside:
+        note(f"{item.source}, {item.position} set aside: {item.reason}")
+
+
+def _print(atlas: Atlas) -> None:
+    from alembert.cli.output import console as stdout_console
+    from alembert.cli.output import visible
+    from alembert.inspect.errors_page import headline
+
+    console = stdout_console()
+    for line in (headline(atlas), *atlas.notes):
+        console.print(visible(line), soft_wrap=True)
+    for table in atlas.tables:
+        console.print(f"\n{table.title}", style="bold", soft_wrap=True)
+        for line in table.lines():
+            console.print(visible(line), soft_wrap=True)
+    if atlas.worst:
+        console.print("\nThe worst examples", style="bold", soft_wrap=True)
+    if any(case.marks for case in atlas.worst):
+        console.print(_LEGEND, soft_wrap=True)
+    for number, case in enumerate(atlas.worst, 1):
+        _print_case(console, number, case)
+
+
+def _print_case(console: Console, number: int, case: Case) -> None:
+    from alembert.cli.output import visible
+    from alembert.inspect.marked_text import WHOLE
+
+    console.print()
+    console.print(visible(f"{number}. {case.where or case.id}: {case.told}"), soft_wrap=True)
+    console.print(_marked(case.texts[0], case.marks), soft_wrap=True)
+    for text in case.texts[1:]:
+        console.print(_lines(text[:WHOLE]), soft_wrap=True)
+
+
+def _marked(text: str, marks: tuple[Mark, ...]) -> Text:
+    """Write a text with brackets, which a terminal shows in colour as well."""
+    from rich.text import Text
+
+    from alembert.inspect.marked_text import bracketed, excerpts, runs
+
+    shown = Text()
+    parts = excerpts(text, marks)
+    for low, high in parts:
+        shown.append("… " if low else "")
+        for run in runs(text, marks, low, high):
+            shown.append(_lines(bracketed(run)), style=_STYLES[run.state])
+        shown.append(" …" if (low, high) == parts[-1] and high < len(text) else "")
+    return shown
+
+
+def _lines(text: str) -> str:
+    """Escape what a terminal would obey, but for the ends of lines."""
+    from alembert.cli.output import visible
+
+    return "\n".join(map(visible, text.split("\n")))

@@ -1,0 +1,60 @@
+"""The order of labelled data: a new one in every pass, cut into micro-batches by a budget of tokens.
+
+Items are what must be computed together: a window, or all windows of one example. A pass is planned whole when it
+begins; a `Cursor` names its micro-batch, so a run can go on anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from alembert.data.feed import Cursor
+from alembert.data.order import Permutation, number
+
+
+@dataclass(frozen=True)
+class ItemPortion:
+    """The items of one micro-batch."""
+
+    items: tuple[int, ...]
+    tokens: int
+
+
+class ItemFeed:
+    """Plans the micro-batches of a run over labelled items."""
+
+    def __init__(self, lengths: Sequence[int], *, seed: int, micro_tokens: int) -> None:
+        self._lengths = tuple(lengths)
+        self._seed = seed
+        self._budget = micro_tokens
+        self._pass = lru_cache(maxsize=2)(self._planned)
+
+    def take(self, cursor: Cursor, count: int) -> tuple[list[ItemPortion], Cursor]:
+        """Give the next micro-batches and the cursor after them."""
+        portions: list[ItemPortion] = []
+        while len(portions) < count:
+            planned = self._pass(cursor.epoch)
+            taken = planned[cursor.micro : cursor.micro + count - len(portions)]
+            portions += taken
+            cursor = replace(cursor, micro=cursor.micro + len(taken))
+            if cursor.micro == len(planned):
+                cursor = Cursor(epoch=cursor.epoch + 1)
+        return portions, cursor
+
+    def _planned(self, epoch: int) -> list[ItemPortion]:
+        order = Permutation(len(self._lengths), number(self._seed, "items", epoch))
+        return list(self._cut(order[place] for place in range(len(self._lengths))))
+
+    def _cut(self, items: Iterator[int]) -> Iterator[ItemPortion]:
+        held: list[int] = []
+        tokens = 0
+        for item in items:
+            if held and tokens + self._lengths[item] > self._budget:
+                yield ItemPortion(tuple(held), tokens)
+                held, tokens = [], 0
+            held.append(item)
+            tokens += self._lengths[item]
+        if held:
+            yield ItemPortion(tuple(held), tokens)

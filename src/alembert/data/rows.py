@@ -1,0 +1,27 @@
+"""What a model reads at once: one window of one example, as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """Token ids of one window, where answers are wanted in it, and, if known, the right ones."""
+
+    ids: Numbers
+    places: Numbers
+    """Tokens of the row at which the head is asked, in order; a task that asks about the whole row has [0]."""
+    labels: npt.NDArray[Any] | None = None
+    """The right answers in the form that the task's loss takes; none: not known."""
+    segments: Numbers | None = None
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)

@@ -1,0 +1,163 @@
+"""Overlapping windows over a long text: what a model of limited length reads, and which of its answers count.
+
+In go a number of tokens, the limit and the overlap; out come windows in order. Each token belongs to the own zone of
+exactly one window, where it has context on both sides; answers elsewhere in a window are not used. Borders fall on
+sentence starts where one is within reach, else on word starts. That wastes some room in each window (a quarter of what
+is left of it without the overlap, at either end, at most), and spares the model half sentences.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.errors import BadSetting
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of tokens that is read at once; positions count tokens without special ones, ends not included."""
+
+    start: int
+    end: int
+    own_start: int
+    own_end: int
+
+
+def windows(
+    length: int,
+    limit: int,
+    overlap: int,
+    breaks: Sequence[int] = (),
+    solid: npt.NDArray[np.bool_] | None = None,
+) -> list[Window]:
+    """Cut a text of `length` tokens into windows of at most `limit` that overlap by about `overlap`.
+
+    `breaks` are the positions at which sentences start; `solid` marks the tokens that go on with the word before them:
+    no border stands there, unless the word is longer than the limit.
+
+    >>> windows(10, 6, 2)
+    [Window(start=0, end=6, own_start=0, own_end=5), Window(start=4, end=10, own_start=5, own_end=10)]
+    """
+    _check(limit, overlap)
+    if length <= limit:
+        return [Window(0, length, 0, length)] if length else []
+    words = _Positions(_word_starts(length, limit, solid))
+    known = set(words.items)
+    cutter = _Cutter(
+        length, limit, overlap, words, _Positions(sorted(known.intersection(breaks) - {0, length}))
+    )
+    return list(_with_own_zones(list(cutter.stretches()), cutter))
+
+
+def _check(limit: int, overlap: int) -> None:
+    if limit < 1:
+        raise BadSetting(f"The limit of a window is {limit} tokens; expected at least 1.")
+    if not 0 <= overlap < limit:
+        raise BadSetting(
+            f"The overlap of windows is {overlap} tokens, and a window has at most {limit}; "
+            f"expected an overlap from 0 to {limit - 1}. A quarter of the window is usual."
+        )
+
+
+def _word_starts(length: int, limit: int, solid: npt.NDArray[np.bool_] | None) -> list[int]:
+    """List the positions where a border may stand, the end of the text included."""
+    if solid is None:
+        return list(range(length + 1))
+    if len(solid) != length:
+        raise ValueError(f"{len(solid)} marks for {length} tokens")
+    starts = np.append(~solid, True)
+    starts[0] = True
+    places = np.flatnonzero(starts)
+    for word in np.flatnonzero(np.diff(places) > limit):
+        starts[places[word] : places[word + 1]] = True
+    found: list[int] = np.flatnonzero(starts).tolist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Positions:
+    """Positions in order, to be searched."""
+
+    items: list[int]
+
+    def first(self, low: int) -> int:
+        """Give the first that is not below `low`; there must be one."""
+        return self.items[bisect_left(self.items, low)]
+
+    def last(self, low: int, high: int) -> int | None:
+        """Give the last from `low` to `high`, both included."""
+        place = bisect_right(self.items, high) - 1
+        return self.items[place] if place >= 0 and self.items[place] >= low else None
+
+    def nearest(self, low: int, high: int) -> int | None:
+        """Give the one from `low` to `high` that is nearest to the middle between them."""
+        middle = (low + high) // 2
+        before, after = self.last(low, middle), bisect_right(self.items, middle)
+        if after == len(self.items) or self.items[after] > high:
+            return before
+        right = self.items[after]
+        return before if before is not None and middle - before <= right - middle else right
+
+
+@dataclass(frozen=True, slots=True)
+class _Cutter:
+    """A text that needs several windows."""
+
+    length: int
+    limit: int
+    overlap: int
+    words: _Positions
+    breaks: _Positions
+
+    @property
+    def reach(self) -> int:
+        """How far to go back for a sentence start; windows still advance by half of limit less overlap."""
+        return (self.limit - self.overlap) // 4
+
+    def stretches(self) -> Iterator[tuple[int, int]]:
+        """Give start and end of the windows; both grow from one to the next."""
+        start = end = 0
+        while start + self.limit < self.length:
+            end = self._end(start, end)
+            yield start, end
+            start = self._next_start(start, end)
+        yield start, self.length
+
+    def _end(self, start: int, end_before: int) -> int:
+        latest = start + self.limit
+        at_break = self.breaks.last(max(end_before + 1, latest - self.reach), latest)
+        return at_break or self.words.last(0, latest) or latest
+
+    def _next_start(self, start: int, end: int) -> int:
+        """Go back from the end of a window by the overlap, unless the next window then ended where this one does."""
+        earliest = max(start + 1, self.words.first(end + 1) - self.limit)
+        wanted = end - self.overlap
+        found = self.breaks.last(max(earliest, wanted - self.reach), wanted) or self.words.last(
+            earliest, wanted
+        )
+        return found or self.words.first(earliest)
+
+    def border(self, start: int, end: int) -> int:
+        """Say where, in what two windows share, the own zone of the first ends and that of the second starts."""
+        low, high = start + self.overlap // 2, end - self.overlap // 2
+        for positions in (self.breaks, self.words):
+            found = positions.nearest(low, high) if low <= high else None
+            if found is not None:
+                return found
+        return self.words.nearest(start, end) or end
+
+
+def _with_own_zones(stretches: Sequence[tuple[int, int]], cutter: _Cutter) -> Iterator[Window]:
+    """Share the tokens out; a window that would own none, between long words, is left out."""
+    own_start = 0
+    for place, (start, end) in enumerate(stretches):
+        is_last = place + 1 == len(stretches)
+        own_end = end if is_last else max(own_start, cutter.border(stretches[place + 1][0], end))
+        if own_start < own_end:
+            yield Window(start, end, own_start, own_end)
+        own_start = own_end

@@ -1,0 +1,77 @@
+"""Labelled examples to score a model on: read as the model reads them, and refused if they cannot be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from alembert.corpus.readers.contract import ReadOptions, Remark
+from alembert.errors import BadFile, BadSetting
+from alembert.tasks.example import Reading
+from alembert.tasks.files import TASK
+from alembert.tasks.splitting import parse_split, split
+
+if TYPE_CHECKING:
+    from alembert.infer.task_model import TaskModel
+
+PARTS: Final = ("train", "dev", "test")
+"""Parts of a file that `finetune --split` makes, in the order of the shares."""
+
+
+def read_gold(
+    model: TaskModel, files: Sequence[Path], options: ReadOptions, part: str | None = None
+) -> Reading[Any]:
+    """Read the examples of files, or the part of them that was kept apart when the model was fine-tuned."""
+    for path in files:
+        if not path.exists():
+            raise BadFile(f"There is no file {path}. Check the path.")
+    reading = model.read(files, options)
+    named = ", ".join(map(str, files))
+    if not reading.examples:
+        aside = f" ({len(reading.set_aside):,} set aside)" if reading.set_aside else ""
+        raise BadFile(
+            f"{named} has no example that can be scored{aside}. Give a file with labelled examples."
+        )
+    examples = reading.examples if part is None else _part(model, reading.examples, part)
+    if model.task.labels and not any(model.task.answers(example) for example in examples):
+        raise BadFile(
+            f"None of the {len(examples):,} examples of {named} has a right answer to compare with. Check that the "
+            "file is annotated, and that its format and columns were recognised."
+        )
+    model.task.check(examples)
+    return _annotated(model.task, replace(reading, examples=tuple(examples)), named)
+
+
+def _annotated(task: Any, reading: Reading[Any], named: str) -> Reading[Any]:
+    """Score a tagger of several corpora only for the types that these files annotate."""
+    if not getattr(task, "partial", False):
+        return reading
+    types = frozenset(answer for example in reading.examples for answer in task.answers(example))
+    others = [label for label in task.types if label not in types]
+    if not others:
+        return reading
+    told = Remark(named, f"has no entity of the types {', '.join(others)}, so they are not scored", 1)
+    examples = tuple(
+        replace(example, types=types) if example.types is None else example for example in reading.examples
+    )
+    return replace(reading, examples=examples, remarks=(*reading.remarks, told))
+
+
+def _part(model: TaskModel, examples: Sequence[Any], part: str) -> Sequence[Any]:
+    """Split as fine-tuning did: by text and seed, so that the same file has the same parts."""
+    if part not in PARTS:
+        raise BadSetting(f"There is no part {part!r} of a file; expected one of {', '.join(PARTS)}.")
+    how = model.training().get("split")
+    if not isinstance(how, dict) or not {"shares", "seed"} <= how.keys():
+        raise BadSetting(
+            f"{model.folder} was not fine-tuned on a part of a file ({TASK} has no split), so there is no part "
+            f"{part!r}. Leave the part out to score all examples."
+        )
+    chosen = split(examples, parse_split(str(how["shares"])), int(how["seed"]))[PARTS.index(part)]
+    if not chosen:
+        raise BadFile(
+            f"The split {how['shares']} leaves no example in the part {part!r}. Choose another part."
+        )
+    return chosen

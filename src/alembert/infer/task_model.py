@@ -1,0 +1,92 @@
+"""A fine-tuned model: examples in, predictions of its task out, whatever engine computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.tasks.example import Encoded, Example, Reading
+from alembert.tasks.files import open_task, read_keys, read_surfaces, read_table
+from alembert.tasks.task import AnyTask, Outputs
+from alembert.text.tokenizer import Tokenizer
+
+AT_ONCE: Final = 512
+"""Examples that are encoded and computed together: enough to sort by length, few enough to hold."""
+SEEDS: Final = "seeds"
+
+
+class TaskEngine(Protocol):
+    """What computes the answers of a head."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def longest(self) -> int:
+        """Tokens that the model reads at once."""
+
+    def bound(self, task: AnyTask) -> AnyTask:
+        """Give the task what it needs of the head's weights."""
+
+    def answers(self, encoded: Sequence[Encoded]) -> list[list[Outputs]]:
+        """Give the head's outputs for each row of each example."""
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A model that was fine-tuned for a task."""
+
+    task: AnyTask
+    engine: TaskEngine
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: str | Path, device: str = "cpu") -> TaskModel:
+        """Open a folder that `finetune` wrote."""
+        place = Path(folder)
+        task = open_task(place)
+        from alembert.infer.engine_torch import TorchEngine
+
+        engine = TorchEngine.open(place, device)
+        return cls(engine.bound(task), engine, place)
+
+    def read(self, files: Sequence[Path], options: ReadOptions) -> Reading[Any]:
+        """Read examples of the model's task."""
+        return self.task.read(files, self.task.settings, options)
+
+    def predict(self, examples: Sequence[Example], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
+        """Predict all examples; `tell` hears how many are done."""
+        predictions: list[Any] = []
+        for prediction in self.predictions(examples):
+            predictions.append(prediction)
+            tell(len(predictions))
+        return predictions
+
+    def predictions(self, examples: Sequence[Example]) -> Iterator[Any]:
+        """Predict examples in their order, some at a time."""
+        for start in range(0, len(examples), AT_ONCE):
+            part = examples[start : start + AT_ONCE]
+            encoded = self.task.encode(part, self.engine.tokenizer, self.engine.longest)
+            for each, outputs in zip(encoded, self.engine.answers(encoded), strict=True):
+                yield self.task.decode(each, outputs)
+
+    def training(self) -> Mapping[str, Any]:
+        """Give the facts of the training that were kept."""
+        facts: Mapping[str, Any] = read_table(self.folder).get("training", {})
+        return facts
+
+    def train_keys(self) -> set[int] | None:
+        """Give the keys of the examples that were trained on; none: they are not known."""
+        return read_keys(self.folder)
+
+    def surfaces(self) -> Mapping[str, int] | None:
+        """Say how often entities were seen in training, by `tasks.surfaces.surface_key`; none: it is not known."""
+        return read_surfaces(self.folder)
+
+    def members(self) -> list[Path]:
+        """List the folders of all seeds; one that was trained with a single seed is its own."""
+        found = sorted((self.folder / SEEDS).glob("*/task.json"), key=lambda path: int(path.parent.name))
+        return [path.parent for path in found] or [self.folder]

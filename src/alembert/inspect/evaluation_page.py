@@ -1,0 +1,124 @@
+"""An evaluation as one HTML page that opens anywhere: inline style, inline SVG, no script, nothing fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Final
+
+from alembert.infer.evaluate import Confusion, Evaluation
+from alembert.infer.trust import Trust
+from alembert.inspect.evaluation_report import headline, sentences, tables
+from alembert.plots import Curve, curve_chart, figure, legend, percent, ticks
+from alembert.plots import page as framed
+
+Line = tuple[str, float, float, float]
+"""A name, a score, and the ends of its interval."""
+_WIDTH, _LEFT, _ROW = 640, 180, 26
+_MOST_LABELS: Final = 40
+"""Labels up to which a confusion matrix can be read."""
+
+
+def page(found: Evaluation) -> str:
+    """Return the page."""
+    return framed(f"Evaluation of {found.model}", f"Evaluation of {found.model}", "\n".join(_body(found)))
+
+
+def _body(found: Evaluation) -> Iterator[str]:
+    yield f"<p>Task {escape(found.task)}, {escape(', '.join(found.files))}: {found.examples:,} examples.</p>"
+    yield f"<p><strong>{escape(headline(found))}</strong></p>"
+    yield figure(
+        interval_chart(found.scores.main, list(_lines(found))),
+        f"{found.scores.main} with its 95 % interval; of seeds, the value alone",
+    )
+    yield from (f"<p>{escape(sentence)}</p>" for sentence in sentences(found))
+    for table in tables(found):
+        yield f"<h2>{escape(table.title)}</h2>\n{table.html()}"
+    if found.confusion:
+        yield from _confusion(found.confusion)
+    if found.trust:
+        yield from _trust(found.trust)
+    if found.set_aside:
+        yield "<h2>Set aside</h2>"
+        items = (f"{item.source}, {item.position}: {item.reason}" for item in found.set_aside)
+        yield f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
+
+
+def _lines(found: Evaluation) -> Iterator[Line]:
+    yield found.model, found.scores.value, found.interval.low, found.interval.high
+    for seed in found.spread.seeds if found.spread else ():
+        yield f"seed {seed.name}", seed.value, seed.value, seed.value
+    if found.against:
+        other = found.against
+        yield other.model, other.scores.value, other.interval.low, other.interval.high
+
+
+def _trust(trust: Trust) -> Iterator[str]:
+    yield "<h2>Confidence</h2>"
+    ideal = Curve("as sure as right", [(0.0, 0.0), (100.0, 1.0)], colour=1, faint=True)
+    points = [(100 * part.confidence, part.accuracy) for part in trust.bins]
+    curves = [ideal, Curve(trust.what, points)]
+    yield figure(
+        curve_chart("Reliability", curves, percent),
+        f"Share of {trust.what} that is right, by confidence in percent",
+    )
+    yield legend({curve.name: curve.colour for curve in curves})
+    kept = [(100 * point.coverage, point.accuracy) for point in trust.curve]
+    yield figure(
+        curve_chart("Abstaining", [Curve(trust.what, kept)], percent),
+        f"Share of {trust.what} that is right, by the percentage that is kept when the least sure are withheld",
+    )
+
+
+def _confusion(found: Confusion) -> Iterator[str]:
+    yield "<h2>Confusion</h2>\n<p>Rows are right labels, columns are guesses; the shade is the share of the row.</p>"
+    if len(found.labels) > _MOST_LABELS:
+        yield f"<p>{len(found.labels)} labels are too many for a table; see --json.</p>"
+        return
+    head = "".join(f"<th>{escape(label)}</th>" for label in ("", *found.labels))
+    rows = "\n".join(
+        f"<tr><th>{escape(label)}</th>{_shaded(counts)}</tr>"
+        for label, counts in zip(found.labels, found.counts, strict=True)
+    )
+    yield f'<div class="wide"><table>\n<tr>{head}</tr>\n{rows}\n</table></div>'
+
+
+def _shaded(counts: Sequence[int]) -> str:
+    total = sum(counts) or 1
+    cells = []
+    for count in counts:
+        share = round(100 * count / total)
+        style = f"background:color-mix(in srgb, var(--a) {round(0.7 * share)}%, transparent)"
+        cells.append(f'<td style="{style}" title="{share} %">{count:,}</td>')
+    return "".join(cells)
+
+
+def interval_chart(title: str, lines: Sequence[Line]) -> str:
+    """Draw scores one below the other, each a point on the line of its interval."""
+    low, high = min(line[2] for line in lines), max(line[3] for line in lines)
+    margin = max((high - low) / 10, 0.005)
+    low, high = low - margin, high + margin
+    height = _ROW * (len(lines) + 1) + 10
+    marks = []
+    for tick in ticks(low, high):
+        x = _across(tick, low, high)
+        marks.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="6" y2="{height - 26}" class="grid"/>')
+        marks.append(f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{tick:g}</text>')
+    for number, line in enumerate(lines):
+        marks += _interval(line, _ROW * (number + 0.7), low, high)
+    body = "\n".join(marks)
+    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">\n{body}\n</svg>'
+
+
+def _interval(line: Line, y: float, low: float, high: float) -> Iterator[str]:
+    name, value, start, end = line
+    told = f"{name}: {value:.4f}" + (f", {start:.4f} to {end:.4f}" if start < end else "")
+    x, left, right = (_across(number, low, high) for number in (value, start, end))
+    short = name if len(name) <= 24 else f"…{name[-23:]}"
+    yield f'<text x="{_LEFT - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(short)}</text>'
+    yield f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--a)" stroke-width="3"/>'
+    yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="var(--a)"><title>{escape(told)}</title></circle>'
+
+
+def _across(value: float, low: float, high: float) -> float:
+    return _LEFT + (value - low) / (high - low) * (_WIDTH - _LEFT - 20)

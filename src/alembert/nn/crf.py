@@ -1,0 +1,138 @@
+"""A linear-chain conditional random field (Lafferty et al. 2001): how likely a path of labels is as a whole.
+
+In: emissions of all rows one after the other (P, C), and how many of them each row has. Out: one number a row. Rows are
+laid side by side, the longest first, and the recursion goes over time with the rows that still last, so that no
+padding is computed. Moves that the labelling scheme forbids are given by the caller at each call: they are constants
+and have no gradient, whatever the weights say. The emissions' own mathematics and the decoding live elsewhere.
+"""
+
+# P places of all rows, R rows, T places of the longest row, C labels
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from alembert.errors import BadInput
+
+FORBIDDEN: Final = -1e4
+"""Score of what must not be: no sum of real scores makes up for it, and its gradients stay finite."""
+
+
+class Moves(Protocol):
+    """Which labels may follow each other, begin and end: `alembert.tasks.viterbi.Legal` is one."""
+
+    @property
+    def transitions(self) -> npt.NDArray[np.bool_]:
+        """(from, to)."""
+
+    @property
+    def start(self) -> npt.NDArray[np.bool_]: ...
+
+    @property
+    def end(self) -> npt.NDArray[np.bool_]: ...
+
+
+class Crf(nn.Module):
+    """Scores of a label after another, at the start and at the end."""
+
+    def __init__(self, labels: int) -> None:
+        super().__init__()
+        self.transitions = nn.Parameter(torch.zeros(labels, labels))
+        """(from, to)."""
+        self.start = nn.Parameter(torch.zeros(labels))
+        self.end = nn.Parameter(torch.zeros(labels))
+
+    def log_likelihood(
+        self, emissions_PC: Tensor, labels: Tensor, lengths: Sequence[int], legal: Moves | None = None
+    ) -> Tensor:
+        """Return, for each row, the logarithm of the probability of its right path.
+
+        Labels are numbers (P,), or which ones are allowed (P, C): then any path through these is right.
+        """
+        # The likelihood stays the same, and sums over long rows stay small enough for 32 bits.
+        emissions_PC = _precise(emissions_PC).log_softmax(-1)
+        everything = self.log_partition(emissions_PC, lengths, legal=legal)
+        if labels.dtype == torch.bool:
+            return self.log_partition(emissions_PC, lengths, labels, legal) - everything
+        return self.path_score(emissions_PC, labels, lengths, legal) - everything
+
+    def log_partition(
+        self,
+        emissions_PC: Tensor,
+        lengths: Sequence[int],
+        allowed_PC: Tensor | None = None,
+        legal: Moves | None = None,
+    ) -> Tensor:
+        """Return, for each row, the log-sum of the scores of all paths, or of those through allowed labels; empty: 0."""
+        _check(emissions_PC, lengths)
+        emissions_PC = _precise(emissions_PC)
+        if allowed_PC is not None:
+            emissions_PC = emissions_PC.masked_fill(~allowed_PC, FORBIDDEN)
+        order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
+        result_R = emissions_PC.new_zeros(len(lengths))
+        if not order:
+            return result_R + emissions_PC.sum()  # zero, and part of the graph
+        rows = torch.split(emissions_PC, list(lengths))
+        emissions_TRC = nn.utils.rnn.pad_sequence([rows[row] for row in order])
+        found = self._sum_over_paths(emissions_TRC, [lengths[row] for row in order], legal)
+        return result_R.index_copy(0, torch.tensor(order, device=found.device), found)
+
+    def path_score(
+        self, emissions_PC: Tensor, labels_P: Tensor, lengths: Sequence[int], legal: Moves | None = None
+    ) -> Tensor:
+        """Return, for each row, the score of one path: its emissions and its moves; empty: 0."""
+        _check(emissions_PC, lengths)
+        emissions_PC = _precise(emissions_PC)
+        transitions_CC, start_C, end_C = self._moves(legal)
+        row_P = torch.repeat_interleave(torch.tensor(lengths, device=labels_P.device))
+        scores_P = emissions_PC.gather(1, labels_P[:, None])[:, 0]
+        begins_P = torch.ones_like(row_P, dtype=torch.bool)
+        begins_P[1:] = row_P[1:] != row_P[:-1]
+        before_P = labels_P.roll(1)
+        scores_P = scores_P + torch.where(begins_P, start_C[labels_P], transitions_CC[before_P, labels_P])
+        scores_P = scores_P + torch.where(begins_P.roll(-1), end_C[labels_P], 0.0)
+        return scores_P.new_zeros(len(lengths)).index_add(0, row_P, scores_P)
+
+    def _sum_over_paths(self, emissions_TRC: Tensor, lengths: Sequence[int], legal: Moves | None) -> Tensor:
+        """Run the forward recursion over rows that are sorted by length, the longest first."""
+        transitions_CC, start_C, end_C = self._moves(legal)
+        paths_RC = start_C + emissions_TRC[0]
+        ended: list[Tensor] = []
+        lasting = len(lengths)
+        for time, emissions_RC in enumerate(emissions_TRC[1:].unbind(), start=1):
+            if lengths[lasting - 1] <= time:
+                lasting = sum(length > time for length in lengths)
+                ended.append(paths_RC[lasting:])
+                paths_RC = paths_RC[:lasting]
+            paths_RC = (paths_RC[:, :, None] + transitions_CC).logsumexp(1) + emissions_RC[:lasting]
+        return torch.logsumexp(torch.cat((paths_RC, *reversed(ended))) + end_C, dim=1)
+
+    def _moves(self, legal: Moves | None) -> tuple[Tensor, Tensor, Tensor]:
+        weights = (_precise(self.transitions), _precise(self.start), _precise(self.end))
+        if legal is None:
+            return weights
+        masks = (
+            torch.from_numpy(mask).to(self.start.device)
+            for mask in (legal.transitions, legal.start, legal.end)
+        )
+        transitions_CC, start_C, end_C = (
+            weight.masked_fill(~mask, FORBIDDEN) for weight, mask in zip(weights, masks, strict=True)
+        )
+        return transitions_CC, start_C, end_C
+
+
+def _precise(values: Tensor) -> Tensor:
+    """Sums over hundreds of places need more than the 8 or 11 bits of the short types."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def _check(emissions_PC: Tensor, lengths: Sequence[int]) -> None:
+    if sum(lengths) != len(emissions_PC):
+        raise BadInput(
+            f"The rows have {sum(lengths)} places together, and there are emissions for {len(emissions_PC)}."
+        )

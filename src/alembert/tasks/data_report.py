@@ -1,0 +1,277 @@
+"""The data doctor: what one should know about examples before a model is trained on them.
+
+In go what was read and encoded of each part (training first), the task and its tokenizer; out comes a `DataReport`,
+which `data_screen` shows and `to_table` gives as JSON. It knows a task by its contract alone: two examples contradict
+each other when their texts are the same and the names of their answers are not. Texts are tokenized once more, whole,
+because the rows of a task have overlaps and special tokens; that takes seconds where training takes minutes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.corpus.tag_check import TagProblem
+from alembert.tasks.example import Coverage, Encoded, Example, Reading
+from alembert.tasks.task import AnyTask
+from alembert.text.tokenizer import Tokenizer
+
+LIMITS: Final = (128, 256, 512)
+"""Lengths at which other programs cut texts."""
+KEPT: Final = 10
+"""How many problems of a kind are kept with their places; all are counted."""
+_AT_ONCE = 1000
+
+Answers = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Examples with one purpose: training, development or test."""
+
+    name: str
+    reading: Reading[Any]
+    encoded: Sequence[Encoded]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """Tokens of whole examples, special ones included."""
+
+    median: int
+    ninetieth: int
+    """Nine examples out of ten have no more tokens."""
+    longest: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """What would be lost if texts were cut instead of read in windows."""
+
+    limit: int
+    examples: int
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartReport:
+    """One part in numbers."""
+
+    name: str
+    examples: int
+    characters: int
+    tokens: int
+    """Of whole texts, without special tokens."""
+    words: int
+    pieces_per_word: float
+    unknown: int
+    """Tokens that the vocabulary does not know."""
+    lengths: Lengths
+    windowed: int
+    """Examples that need more than one window."""
+    cuts: tuple[Cut, ...]
+    answers: Mapping[str, int]
+    """How often each answer occurs, the most frequent first."""
+    without_answers: int
+    gold: int
+    unreachable: int
+    """Right answers that no prediction can match."""
+    repeated: int
+    """Examples whose text came before."""
+    contradictions: int
+    """Texts that come with different answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """Examples of a second part whose text the first one has too."""
+
+    first: str
+    second: str
+    examples: int
+    contradictions: int
+    """Those whose answers the first part does not give for the text."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong, and where."""
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """How many things are wrong, and the first of them."""
+
+    count: int = 0
+    first: tuple[Finding, ...] = ()
+
+    @classmethod
+    def of(cls, found: Iterable[Finding]) -> Findings:
+        """Count findings, which may be many, and keep a few."""
+        count = 0
+        kept: list[Finding] = []
+        for finding in found:
+            count += 1
+            if len(kept) < KEPT:
+                kept.append(finding)
+        return cls(count, tuple(kept))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataReport:
+    """All parts, what they share, what is wrong with them and what follows."""
+
+    task: str
+    longest: int
+    """Tokens that the model reads at once."""
+    parts: tuple[PartReport, ...]
+    shared: tuple[Shared, ...]
+    single: tuple[str, ...]
+    """Answers that occur once in training."""
+    unseen: Mapping[str, tuple[str, ...]]
+    """Part -> answers that never occur in training."""
+    tag_problems: Findings
+    set_aside: Findings
+    remarks: tuple[str, ...]
+    decided: tuple[str, ...]
+
+    def to_table(self) -> dict[str, Any]:
+        """Give plain values for JSON."""
+        return asdict(self)
+
+
+def data_report(
+    task: AnyTask,
+    parts: Sequence[Part],
+    tokenizer: Tokenizer,
+    *,
+    longest: int,
+    tag_problems: Iterable[TagProblem] = (),
+    decided: Sequence[str] = (),
+) -> DataReport:
+    """Examine the data of a run; the first part is training, `decided` is what was decided outside of the task."""
+    named = [_answers_by_text(task, part.reading.examples) for part in parts]
+    reports = tuple(_part(part, task, tokenizer, texts) for part, texts in zip(parts, named, strict=True))
+    readings = [part.reading for part in parts]
+    return DataReport(
+        task=task.name,
+        longest=longest,
+        parts=reports,
+        shared=tuple(_shared(parts, named)),
+        single=tuple(name for name, count in reports[0].answers.items() if count == 1),
+        unseen={report.name: _unseen(report, reports[0]) for report in reports[1:]},
+        tag_problems=Findings.of(Finding(f"{one.source}:{one.line}", one.reason) for one in tag_problems),
+        set_aside=Findings.of(
+            Finding(f"{one.source}, {one.position}", one.reason)
+            for each in readings
+            for one in each.set_aside
+        ),
+        remarks=tuple(
+            f"{one.source}: {one.reason} ({one.count})" for each in readings for one in each.remarks
+        ),
+        decided=(*task.decisions(), *decided, *_window_sentence(reports, longest)),
+    )
+
+
+def _part(
+    part: Part, task: AnyTask, tokenizer: Tokenizer, texts: Sequence[tuple[int, Answers]]
+) -> PartReport:
+    coverage = Coverage.total(each.coverage for each in part.encoded)
+    measured = _measured(part.reading.examples, tokenizer)
+    counts = Counter(name for _, answers in texts for name in answers) if task.labels else Counter[str]()
+    by_text: dict[int, set[Answers]] = {}
+    for key, answers in texts:
+        by_text.setdefault(key, set()).add(answers)
+    return PartReport(
+        name=part.name,
+        examples=len(texts),
+        characters=sum(len(text) for example in part.reading.examples for text in example.texts),
+        tokens=measured.tokens,
+        words=measured.words,
+        pieces_per_word=measured.tokens / max(measured.words, 1),
+        unknown=measured.unknown,
+        lengths=_lengths(measured.lengths),
+        windowed=coverage.split_examples,
+        cuts=tuple(_cut(measured.lengths, limit) for limit in LIMITS),
+        answers=dict(counts.most_common()),
+        without_answers=sum(not answers for _, answers in texts),
+        gold=coverage.gold,
+        unreachable=coverage.unreachable,
+        repeated=len(texts) - len(by_text),
+        contradictions=sum(len(answers) > 1 for answers in by_text.values()),
+    )
+
+
+def _answers_by_text(task: AnyTask, examples: Sequence[Example]) -> list[tuple[int, Answers]]:
+    return [(example.key, tuple(sorted(task.answers(example)))) for example in examples]
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    tokens: int
+    words: int
+    unknown: int
+    lengths: npt.NDArray[np.int64]
+    """Of each example, with special tokens."""
+
+
+def _measured(examples: Sequence[Example], tokenizer: Tokenizer) -> _Measured:
+    """Tokenize whole texts; a thousand encodings are held at a time."""
+    texts = [text for example in examples for text in example.texts]
+    counts = np.array(list(_token_counts(texts, tokenizer)), np.int64).reshape(-1, 3)
+    owner = np.repeat(np.arange(len(examples)), [len(example.texts) for example in examples])
+    lengths = np.bincount(owner, counts[:, 0] + 1, minlength=len(examples)).astype(np.int64) + 1
+    tokens, words, unknown = counts.sum(axis=0).tolist()
+    return _Measured(tokens, words, unknown, lengths)
+
+
+def _token_counts(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[int, int, int]]:
+    """Give tokens, words and unknown tokens of each text."""
+    for start in range(0, len(texts), _AT_ONCE):
+        for found in tokenizer.encode_batch(texts[start : start + _AT_ONCE], add_special_tokens=False):
+            words = (found.word_ids[-1] or 0) + 1 if len(found) else 0
+            yield len(found), words, found.ids.count(tokenizer.unk_id)
+
+
+def _lengths(lengths: npt.NDArray[np.int64]) -> Lengths:
+    if not len(lengths):
+        return Lengths(median=0, ninetieth=0, longest=0)
+    median, ninetieth, longest = np.percentile(lengths, [50, 90, 100], method="inverted_cdf").tolist()
+    return Lengths(median=median, ninetieth=ninetieth, longest=longest)
+
+
+def _cut(lengths: npt.NDArray[np.int64], limit: int) -> Cut:
+    over = np.maximum(lengths - limit, 0)
+    return Cut(limit=limit, examples=int(np.count_nonzero(over)), tokens=int(over.sum()))
+
+
+def _shared(parts: Sequence[Part], named: Sequence[Sequence[tuple[int, Answers]]]) -> Iterator[Shared]:
+    for (first, known), (second, others) in combinations(zip(parts, named, strict=True), 2):
+        keys = {key for key, _ in known}
+        pairs = set(known)
+        both = [text for text in others if text[0] in keys]
+        yield Shared(
+            first=first.name,
+            second=second.name,
+            examples=len(both),
+            contradictions=sum(text not in pairs for text in both),
+        )
+
+
+def _unseen(part: PartReport, train: PartReport) -> tuple[str, ...]:
+    return tuple(name for name in part.answers if name not in train.answers)
+
+
+def _window_sentence(parts: Sequence[PartReport], longest: int) -> Iterator[str]:
+    windowed = [f"{part.windowed:,} in {part.name}" for part in parts if part.windowed]
+    if windowed:
+        yield f"texts of more than {longest} tokens are read in overlapping windows: {', '.join(windowed)}"

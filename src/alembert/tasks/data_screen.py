@@ -1,0 +1,141 @@
+"""The data report as plain text: one screen of at most 45 lines, whatever the number of labels and problems.
+
+What has no room is counted; `DataReport.to_table` has all labels and decisions, and more of the problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+
+from alembert.tasks.data_report import LIMITS, DataReport, Findings, PartReport
+
+_LABELS, _PROBLEMS, _DECIDED = 6, 2, 6
+"""The most lines for each of these."""
+_NAMES, _COLUMN = 34, 22
+"""Width of the names of rows and, at most, of a column of numbers."""
+
+
+def lines(report: DataReport, width: int = 100) -> list[str]:
+    """Show a report in lines of at most `width` columns."""
+    names = [part.name for part in report.parts]
+    shown = [
+        *_table(f"Data for {report.task}", names, list(_numbers(report.parts)), width),
+        *_balance(report, width),
+        *_remarkable(report),
+        *_problems("Malformed tags", report.tag_problems),
+        *_problems("Set aside", report.set_aside),
+        *_decided(report, width),
+    ]
+    return [_clipped(line, width) for line in shown]
+
+
+def _length(part: PartReport) -> str:
+    found = part.lengths
+    return f"{found.median:,} / {found.ninetieth:,} / {found.longest:,}"
+
+
+def _of(count: int, whole: int) -> str:
+    """Give a number with its share: 12 (1.3 %)."""
+    if not count or not whole:
+        return f"{count:,}"
+    share = 100 * count / whole
+    return f"{count:,} ({share:.1f} %)" if share >= 0.1 else f"{count:,} (<0.1 %)"
+
+
+_Cell = Callable[[PartReport], str]
+_SIZES: Final[Mapping[str, _Cell]] = {
+    "examples": lambda part: f"{part.examples:,}",
+    "characters": lambda part: f"{part.characters:,}",
+    "tokens": lambda part: f"{part.tokens:,}",
+    "pieces per word": lambda part: f"{part.pieces_per_word:.2f}",
+    "unknown tokens": lambda part: _of(part.unknown, part.tokens),
+    "length: median / 90 % / longest": _length,
+    "examples that need windows": lambda part: _of(part.windowed, part.examples),
+}
+_ANSWERS: Final[Mapping[str, _Cell]] = {
+    "examples without answers": lambda part: _of(part.without_answers, part.examples),
+    "answers out of reach": lambda part: _of(part.unreachable, part.gold),
+    "texts that came before": lambda part: _of(part.repeated, part.examples),
+    "texts with different answers": lambda part: f"{part.contradictions:,}",
+}
+
+
+def _numbers(parts: Sequence[PartReport]) -> Iterator[tuple[str, ...]]:
+    yield from ((name, *map(cell, parts)) for name, cell in _SIZES.items())
+    for place, limit in enumerate(LIMITS):
+        lost = (_of(part.cuts[place].tokens, part.tokens) for part in parts)
+        yield (f"tokens lost if cut at {limit}", *lost)
+    yield from ((name, *map(cell, parts)) for name, cell in _ANSWERS.items())
+
+
+def _balance(report: DataReport, width: int) -> Iterator[str]:
+    names = list(dict.fromkeys(name for part in report.parts for name in part.answers))
+    if not names:
+        return
+    rows = [(name, *(_answer_share(part, name) for part in report.parts)) for name in names[:_LABELS]]
+    totals = [f"{sum(part.answers.values()):,}" for part in report.parts]
+    yield from _table("Answers", totals, rows, width)
+    if len(names) > _LABELS:
+        yield f"  and {len(names) - _LABELS:,} more, less frequent"
+
+
+def _answer_share(part: PartReport, name: str) -> str:
+    return _of(part.answers.get(name, 0), sum(part.answers.values()))
+
+
+def _remarkable(report: DataReport) -> Iterator[str]:
+    if report.single:
+        yield f"Once in {report.parts[0].name}: {_named(report.single)}"
+    for part, names in report.unseen.items():
+        if names:
+            yield f"In {part} and never in {report.parts[0].name}: {_named(names)}"
+    for one in report.shared:
+        if one.examples:
+            other = f", {one.contradictions:,} with other answers" if one.contradictions else ""
+            yield f"Texts of {one.second} that are in {one.first} too: {one.examples:,}{other}"
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:6])
+    return f"{len(names):,} ({shown}{', ...' if len(names) > 6 else ''})"
+
+
+def _problems(title: str, findings: Findings) -> Iterator[str]:
+    if not findings.count:
+        return
+    yield f"{title}: {findings.count:,}"
+    for finding in findings.first[:_PROBLEMS]:
+        yield f"  {finding.where}: {finding.reason}"
+    if findings.count > _PROBLEMS:
+        yield f"  and {findings.count - _PROBLEMS:,} more"
+
+
+def _decided(report: DataReport, width: int) -> Iterator[str]:
+    """Give whole sentences as long as there is room; a single long one may take all of it."""
+    if report.decided:
+        yield "Decided"
+    room = _DECIDED
+    for place, sentence in enumerate(report.decided):
+        wrapped = [f"  {line}" for line in wrap(sentence, width - 2, max_lines=_DECIDED, placeholder=" ...")]
+        if len(wrapped) > room:
+            yield f"  and {len(report.decided) - place:,} more"
+            return
+        yield from wrapped
+        room -= len(wrapped)
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
+    """Lay out rows: names on the left, numbers in columns on the right."""
+    column = min(_COLUMN, (width - _NAMES) // len(header))
+    for name, *cells in [(title, *header), *((f"  {row[0]}", *row[1:]) for row in rows)]:
+        yield set_cell_size(name, _NAMES) + "".join(f" {cell}".rjust(column) for cell in cells)
+
+
+def _clipped(line: str, width: int) -> str:
+    """Keep a line to one row of the screen."""
+    flat = " ".join(line.splitlines())
+    return flat if cell_len(flat) <= width else set_cell_size(flat, width - 1) + "…"

@@ -1,0 +1,84 @@
+"""Examples: what a task learns from, is scored on, or predicts; and what came of reading and encoding them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
+
+from alembert.corpus.readers.contract import Remark, SetAside
+from alembert.data.order import number
+from alembert.data.rows import Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One text, or several that belong together, with or without the right answer; tasks add theirs."""
+
+    id: str
+    texts: tuple[str, ...]
+    where: str = ""
+    """File and line, for messages."""
+
+    @property
+    def key(self) -> int:
+        """64 bits that two examples share when their texts are the same but for white space and case."""
+        return number("example", *(" ".join(text.split()).casefold() for text in self.texts))
+
+
+E = TypeVar("E", bound=Example)
+
+
+@dataclass(frozen=True)
+class Reading(Generic[E]):
+    """What files gave: examples, and what could not be used or was mended on the way."""
+
+    examples: tuple[E, ...]
+    set_aside: tuple[SetAside, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """What became of the text: nothing is lost without a number here."""
+
+    examples: int = 0
+    characters: int = 0
+    tokens: int = 0
+    """Real tokens of all windows, with special ones and overlaps."""
+    windows: int = 0
+    split_examples: int = 0
+    """Examples that needed more than one window."""
+    unknown: int = 0
+    """Tokens that the vocabulary does not know."""
+    gold: int = 0
+    """Right answers that were given: entities, labels."""
+    unreachable: int = 0
+    """Right answers that no prediction can match, such as entities that end inside a word; they count as missed."""
+    cut_characters: int = 0
+    """Characters that the model does not see, because the user asked for a cut."""
+
+    @classmethod
+    def total(cls, parts: Iterable[Coverage]) -> Coverage:
+        listed = list(parts)
+        return cls(**{item.name: sum(getattr(part, item.name) for part in listed) for item in fields(cls)})
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """An example as the model reads it."""
+
+    rows: tuple[Row, ...]
+    coverage: Coverage
+    layout: Any = None
+    """What the task needs to read the model's answers: places of words in the text, for instance."""
+
+    @property
+    def tokens(self) -> int:
+        return sum(row.length for row in self.rows)
+
+
+def without(examples: Sequence[E], keys: Iterable[int]) -> tuple[E, ...]:
+    """Leave out the examples whose texts are among those of the keys."""
+    known = set(keys)
+    return tuple(example for example in examples if example.key not in known)

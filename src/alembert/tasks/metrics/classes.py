@@ -1,0 +1,242 @@
+"""Scores of classes: one label per example (`scores`), or any number of them (`multi_scores`).
+
+In come names of labels, and the list of labels that there are, which gives the order; out come the measures of
+scikit-learn under their usual definitions. A ratio without anything to divide by is 0, and the labels that it happened
+to are named (`without_support`, `never_guessed`). Macro averages are over the labels that occur in gold or guess, which
+is scikit-learn's choice when it is given no labels: a label that a small test set does not have costs nothing.
+"""
+
+# N examples, L labels
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alembert.tasks.metrics.tally import Floats, Ints, Tally, f1, ratio, ratios
+
+if TYPE_CHECKING:
+    from alembert.tasks.task import Measure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Averages:
+    """Precision, recall and F1 of all labels, put into one number each."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelScores:
+    """How well each label was found."""
+
+    by_label: Mapping[str, Tally]
+    micro: Averages
+    macro: Averages
+    weighted: Averages
+
+    @property
+    def without_support(self) -> tuple[str, ...]:
+        """Labels that no example has: their recall is undefined, and given as 0."""
+        return tuple(label for label, tally in self.by_label.items() if not tally.support)
+
+    @property
+    def never_guessed(self) -> tuple[str, ...]:
+        """Labels that were never guessed: their precision is undefined, and given as 0."""
+        return tuple(label for label, tally in self.by_label.items() if not tally.guessed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScores(LabelScores):
+    """Scores of one label per example."""
+
+    labels: tuple[str, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    """Examples by right label (rows) and guessed label (columns)."""
+    accuracy: float
+    balanced_accuracy: float
+    mcc: float
+    """Matthews' correlation, for any number of labels (Gorodkin 2004); 0 if gold or guess is constant."""
+    kappa: float
+    """Cohen's kappa; 0 if gold and guess are one and the same label throughout, where it is undefined."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiScores(LabelScores):
+    """Scores of any number of labels per example."""
+
+    subset_accuracy: float
+    """Share of the examples whose labels are all right."""
+
+
+def scores(gold: Sequence[str], guess: Sequence[str], labels: Sequence[str]) -> ClassScores:
+    """Compare one label per example.
+
+    >>> found = scores(["a", "a", "b", "c"], ["a", "b", "b", "b"], ["a", "b", "c"])
+    >>> found.accuracy, round(found.macro.f1, 3), found.confusion, found.never_guessed
+    (0.5, 0.389, ((1, 1, 0), (0, 1, 0), (0, 1, 0)), ('c',))
+    """
+    matrix = confusion(codes(gold, labels), codes(guess, labels), len(labels))
+    by_label = dict(zip(labels, _tallies(*_of_confusion(matrix)), strict=True))
+    return ClassScores(
+        labels=tuple(labels),
+        confusion=tuple(map(tuple, matrix.tolist())),
+        accuracy=accuracy(matrix),
+        balanced_accuracy=balanced_accuracy(matrix),
+        mcc=mcc(matrix),
+        kappa=kappa(matrix),
+        by_label=by_label,
+        **_averages(by_label),
+    )
+
+
+def multi_scores(
+    gold: Sequence[Collection[str]], guess: Sequence[Collection[str]], labels: Sequence[str]
+) -> MultiScores:
+    """Compare any number of labels per example."""
+    one, other = indicator(gold, labels), indicator(guess, labels)
+    by_label = dict(zip(labels, _tallies(*_of_indicators(one, other)), strict=True))
+    right = int((one == other).all(axis=1).sum())
+    return MultiScores(subset_accuracy=ratio(right, len(one)), by_label=by_label, **_averages(by_label))
+
+
+# -- measures of a confusion matrix
+
+
+def confusion(gold: Ints, guess: Ints, labels: int) -> Ints:
+    """Count examples by right label (rows) and guessed label (columns)."""
+    counts = np.bincount(gold * labels + guess, minlength=labels * labels)
+    return counts.astype(np.int64).reshape(labels, labels)
+
+
+def accuracy(matrix: Ints) -> float:
+    """Give the share of right guesses."""
+    return ratio(int(np.trace(matrix)), int(matrix.sum()))
+
+
+def balanced_accuracy(matrix: Ints) -> float:
+    """Average the recall of the labels that occur in gold."""
+    support = matrix.sum(axis=1)
+    recalls = ratios(np.diag(matrix), support)
+    return ratio(float(recalls.sum()), int((support > 0).sum()))
+
+
+def macro_f1(matrix: Ints) -> float:
+    """Average the F1 of the labels that occur."""
+    return _macro_f1(*_of_confusion(matrix))
+
+
+def mcc(matrix: Ints) -> float:
+    """Give Matthews' correlation of any number of labels."""
+    counts = matrix.astype(np.float64)  # products of counts outgrow 64 bits
+    rows, columns, total = counts.sum(axis=1), counts.sum(axis=0), counts.sum()
+    spread = (total**2 - rows @ rows) * (total**2 - columns @ columns)
+    return ratio(float(np.trace(counts) * total - rows @ columns), float(np.sqrt(spread)))
+
+
+def kappa(matrix: Ints) -> float:
+    """Give Cohen's kappa."""
+    counts = matrix.astype(np.float64)
+    total = counts.sum()
+    by_chance = counts.sum(axis=1) @ counts.sum(axis=0)
+    return ratio(float(np.trace(counts) * total - by_chance), float(total**2 - by_chance))
+
+
+# -- measures for resampling
+
+
+def accuracy_measure(gold: Sequence[str], guess: Sequence[str]) -> Measure:
+    """Prepare accuracy for resampling."""
+    right = np.array([one == other for one, other in zip(gold, guess, strict=True)], np.float64)
+    return lambda indices: float(right[indices].mean())
+
+
+def macro_f1_measure(gold: Sequence[str], guess: Sequence[str], labels: Sequence[str]) -> Measure:
+    """Prepare macro F1 for resampling; a sample is averaged over the labels that occur in it."""
+    return confusion_measure(gold, guess, labels, macro_f1)
+
+
+def confusion_measure(
+    gold: Sequence[str], guess: Sequence[str], labels: Sequence[str], of: Callable[[Ints], float]
+) -> Measure:
+    """Prepare any measure of a confusion matrix (`accuracy`, `macro_f1`, `mcc`, `kappa`, ...) for resampling."""
+    one, other = codes(gold, labels), codes(guess, labels)
+    return lambda indices: of(confusion(one[indices], other[indices], len(labels)))
+
+
+def multi_macro_f1_measure(
+    gold: Sequence[Collection[str]], guess: Sequence[Collection[str]], labels: Sequence[str]
+) -> Measure:
+    """Prepare macro F1 of any number of labels for resampling."""
+    one, other = indicator(gold, labels), indicator(guess, labels)
+    return lambda indices: _macro_f1(*_of_indicators(one[indices], other[indices]))
+
+
+def multi_counts(gold: Sequence[Collection[str]], guess: Sequence[Collection[str]]) -> Ints:
+    """Count (tp, fp, fn) of each example, one row each; `tally.f1_measure` makes micro F1 of it."""
+    pairs = [(set(one), set(other)) for one, other in zip(gold, guess, strict=True)]
+    rows = [(len(one & other), len(other - one), len(one - other)) for one, other in pairs]
+    return np.array(rows, np.int64).reshape(len(rows), 3)
+
+
+# -- names to numbers
+
+
+def codes(names: Sequence[str], labels: Sequence[str]) -> Ints:
+    """Give the place of each name among the labels; a name that is not there raises KeyError."""
+    places = {label: place for place, label in enumerate(labels)}
+    return np.array([places[name] for name in names], np.int64)
+
+
+def indicator(names: Sequence[Collection[str]], labels: Sequence[str]) -> Ints:
+    """Give a row of 0 and 1 for each example; a name that is not among the labels raises KeyError."""
+    places = {label: place for place, label in enumerate(labels)}
+    table = np.zeros((len(names), len(labels)), np.int64)
+    for row, found in enumerate(names):
+        table[row, [places[name] for name in found]] = 1
+    return table
+
+
+def _of_confusion(matrix: Ints) -> tuple[Ints, Ints, Ints]:
+    hits = np.diag(matrix)
+    return hits, matrix.sum(axis=0) - hits, matrix.sum(axis=1) - hits
+
+
+def _of_indicators(gold_NL: Ints, guess_NL: Ints) -> tuple[Ints, Ints, Ints]:
+    hits = (gold_NL & guess_NL).sum(axis=0)
+    return hits, guess_NL.sum(axis=0) - hits, gold_NL.sum(axis=0) - hits
+
+
+def _macro_f1(tp_L: Ints, fp_L: Ints, fn_L: Ints) -> float:
+    occurring = int((tp_L + fp_L + fn_L > 0).sum())
+    return ratio(float(f1(tp_L, fp_L, fn_L).sum()), occurring)
+
+
+def _tallies(tp_L: Ints, fp_L: Ints, fn_L: Ints) -> list[Tally]:
+    return [
+        Tally(tp=tp, fp=fp, fn=fn)
+        for tp, fp, fn in zip(tp_L.tolist(), fp_L.tolist(), fn_L.tolist(), strict=True)
+    ]
+
+
+def _averages(by_label: Mapping[str, Tally]) -> dict[str, Averages]:
+    total = Tally.total(by_label.values())
+    return {
+        "micro": Averages(precision=total.precision, recall=total.recall, f1=total.f1),
+        "macro": _weighted(by_label, lambda tally: float(tally.occurs)),
+        "weighted": _weighted(by_label, lambda tally: tally.support),
+    }
+
+
+def _weighted(by_label: Mapping[str, Tally], weight: Callable[[Tally], float]) -> Averages:
+    rows = [(weight(tally), tally.precision, tally.recall, tally.f1) for tally in by_label.values()]
+    table: Floats = np.array(rows, np.float64).reshape(len(rows), 4)
+    weights = table[:, 0]
+    precision, recall, f1_value = (
+        ratio(float(weights @ column), float(weights.sum())) for column in table.T[1:]
+    )
+    return Averages(precision=precision, recall=recall, f1=f1_value)

@@ -1,0 +1,22 @@
+"""How often entities were seen in training, without their text: a model folder tells nobody what was in the data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from alembert.data.order import number
+
+
+def surface_key(surface: str, label: str) -> str:
+    """Turn an entity into 64 bits, the same whatever its case and spaces.
+
+    >>> surface_key("Breast  cancer", "Disease") == surface_key("breast cancer", "Disease")
+    True
+    """
+    return f"{number('surface', label, ' '.join(surface.split()).casefold()):016x}"
+
+
+def count_surfaces(entities: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Count entities, given as surface and label, by their keys."""
+    return dict(sorted(Counter(surface_key(surface, label) for surface, label in entities).items()))

@@ -1,0 +1,387 @@
+"""The task `tag`: entities in text, or any other labels of stretches of words (part of speech).
+
+In: documents with entities at character offsets, in any annotation format. Out: entities at character offsets of the
+text as it was given. Documents of any length are read through windows that overlap; each word is answered for by the
+one window in which it stands far from the borders, in training, evaluation and prediction alike.
+"""
+
+# P places, W words, C tags, K entities
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.corpus.tag_check import TagProblem, check_files
+from alembert.data.rows import Row
+from alembert.data.windows import Window, windows
+from alembert.errors import BadFile
+from alembert.tasks.example import Coverage, Encoded, Reading
+from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.metrics import calibration, spans
+from alembert.tasks.pointer_decode import pointer_spans
+from alembert.tasks.tag_examples import (
+    FoundEntity,
+    TagExample,
+    Tagged,
+    compared,
+    read_examples,
+    record_of,
+    scores_of,
+)
+from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.tag_words import (
+    Span,
+    Words,
+    from_tags,
+    tag_names,
+    to_tags,
+    without_overlaps,
+    word_ranges,
+    words_of,
+)
+from alembert.tasks.task import Measure, Outputs, Scores, Task
+from alembert.tasks.viterbi import Legal, best_legal, legal_moves, marginals, viterbi
+from alembert.text.encoding import Encoding
+from alembert.text.sentences import split as split_sentences
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.targets import Target
+
+HEADS: dict[str, str] = {"softmax": "tag", "crf": "crf", "span": "pointer"}
+"""Setting -> kind of head."""
+UNKNOWN_TYPE = -1
+"""First word of a line of a span head's labels that says: entities of this type are not annotated in the row."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Where the answers of the rows stand in the text."""
+
+    words: Words
+    first_words: tuple[int, ...]
+    """The word of the first place of each row."""
+    own: tuple[tuple[int, int], ...]
+    """Words that each row answers for."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """What a CRF has learnt about neighbours, for decoding."""
+
+    transitions: npt.NDArray[np.float32]
+    start: npt.NDArray[np.float32]
+    end: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class TagTask(Task[TagExample, Tagged]):
+    """Find entities of known types."""
+
+    name: ClassVar[str] = "tag"
+    settings_class: ClassVar[type[Any]] = TagSettings
+
+    types: tuple[str, ...]
+    settings: TagSettings
+    partial: bool = False
+    """Whether some types are not annotated in some of the training data."""
+    temperature: float = 1.0
+    weights: tuple[float, ...] = ()
+    """Weight of each tag in the loss; empty: all the same."""
+    path: _Path | None = None
+
+    # -- data
+
+    @classmethod
+    def read(cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions) -> Reading[TagExample]:
+        return read_examples(files, options, partial=settings.partial == "auto" and len(files) > 1)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[TagExample]:
+        names = ids or [str(number) for number in range(1, len(texts) + 1)]
+        return [TagExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]
+
+    @classmethod
+    def learn(cls, examples: Sequence[TagExample], settings: TagSettings) -> TagTask:
+        counts: dict[str, int] = {}
+        for example in examples:
+            for _, _, label in example.entities or ():
+                counts[label] = counts.get(label, 0) + 1
+        if not counts:
+            raise BadFile(
+                f"None of the {len(examples):,} training examples has an entity, so there is nothing to learn. "
+                "Check that the file is annotated, and that its format was recognised (alembert finetune --check)."
+            )
+        types = tuple(sorted(counts))
+        partial = any(example.types is not None and example.types < counts.keys() for example in examples)
+        return cls(types, settings, partial)
+
+    def decisions(self) -> list[str]:
+        many = "type" if len(self.types) == 1 else "types"
+        told = [f"entities of {len(self.types)} {many}: {', '.join(self.types)}"]
+        if self.settings.head == "span":
+            told.append("a span head scores every stretch of words, so entities may nest and overlap")
+        else:
+            told.append(f"{len(self.labels)} tags ({self.settings.scheme}), at the first piece of each word")
+        if self.partial:
+            told.append(
+                "the training files annotate different types: where a type is not annotated, it counts as unknown"
+            )
+        return told
+
+    def check(self, examples: Sequence[TagExample]) -> None:
+        strange: dict[str, str] = {}
+        for example in examples:
+            for _, _, label in (*(example.entities or ()), *example.in_parts):
+                if label not in self.types:
+                    strange.setdefault(label, example.where)
+        if strange:
+            label, where = next(iter(strange.items()))
+            raise BadFile(
+                f"The data have entities of {len(strange)} type(s) that the task does not know, such as {label!r} "
+                f"({where}); it knows {', '.join(self.types)}. Use data of the same types, or fine-tune on all of them."
+            )
+
+    def answers(self, example: TagExample) -> list[str]:
+        return [label for _, _, label in example.entities or ()]
+
+    def surfaces(self, examples: Sequence[TagExample]) -> Iterator[tuple[str, str]]:
+        for example in examples:
+            for start, end, label in example.entities or ():
+                yield example.text[start:end], label
+
+    @classmethod
+    def problems(cls, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
+        return iter(()) if options.token_labels else check_files(files, options)
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.types if self.settings.head == "span" else tag_names(self.types, self.settings.scheme)
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return "rows" if self.settings.head == "span" else "places"
+
+    @property
+    def legal(self) -> Legal:
+        """Say which tags may follow each other."""
+        return legal_moves(self.labels, self.settings.scheme)
+
+    def head(self) -> HeadSpec:
+        from alembert.nn.heads import HeadSpec
+
+        return HeadSpec(kind=HEADS[self.settings.head], outputs=len(self.labels))
+
+    def encode(self, examples: Sequence[TagExample], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
+        limit = min(self.settings.length, longest) - 2
+        encodings = tokenizer.encode_batch([each.text for each in examples], add_special_tokens=False)
+        return [
+            self._encoded(example, encoding, tokenizer, limit)
+            for example, encoding in zip(examples, encodings, strict=True)
+        ]
+
+    def _encoded(self, example: TagExample, encoding: Encoding, tokenizer: Tokenizer, limit: int) -> Encoded:
+        words = words_of(encoding)
+        ids = np.asarray(encoding.ids, np.int64)
+        cuts = _cuts(example, words, len(ids), limit, min(self.settings.overlap, limit // 2))
+        ranges, lost = self._reachable(example, words)
+        rows, first, own = [], [], []
+        for window in cuts:
+            own_words = np.searchsorted(words.pieces_W, (window.own_start, window.own_end)).tolist()
+            begin, end = own_words
+            if self.settings.head == "span":
+                begin, end = np.searchsorted(words.pieces_W, (window.start, window.end)).tolist()
+            inside = np.r_[tokenizer.cls_id, ids[window.start : window.end], tokenizer.sep_id]
+            places = words.pieces_W[begin:end] - window.start + 1
+            labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
+            rows.append(Row(ids=inside, places=places, labels=labels))
+            first.append(begin)
+            own.append((own_words[0], own_words[1]))
+        coverage = Coverage(
+            examples=1,
+            characters=len(example.text),
+            tokens=sum(row.length for row in rows),
+            windows=len(rows),
+            split_examples=int(len(rows) > 1),
+            unknown=int((ids == tokenizer.unk_id).sum()),
+            gold=len(example.entities or ()) + len(example.in_parts),
+            unreachable=lost + len(example.in_parts),
+        )
+        return Encoded(tuple(rows), coverage, _Layout(words, tuple(first), tuple(own)))
+
+    def _reachable(self, example: TagExample, words: Words) -> tuple[list[Span] | None, int]:
+        if example.entities is None:
+            return None, 0
+        ranges, off_words = word_ranges(example.entities, words)
+        if self.settings.head == "span":
+            return ranges, off_words
+        flat, covered = without_overlaps(ranges)
+        return flat, off_words + covered
+
+    def _labels(
+        self, ranges: list[Span], begin: int, end: int, count: int, types: frozenset[str] | None
+    ) -> npt.NDArray[Any]:
+        unknown = [t for t in self.types if types is not None and t not in types]
+        if self.settings.head == "span":
+            place = {label: number for number, label in enumerate(self.types)}
+            lines = [(s - begin, e - 1 - begin, place[t]) for s, e, t in ranges if begin <= s and e <= end]
+            lines += [(UNKNOWN_TYPE, UNKNOWN_TYPE, place[label]) for label in unknown]
+            return np.array(lines, np.int64).reshape(-1, 3)
+        tags = to_tags(ranges, count, self.labels)[begin:end]
+        if not self.partial:
+            return tags
+        allowed = np.zeros((len(tags), len(self.labels)), np.bool_)
+        allowed[np.arange(len(tags)), tags] = True
+        for number, name in enumerate(self.labels):
+            if name[2:] in unknown:
+                allowed[tags == 0, number] = True
+        return allowed
+
+    def balanced(self, encoded: Sequence[Encoded]) -> TagTask:
+        if self.settings.head != "softmax" or self.partial:
+            return self
+        tags = np.concatenate([row.labels for each in encoded for row in each.rows if row.labels is not None])
+        counts = np.bincount(tags, minlength=len(self.labels)).clip(min=1)
+        return replace(self, weights=tuple((counts.sum() / (len(counts) * counts)).tolist()))
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: Target, settings: LossSettings) -> Tensor:
+        from alembert.tasks import tag_losses
+
+        if self.settings.head == "span":
+            return tag_losses.span_loss(outputs, target, len(self.types))
+        if self.settings.head == "crf":
+            return tag_losses.crf_loss(head, outputs, target, self.legal)
+        return tag_losses.word_loss(outputs, target, settings, self.weights)
+
+    def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
+        from alembert.tasks import tag_losses
+
+        if self.settings.head == "span":
+            return tag_losses.span_divergence(one, other, target, len(self.types))
+        return super().divergence(one, other, target)
+
+    def bind(self, head: nn.Module) -> TagTask:
+        if self.settings.head != "crf":
+            return self
+        crf: Any = head.crf
+        parts = {
+            name: getattr(crf, name).detach().float().cpu().numpy()
+            for name in ("transitions", "start", "end")
+        }
+        return replace(self, path=_Path(**parts))
+
+    # -- answers
+
+    def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> Tagged:
+        layout: _Layout = encoded.layout
+        words = layout.words
+        if self.settings.head == "span":
+            found = self._decode_spans(layout, outputs)
+        else:
+            found = self._decode_tags(outputs)
+        entities = [
+            FoundEntity(int(words.starts_W[first]), int(words.ends_W[end - 1]), label, score)
+            for first, end, label, score in found
+        ]
+        return Tagged(tuple(entities), encoded.coverage)
+
+    def _decode_tags(self, outputs: Sequence[Outputs]) -> list[tuple[int, int, str, float]]:
+        if not outputs:
+            return []
+        tags, sure_WC = self._best_path(np.concatenate(outputs))
+        sure_W = sure_WC[np.arange(len(tags)), tags]
+        return [
+            (first, end, label, float(sure_W[first:end].min()))
+            for first, end, label in from_tags(tags, self.labels)
+        ]
+
+    def _best_path(self, emissions_WC: Outputs) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """Give the best legal tags, and how sure all tags are."""
+        path, legal = self.path, self.legal
+        if path is None:
+            logs_WC = _log_softmax(emissions_WC)
+            return best_legal(logs_WC, legal), np.exp(_log_softmax(emissions_WC / self.temperature))
+        learnt = (path.transitions, path.start, path.end)
+        return viterbi(emissions_WC, *learnt, legal), marginals(emissions_WC, *learnt, legal)
+
+    def _decode_spans(self, layout: _Layout, outputs: Sequence[Outputs]) -> list[tuple[int, int, str, float]]:
+        found = []
+        for begin, own, vectors in zip(layout.first_words, layout.own, outputs, strict=True):
+            for first, last, kind, score in pointer_spans(vectors, len(self.types)):
+                if own[0] <= begin + first < own[1]:
+                    sure = 1 / (1 + float(np.exp(-score / self.temperature)))
+                    found.append((begin + first, begin + last + 1, self.types[kind], sure))
+        return sorted(found)
+
+    def tune(
+        self,
+        examples: Sequence[TagExample],
+        encoded: Sequence[Encoded],
+        outputs: Sequence[Sequence[Outputs]],
+    ) -> TagTask:
+        """Fit the temperature of the words' probabilities; the entities stay the same."""
+        if self.settings.head != "softmax" or self.partial:
+            return self
+        labels = [row.labels for each in encoded for row in each.rows if row.labels is not None]
+        if not labels:
+            return self
+        logits = np.concatenate([part for parts in outputs for part in parts])
+        return replace(self, temperature=calibration.fit_temperature(logits, np.concatenate(labels)))
+
+    def score(self, examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> Scores:
+        return scores_of(examples, predictions)
+
+    def measure(self, examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> Measure:
+        return spans.f1_measure(spans.counts(*compared(examples, predictions)))
+
+    def record(self, example: TagExample, prediction: Tagged) -> dict[str, Any]:
+        return record_of(example, prediction)
+
+    def show(self, example: TagExample, prediction: Tagged) -> list[str]:
+        return [
+            f"{entity.start}-{entity.end}  {entity.label}  {entity.score:.2f}  {example.text[entity.start : entity.end]}"
+            for entity in prediction.entities
+        ]
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {
+            "types": list(self.types),
+            "settings": asdict(self.settings),
+            "partial": self.partial,
+            "temperature": self.temperature,
+        }
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> TagTask:
+        types = tuple(str(label) for label in table["types"])
+        settings = TagSettings(**table["settings"])
+        return cls(types, settings, bool(table["partial"]), float(table["temperature"]))
+
+
+def _cuts(example: TagExample, words: Words, length: int, limit: int, overlap: int) -> list[Window]:
+    if length <= limit:
+        return windows(length, limit, overlap)
+    sentences = example.sentences or [start for start, _ in split_sentences(example.text)]
+    breaks = words.pieces_W[np.unique(np.searchsorted(words.starts_W, sentences).clip(max=len(words) - 1))]
+    solid = np.ones(length, np.bool_)
+    solid[words.pieces_W] = False
+    return windows(length, limit, overlap, breaks.tolist(), solid)
+
+
+def _log_softmax(values_WC: Outputs) -> Outputs:
+    shifted_WC = values_WC - values_WC.max(-1, keepdims=True)
+    result: Outputs = shifted_WC - np.log(np.exp(shifted_WC).sum(-1, keepdims=True))
+    return result

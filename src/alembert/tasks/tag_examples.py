@@ -1,0 +1,152 @@
+"""Examples and predictions of the task `tag`: documents with entities, read, compared and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from alembert.corpus import readers
+from alembert.corpus.document import Document
+from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.tasks.example import Coverage, Example, Reading
+from alembert.tasks.metrics import spans
+from alembert.tasks.metrics.tally import Tally
+from alembert.tasks.tag_words import Span
+from alembert.tasks.task import Scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagExample(Example):
+    """A document, and its entities if they are known."""
+
+    entities: tuple[Span, ...] | None = None
+    in_parts: tuple[Span, ...] = ()
+    """Entities with a gap inside, from their first to their last character: no head finds them, and they count."""
+    types: frozenset[str] | None = None
+    """Types that are annotated in it; none: all."""
+    sentences: tuple[int, ...] = ()
+    """Where sentences begin, if the file says so."""
+
+    @property
+    def text(self) -> str:
+        return self.texts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEntity:
+    """A stretch of the text, what it is, and how sure the model is of it."""
+
+    start: int
+    end: int
+    label: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """The entities of one document."""
+
+    entities: tuple[FoundEntity, ...]
+    coverage: Coverage
+
+    @property
+    def spans(self) -> list[Span]:
+        return [(entity.start, entity.end, entity.label) for entity in self.entities]
+
+
+def read_examples(files: Sequence[Path], options: ReadOptions, *, partial: bool) -> Reading[TagExample]:
+    """Read documents; with `partial` the types of each file are those that its documents are annotated with."""
+    examples: list[TagExample] = []
+    aside: list[SetAside] = []
+    remarks: list[Remark] = []
+    for path in files:
+        found: list[TagExample] = []
+        for item in readers.read(path, options):
+            if isinstance(item, Document):
+                found.append(_example(item, path))
+            elif isinstance(item, SetAside):
+                aside.append(item)
+            elif isinstance(item, Remark):
+                remarks.append(item)
+        types = frozenset(label for each in found for _, _, label in each.entities or ())
+        examples += [replace(each, types=types) for each in found] if partial else found
+    return Reading(tuple(examples), tuple(aside), tuple(remarks))
+
+
+def _example(document: Document, path: Path) -> TagExample:
+    whole = [entity for entity in document.entities if len(entity.spans) == 1]
+    parted = [entity for entity in document.entities if len(entity.spans) > 1]
+    return TagExample(
+        id=document.id,
+        texts=(document.text,),
+        where=f"{path}, document {document.id}",
+        entities=tuple((entity.start, entity.end, entity.label) for entity in whole),
+        in_parts=tuple((entity.start, entity.end, entity.label) for entity in parted),
+        sentences=tuple(part.start for part in document.sections if part.kind == "sentence"),
+    )
+
+
+def compared(
+    examples: Sequence[TagExample], predictions: Sequence[Tagged]
+) -> tuple[list[list[Span]], list[list[Span]]]:
+    """Pair gold with guesses; guesses of types that were not annotated are left out.
+
+    An entity with a gap stands where no guess can be, so that it is missed whatever is guessed.
+    """
+    gold = [
+        [
+            *(example.entities or ()),
+            *((-2 - number, -1 - number, span[2]) for number, span in enumerate(example.in_parts)),
+        ]
+        for example in examples
+    ]
+    guess = [
+        [span for span in prediction.spans if example.types is None or span[2] in example.types]
+        for example, prediction in zip(examples, predictions, strict=True)
+    ]
+    return gold, guess
+
+
+def scores_of(examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> Scores:
+    """Score strictly, and in more lenient ways beside it."""
+    found = spans.scores(*compared(examples, predictions))
+    return Scores(
+        main="f1",
+        measures={
+            "precision": found.strict.precision,
+            "recall": found.strict.recall,
+            "f1": found.strict.f1,
+            "macro_f1": found.macro_f1,
+            "partial_f1": found.partial.f1,
+            "borders_f1": found.borders.f1,
+            "overlap_f1": found.overlap.f1,
+        },
+        by_label={label: _ratios(tally) for label, tally in found.by_type.items()},
+        coverage=Coverage.total(prediction.coverage for prediction in predictions),
+    )
+
+
+def record_of(example: TagExample, prediction: Tagged) -> dict[str, Any]:
+    """Give a prediction as a JSON object."""
+    seen = prediction.coverage
+    return {
+        "id": example.id,
+        "text": example.text,
+        "entities": [
+            {**asdict(entity), "text": example.text[entity.start : entity.end]}
+            for entity in prediction.entities
+        ],
+        "coverage": {"characters": seen.characters, "tokens": seen.tokens, "windows": seen.windows},
+    }
+
+
+def _ratios(tally: Tally) -> dict[str, float]:
+    return {
+        "precision": tally.precision,
+        "recall": tally.recall,
+        "f1": tally.f1,
+        "support": tally.support,
+        "guessed": tally.guessed,
+    }

@@ -1,0 +1,193 @@
+"""The contract of a task: how examples are read, which head learns them, what its loss is, how its answers are read
+and how they are scored.
+
+A task is one file in this folder with a subclass of `Task` and a frozen dataclass of settings; `TASKS` names it, and
+the contract suite tests it. The loop, evaluation, prediction and the inspectors know tasks by this contract alone.
+A task is also what is saved beside the weights (`task.json`): whatever was decided from the data (labels, scheme,
+thresholds) is part of it. Modules of tasks load no torch when they are imported, since exported models run without
+it: `head`, `loss` and `bind` import it when they are called.
+"""
+
+# P places, C outputs of the head
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadSetting
+from alembert.tasks.example import Coverage, E, Encoded, Reading
+from alembert.tasks.loss_settings import LossSettings
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.corpus.tag_check import TagProblem
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.targets import Target
+
+P = TypeVar("P")
+Outputs = npt.NDArray[np.float32]
+Measure = Callable[[npt.NDArray[np.int64]], float]
+"""The main score of a sample of examples, given by their numbers, with repetitions: what a bootstrap draws."""
+
+TASKS: Final = {"classify": "ClassifyTask", "tag": "TagTask"}
+"""Name, which is also the module in this folder -> class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How good predictions are."""
+
+    main: str
+    """The measure that models are chosen by; higher is better."""
+    measures: Mapping[str, float]
+    by_label: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+
+    @property
+    def value(self) -> float:
+        return self.measures[self.main]
+
+
+class Task(ABC, Generic[E, P]):
+    """Something that a model can be fine-tuned for; instances know their labels."""
+
+    name: ClassVar[str]
+    settings_class: ClassVar[type[Any]]
+    settings: Any
+
+    # -- data
+
+    @classmethod
+    @abstractmethod
+    def read(cls, files: Sequence[Path], settings: Any, options: ReadOptions) -> Reading[E]:
+        """Read labelled examples from files; bad ones are set aside with file and line."""
+
+    @classmethod
+    @abstractmethod
+    def learn(cls, examples: Sequence[E], settings: Any) -> Task[E, P]:
+        """Decide from the training examples what the task is: its labels, and what else is not a setting."""
+
+    @classmethod
+    @abstractmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[E]:
+        """Make examples without answers of plain texts."""
+
+    @abstractmethod
+    def decisions(self) -> list[str]:
+        """Say in sentences what was told from the data."""
+
+    @abstractmethod
+    def check(self, examples: Sequence[E]) -> None:
+        """Refuse examples whose answers are not of this task: another kind, or labels that it does not know."""
+
+    @abstractmethod
+    def answers(self, example: E) -> list[str]:
+        """Name the right answers of an example (its labels, the types of its entities), to be counted."""
+
+    def surfaces(self, examples: Sequence[E]) -> Iterator[tuple[str, str]]:
+        """Give text and label of what tasks that find things have found, to tell seen from unseen ones later."""
+        return iter(())
+
+    @classmethod
+    def problems(cls, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
+        """Find what is wrong in files beyond what cannot be read: tags that break their scheme, with their lines."""
+        return iter(())
+
+    # -- the model
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """Names of the head's outputs, in order; empty: they have none."""
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        """What the loss is a mean over; the windows of one example are computed together if examples are counted."""
+        return "places"
+
+    @abstractmethod
+    def head(self) -> HeadSpec:
+        """Describe the head; it is called as the kind is."""
+
+    @abstractmethod
+    def encode(self, examples: Sequence[E], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
+        """Turn examples into rows of at most `longest` tokens; those with answers have labels."""
+
+    def balanced(self, encoded: Sequence[Encoded]) -> Task[E, P]:
+        """Learn from encoded training examples how much each label counts, for balanced class weights."""
+        return self
+
+    @abstractmethod
+    def loss(self, head: nn.Module, outputs: Tensor, target: Target, settings: LossSettings) -> Tensor:
+        """Add up the loss over all answers of a micro-batch; `outputs` are the head's at the places of the target."""
+
+    def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
+        """Add up how far two outputs for the same rows are apart (R-Drop): both directions of KL, halved."""
+        from alembert.nn.losses import symmetric_kl
+
+        return symmetric_kl(one, other)
+
+    def bind(self, head: nn.Module) -> Task[E, P]:
+        """Take along what decoding needs of the head's weights (CRF transitions); most tasks need nothing."""
+        return self
+
+    # -- answers
+
+    @abstractmethod
+    def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> P:
+        """Read the answers of one example from the head's outputs at the places of each of its rows."""
+
+    @abstractmethod
+    def tune(
+        self, examples: Sequence[E], encoded: Sequence[Encoded], outputs: Sequence[Sequence[Outputs]]
+    ) -> Task[E, P]:
+        """Choose thresholds and temperature on development data, after training; may return itself."""
+
+    @abstractmethod
+    def score(self, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
+        """Compare predictions with the right answers."""
+
+    @abstractmethod
+    def measure(self, examples: Sequence[E], predictions: Sequence[P]) -> Measure:
+        """Prepare the main score for resampling."""
+
+    @abstractmethod
+    def record(self, example: E, prediction: P) -> dict[str, Any]:
+        """Give a prediction as a JSON object, offsets into the text as it was given."""
+
+    @abstractmethod
+    def show(self, example: E, prediction: P) -> list[str]:
+        """Give a prediction as lines for people."""
+
+    # -- files
+
+    @abstractmethod
+    def to_table(self) -> dict[str, Any]:
+        """Give all that must be saved beside the weights, as JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Task[E, P]:
+        """Make the task again from what was saved; raise KeyError, TypeError or ValueError for what is none."""
+
+
+AnyTask = Task[Any, Any]
+
+
+def task_class(name: str) -> type[AnyTask]:
+    """Find a task by its name."""
+    if name not in TASKS:
+        raise BadSetting(f"There is no task {name!r}; expected one of {', '.join(TASKS)}.")
+    module = importlib.import_module(f"alembert.tasks.{name}")
+    found: type[AnyTask] = getattr(module, TASKS[name])
+    return found

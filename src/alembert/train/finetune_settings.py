@@ -1,0 +1,39 @@
+"""What `finetune` can be told, whatever the task; each task has settings of its own beside these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from alembert.errors import BadSetting
+from alembert.tasks.loss_settings import LossSettings
+from alembert.train.regularise_settings import RegulariseSettings
+from alembert.train.schedule import ScheduleSettings
+from alembert.train.settings import BatchSettings, EvaluationSettings, RunSettings, SavingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings(RunSettings):
+    """How a model is fine-tuned."""
+
+    epochs: float = 5.0
+    """Passes over the training data, unless hours, tokens or steps are given."""
+    looks: float = 1.0
+    """How often in a pass the model is judged on the development data."""
+    batch: BatchSettings = field(default_factory=lambda: BatchSettings(tokens=768, micro_tokens=384))
+    """The size of a step."""
+    schedule: ScheduleSettings = field(default_factory=lambda: ScheduleSettings(warmup=0.06))
+    """How the rate changes over the run."""
+    evaluation: EvaluationSettings = field(default_factory=lambda: EvaluationSettings(at_start=False))
+    """What follows from judging; `times` is found from `looks`."""
+    saving: SavingSettings = field(default_factory=lambda: SavingSettings(keep="best"))
+    """How often the state is saved, and which weights are written."""
+    loss: LossSettings = field(default_factory=LossSettings)
+    """What is added to the plain loss."""
+    regularise: RegulariseSettings = field(default_factory=RegulariseSettings)
+    """R-Drop and adversarial training."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("epochs", "looks"):
+            if not 0 < getattr(self, name) < 10_000:
+                raise BadSetting(f"`{name}` is {getattr(self, name)}; expected a positive number of passes.")

@@ -1,0 +1,147 @@
+"""The data of a fine-tuning run: read, divided, freed of overlaps, understood by the task and encoded.
+
+In: files of training and development examples, or one set of files to be divided. Out: `Prepared`. What was decided on
+the way is said in sentences: it is what people doubt later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.errors import BadFile, BadSetting
+from alembert.tasks.data_report import DataReport, Part, data_report
+from alembert.tasks.example import Reading, without
+from alembert.tasks.splitting import Shares, overlaps, parse_split, split
+from alembert.tasks.task import AnyTask, task_class
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.task_lesson import Examples
+
+AUTOMATIC: Final = Shares(90, 10)
+"""How training data are divided if no development data are given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Which files a run learns from: training and development, or one set that is divided."""
+
+    train: tuple[Path, ...] = ()
+    dev: tuple[Path, ...] = ()
+    whole: tuple[Path, ...] = ()
+    """Files that are divided by `split`."""
+    split: str = "80/10/10"
+    options: ReadOptions = field(default_factory=ReadOptions)
+
+    def __post_init__(self) -> None:
+        if bool(self.train) == bool(self.whole):
+            raise BadSetting(
+                "Give either training files (--train), or files to be divided (--data), not both."
+            )
+        if self.whole and self.dev:
+            raise BadSetting("--data is divided into training and development parts; leave --dev out.")
+        for path in self.files:
+            if not path.exists():
+                raise BadFile(f"There is no file {path}. Check the path.")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.train + self.dev + self.whole
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Examples to learn from and to judge by, and what was noticed on the way."""
+
+    train: tuple[Any, ...]
+    dev: tuple[Any, ...]
+    notes: tuple[str, ...]
+    set_aside: tuple[SetAside, ...]
+    remarks: tuple[Remark, ...]
+    split: str | None = None
+    """How the files were divided; none: they were given apart."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that a run learns from."""
+
+    task: AnyTask
+    train: Examples
+    dev: Examples
+    divided: Divided
+
+
+def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided:
+    """Read the files, and see to it that no development example is among those that are trained on."""
+    if data.whole:
+        reading = task.read(data.whole, settings, data.options)
+        train, dev, test = split(reading.examples, parse_split(data.split), seed)
+        notes = [
+            f"divided by content, {data.split}: {len(train):,} to train on, {len(dev):,} for development"
+            + (f", {len(test):,} left for `evaluate --part test`" if test else "")
+        ]
+        return _checked(Divided(train, dev, tuple(notes), reading.set_aside, reading.remarks, data.split))
+    reading = task.read(data.train, settings, data.options)
+    others = task.read(data.dev, settings, data.options) if data.dev else Reading(())
+    aside, remarks = reading.set_aside + others.set_aside, reading.remarks + others.remarks
+    if not others.examples:
+        why = "the development files have no example" if data.dev else "no development files were given"
+        train, dev, _ = split(reading.examples, AUTOMATIC, seed)
+        note = f"{why}: {len(dev):,} of the training examples, a tenth, were set apart for development"
+        return _checked(Divided(train, dev, (note,), aside, remarks, "90/10"))
+    return _checked(_without_overlap(Divided(reading.examples, others.examples, (), aside, remarks)))
+
+
+def _without_overlap(divided: Divided) -> Divided:
+    shared = overlaps(divided.dev, divided.train)
+    if not shared.count:
+        return divided
+    note = f"{shared.count:,} training examples have the text of a development example, and were left out of training"
+    kept = without(divided.train, (example.key for example in shared.examples))
+    return replace(divided, train=kept, notes=(*divided.notes, note))
+
+
+def _checked(divided: Divided) -> Divided:
+    for name, examples in (("train on", divided.train), ("judge by", divided.dev)):
+        if not examples:
+            first = divided.set_aside[0] if divided.set_aside else None
+            why = (
+                f" The first that was set aside: {first.source}, {first.position}: {first.reason}."
+                if first
+                else ""
+            )
+            raise BadFile(
+                f"There is no example to {name}.{why} Check the files and their format; docs/finetune.md shows it."
+            )
+    return divided
+
+
+def prepare(
+    name: str, divided: Divided, settings: Any, tokenizer: Tokenizer, longest: int, *, balanced: bool
+) -> Prepared:
+    """Let the task understand the examples, and encode them."""
+    task = task_class(name).learn(divided.train, settings)
+    task.check(divided.dev)
+    encoded = task.encode(divided.train, tokenizer, longest)
+    task = task.balanced(encoded) if balanced else task
+    train = Examples(divided.train, encoded)
+    dev = Examples(divided.dev, task.encode(divided.dev, tokenizer, longest))
+    return Prepared(task, train, dev, divided)
+
+
+def report_of(prepared: Prepared, tokenizer: Tokenizer, longest: int, data: Data) -> DataReport:
+    """Say what one should know about the data before a model is trained on them."""
+    divided = prepared.divided
+    return data_report(
+        prepared.task,
+        [
+            Part("train", Reading(divided.train, divided.set_aside, divided.remarks), prepared.train.encoded),
+            Part("dev", Reading(divided.dev), prepared.dev.encoded),
+        ],
+        tokenizer,
+        longest=longest,
+        tag_problems=prepared.task.problems(data.files, data.options),
+        decided=divided.notes,
+    )

@@ -1,0 +1,106 @@
+"""The lesson of fine-tuning: labelled examples of any task in, the loss of its head out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from alembert.data.feed import Cursor
+from alembert.data.item_feed import ItemFeed, ItemPortion
+from alembert.data.rows import Row
+from alembert.nn.dropout import Noise
+from alembert.nn.model import Model
+from alembert.tasks.example import Encoded
+from alembert.tasks.running import answers_of, at_places
+from alembert.tasks.targets import Target, target_of
+from alembert.tasks.task import AnyTask
+from alembert.train.finetune_settings import FinetuneSettings
+from alembert.train.lesson import Micro, Verdict
+from alembert.train.regularise import regularised_loss
+
+DEV = "dev"
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Examples with what the model reads of them."""
+
+    examples: Sequence[Any]
+    encoded: Sequence[Encoded]
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.tokens for each in self.encoded)
+
+
+class TaskLesson:
+    """Learn a task from labelled examples."""
+
+    def __init__(self, task: AnyTask, train: Examples, dev: Examples, settings: FinetuneSettings) -> None:
+        self.task = task
+        self.dev = dev
+        self.settings = settings
+        self.spec = task.head()
+        self.head = self.spec.kind
+        self.items = _items(train.encoded, together=task.counted == "examples")
+        self.feed = ItemFeed(
+            [sum(row.length for row in item) for item in self.items],
+            seed=settings.seed,
+            micro_tokens=settings.batch.micro_tokens,
+        )
+
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[ItemPortion], Cursor]:
+        return self.feed.take(cursor, count)
+
+    def micro(self, portion: ItemPortion) -> Micro:
+        rows = [(number, row) for number, item in enumerate(portion.items) for row in self.items[item]]
+        examples = len(portion.items) if self.task.counted == "examples" else None
+        count = len(rows) if self.task.counted == "rows" else examples
+        target = target_of([row for _, row in rows], [number for number, _ in rows], count)
+        return Micro(batch=target.batch, attention="", targets={self.task.name: target})
+
+    def loss(
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+    ) -> tuple[Tensor, dict[str, float]]:
+        target: Target = micro.targets[self.task.name]
+
+        def run(noise: Noise | None, added_NE: Tensor | None) -> Tensor:
+            outputs = model(micro.batch, [self.head], noise=noise, added_ND=added_NE)[self.head]
+            return at_places(outputs, self.spec, target)
+
+        total, plain = regularised_loss(
+            run,
+            lambda outputs: self.task.loss(model.head(self.head), outputs, target, self.settings.loss),
+            lambda one, other: self.task.divergence(one, other, target),
+            batch=micro.batch,
+            width=model.config.embedding_width,
+            noise=noise,
+            settings=self.settings.regularise,
+        )
+        return total / totals[self.task.name], {self.task.name: float(plain)}
+
+    def examine(self, model: Model, part: int = 0, parts: int = 1) -> list[tuple[int, Any]]:
+        """Predict a part of the development examples; give the number and the prediction of each."""
+        numbers = range(part, len(self.dev.encoded), parts)
+        encoded = [self.dev.encoded[number] for number in numbers]
+        bound = self.task.bind(model.head(self.head))
+        answers = answers_of(model, self.head, encoded)
+        return [
+            (number, bound.decode(each, outputs))
+            for number, each, outputs in zip(numbers, encoded, answers, strict=True)
+        ]
+
+    def verdict(self, found: Sequence[list[tuple[int, Any]]]) -> Verdict:
+        predictions = dict(pair for part in found for pair in part)
+        scores = self.task.score(self.dev.examples, [predictions[n] for n in range(len(self.dev.examples))])
+        return Verdict({DEV: dict(scores.measures)}, -scores.value)
+
+
+def _items(encoded: Sequence[Encoded], *, together: bool) -> list[tuple[Row, ...]]:
+    """List what is computed at once: the rows of an example, or each row alone; rows without an answer are left out."""
+    if together:
+        return [each.rows for each in encoded if each.rows]
+    return [(row,) for each in encoded for row in each.rows if len(row.places)]

@@ -1,0 +1,170 @@
+"""`alembert evaluate` and `alembert inspect errors` on the command line, with models that say what they are told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alembert.cli import run
+from alembert.errors import BadFile
+from alembert.infer.task_model import TaskModel
+from alembert.tasks.example import Example
+from scripted_models import answer, classifier, tagger, write_labelled, write_tagged
+
+TEXT = "breast cancer and aspirin"
+DOCUMENTS: dict[str, Any] = {
+    "1": (TEXT, [(0, 13, "Disease"), (18, 25, "Drug")]),
+    "2": ("aspirin helps", [(0, 7, "Drug")]),
+}
+GUESSES: dict[str, Any] = {
+    "1": [(7, 13, "Disease", 0.9), (18, 25, "Drug", 0.8)],
+    "2": [(0, 7, "Drug", 0.7)],
+}
+KEY = Example(id="2", texts=("aspirin helps",)).key
+MODELS = {
+    "ner": tagger(GUESSES, known={}, keys=frozenset({KEY})),
+    "old": tagger({"1": [], "2": []}, folder=Path("old")),
+    "cls": classifier({"1": answer("yes", 0.9), "2": answer("no", 0.8), "3": answer("yes", 0.6)}),
+}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(_: Any, folder: Any, device: str = "cpu") -> TaskModel:
+        if Path(folder).name not in MODELS:
+            raise BadFile(f"There is no folder {folder}.")
+        return MODELS[Path(folder).name]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(TaskModel, "open", classmethod(opened))
+    write_tagged(Path("test.jsonl"), DOCUMENTS)
+    write_tagged(Path("empty.jsonl"), {})
+    rows = {"1": ("breast", "yes"), "2": ("cancer", "no"), "3": ("aspirin", "no")}
+    write_labelled(Path("labels.jsonl"), rows)
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(arguments: str) -> tuple[int, str, str]:
+        code = run(arguments.split())
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return call
+
+
+def test_scores_are_printed_with_interval_labels_and_coverage(command: Any) -> None:
+    code, out, _ = command("evaluate ner test.jsonl --rounds 50")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "ner, task tag, on test.jsonl"
+    assert lines[1].startswith("f1 0.6667, 95 % interval ")
+    assert "Disease     0.0000  0.0000  0.0000        1        1" in lines
+    assert {"partial_f1", "borders_f1", "overlap_f1"} <= {line.split(" ")[0] for line in lines}
+    assert (
+        "Coverage: 38 characters read as 12 tokens in 2 windows; 0 of 2 examples needed several windows"
+        in out
+    )
+
+
+def test_overlap_with_training_is_a_warning(command: Any) -> None:
+    _, out, err = command("evaluate ner test.jsonl --rounds 5")
+    sentence = "1 of the 2 examples have a text that the model was trained on; without them f1 is 0.5000."
+    assert sentence in out
+    assert f"note: {sentence}" in err
+
+
+def test_json_is_one_object_and_nothing_else(command: Any) -> None:
+    code, out, _ = command("evaluate ner test.jsonl --rounds 5 --against old --json")
+    record = json.loads(out)
+    assert (code, record["task"], record["seen"]["count"]) == (0, "tag", 1)
+    assert record["against"]["difference"] == pytest.approx(2 / 3)
+
+
+def test_a_comparison_is_told(command: Any) -> None:
+    _, out, _ = command("evaluate ner test.jsonl --rounds 5 --against old")
+    assert "Against old: f1 differs by +0.6667, 95 % interval " in out
+
+
+@pytest.mark.parametrize("arguments", ["ner test.jsonl --against old", "cls labels.jsonl"])
+def test_the_report_is_one_page(arguments: str, command: Any) -> None:
+    code, _, err = command(f"evaluate {arguments} --rounds 5 --report out/report.html")
+    html = Path("out/report.html").read_text(encoding="utf8")
+    assert (code, "the page is out/report.html" in err) == (0, True)
+    assert html.startswith("<!doctype html>")
+    assert html.count("<svg") == 3
+    assert ("Confusion" in html) == ("cls" in arguments)
+    assert "http" not in html
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "inspect errors"])
+def test_rows_that_are_set_aside_are_named_and_exit_code_3(verb: str, command: Any) -> None:
+    file = Path("test.jsonl")
+    file.write_text(f"{file.read_text()}not JSON\n")
+    code, out, err = command(f"{verb} ner test.jsonl")
+    assert (code, bool(out)) == (3, True)
+    assert "test.jsonl, line 3 set aside: " in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("evaluate nowhere test.jsonl", "There is no folder nowhere"),
+        ("evaluate ner nowhere.jsonl", "There is no file nowhere.jsonl"),
+        ("evaluate ner empty.jsonl", "has no example that can be scored"),
+        ("evaluate ner test.jsonl --against cls", "only models for the same task"),
+        ("evaluate ner test.jsonl --part test", "has no split"),
+        ("evaluate ner test.jsonl --rounds 0", "--rounds"),
+        ("evaluate ner test.jsonl --report .", "The page cannot be written"),
+        ("evaluate ner", "Missing"),
+        ("inspect errors ner empty.jsonl", "has no example that can be scored"),
+        ("inspect errors ner test.jsonl --top -1", "--top"),
+        ("inspect errors ner test.jsonl --html .", "The page cannot be written"),
+    ],
+)
+def test_what_cannot_work_is_one_sentence_and_exit_code_2(
+    arguments: str, sentence: str, command: Any
+) -> None:
+    code, out, err = command(arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert sentence in err
+    assert "cancer" not in err
+
+
+def test_errors_are_shown_with_brackets(command: Any) -> None:
+    code, out, _ = command("inspect errors ner test.jsonl")
+    assert code == 0
+    assert "1 with errors, 1 in all" in out
+    assert "boundary      1  the type is right, the borders are not" in out
+    assert "[breast {cancer]}Disease and [{aspirin]}Drug" in out
+    assert "\x1b" not in out
+
+
+def test_colours_need_a_terminal_and_yield_to_no_color(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    _, coloured, _ = command("inspect errors ner test.jsonl")
+    assert "\x1b[31m[breast \x1b[0m\x1b[32m{cancer]}Disease" in coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    _, plain, _ = command("inspect errors ner test.jsonl")
+    assert "\x1b[3" not in plain
+
+
+def test_errors_as_json_and_page(command: Any) -> None:
+    code, out, _ = command("inspect errors ner test.jsonl --json --html page.html --top 1")
+    record = json.loads(out)
+    assert (code, len(record["worst"]), record["examples"]) == (0, 1, 2)
+    assert Path("page.html").read_text(encoding="utf8").startswith("<!doctype html>")
+
+
+def test_control_characters_of_a_text_are_not_obeyed(command: Any) -> None:
+    write_tagged(Path("test.jsonl"), {"9": ("cancer \x1b[2J aspirin", [(0, 6, "Disease")])})
+    _, out, _ = command("inspect errors ner test.jsonl")
+    assert "\x1b" not in out
+    assert "\\x1b[2J" in out
+
+
+def test_errors_of_a_classifier(command: Any) -> None:
+    _, out, _ = command("inspect errors cls labels.jsonl")
+    assert "1 of 3 answers are wrong" in out
+    assert "right: no; guessed: yes (0.60)" in out

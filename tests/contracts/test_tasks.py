@@ -1,0 +1,248 @@
+"""What every task promises, whatever it learns: one list of checks for all of them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from alembert import sample
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import UserError
+from alembert.nn.config import EncoderConfig
+from alembert.nn.model import Model, new_model
+from alembert.tasks.files import open_task, write_task
+from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.running import answers_of, at_places
+from alembert.tasks.targets import target_of
+from alembert.tasks.task import TASKS, AnyTask, task_class
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import Vocabulary
+
+LONGEST = 64
+LETTERS = [*"abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"]
+TOKENIZER = Tokenizer.from_vocabulary(
+    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{each}" for each in LETTERS)),
+    lowercase=True,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task with settings and a file of examples."""
+
+    task: str
+    settings: dict[str, Any]
+    lines: Callable[[], list[dict[str, Any]]]
+
+
+def tagged() -> list[dict[str, Any]]:
+    return [
+        {
+            "id": passage.id,
+            "text": passage.text[:150],
+            "entities": [
+                {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
+                for n, each in enumerate(passage.entities)
+                if each.end <= 150
+            ],
+        }
+        for passage in sample.passages("en")[:24]
+    ]
+
+
+def topics() -> list[dict[str, Any]]:
+    return [{"id": p.id, "text": p.text[:150], "label": p.topic} for p in sample.passages("en")[:24]]
+
+
+def several_topics() -> list[dict[str, Any]]:
+    return [{**line, "label": [line["label"], "medicine"]} for line in topics()]
+
+
+def numbers() -> list[dict[str, Any]]:
+    return [{**line, "label": len(line["text"]) / 7} for line in topics()]
+
+
+def pairs() -> list[dict[str, Any]]:
+    return [
+        {"a": p.text[:90], "b": p.text[60:180], "label": ["no", "yes"][n % 2]}
+        for n, p in enumerate(sample.passages("en")[:24])
+    ]
+
+
+CASES = {
+    "tag": Case("tag", {"length": 48, "overlap": 16}, tagged),
+    "tag, crf": Case("tag", {"head": "crf", "length": 48, "overlap": 16}, tagged),
+    "tag, bioes": Case("tag", {"scheme": "bioes"}, tagged),
+    "tag, span": Case("tag", {"head": "span", "length": 48, "overlap": 16}, tagged),
+    "classify": Case("classify", {}, topics),
+    "classify, several": Case("classify", {}, several_topics),
+    "classify, number": Case("classify", {}, numbers),
+    "classify, pairs": Case("classify", {"length": 48, "overlap": 8}, pairs),
+}
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A task that has learnt its labels, with examples, rows and a model."""
+
+    task: AnyTask
+    examples: list[Any]
+    encoded: list[Any]
+    model: Model
+
+    @property
+    def head(self) -> str:
+        return self.task.head().kind
+
+
+@pytest.fixture(params=CASES, scope="module")
+def ready(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ready:
+    case = CASES[request.param]
+    path = tmp_path_factory.mktemp("task") / "examples.jsonl"
+    path.write_text("\n".join(map(json.dumps, case.lines())) + "\n", encoding="utf8")
+    kind = task_class(case.task)
+    settings = kind.settings_class(**case.settings)
+    reading = kind.read([path], settings, ReadOptions())
+    assert not reading.set_aside
+    task = kind.learn(reading.examples, settings)
+    config = EncoderConfig(
+        vocab_size=TOKENIZER.vocab_size,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=LONGEST,
+    )
+    spec = task.head()
+    model = new_model(config, {spec.kind: spec}, seed=1).eval()
+    for parameter in model.heads.parameters():  # zero transitions and biases would hide a mix-up
+        torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(5))
+    encoded = task.encode(reading.examples, TOKENIZER, LONGEST)
+    return Ready(task.bind(model.head(spec.kind)), list(reading.examples), encoded, model)
+
+
+def test_every_task_has_a_case() -> None:
+    assert {case.task for case in CASES.values()} == set(TASKS)
+
+
+def test_rows_fit_the_model_and_ask_inside_themselves(ready: Ready) -> None:
+    for encoded in ready.encoded:
+        assert encoded.rows
+        for row in encoded.rows:
+            assert row.length <= LONGEST
+            assert row.places.min() >= 0
+            assert row.places.max() < row.length
+        assert any(row.labels is not None for row in encoded.rows)
+
+
+def test_the_check_accepts_what_was_learnt_from(ready: Ready) -> None:
+    ready.task.check(ready.examples)
+
+
+def test_decisions_are_told(ready: Ready) -> None:
+    assert all(ready.task.decisions())
+
+
+def test_the_loss_is_finite_and_reaches_the_head(ready: Ready) -> None:
+    rows = [(n, row) for n, each in enumerate(ready.encoded[:6]) for row in each.rows]
+    target = target_of([row for _, row in rows], [n for n, _ in rows], 6)
+    outputs = at_places(ready.model(target.batch, [ready.head])[ready.head], ready.task.head(), target)
+    loss = ready.task.loss(ready.model.head(ready.head), outputs, target, LossSettings())
+    found = torch.autograd.grad(loss, list(ready.model.heads.parameters()))
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(each).all() and each.abs().sum() > 0 for each in found)
+
+
+def test_two_equal_passes_do_not_diverge(ready: Ready) -> None:
+    rows = [(n, row) for n, each in enumerate(ready.encoded[:4]) for row in each.rows]
+    target = target_of([row for _, row in rows], [n for n, _ in rows], 4)
+    with torch.inference_mode():
+        outputs = at_places(ready.model(target.batch, [ready.head])[ready.head], ready.task.head(), target)
+        assert float(ready.task.divergence(outputs, outputs, target)) == pytest.approx(0, abs=1e-5)
+        assert float(ready.task.divergence(outputs, outputs + torch.randn(outputs.shape), target)) > 0
+
+
+def test_the_loss_of_a_batch_is_that_of_its_examples(ready: Ready) -> None:
+    def loss_of(chosen: list[Any]) -> float:
+        rows = [(n, row) for n, each in enumerate(chosen) for row in each.rows]
+        target = target_of([row for _, row in rows], [n for n, _ in rows], len(chosen))
+        outputs = at_places(ready.model(target.batch, [ready.head])[ready.head], ready.task.head(), target)
+        return float(ready.task.loss(ready.model.head(ready.head), outputs, target, LossSettings()))
+
+    with torch.inference_mode():
+        apart = sum(loss_of([each]) for each in ready.encoded[:6])
+        assert loss_of(ready.encoded[:6]) == pytest.approx(apart, rel=1e-4)
+
+
+def test_predictions_do_not_depend_on_order_and_company(ready: Ready) -> None:
+    together = answers_of(ready.model, ready.head, ready.encoded)
+    alone = answers_of(ready.model, ready.head, ready.encoded[::-1])[::-1]
+    for one, other in zip(together, alone, strict=True):
+        for left, right in zip(one, other, strict=True):
+            np.testing.assert_allclose(left, right, atol=1e-5)
+
+
+def predictions(ready: Ready, task: AnyTask | None = None) -> list[Any]:
+    answers = answers_of(ready.model, ready.head, ready.encoded)
+    return [
+        (task or ready.task).decode(each, found) for each, found in zip(ready.encoded, answers, strict=True)
+    ]
+
+
+def test_scores_are_sound_and_the_measure_agrees(ready: Ready) -> None:
+    found = predictions(ready)
+    scores = ready.task.score(ready.examples, found)
+    everything = np.arange(len(ready.examples))
+    assert scores.main in scores.measures
+    assert ready.task.measure(ready.examples, found)(everything) == pytest.approx(scores.value, abs=1e-9)
+    assert scores.coverage.examples == len(ready.examples)
+
+
+def test_records_are_json_and_lines_are_text(ready: Ready) -> None:
+    for example, prediction in zip(ready.examples, predictions(ready), strict=True):
+        json.dumps(ready.task.record(example, prediction), allow_nan=False)
+        assert all(isinstance(line, str) for line in ready.task.show(example, prediction))
+
+
+def test_a_saved_task_decodes_alike(ready: Ready, tmp_path: Path) -> None:
+    write_task(tmp_path, ready.task, {})
+    again = open_task(tmp_path).bind(ready.model.head(ready.head))
+    assert again.labels == ready.task.labels
+    one = [ready.task.record(e, p) for e, p in zip(ready.examples, predictions(ready), strict=True)]
+    other = [again.record(e, p) for e, p in zip(ready.examples, predictions(ready, again), strict=True)]
+    assert one == other
+
+
+def test_tuning_on_dev_keeps_a_task_that_can_be_saved(ready: Ready, tmp_path: Path) -> None:
+    answers = answers_of(ready.model, ready.head, ready.encoded)
+    tuned = ready.task.tune(ready.examples, ready.encoded, answers)
+    write_task(tmp_path, tuned, {})
+    assert open_task(tmp_path).to_table() == tuned.to_table()
+
+
+def test_texts_without_answers_can_be_predicted(ready: Ready) -> None:
+    texts = ["Imatinib\tfor leukemia." if len(ready.examples[0].texts) == 2 else "Imatinib for leukemia."]
+    examples = ready.task.of_texts(texts)
+    encoded = ready.task.encode(examples, TOKENIZER, LONGEST)
+    assert all(row.labels is None for each in encoded for row in each.rows)
+    (answers,) = answers_of(ready.model, ready.head, encoded)
+    ready.task.record(examples[0], ready.task.decode(encoded[0], answers))
+
+
+def test_balanced_weights_are_positive_or_absent(ready: Ready) -> None:
+    weights = getattr(ready.task.balanced(ready.encoded), "weights", ())
+    assert all(weight > 0 for weight in weights)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", '{"task": "dance", "format": 1}', '{"task": "tag", "format": 1}']
+)
+def test_a_damaged_task_file_is_a_sentence(text: str, tmp_path: Path) -> None:
+    (tmp_path / "task.json").write_text(text)
+    with pytest.raises(UserError, match=r"task\.json"):
+        open_task(tmp_path)

@@ -1,0 +1,261 @@
+"""The error atlas: kinds, groups, the worst examples, and how they are shown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alembert.errors import BadSetting
+from alembert.inspect.entity_ground import Ground
+from alembert.inspect.errors import Atlas, errors
+from alembert.inspect.errors_page import page
+from alembert.inspect.findings import compare
+from alembert.inspect.marked_text import Mark, bracketed, excerpts, runs
+from alembert.tasks.classify_decode import Answer
+from alembert.tasks.metrics import spans
+from alembert.tasks.surfaces import surface_key
+from alembert.tasks.tag_examples import TagExample
+from scripted_models import answer, classifier, tagger, write_labelled, write_tagged
+
+ENTITIES = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(1, 5), st.sampled_from("ab")).map(
+        lambda made: (made[0], made[0] + made[1], made[2])
+    ),
+    max_size=8,
+)
+
+
+# -- kinds
+
+
+@pytest.mark.parametrize(
+    ("gold", "guess", "kinds"),
+    [
+        ([(0, 3, "a")], [(0, 3, "a")], ["right"]),
+        ([(0, 3, "a")], [(1, 3, "a")], ["boundary"]),
+        ([(0, 3, "a")], [(0, 3, "b")], ["type"]),
+        ([(0, 3, "a")], [(2, 5, "b")], ["both"]),
+        ([(0, 3, "a")], [], ["missed"]),
+        ([], [(0, 3, "a")], ["spurious"]),
+        ([(0, 3, "a")], [(3, 5, "a")], ["missed", "spurious"]),
+        ([(0, 9, "a")], [(0, 3, "a"), (4, 9, "a")], ["boundary", "spurious"]),
+        ([(0, 3, "a"), (0, 3, "b")], [(0, 3, "b")], ["right", "missed"]),
+    ],
+)
+def test_each_pair_has_its_kind(gold: Any, guess: Any, kinds: list[str]) -> None:
+    assert [found.kind for found in compare(gold, guess)] == kinds
+
+
+@given(ENTITIES, ENTITIES)
+def test_every_entity_is_in_one_finding_and_right_ones_are_those_of_the_strict_score(
+    gold: Any, guess: Any
+) -> None:
+    found = compare(gold, guess)
+    assert sorted(each.gold for each in found if each.gold) == sorted(set(gold))
+    assert sorted(each.guess for each in found if each.guess) == sorted(set(guess))
+    assert sum(each.kind == "right" for each in found) == spans.scores([gold], [guess]).strict.tp
+
+
+# -- where entities stand
+
+
+def ground_of(text: str, **settings: int) -> Ground:
+    model = tagger({}, **settings)
+    (encoded,) = model.task.encode([TagExample(id="1", texts=(text,))], model.engine.tokenizer, 512)
+    return Ground.of(encoded)
+
+
+def test_words_and_pieces_of_an_entity() -> None:
+    ground = ground_of("the braf patient")
+    assert (ground.words_of((4, 8, "x")), ground.pieces_of((4, 8, "x"))) == ((1, 2), (1, 5))
+    assert ground.pieces_of((4, 16, "x")) == (1, 6)
+    assert ground.words_of((5, 7, "x")) == (1, 2)
+
+
+def test_a_text_of_one_window_has_no_border() -> None:
+    assert ground_of("the braf patient").to_border((4, 8, "x")) is None
+
+
+def test_distance_is_to_where_the_window_was_cut() -> None:
+    text = " ".join(["aspirin"] * 40)
+    ground = ground_of(text, length=22, overlap=8)
+    assert len(ground.windows) > 2
+    distances = [ground.to_border((8 * word, 8 * word + 7, "x")) for word in range(40)]
+    # The first window ends after 20 words, and its last four words of the overlap belong to the next one.
+    assert distances[:3] == [19, 18, 17]
+    assert min(distance for distance in distances if distance is not None) == 4
+    assert distances[-1] == 39 - ground.windows[-1].start
+
+
+# -- tables of a tagger
+
+TEXTS: dict[str, Any] = {
+    "1": ("breast cancer and cancer", [(0, 13, "Disease"), (18, 24, "Disease")]),
+    "2": ("aspirin helps", [(0, 7, "Drug")]),
+    "3": ("the patient has", []),
+}
+GUESSES: dict[str, Any] = {
+    "1": [(7, 13, "Disease", 0.9), (18, 24, "Disease", 0.8)],
+    "2": [(0, 7, "Disease", 0.7)],
+    "3": [(4, 11, "Drug", 0.6)],
+}
+KNOWN = {surface_key("Cancer", "Disease"): 7, surface_key("aspirin", "Drug"): 1}
+
+
+@pytest.fixture
+def atlas(tmp_path: Path) -> Atlas:
+    return errors(tagger(GUESSES, known=KNOWN), [write_tagged(tmp_path / "test.jsonl", TEXTS)])
+
+
+def table(atlas: Atlas, name: str) -> dict[Any, Any]:
+    (found,) = [each for each in atlas.tables if each.name == name]
+    return {row[0]: row[1:] for row in found.rows}
+
+
+def test_kinds_are_counted(atlas: Atlas) -> None:
+    counts = {kind: row[0] for kind, row in table(atlas, "kinds").items()}
+    assert counts == {"right": 1, "boundary": 1, "type": 1, "both": 0, "missed": 0, "spurious": 1}
+
+
+def test_recall_is_by_the_right_entity_and_precision_by_the_guess(atlas: Atlas) -> None:
+    words = table(atlas, "by_words")
+    assert words["2"] == (1, 0.0, 0, None, 0.0)
+    assert words["1"][:4] == (2, 0.5, 4, 0.25)
+
+
+def test_groups_by_training(atlas: Atlas) -> None:
+    assert table(atlas, "by_seen")["seen"][:3] == (2, 0.5, 2)
+    assert table(atlas, "by_seen")["unseen"][:3] == (1, 0.0, 2)
+    assert set(table(atlas, "by_times")) == {"0", "1", "5-9"}
+
+
+def test_every_breakdown_adds_up_to_all_entities(atlas: Atlas) -> None:
+    for found in atlas.tables:
+        if found.name.startswith("by_"):
+            assert (sum(row[1] for row in found.rows), sum(row[3] for row in found.rows)) == (3, 4)
+
+
+def test_types_taken_for_others(atlas: Atlas) -> None:
+    assert table(atlas, "confusions") == {"Drug": ("Disease", 1)}
+
+
+def test_without_counts_of_training_it_says_so(tmp_path: Path) -> None:
+    atlas = errors(tagger(GUESSES), [write_tagged(tmp_path / "test.jsonl", TEXTS)])
+    assert "by_seen" not in {found.name for found in atlas.tables}
+    assert atlas.notes == ("The model does not say which entities it was trained on.",)
+
+
+def test_entities_in_parts_are_missed() -> None:
+    from alembert.inspect.errors_tag import survey
+
+    model = tagger({})
+    example = TagExample(id="1", texts=("breast and cancer",), entities=(), in_parts=((0, 17, "Disease"),))
+    found = survey(model, [example], model.predict([example]))
+    assert {row[0]: row[1] for row in found.tables[0].rows}["missed"] == 1
+
+
+# -- examples
+
+
+def test_the_worst_come_first_and_right_ones_not_at_all(tmp_path: Path) -> None:
+    said = {**GUESSES, "2": [(0, 7, "Drug", 0.9)], "3": [(0, 3, "Drug", 0.5), (4, 11, "Drug", 0.6)]}
+    file = write_tagged(tmp_path / "test.jsonl", TEXTS)
+    assert [case.id for case in errors(tagger(said), [file]).worst] == ["3", "1"]
+    assert [case.id for case in errors(tagger(said), [file], top=1).worst] == ["3"]
+
+
+def test_json_has_tables_and_examples_with_offsets(atlas: Atlas) -> None:
+    record = json.loads(json.dumps(atlas.as_json()))
+    assert record["tables"]["kinds"][0] == {
+        "kind": "right",
+        "count": 1,
+        "what it is": "borders and type are right",
+    }
+    for case in record["worst"]:
+        for mark in case["marks"]:
+            assert case["texts"][0][mark["start"] : mark["end"]] == mark["text"]
+
+
+def test_a_page_shows_both_sides_and_fetches_nothing(atlas: Atlas) -> None:
+    html = page(atlas)
+    assert html.startswith("<!doctype html>")
+    assert "border-bottom:3px solid" in html
+    assert "border-top:3px double" in html
+    assert "guessed: Disease (0.70), type" in html
+    assert "http" not in html
+    assert "<script" not in html
+
+
+def test_text_cannot_break_the_page(tmp_path: Path) -> None:
+    file = write_tagged(tmp_path / "test.jsonl", {"1": ("<b>cancer", [(3, 9, "Disease")])})
+    assert "&lt;b&gt;" in page(errors(tagger({}), [file]))
+
+
+def test_a_long_text_is_shown_around_its_errors() -> None:
+    text = "a" * 5000
+    marks = [Mark(10, 20, "x", "gold", "right"), Mark(3000, 3010, "x", "gold", "missed")]
+    assert excerpts(text, marks) == [(2880, 3130)]
+    assert excerpts(text[:100], marks) == [(0, 100)]
+
+
+@given(st.text("ab ", min_size=13, max_size=20), ENTITIES, ENTITIES)
+def test_runs_hold_the_whole_text_and_each_mark_once(text: str, gold: Any, guess: Any) -> None:
+    marks = [Mark(s, min(e, len(text)), t, "gold", "right") for s, e, t in set(gold)]
+    marks += [Mark(s, min(e, len(text)), t, "guess", "right") for s, e, t in set(guess)]
+    cut = list(runs(text, marks))
+    assert "".join(run.text for run in cut) == text
+    assert sum(len(run.opens) for run in cut) == sum(len(run.closes) for run in cut) == len(marks)
+    shown = "".join(bracketed(run) for run in cut)
+    assert (shown.count("["), shown.count("{")) == (shown.count("]"), shown.count("}"))
+
+
+# -- classifiers
+
+
+def test_confident_errors_come_first(tmp_path: Path) -> None:
+    rows = {"1": ("breast", "yes"), "2": ("cancer", "no"), "3": ("aspirin", "no"), "4": ("the", "yes")}
+    said = {name: answer("yes", score) for name, score in zip(rows, (0.9, 0.6, 0.95, 0.7), strict=True)}
+    atlas = errors(classifier(said), [write_labelled(tmp_path / "test.jsonl", rows)])
+    assert [case.id for case in atlas.worst] == ["3", "2"]
+    assert atlas.worst[0].told == "right: no; guessed: yes (0.95)"
+    assert atlas.told == "2 of 4 answers are wrong"
+    assert table(atlas, "confusions") == {"no": ("yes", 2)}
+    assert table(atlas, "by_confidence") == {
+        "0.5 to 0.7": (1, 0.0),
+        "0.7 to 0.9": (1, 1.0),
+        "0.9 to 0.99": (2, 0.5),
+    }
+    assert table(atlas, "by_label")["yes"] == (2, 1.0, 4, 0.5, pytest.approx(2 / 3))
+    assert table(atlas, "by_windows") == {"1": (4, 0.5)}
+    assert "http" not in page(atlas)
+
+
+def test_of_several_labels_all_must_be_right(tmp_path: Path) -> None:
+    rows = {"1": ("breast", ["a", "b"]), "2": ("cancer", ["a"])}
+    sure = {"a": 0.8, "b": 0.3, "c": 0.7}
+    said = {
+        "1": Answer(labels=("a", "c"), probabilities=sure, score=0.7),
+        "2": Answer(labels=("a",), probabilities=sure, score=0.7),
+    }
+    model = classifier(said, ("a", "b", "c"), "multi")
+    atlas = errors(model, [write_labelled(tmp_path / "test.jsonl", rows)])
+    assert [case.told for case in atlas.worst] == ["right: a, b; guessed: a, c (0.70)"]
+    assert table(atlas, "confusions") == {"b": ("c", 1)}
+
+
+def test_of_numbers_the_largest_error_comes_first(tmp_path: Path) -> None:
+    rows = {"1": ("breast", 0.5), "2": ("cancer", 1.5)}
+    said = {"1": Answer(value=0.75), "2": Answer(value=4.5)}
+    atlas = errors(classifier(said, (), "number"), [write_labelled(tmp_path / "test.jsonl", rows)])
+    assert [case.told for case in atlas.worst] == ["right: 1.5; guessed: 4.5", "right: 0.5; guessed: 0.75"]
+    assert table(atlas, "by_value") == {"0.5 to 0.5": (1, 0.25), "1.5 to 1.5": (1, 3.0)}
+
+
+def test_a_task_without_an_atlas_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tagger({})
+    monkeypatch.setattr(type(model.task), "name", "sing")
+    with pytest.raises(BadSetting, match="no error atlas for the task sing"):
+        errors(model, [tmp_path])

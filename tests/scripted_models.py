@@ -1,0 +1,113 @@
+"""Fine-tuned models that say what a test tells them to, with a real task, a real tokenizer and real windows."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from alembert.infer.task_model import TaskModel
+from alembert.tasks.classify import ClassifyTask
+from alembert.tasks.classify_decode import Answer, ClassifyPrediction
+from alembert.tasks.classify_settings import ClassifySettings
+from alembert.tasks.tag import TagTask
+from alembert.tasks.tag_examples import FoundEntity, Tagged
+from alembert.tasks.tag_settings import TagSettings
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import SpecialTokens, Vocabulary
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,-"
+PIECES = (*SpecialTokens().roles().values(), *LETTERS, *(f"##{letter}" for letter in LETTERS))
+WORDS = ("breast", "cancer", "aspirin", "helps", "against", "the", "patient", "has")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What a model needs to encode, and nothing that computes."""
+
+    tokenizer: Tokenizer = field(
+        default_factory=lambda: Tokenizer.from_vocabulary(Vocabulary((*PIECES, *WORDS)), lowercase=True)
+    )
+    longest: int = 512
+
+
+@dataclass(frozen=True)
+class Scripted(TaskModel):
+    """A model with a script: id of an example -> what it says."""
+
+    script: Mapping[str, Any] = field(default_factory=dict)
+    say: Callable[[Any, Any], Any] = lambda said, coverage: said
+    keys: frozenset[int] | None = None
+    known: Mapping[str, int] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    others: tuple[Path, ...] = ()
+
+    def predict(self, examples: Sequence[Any], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
+        tell(len(examples))
+        encoded = self.task.encode(examples, self.engine.tokenizer, self.engine.longest)
+        pairs = zip(examples, encoded, strict=True)
+        return [self.say(self.script.get(example.id, ()), each.coverage) for example, each in pairs]
+
+    def train_keys(self) -> set[int] | None:
+        return None if self.keys is None else set(self.keys)
+
+    def surfaces(self) -> Mapping[str, int] | None:
+        return self.known
+
+    def training(self) -> Mapping[str, Any]:
+        return self.facts
+
+    def members(self) -> list[Path]:
+        return list(self.others) or [self.folder]
+
+
+def tagger(
+    script: Mapping[str, Sequence[Any]], types: Sequence[str] = ("Disease", "Drug"), **more: Any
+) -> Scripted:
+    """A tagger that finds (start, end, label, score)."""
+    settings = TagSettings(length=more.pop("length", 256), overlap=more.pop("overlap", 64))
+    task = TagTask(tuple(types), settings)
+    folder = more.pop("folder", Path("ner"))
+    return Scripted(task, Engine(), folder, script=script, say=_tagged, **more)
+
+
+def classifier(
+    script: Mapping[str, Answer], labels: Sequence[str] = ("no", "yes"), kind: Any = "single", **more: Any
+) -> Scripted:
+    """A classifier that gives answers."""
+    task = ClassifyTask(ClassifySettings(), kind, tuple(labels))
+    folder = more.pop("folder", Path("cls"))
+    return Scripted(task, Engine(), folder, script=script, say=_classified, **more)
+
+
+def answer(label: str, score: float) -> Answer:
+    return Answer(label=label, score=score, probabilities={label: score})
+
+
+def write_tagged(path: Path, documents: Mapping[str, tuple[str, Sequence[tuple[int, int, str]]]]) -> Path:
+    """Write documents with entities as JSON lines."""
+    lines = [
+        {
+            "id": name,
+            "text": text,
+            "entities": [{"start": start, "end": end, "label": label} for start, end, label in entities],
+        }
+        for name, (text, entities) in documents.items()
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def write_labelled(path: Path, rows: Mapping[str, tuple[str, Any]]) -> Path:
+    """Write texts with labels as JSON lines."""
+    lines = [{"id": name, "text": text, "label": label} for name, (text, label) in rows.items()]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def _tagged(said: Sequence[Any], coverage: Any) -> Tagged:
+    return Tagged(tuple(FoundEntity(*entity) for entity in said), coverage)
+
+
+def _classified(said: Answer, coverage: Any) -> ClassifyPrediction:
+    return ClassifyPrediction((said,), coverage)

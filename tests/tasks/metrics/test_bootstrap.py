@@ -1,0 +1,195 @@
+"""Intervals and tests: deterministic, equal to scipy where it has them, and right about as often as they say."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from alembert.errors import BadInput, BadSetting
+from alembert.tasks.metrics.bootstrap import Interval, interval, mcnemar, paired, permutation
+from alembert.tasks.metrics.tally import f1_measure, f1_of_sums
+
+
+def mean_of(values: np.ndarray) -> Callable[[np.ndarray], float]:
+    return lambda indices: float(values[indices].mean())
+
+
+def some(seed: int, size: int = 100) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=size)
+
+
+def test_a_seed_gives_the_same_interval() -> None:
+    measure = mean_of(some(1))
+    assert interval(measure, 100, rounds=50, seed=3) == interval(measure, 100, rounds=50, seed=3)
+
+
+def test_another_seed_gives_another_interval() -> None:
+    measure = mean_of(some(1))
+    assert interval(measure, 100, rounds=50, seed=3) != interval(measure, 100, rounds=50, seed=4)
+
+
+def test_samples_are_full_and_reach_every_example() -> None:
+    seen: list[np.ndarray] = []
+
+    def measure(indices: np.ndarray) -> float:
+        seen.append(indices)
+        return 0.0
+
+    interval(measure, 7, rounds=60, seed=0)
+    assert {len(drawn) for drawn in seen} == {7}
+    assert set(np.concatenate(seen)) == set(range(7))
+
+
+def test_the_interval_is_that_of_scipy() -> None:
+    values = some(2, 200)
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=4000, method="percentile", rng=1
+    ).confidence_interval
+    ours = interval(mean_of(values), 200, rounds=4000, seed=1)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    held = 0
+    for seed in range(200):
+        found = interval(mean_of(some(seed, 50)), 50, rounds=200, level=0.9, seed=seed)
+        held += found.low <= 0 <= found.high
+    assert 165 <= held <= 193  # 90 % of 200, four standard deviations around what 50 examples give
+
+
+def test_a_wider_level_gives_a_wider_interval() -> None:
+    narrow, wide = (interval(mean_of(some(1)), 100, rounds=300, level=level, seed=0) for level in (0.5, 0.99))
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_a_score_without_spread_has_no_width() -> None:
+    assert interval(lambda indices: 0.25, 10, rounds=20, seed=0) == Interval(0.25, 0.25)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: interval(lambda indices: 0.0, 0),
+        lambda: paired(lambda indices: 0.0, lambda indices: 0.0, 0),
+        lambda: permutation(np.zeros((0, 3), np.int64), np.zeros((0, 3), np.int64), f1_of_sums),
+        lambda: permutation(np.ones((2, 3), np.int64), np.ones((3, 3), np.int64), f1_of_sums),
+    ],
+)
+def test_examples_that_cannot_be_resampled_are_refused(call: Callable[[], object]) -> None:
+    with pytest.raises(BadInput):
+        call()
+
+
+@pytest.mark.parametrize("setting", [{"rounds": 0}, {"level": 0.0}, {"level": 1.0}, {"level": 95}])
+def test_bad_settings_are_refused(setting: dict[str, float]) -> None:
+    with pytest.raises(BadSetting):
+        interval(lambda indices: 0.0, 3, **setting)
+
+
+# -- two models
+
+
+def test_a_model_is_not_better_than_itself() -> None:
+    measure = mean_of(some(1))
+    found = paired(measure, measure, 100, rounds=50, seed=0)
+    assert (found.difference, found.interval, found.p_value) == (0.0, Interval(0.0, 0.0), 1.0)
+
+
+def test_a_clear_difference_is_seen() -> None:
+    found = paired(mean_of(some(1) + 1), mean_of(some(2)), 100, rounds=999, seed=0)
+    assert found.p_value == 0.001
+    assert found.interval.low > 0
+
+
+def test_the_paired_p_value_is_near_that_of_the_t_test() -> None:
+    one, other = some(5), some(6) - 0.25
+    theirs = stats.ttest_rel(one, other).pvalue
+    assert paired(mean_of(one), mean_of(other), 100, rounds=4000, seed=0).p_value == pytest.approx(
+        theirs, abs=0.03
+    )
+
+
+def test_exchanging_models_turns_the_difference_around() -> None:
+    one, other = mean_of(some(5)), mean_of(some(6))
+    there, back = paired(one, other, 100, rounds=99, seed=1), paired(other, one, 100, rounds=99, seed=1)
+    assert (back.difference, back.p_value) == (-there.difference, there.p_value)
+
+
+def test_a_chance_difference_is_found_about_as_often_as_it_says() -> None:
+    p_values = [
+        paired(mean_of(some(2 * seed, 60)), mean_of(some(2 * seed + 1, 60)), 60, rounds=99, seed=seed).p_value
+        for seed in range(200)
+    ]
+    assert 3 <= sum(value <= 0.1 for value in p_values) <= 38
+
+
+# -- permutation
+
+
+def counts_of(seed: int, hit: float) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    hits = rng.binomial(5, hit, size=80)
+    return np.stack([hits, rng.binomial(3, 1 - hit, size=80), 5 - hits], axis=1)
+
+
+def means(sums: np.ndarray) -> np.ndarray:
+    return sums[:, 0] / 12
+
+
+def test_permutation_of_the_same_counts_finds_nothing() -> None:
+    assert permutation(counts_of(1, 0.8), counts_of(1, 0.8), f1_of_sums, rounds=99) == 1.0
+
+
+def test_permutation_sees_a_clear_difference() -> None:
+    assert permutation(counts_of(1, 0.9), counts_of(2, 0.5), f1_of_sums, rounds=999) == 0.001
+
+
+def test_permutation_is_scipys() -> None:
+    rng = np.random.default_rng(4)
+    one, other = rng.integers(0, 6, (12, 1)), rng.integers(0, 5, (12, 1))
+    exact = stats.permutation_test(
+        (one[:, 0], other[:, 0]),
+        lambda a, b: a.mean() - b.mean(),
+        permutation_type="samples",
+        n_resamples=np.inf,
+    ).pvalue
+    assert permutation(one, other, means, rounds=20_000, seed=1) == pytest.approx(exact, abs=0.015)
+
+
+def test_permutation_depends_on_its_seed_alone() -> None:
+    one, other = counts_of(1, 0.7), counts_of(2, 0.65)
+    first, again, another = (permutation(one, other, f1_of_sums, rounds=500, seed=seed) for seed in (1, 1, 2))
+    assert first == again != another
+
+
+def test_blocks_cover_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alembert.tasks.metrics.bootstrap._BLOCK", 800)
+    assert permutation(counts_of(1, 0.9), counts_of(2, 0.5), f1_of_sums, rounds=999) == 0.001
+
+
+def test_permutation_and_bootstrap_agree() -> None:
+    one, other = counts_of(1, 0.75), counts_of(2, 0.71)
+    by_draws = paired(f1_measure(one), f1_measure(other), 80, rounds=2000, seed=0).p_value
+    assert permutation(one, other, f1_of_sums, rounds=2000) == pytest.approx(by_draws, abs=0.06)
+
+
+# -- McNemar
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+@settings(deadline=None, max_examples=60)
+def test_mcnemar_is_scipys_binomial_test(only_a: int, only_b: int) -> None:
+    right_a = [True] * only_a + [False] * only_b + [True]
+    right_b = [False] * only_a + [True] * only_b + [True]
+    found = mcnemar(right_a, right_b)
+    expected = stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
+    assert (found.only_a, found.only_b) == (only_a, only_b)
+    assert found.p_value == pytest.approx(expected, rel=1e-9)
+
+
+def test_mcnemar_holds_for_many_examples() -> None:
+    right = np.arange(200_000) < 99_000
+    assert mcnemar(right, ~right).p_value == pytest.approx(stats.binomtest(99_000, 200_000).pvalue, rel=1e-6)

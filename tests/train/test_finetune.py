@@ -1,0 +1,301 @@
+"""The verb from end to end on the embedded sample: what comes out, who can open it, and what is refused."""
+
+import json
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from alembert import hardware, sample
+from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import Blueprint
+from alembert.infer.task_model import TaskModel
+from alembert.nn.batch import Batch
+from alembert.nn.config import preset
+from alembert.tasks.files import read_keys, read_surfaces
+from alembert.tasks.tag_settings import TagSettings
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.finetune import Assignment, Finetuned, examine_data, finetune
+from alembert.train.finetune_settings import FinetuneSettings
+from alembert.train.optim_settings import OptimiserSettings
+from alembert.train.runlog import TrainingProgress
+from alembert.train.settings import BatchSettings, EvaluationSettings, SavingSettings
+from alembert.train.surroundings import Surroundings
+from alembert.train.task_data import Data
+
+SETTINGS = FinetuneSettings(
+    epochs=2,
+    batch=BatchSettings(tokens=512, micro_tokens=256),
+    optimiser=OptimiserSettings(rate=1e-3),
+    saving=SavingSettings(keep="best", log_every=2),
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+
+
+def lines_of(split: str, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": passage.id,
+            "text": passage.text,
+            "topic": passage.topic,
+            "entities": [
+                {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
+                for n, each in enumerate(passage.entities)
+            ],
+        }
+        for passage in sample.passages("en", split)[:count]
+    ]
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
+    """A folder with `model`, `train.jsonl` and `dev.jsonl`."""
+    folder = tmp_path_factory.mktemp("finetune")
+    config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=128)
+    Checkpoint.new(Blueprint(config=config), tokenizer, seed=3).save(folder / "model")
+    write(folder / "train.jsonl", lines_of("train", 30))
+    write(folder / "dev.jsonl", lines_of("dev", 8))
+    return folder
+
+
+def assignment(place: Path, **changes: Any) -> Assignment:
+    files = {"train": (place / "train.jsonl",), "dev": (place / "dev.jsonl",)}
+    data = Data(**{**files, **changes.pop("data", {})})
+    return Assignment(**{"task": "tag", "model": str(place / "model"), "data": data, **changes})
+
+
+@pytest.fixture(scope="module")
+def tagger(place: Path) -> tuple[Path, Finetuned]:
+    out = place / "ner"
+    return out, finetune(assignment(place), out, SETTINGS)
+
+
+def test_it_learns(place: Path, tmp_path: Path) -> None:
+    data = {"train": (place / "dev.jsonl",), "whole": (), "dev": ()}
+    settings = replace(SETTINGS, epochs=40, evaluation=EvaluationSettings(at_start=False), looks=0.1)
+    job = assignment(place, data={**data, "dev": (place / "train.jsonl",)})
+    losses: list[float] = []
+
+    def hear(progress: TrainingProgress) -> None:
+        losses.append(progress.loss or 0.0)
+
+    finetune(job, tmp_path / "out", settings, around=Surroundings(tell=hear))
+    assert losses[-1] < 0.3 * losses[0]
+
+
+def test_the_result_is_a_checkpoint_with_a_task(tagger: tuple[Path, Finetuned]) -> None:
+    out, done = tagger
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert {"task.json", "model.safetensors", "run/log.jsonl", "run/settings.toml", "run/data.json"} <= files
+    assert not any(".state" in name for name in files)
+    assert 0 <= done.measures["f1"] <= 1
+
+
+def test_transformers_opens_it_with_the_same_logits(tagger: tuple[Path, Finetuned]) -> None:
+    out, _ = tagger
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(out).eval()
+    ours = TaskModel.open(out)
+    ids = [2, 5, 17, 23, 42, 3]
+    with torch.no_grad():
+        expected = theirs(torch.tensor([ids])).logits[0]
+        found = ours.engine.model(Batch.packed([ids]))["tag"]  # type: ignore[attr-defined]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    assert list(theirs.config.id2label.values()) == list(ours.task.labels)
+
+
+def test_it_predicts_as_it_was_scored(tagger: tuple[Path, Finetuned], place: Path) -> None:
+    out, done = tagger
+    model = TaskModel.open(out)
+    examples = model.read([place / "dev.jsonl"], Data(train=(place / "dev.jsonl",)).options).examples
+    assert model.task.score(examples, model.predict(examples)).measures == pytest.approx(done.measures)
+
+
+def test_what_was_trained_on_is_known_by_hashes(tagger: tuple[Path, Finetuned], place: Path) -> None:
+    out, _ = tagger
+    model = TaskModel.open(out)
+    examples = model.read([place / "train.jsonl"], Data(train=(place / "dev.jsonl",)).options).examples
+    assert read_keys(out) == {example.key for example in examples}
+    assert sum((read_surfaces(out) or {}).values()) == sum(len(example.entities) for example in examples)
+
+
+def test_the_same_command_again_says_so(tagger: tuple[Path, Finetuned], place: Path) -> None:
+    with pytest.raises(AlreadyDone, match="complete already"):
+        finetune(assignment(place), tagger[0], SETTINGS)
+
+
+def kill_at(step: int) -> Callable[[TrainingProgress], None]:
+    def hear(progress: TrainingProgress) -> None:
+        if progress.step == step:
+            signal.raise_signal(signal.SIGTERM)
+
+    return hear
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_an_interrupted_run_continues_to_the_same_result(place: Path, tmp_path: Path, seeds: int) -> None:
+    job = assignment(place)
+    whole = finetune(job, tmp_path / "whole", SETTINGS, seeds=seeds)
+    steps = whole.results[0].counts["steps"]
+    with pytest.raises(Interrupted):
+        finetune(
+            job, tmp_path / "parts", SETTINGS, seeds=seeds, around=Surroundings(tell=kill_at(steps // 2))
+        )
+    again = finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds)
+    assert [each.measures for each in again.results] == [each.measures for each in whole.results]
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
+    assert one == other
+
+
+def test_seeds_give_mean_and_spread_and_the_best_is_the_result(place: Path, tmp_path: Path) -> None:
+    done = finetune(assignment(place), tmp_path / "out", SETTINGS, seeds=3)
+    values = [each.value for each in done.results]
+    assert done.mean == pytest.approx(np.mean(values))
+    assert done.spread == pytest.approx(np.std(values, ddof=1))
+    assert done.measures[done.main] == max(values)
+    best = (tmp_path / "out" / "seeds" / str(1 + done.best) / "model.safetensors").read_bytes()
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == best
+    assert [path.name for path in TaskModel.open(tmp_path / "out").members()] == ["1", "2", "3"]
+
+
+def test_the_best_weights_are_kept_and_patience_ends_the_run(place: Path, tmp_path: Path) -> None:
+    evaluation = EvaluationSettings(at_start=False, patience=1)
+    settings = replace(SETTINGS, epochs=30, evaluation=evaluation, optimiser=OptimiserSettings(rate=1e-9))
+    done = finetune(assignment(place), tmp_path / "out", settings)
+    full = finetune(
+        assignment(place), tmp_path / "full", replace(settings, evaluation=EvaluationSettings(), epochs=2)
+    )
+    assert done.results[0].counts["steps"] <= full.results[0].counts["steps"]
+
+
+def test_dev_texts_are_taken_out_of_training(place: Path, tmp_path: Path) -> None:
+    lines = lines_of("train", 12) + lines_of("dev", 8)[:3]
+    job = assignment(place, data={"train": (write(tmp_path / "more.jsonl", lines),)})
+    report = examine_data(job, SETTINGS)
+    assert report.parts[0].examples == 12
+    assert any(
+        "3 training examples have the text of a development example" in line for line in report.decided
+    )
+
+
+@pytest.mark.parametrize("dev", [(), ("empty.jsonl",)])
+def test_without_dev_a_tenth_is_set_apart_and_announced(
+    place: Path, tmp_path: Path, dev: tuple[str, ...]
+) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    job = assignment(place, data={"dev": tuple(tmp_path / name for name in dev)})
+    report = examine_data(job, SETTINGS)
+    assert [part.examples for part in report.parts] == [27, 3]
+    assert any("set apart for development" in line for line in report.decided)
+
+
+def test_one_file_is_divided(place: Path) -> None:
+    data = {"train": (), "dev": (), "whole": (place / "train.jsonl",), "split": "80/10/10"}
+    report = examine_data(assignment(place, data=data), SETTINGS)
+    assert [part.examples for part in report.parts] == [24, 3]
+
+
+def test_types_that_training_does_not_have_are_refused(place: Path, tmp_path: Path) -> None:
+    strange = [{"id": "1", "text": "A b c", "entities": [{"id": "T1", "label": "planet", "spans": [[0, 1]]}]}]
+    job = assignment(place, data={"dev": (write(tmp_path / "strange.jsonl", strange),)})
+    with pytest.raises(BadFile, match=r"planet.*it knows chemical, disease, gene"):
+        finetune(job, tmp_path / "out", SETTINGS)
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_files_without_entities_are_refused(place: Path, tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain.jsonl", [{"id": str(n), "text": f"text {n}"} for n in range(5)])
+    with pytest.raises(BadFile, match="None of the 4 training examples has an entity"):
+        examine_data(assignment(place, data={"train": (plain,), "dev": ()}), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"train": ()}, "either training files"),
+        ({"train": (Path("nowhere.tsv"),)}, "no file nowhere.tsv"),
+        ({"whole": (Path("x"),), "train": ()}, "leave --dev out"),
+    ],
+)
+def test_files_that_do_not_go_together_are_refused(
+    place: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises((BadFile, BadSetting), match=sentence):
+        assignment(place, data=changes)
+
+
+def test_another_order_of_labels_starts_a_new_head(
+    tagger: tuple[Path, Finetuned], place: Path, tmp_path: Path
+) -> None:
+    """A head whose labels mean something else must not be carried over."""
+    job = assignment(place, model=str(tagger[0]), settings=TagSettings(scheme="bioes"))
+    finetune(job, tmp_path / "out", replace(SETTINGS, epochs=0.1))
+    assert TaskModel.open(tmp_path / "out").task.labels[:2] == ("O", "B-chemical")
+
+
+def test_a_changed_label_order_in_the_model_is_found(tagger: tuple[Path, Finetuned], tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    changed.mkdir()
+    for path in tagger[0].iterdir():
+        if path.is_file():
+            (changed / path.name).write_bytes(path.read_bytes())
+    config = json.loads((changed / "config.json").read_text())
+    config["id2label"] = {key: config["id2label"][str(6 - int(key))] for key in config["id2label"]}
+    config["label2id"] = {label: int(key) for key, label in config["id2label"].items()}
+    (changed / "config.json").write_text(json.dumps(config))
+    (changed / "manifest.json").unlink()
+    with pytest.raises(BadFile, match=r"task\.json do not fit"):
+        TaskModel.open(changed)
+
+
+@pytest.mark.parametrize("head", ["crf", "span"])
+def test_other_heads_come_back_as_they_were_trained(place: Path, tmp_path: Path, head: str) -> None:
+    job = assignment(place, settings=TagSettings(head=head))  # type: ignore[arg-type]
+    done = finetune(job, tmp_path / "out", SETTINGS)
+    model = TaskModel.open(tmp_path / "out")
+    examples = model.read([place / "dev.jsonl"], job.data.options).examples
+    assert model.task.score(examples, model.predict(examples)).measures == pytest.approx(done.measures)
+    assert head in (tmp_path / "out" / "README.md").read_text() or head == "span"
+
+
+def test_several_files_with_different_types_make_one_tagger(place: Path, tmp_path: Path) -> None:
+    def only(label: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**line, "entities": [e for e in line["entities"] if e["label"] == label]} for line in lines]
+
+    lines = lines_of("train", 30)
+    one = write(tmp_path / "disease.jsonl", only("disease", lines[:15]))
+    other = write(tmp_path / "gene.jsonl", only("gene", lines[15:]))
+    job = assignment(
+        place,
+        data={"train": (one, other), "dev": (write(tmp_path / "d.jsonl", only("gene", lines_of("dev", 8))),)},
+    )
+    finetune(job, tmp_path / "out", SETTINGS)
+    task = TaskModel.open(tmp_path / "out").task
+    assert task.to_table()["partial"] is True
+    assert task.labels == ("O", "B-disease", "I-disease", "B-gene", "I-gene")
+
+
+def test_classification_goes_the_same_way(place: Path, tmp_path: Path) -> None:
+    for split, count in (("train", 30), ("dev", 8)):
+        lines = [{"text": each["text"], "label": each["topic"]} for each in lines_of(split, count)]
+        write(tmp_path / f"{split}.jsonl", lines)
+    data = {"train": (tmp_path / "train.jsonl",), "dev": (tmp_path / "dev.jsonl",)}
+    done = finetune(assignment(place, task="classify", data=data), tmp_path / "out", SETTINGS)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
+    assert list(theirs.config.id2label.values()) == sorted(sample.TOPICS)
+    assert 0 <= done.measures["accuracy"] <= 1
