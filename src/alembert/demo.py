@@ -62,6 +62,18 @@ class Folders:
     def pretrained(self) -> Path:
         return self.out / "pretrained"
 
+    @property
+    def tagger(self) -> Path:
+        return self.out / "tagger"
+
+    @property
+    def classifier(self) -> Path:
+        return self.out / "classifier"
+
+    def labelled(self, task: str, split: str) -> Path:
+        """Where the examples of a task are."""
+        return self.out / f"{task}-{split}.jsonl"
+
     def lexicon(self, label: str) -> Path:
         return self.out / f"{label}.tsv"
 
@@ -76,7 +88,7 @@ def run(out: Path) -> Iterator[Step]:
             f"The folder {out} cannot be made: {problem.strerror}. Choose another with --out."
         ) from None
     yield _machine()
-    for step in (_corpus, _vocab, _checkpoint, _extend, _pretrain):
+    for step in (_corpus, _vocab, _checkpoint, _extend, _pretrain, _tagger, _classifier):
         yield step(folders)
     yield _what_next(folders)
 
@@ -209,9 +221,9 @@ def _pretrain(folders: Folders) -> Step:
     from alembert.train.ingredients import Start
     from alembert.train.optim_settings import OptimiserSettings
     from alembert.train.pretrain import pretrain
-    from alembert.train.surroundings import Surroundings
     from alembert.train.recipes import biobert
     from alembert.train.settings import BatchSettings, HeldOutSettings, ModelSettings
+    from alembert.train.surroundings import Surroundings
 
     settings = replace(
         biobert(),
@@ -237,8 +249,62 @@ def _pretrain(folders: Folders) -> Step:
     )
 
 
+def _tagger(folders: Folders) -> Step:
+    lines = _finetuned(folders, "tag", folders.tagger, epochs=12)
+    return Step(
+        "7. A tagger for diseases, chemicals and genes: fine-tuned, and scored on texts it never saw", lines
+    )
+
+
+def _classifier(folders: Folders) -> Step:
+    lines = _finetuned(folders, "classify", folders.classifier, epochs=12)
+    return Step("8. A classifier of topics, the same way", lines)
+
+
+def _finetuned(folders: Folders, task: str, out: Path, epochs: float) -> tuple[str, ...]:
+    """Fine-tune the pre-trained model on the sample's labels and evaluate it on the test part."""
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer.evaluate import evaluate
+    from alembert.infer.task_model import TaskModel
+    from alembert.train.finetune import Assignment, finetune
+    from alembert.train.finetune_settings import FinetuneSettings
+    from alembert.train.optim_settings import OptimiserSettings
+    from alembert.train.surroundings import Surroundings
+    from alembert.train.task_data import Data
+
+    train, dev, test = (_write_labelled(folders, task, split) for split in sample.SPLITS)
+    job = Assignment(task=task, data=Data(train=(train,), dev=(dev,)), model=str(folders.pretrained))
+    settings = FinetuneSettings(epochs=epochs, optimiser=OptimiserSettings(rate=1e-3))
+    done = finetune(job, out, settings, around=Surroundings(overwrite=True))
+    found = evaluate(TaskModel.open(out), [test], ReadOptions())
+    counts = done.results[0].counts
+    return (
+        f"{done.report.parts[0].examples} examples, {epochs:g} passes in {counts['seconds']} s; "
+        f"{done.main} on the development part {done.measures[done.main]:.3f}",
+        f"test part, {found.scores.coverage.examples} examples: {found.scores.main} {found.scores.value:.3f}, "
+        f"95 % of resamples {found.interval.low:.3f} to {found.interval.high:.3f}",
+    )
+
+
+def _write_labelled(folders: Folders, task: str, split: str) -> Path:
+    """Write the passages of a split as examples of a task."""
+    lines = []
+    for passage in sample.passages(split=split):
+        entities = [
+            {"id": f"T{number}", "label": each.label, "spans": [[each.start, each.end]]}
+            for number, each in enumerate(passage.entities, 1)
+        ]
+        answer = {"entities": entities} if task == "tag" else {"label": passage.topic}
+        lines.append(json.dumps({"id": passage.id, "text": passage.text, **answer}, ensure_ascii=False))
+    path = folders.labelled(task, split)
+    atomic_write(path, ("\n".join(lines) + "\n").encode())
+    return path
+
+
 def _what_next(folders: Folders) -> Step:
-    corpus, pretrained = (shlex.quote(str(path)) for path in (folders.corpus, folders.pretrained))
+    corpus, pretrained, tagger = (
+        shlex.quote(str(path)) for path in (folders.corpus, folders.pretrained, folders.tagger)
+    )
     return Step(
         "Try",
         (
@@ -246,6 +312,8 @@ def _what_next(folders: Folders) -> Step:
             f"alembert vocab report {pretrained} {corpus}",
             f"alembert inspect tokens {pretrained} 'BRAF V600E-mutant melanoma'",
             f"alembert inspect masks {corpus} --model {pretrained} --unit entity",
+            f"alembert predict {tagger} 'Imatinib inhibits BCR-ABL1 in chronic myeloid leukemia.'",
+            f"alembert inspect errors {tagger} {shlex.quote(str(folders.labelled('tag', 'test')))}",
             f"alembert predict {pretrained} --fill-mask 'Aspirin inhibits [MASK] aggregation.'  (half a minute of training: a guess)",
         ),
     )

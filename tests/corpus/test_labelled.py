@@ -161,6 +161,15 @@ def test_the_title_goes_before_the_text(written) -> None:  # type: ignore[no-unt
     assert file.rows[0].texts == ("T\na",)
 
 
+def test_a_column_of_documents_is_text(written) -> None:  # type: ignore[no-untyped-def]
+    assert written("t.csv", "document,label\nsome words,x\n").rows[0].texts == ("some words",)
+
+
+def test_a_column_of_document_names_is_no_text(written) -> None:  # type: ignore[no-untyped-def]
+    file = written("t.csv", "pmid,text,label\n12,some words,x\n12,more words,y\n")
+    assert [(row.group, row.texts) for row in file.rows] == [("12", ("some words",)), ("12", ("more words",))]
+
+
 # -- labels
 
 

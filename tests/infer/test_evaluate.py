@@ -205,6 +205,16 @@ def test_a_part_is_what_fine_tuning_kept_apart(tmp_path: Path) -> None:
     assert found.examples == len(wanted) == 2
 
 
+def test_a_part_that_was_trained_on_is_refused(tmp_path: Path) -> None:
+    rows = {str(number): (f"aspirin {number}", [(0, 7, "Drug")]) for number in range(20)}
+    file = write_tagged(tmp_path / "all.jsonl", rows)
+    keys = frozenset(Example(id=name, texts=(text,)).key for name, (text, _) in rows.items())
+    model = tagger({}, keys=keys, facts={"split": {"shares": "80/10/10", "seed": 3}})
+    with pytest.raises(BadFile, match="2 of the 2 examples of the part 'test' were trained on"):
+        evaluate(model, [file], part="test")
+    assert evaluate(model, [file], part="train", rounds=1).examples == 16
+
+
 @pytest.mark.parametrize(
     ("part", "facts", "sentence"),
     [

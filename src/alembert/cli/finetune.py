@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -172,11 +173,27 @@ def _run(
             show=lambda lines: print(*lines, sep="\n", file=sys.stderr),
             tell=bar.show_training,
         )
-        done = run(assignment, out, settings, seeds=seeds, around=around)
+        done = run(assignment, out, settings, seeds=seeds, tune=seconds(tune), around=around)
     if speaks():
         _show(done, out, as_json)
         if done.report.set_aside.count:
             raise typer.Exit(SET_ASIDE)
+
+
+def seconds(text: str | None) -> float | None:
+    """Read a time with s, m or h.
+
+    >>> seconds("30m"), seconds("1.5h")
+    (1800.0, 5400.0)
+    """
+    from alembert.errors import BadSetting
+
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if not found or not float(found[1]):
+        raise BadSetting(f"--tune is {text!r}; expected a time such as 90s, 30m or 2h.")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def _show(done: Finetuned, out: Path, as_json: bool) -> None:

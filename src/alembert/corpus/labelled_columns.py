@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from alembert.corpus.labelled_names import GROUPS, LABELS, PAIRS, ROW_IDS, TEXTS
+from alembert.corpus.labelled_names import GROUPS, LABELS, PAIRS, ROW_IDS, SECTION_ID, TEXTS
 from alembert.corpus.labelled_records import as_number, mostly_numbers
 from alembert.corpus.readers.contract import Damaged, ReadOptions, how_to_set
 from alembert.corpus.readers.records import field
@@ -37,6 +37,8 @@ class Columns:
 
     def sentence(self) -> str:
         """Say what was told."""
+        if self.group == SECTION_ID:
+            return f"read as documents ({SECTION_ID} and a name) of sentences with a label each"
         texts = (
             f"the texts of a pair are in columns {self.texts[0]} and {self.texts[1]}"
             if len(self.texts) > 1

@@ -19,7 +19,7 @@ PAIRS: Final = (
     ("query", "passage"),
 )
 """First and second text of a pair."""
-TEXTS: Final = (*TEXT_FIELDS, "abstract", "review", "document_text", "utterance")
+TEXTS: Final = (*TEXT_FIELDS, "abstract", "document", "review", "utterance")
 LABELS: Final = (
     "gold_label",
     *LABEL_FIELDS,
@@ -31,7 +31,9 @@ LABELS: Final = (
     "relation",
 )
 """The first of them that a file has is its label."""
-GROUPS: Final = ("document", *(name for name in ID_FIELDS if name not in ("id", "_id", "uid")))
+SECTION_ID: Final = "###"
+"""Stands before the name of a document in a file of sections."""
+GROUPS: Final = (SECTION_ID, *(name for name in ID_FIELDS if name not in ("id", "_id", "uid")))
 """Names of the document that a row is a part of."""
 ROW_IDS: Final = ("id", "_id", "uid", "guid", "index", "idx", "pairid")
 KNOWN: Final = frozenset(

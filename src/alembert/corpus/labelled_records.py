@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from alembert.corpus.labelled_names import KNOWN
+from alembert.corpus.labelled_names import KNOWN, SECTION_ID
 from alembert.corpus.readers.contract import Damaged, ReadOptions, SetAside
 from alembert.corpus.readers.jsonlines import json_records
 from alembert.corpus.readers.parquet import MAGIC, _batches, _seekable
@@ -114,8 +114,8 @@ def _of_sections(source: Source, options: ReadOptions) -> Found:
         count += 1
         document = f"{source.stem}-{count}"
         for line in run:
-            if line.text.startswith("###"):
-                document = line.text.removeprefix("###").strip() or document
+            if line.text.startswith(SECTION_ID):
+                document = line.text.removeprefix(SECTION_ID).strip() or document
             else:
                 yield _sentence(line, document, source)
 
@@ -125,7 +125,7 @@ def _sentence(line: Line, document: str, source: Source) -> Record | SetAside:
     label, tab, sentence = line.text.partition("\t")
     if not tab:
         return source.aside("the line has no tab between label and sentence", document, position)
-    return Record({"label": label, "sentence": sentence, "document": document}, position)
+    return Record({"label": label, "sentence": sentence, SECTION_ID: document}, position)
 
 
 def _of_table(source: Source, options: ReadOptions) -> Found:

@@ -74,4 +74,11 @@ def _part(model: TaskModel, examples: Sequence[Any], part: str) -> Sequence[Any]
         raise BadFile(
             f"The split {how['shares']} leaves no example in the part {part!r}. Choose another part."
         )
+    known = model.train_keys() or set()
+    seen = sum(example.key in known for example in chosen)
+    if seen and part != "train":
+        raise BadFile(
+            f"{seen:,} of the {len(chosen):,} examples of the part {part!r} were trained on, so these are not the files "
+            f"that {model.folder} was fine-tuned on, or they have changed. Give the same files."
+        )
     return chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from alembert.corpus.labelled import Label
 from alembert.corpus.labelled_records import as_number
@@ -69,4 +68,4 @@ def listed(labels: Sequence[str]) -> str:
 def _names(gold: Label) -> tuple[str, ...]:
     if isinstance(gold, float):
         return ()
-    return gold if isinstance(gold, tuple) else (cast(str, gold),)
+    return gold if isinstance(gold, tuple) else (gold,)

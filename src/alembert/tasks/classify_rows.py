@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.data.rows import Numbers, Row
-from alembert.data.windows import windows
+from alembert.data.windows import Window, windows
 from alembert.tasks.example import Coverage, Encoded
 from alembert.text.encoding import Encoding
 from alembert.text.sentences import split as split_sentences
@@ -170,8 +170,9 @@ def _flat(ids: Sequence[Numbers], cutting: Cutting) -> tuple[Numbers, Numbers, N
     parts: list[Numbers] = []
     owners: list[int] = []
     for number, sentence in enumerate(ids):
-        for window in windows(len(sentence), room, cutting.overlap_in(room)) or [None]:
-            part = sentence if window is None else sentence[window.start : window.end]
+        cuts = windows(len(sentence), room, cutting.overlap_in(room)) or [Window(0, 0, 0, 0)]
+        for window in cuts:
+            part = sentence[window.start : window.end]
             parts.append(np.append(part, cutting.tokenizer.sep_id).astype(np.int64))
             owners.append(number)
     flat = np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -9,8 +9,9 @@ stopped.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
@@ -30,9 +31,11 @@ from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.one_seed import OneSeed, SeedResult
 from alembert.train.surroundings import Surroundings
 from alembert.train.task_data import Data, Prepared, divide, prepare, report_of
+from alembert.train.tuning import search
 from alembert.train.workplace import Workplace
 
 SEEDS: Final = "seeds"
+TUNING: Final = "tuning"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,15 +94,16 @@ def finetune(
     settings: FinetuneSettings,
     *,
     seeds: int = 1,
+    tune: float | None = None,
     around: Surroundings | None = None,
 ) -> Finetuned:
-    """Fine-tune a model for a task, or go on with a run that was stopped."""
+    """Fine-tune a model for a task, or go on with a run that was stopped; `tune` are seconds to search rates and epochs."""
     if not 1 <= seeds <= 100:
         raise BadSetting(f"The number of seeds is {seeds}; expected 1 to 100.")
     with Processes.join() as processes:
         around = around or Surroundings()
         heard = around if processes.is_first else around.silent()
-        return _Run(assignment, Path(out), settings, seeds, heard, processes).run()
+        return _Run(assignment, Path(out), settings, seeds, tune, heard, processes).run()
 
 
 def examine_data(assignment: Assignment, settings: FinetuneSettings) -> DataReport:
@@ -116,6 +120,7 @@ class _Run:
     out: Path
     settings: FinetuneSettings
     seeds: int
+    tune: float | None
     around: Surroundings
     processes: Processes
 
@@ -126,12 +131,27 @@ class _Run:
         prepared = self.processes.agree(lambda: _prepared(self.assignment, self.settings, checkpoint))
         report = _report(self.assignment, prepared, checkpoint)
         self.around.show(lines(report))
-        self.settings = _with_length(self.settings, prepared)
-        runs = [self._seed(number, prepared, report, checkpoint, place) for number in range(self.seeds)]
-        runs[0].check()  # before anything is written: settings may be refused
+        start = partial(self._one_seed, prepared, report, checkpoint)
+        start(self.settings, place.unfinished).check()  # before anything is written: settings may be refused
         with place.begun() as draft:
-            results = tuple(run.run() for run in runs)
+            settings = self._tuned(start, draft)
+            results = tuple(
+                start(replace(settings, seed=settings.seed + number), self._folder(draft, number)).run()
+                for number in range(self.seeds)
+            )
             return self._finished(draft, report, results)
+
+    def _folder(self, draft: Draft, number: int) -> Path:
+        seed = self.settings.seed + number
+        return draft.path / SEEDS / str(seed) if self.seeds > 1 else draft.path
+
+    def _tuned(self, start: Callable[[FinetuneSettings, Path], OneSeed], draft: Draft) -> FinetuneSettings:
+        """Search settings, if it was asked for; the run of the best is that of the first seed."""
+        if self.tune is None:
+            return self.settings
+        settings, best = search(self.settings, self.tune, draft.path / TUNING, start, self.around.say)
+        self.processes.first_alone(lambda: _copy(best, self._folder(draft, 0)))
+        return settings
 
     def _plan(self) -> dict[str, Any]:
         given, data = self.assignment, self.assignment.data
@@ -142,6 +162,7 @@ class _Run:
                 "task": given.task,
                 "hub": hub,
                 "seeds": self.seeds,
+                "tune": self.tune,
                 "split": data.split if data.whole else None,
                 "reading": asdict(data.options),
                 "parts": [len(data.train), len(data.dev), len(data.whole)],
@@ -152,20 +173,23 @@ class _Run:
             "seed": self.settings.seed,
         }
 
-    def _seed(
-        self, number: int, prepared: Prepared, report: DataReport, checkpoint: Checkpoint, place: Workplace
+    def _one_seed(
+        self,
+        prepared: Prepared,
+        report: DataReport,
+        checkpoint: Checkpoint,
+        settings: FinetuneSettings,
+        folder: Path,
     ) -> OneSeed:
-        seed = self.settings.seed + number
-        settings = replace(self.settings, seed=seed)
-        folder = place.unfinished / SEEDS / str(seed) if self.seeds > 1 else place.unfinished
-        learner = _learner(checkpoint, prepared, seed)
+        learner = _learner(checkpoint, prepared, settings.seed)
+        settings = _with_length(settings, prepared)
         return OneSeed(folder, prepared, report, learner, settings, self.around, self.processes)
 
     def _finished(self, draft: Draft, report: DataReport, results: tuple[SeedResult, ...]) -> Finetuned:
         best = max(range(len(results)), key=lambda number: results[number].value)
         if self.processes.is_first:
             if self.seeds > 1:
-                _copy(draft.path / SEEDS / str(self.settings.seed + best), draft.path)
+                _copy(self._folder(draft, best), draft.path)
             draft.counts.update(results[best].counts)
         return Finetuned(report, results, best)
 
