@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 from alembert.corpus.labelled_names import KNOWN, SECTION_ID
 from alembert.corpus.readers.contract import Damaged, ReadOptions, SetAside
 from alembert.corpus.readers.jsonlines import json_records
-from alembert.corpus.readers.parquet import MAGIC, _batches, _seekable
+from alembert.corpus.readers.parquet import MAGIC, batches, seekable
 from alembert.corpus.readers.source import Line, Source, paragraphs
-from alembert.corpus.readers.table import _Rows
+from alembert.corpus.readers.table import Rows
 
 _SECTIONS: Final = re.compile(r"###[^\t\n]*\n[^\t\n]+\t")
 _JSON: Final = re.compile(r"[\[{]\s*[\[{\"\]}]")
@@ -89,7 +89,7 @@ def _of_json(source: Source, options: ReadOptions) -> Found:
 def _of_parquet(source: Source) -> Found:
     with tempfile.TemporaryFile() as unpacked:
         number = 0
-        for batch in _batches(_seekable(source, unpacked)):
+        for batch in batches(seekable(source, unpacked)):
             for index in range(batch.num_rows):
                 number += 1
                 source.position = f"record {number}"
@@ -129,7 +129,7 @@ def _sentence(line: Line, document: str, source: Source) -> Record | SetAside:
 
 
 def _of_table(source: Source, options: ReadOptions) -> Found:
-    parser = _Rows(source)
+    parser = Rows(source)
     rows: list[tuple[list[str], str]] = []
     damage: Damaged | None = None
     try:

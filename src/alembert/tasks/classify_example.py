@@ -34,6 +34,10 @@ class ClassifyExample(Example):
     """File and line of each sentence of a document."""
 
     @property
+    def kin(self) -> int | str:
+        return self.key if self.group is None else self.group
+
+    @property
     def gold(self) -> Label | None:
         """The right answer, where there is one."""
         return self.golds[0] if len(self.golds) == 1 else None

@@ -25,6 +25,11 @@ class Example:
         """64 bits that two examples share when their texts are the same but for white space and case."""
         return number("example", *(" ".join(text.split()).casefold() for text in self.texts))
 
+    @property
+    def kin(self) -> int | str:
+        """What examples of one document share, which a split keeps together; usually the key."""
+        return self.key
+
 
 E = TypeVar("E", bound=Example)
 

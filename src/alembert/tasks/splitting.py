@@ -77,10 +77,10 @@ def split(
 ) -> tuple[tuple[E, ...], tuple[E, ...], tuple[E, ...]]:
     """Divide examples into training, development and test, each in the given order.
 
-    Examples whose texts are the same but for white space and case stay together.
+    Examples of one document, and those whose texts are the same but for white space and case, stay together.
     """
-    keys = [example.key for example in examples]
-    ranked = sorted(set(keys), key=lambda key: (number(seed, "split", key), key))
+    keys = [example.kin for example in examples]
+    ranked = sorted(set(keys), key=lambda key: (number(seed, "split", key), str(key)))
     train, dev, _ = shares.counts(len(ranked))
     part_of = {key: (rank >= train) + (rank >= train + dev) for rank, key in enumerate(ranked)}
     parts: tuple[list[E], list[E], list[E]] = ([], [], [])

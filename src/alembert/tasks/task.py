@@ -123,6 +123,10 @@ class Task(ABC, Generic[E, P]):
     def encode(self, examples: Sequence[E], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
         """Turn examples into rows of at most `longest` tokens; those with answers have labels."""
 
+    def for_training(self) -> Task[E, P]:
+        """Give the task as it encodes training examples, if that differs."""
+        return self
+
     def balanced(self, encoded: Sequence[Encoded]) -> Task[E, P]:
         """Learn from encoded training examples how much each label counts, for balanced class weights."""
         return self

@@ -134,9 +134,8 @@ class OneSeed:
         write_curves(loop.log, self.folder / RUN, "Fine-tuning")
 
     def _facts(self) -> dict[str, Any]:
-        divided, settings = self.prepared.divided, self.settings
-        split = None if divided.split is None else {"shares": divided.split, "seed": settings.seed}
-        return {"examples": len(divided.train), "seed": settings.seed, "split": split}
+        divided = self.prepared.divided
+        return {"examples": len(divided.train), "seed": self.settings.seed, "split": divided.split}
 
     def _card(self, task: AnyTask, scores: Scores) -> dict[str, str]:
         """Say on the model card what the model was trained for, and with what result."""

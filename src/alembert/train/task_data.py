@@ -6,6 +6,7 @@ the way is said in sentences: it is what people doubt later.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -59,8 +60,8 @@ class Divided:
     notes: tuple[str, ...]
     set_aside: tuple[SetAside, ...]
     remarks: tuple[Remark, ...]
-    split: str | None = None
-    """How the files were divided; none: they were given apart."""
+    split: Mapping[str, Any] | None = None
+    """How the files were divided, by which shares and seed; none: they were given apart."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided
             f"divided by content, {data.split}: {len(train):,} to train on, {len(dev):,} for development"
             + (f", {len(test):,} left for `evaluate --part test`" if test else "")
         ]
-        return _checked(Divided(train, dev, tuple(notes), reading.set_aside, reading.remarks, data.split))
+        return _checked(
+            Divided(train, dev, tuple(notes), reading.set_aside, reading.remarks, _split(data.split, seed))
+        )
     reading = task.read(data.train, settings, data.options)
     others = task.read(data.dev, settings, data.options) if data.dev else Reading(())
     aside, remarks = reading.set_aside + others.set_aside, reading.remarks + others.remarks
@@ -90,8 +93,12 @@ def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided
         why = "the development files have no example" if data.dev else "no development files were given"
         train, dev, _ = split(reading.examples, AUTOMATIC, seed)
         note = f"{why}: {len(dev):,} of the training examples, a tenth, were set apart for development"
-        return _checked(Divided(train, dev, (note,), aside, remarks, "90/10"))
-    return _checked(_without_overlap(Divided(reading.examples, others.examples, (), aside, remarks)))
+        return _checked(Divided(train, dev, (note,), aside, remarks, _split("90/10", seed)))
+    return _checked(Divided(reading.examples, others.examples, (), aside, remarks))
+
+
+def _split(shares: str, seed: int) -> dict[str, Any]:
+    return {"shares": shares, "seed": seed}
 
 
 def _without_overlap(divided: Divided) -> Divided:
@@ -104,6 +111,7 @@ def _without_overlap(divided: Divided) -> Divided:
 
 
 def _checked(divided: Divided) -> Divided:
+    divided = _without_overlap(divided)
     for name, examples in (("train on", divided.train), ("judge by", divided.dev)):
         if not examples:
             first = divided.set_aside[0] if divided.set_aside else None
@@ -124,7 +132,7 @@ def prepare(
     """Let the task understand the examples, and encode them."""
     task = task_class(name).learn(divided.train, settings)
     task.check(divided.dev)
-    encoded = task.encode(divided.train, tokenizer, longest)
+    encoded = task.for_training().encode(divided.train, tokenizer, longest)
     task = task.balanced(encoded) if balanced else task
     train = Examples(divided.train, encoded)
     dev = Examples(divided.dev, task.encode(divided.dev, tokenizer, longest))

@@ -24,14 +24,15 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
     """Read the rows of a Parquet file as documents."""
     with tempfile.TemporaryFile() as unpacked:
         number = 0
-        for batch in _batches(_seekable(source, unpacked)):
+        for batch in batches(seekable(source, unpacked)):
             for index in range(batch.num_rows):
                 number += 1
                 source.position = f"record {number}"
                 yield from _row(batch, index, number, source, options)
 
 
-def _seekable(source: Source, unpacked: IO[bytes]) -> Any:
+def seekable(source: Source, unpacked: IO[bytes]) -> Any:
+    """Give what Parquet can be read from: the file, or a copy of the stream in `unpacked`."""
     if source.path is not None and source.path.suffix not in (".gz", ".zst"):
         return str(source.path)
     for block in source.blocks():
@@ -40,7 +41,8 @@ def _seekable(source: Source, unpacked: IO[bytes]) -> Any:
     return unpacked
 
 
-def _batches(file: Any) -> Iterator[Any]:
+def batches(file: Any) -> Iterator[Any]:
+    """Give the rows a few at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
