@@ -46,6 +46,9 @@ def finetune(
     ] = None,
     crf: Annotated[bool, typer.Option("--crf", help="tag: find the best path of tags with a CRF.")] = False,
     nested: Annotated[bool, typer.Option("--nested", help="tag: entities may nest and overlap.")] = False,
+    every_token: Annotated[
+        bool, typer.Option("--every-token", help="tag: each token has a label of its own (part of speech).")
+    ] = False,
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
@@ -64,7 +67,7 @@ def finetune(
         "epochs": epochs,
         "seed": seed,
         "optimiser": None if rate is None else {"rate": rate},
-        "task": _task_changes(task, crf=crf, nested=nested),
+        "task": _task_changes(task, crf=crf, nested=nested, every_token=every_token),
     }
     given = {key: value for key, value in changes.items() if value is not None}
     settings, of_task = settings_of(task, config, given)
@@ -91,16 +94,17 @@ def finetune(
     _run(assignment, out, settings, seeds, tune, device, overwrite=overwrite, as_json=as_json)
 
 
-def _task_changes(task: str, *, crf: bool, nested: bool) -> dict[str, Any] | None:
+def _task_changes(task: str, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
     from alembert.errors import BadSetting
 
-    if not crf and not nested:
+    if not (crf or nested or every_token):
         return None
     if task != "tag" or (crf and nested):
         raise BadSetting(
-            "--crf and --nested choose the head of the task tag; give one of them, with --task tag."
+            "--crf, --nested and --every-token belong to --task tag, and of --crf and --nested one can be given."
         )
-    return {"head": "crf" if crf else "span"}
+    head = {"head": "crf" if crf else "span"} if crf or nested else {}
+    return head | ({"every_token": True} if every_token else {})
 
 
 def settings_of(task: str, config: Path | None, changes: dict[str, Any]) -> tuple[FinetuneSettings, Any]:

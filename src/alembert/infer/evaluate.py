@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from alembert.artifact import few
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadSetting
@@ -166,26 +167,17 @@ def _check_alike(model: TaskModel, other: TaskModel) -> None:
             f"{model.folder} is a model for the task {one.name}, {other.folder} for {two.name}; "
             "only models for the same task can be compared."
         )
-    for what in ("kind", "main"):
-        mine, theirs = getattr(one, what, None), getattr(two, what, None)
-        if mine != theirs:
+    mine, theirs = one.question(), two.question()
+    for what in mine:
+        if mine[what] != theirs[what]:
             raise BadSetting(
-                f"{model.folder} and {other.folder} cannot be compared: the `{what}` of the one is {mine}, of the other "
-                f"{theirs}."
+                f"{model.folder} and {other.folder} cannot be compared: they differ in their {what}, "
+                f"{_brief(mine[what])} against {_brief(theirs[what])}. Compare models that answer the same question."
             )
-    mine, theirs = set(_names(one)), set(_names(two))
-    if mine != theirs:
-        apart = ", ".join(sorted(mine ^ theirs)[:5])
-        raise BadSetting(
-            f"{model.folder} and {other.folder} have different labels (only one of them has {apart}), "
-            "so their scores cannot be compared. Compare models that were fine-tuned with the same labels."
-        )
 
 
-def _names(task: Any) -> Sequence[str]:
-    # Taggers with different heads or schemes have different outputs, and the same types.
-    names: Sequence[str] = getattr(task, "types", task.labels)
-    return names
+def _brief(value: Any) -> str:
+    return few(value) if isinstance(value, list) else str(value)
 
 
 def _predicted(model: TaskModel, examples: Sequence[Any], tell: Tell) -> list[Any]:

@@ -9,7 +9,7 @@ and deviation 1, which suits the usual learning rates: its raw outputs are on th
 # A answers, C outputs
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
@@ -42,7 +42,7 @@ from alembert.tasks.classify_example import (
 from alembert.tasks.classify_rows import Cutting, Targets, document_rows, text_rows
 from alembert.tasks.classify_scores import Compared, measure_of, measures_of
 from alembert.tasks.classify_settings import MAINS, ClassifySettings, Kind, wrong_main
-from alembert.tasks.classify_show import lines_of, record_of
+from alembert.tasks.classify_show import confidences_of, lines_of, record_of
 from alembert.tasks.example import Coverage, Encoded, Reading
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.calibration import (
@@ -68,6 +68,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
 
     name: ClassVar[str] = "classify"
     settings_class: ClassVar[type[Any]] = ClassifySettings
+    answer_name: ClassVar[str] = "labels"
 
     settings: ClassifySettings
     kind: Kind
@@ -284,6 +285,22 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
     ) -> Compared:
         return Compared.of(self.kind, self.classes, examples, predictions)
+
+    def confidences(
+        self, example: ClassifyExample, prediction: ClassifyPrediction
+    ) -> Iterator[tuple[float, bool]]:
+        return confidences_of(example, prediction)
+
+    def labelled_as(
+        self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
+    ) -> tuple[Sequence[str], Sequence[str]] | None:
+        if self.kind != "single":
+            return None
+        gold = [str(gold) for example in examples for gold in example.golds]
+        return gold, [str(answer.label) for prediction in predictions for answer in prediction.answers]
+
+    def question(self) -> dict[str, Any]:
+        return {"kind": self.kind, "measure": self.main, "labels": sorted(self.classes)}
 
     def record(self, example: ClassifyExample, prediction: ClassifyPrediction) -> dict[str, Any]:
         return record_of(example, prediction, is_document=self.is_document)

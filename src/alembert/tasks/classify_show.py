@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from alembert.tasks.classify_decode import Answer, ClassifyPrediction
@@ -54,3 +55,13 @@ def _answer(answer: Answer) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+
+
+def confidences_of(example: ClassifyExample, prediction: ClassifyPrediction) -> Iterator[tuple[float, bool]]:
+    """Give for each guessed label how sure the model is of it, and whether it is right; numbers have none."""
+    for gold, answer in zip(example.golds, prediction.answers, strict=True):
+        if answer.labels is not None:
+            right = {gold} if isinstance(gold, str) else set(gold) if isinstance(gold, tuple) else set()
+            yield from ((answer.probabilities[label], label in right) for label in answer.labels)
+        elif answer.label is not None and answer.score is not None:
+            yield answer.score, answer.label == gold

@@ -89,6 +89,7 @@ class TagTask(Task[TagExample, Tagged]):
 
     name: ClassVar[str] = "tag"
     settings_class: ClassVar[type[Any]] = TagSettings
+    answer_name: ClassVar[str] = "entities"
 
     types: tuple[str, ...]
     settings: TagSettings
@@ -103,6 +104,7 @@ class TagTask(Task[TagExample, Tagged]):
 
     @classmethod
     def read(cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions) -> Reading[TagExample]:
+        options = replace(options, token_labels=options.token_labels or settings.every_token)
         return read_examples(files, options, partial=settings.partial == "auto" and len(files) > 1)
 
     @classmethod
@@ -159,9 +161,8 @@ class TagTask(Task[TagExample, Tagged]):
             for start, end, label in example.entities or ():
                 yield example.text[start:end], label
 
-    @classmethod
-    def problems(cls, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
-        return iter(()) if options.token_labels else check_files(files, options)
+    def problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
+        return iter(()) if self.settings.every_token else check_files(files, options)
 
     # -- the model
 
@@ -344,6 +345,15 @@ class TagTask(Task[TagExample, Tagged]):
 
     def measure(self, examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> Measure:
         return spans.f1_measure(spans.counts(*compared(examples, predictions)))
+
+    def confidences(self, example: TagExample, prediction: Tagged) -> Iterator[tuple[float, bool]]:
+        gold = set(example.entities or ())
+        for entity in prediction.entities:
+            if example.types is None or entity.label in example.types:
+                yield entity.score, (entity.start, entity.end, entity.label) in gold
+
+    def question(self) -> dict[str, Any]:
+        return {"types": sorted(self.types)}
 
     def record(self, example: TagExample, prediction: Tagged) -> dict[str, Any]:
         return record_of(example, prediction)

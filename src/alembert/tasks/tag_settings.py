@@ -19,6 +19,8 @@ class TagSettings:
     """softmax (one decision a word), crf (the best path of all words) or span (nested and overlapping entities)."""
     scheme: Scheme = "bio"
     """Tags of softmax and crf: bio (begin, inside, outside) or bioes (end and single as well)."""
+    every_token: bool = False
+    """Every token of a CoNLL file is an entity whose label is its tag: part of speech."""
     length: int = 256
     """Tokens of a window at most, with special ones; longer documents are read through several."""
     overlap: int = 64

@@ -63,6 +63,8 @@ class Task(ABC, Generic[E, P]):
 
     name: ClassVar[str]
     settings_class: ClassVar[type[Any]]
+    answer_name: ClassVar[str] = "answers"
+    """What answers are called, in the plural."""
     settings: Any
 
     # -- data
@@ -98,8 +100,7 @@ class Task(ABC, Generic[E, P]):
         """Give text and label of what tasks that find things have found, to tell seen from unseen ones later."""
         return iter(())
 
-    @classmethod
-    def problems(cls, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
+    def problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
         """Find what is wrong in files beyond what cannot be read: tags that break their scheme, with their lines."""
         return iter(())
 
@@ -164,6 +165,20 @@ class Task(ABC, Generic[E, P]):
     @abstractmethod
     def measure(self, examples: Sequence[E], predictions: Sequence[P]) -> Measure:
         """Prepare the main score for resampling."""
+
+    def confidences(self, example: E, prediction: P) -> Iterator[tuple[float, bool]]:
+        """Give for each answer how sure the model is of it, and whether it is right; none if that is not known."""
+        return iter(())
+
+    def labelled_as(
+        self, examples: Sequence[E], predictions: Sequence[P]
+    ) -> tuple[Sequence[str], Sequence[str]] | None:
+        """Give right and guessed labels, one each an answer, for a confusion matrix; none: answers are no labels."""
+        return None
+
+    @abstractmethod
+    def question(self) -> dict[str, Any]:
+        """Say what two models must have in common so that their scores can be compared."""
 
     @abstractmethod
     def record(self, example: E, prediction: P) -> dict[str, Any]:

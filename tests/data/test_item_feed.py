@@ -1,0 +1,50 @@
+"""Labelled items: each once in a pass, in a new order, within the budget, found again by the cursor."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alembert.data.feed import Cursor
+from alembert.data.item_feed import ItemFeed
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=80)
+
+
+def a_pass(feed: ItemFeed, epoch: int) -> list[tuple[int, ...]]:
+    cursor, portions = Cursor(epoch=epoch), []
+    while cursor.epoch == epoch:
+        (portion,), cursor = feed.take(cursor, 1)
+        portions.append(portion.items)
+    return portions
+
+
+@given(LENGTHS, st.integers(1, 5))
+def test_a_pass_has_each_item_once(lengths: list[int], epoch: int) -> None:
+    feed = ItemFeed(lengths, seed=1, micro_tokens=64)
+    assert sorted(item for items in a_pass(feed, epoch) for item in items) == list(range(len(lengths)))
+
+
+@given(LENGTHS)
+def test_micro_batches_keep_the_budget(lengths: list[int]) -> None:
+    for items in a_pass(ItemFeed(lengths, seed=1, micro_tokens=64), 0):
+        assert sum(lengths[item] for item in items) <= 64
+
+
+@given(LENGTHS, st.integers(1, 7))
+def test_steps_of_any_size_see_the_same_order(lengths: list[int], count: int) -> None:
+    feed = ItemFeed(lengths, seed=1, micro_tokens=64)
+    cursor, found = Cursor(), []
+    while len(found) < 20:
+        portions, cursor = feed.take(cursor, count)
+        found += [portion.items for portion in portions]
+    passes = [items for epoch in range(25) for items in a_pass(feed, epoch)]
+    assert found == passes[: len(found)]
+
+
+def test_every_pass_has_another_order() -> None:
+    feed = ItemFeed([10] * 50, seed=1, micro_tokens=100)
+    assert a_pass(feed, 0) != a_pass(feed, 1)
+
+
+def test_an_item_longer_than_the_budget_stands_alone() -> None:
+    feed = ItemFeed([5, 500, 5], seed=1, micro_tokens=64)
+    assert (1,) in a_pass(feed, 0)
