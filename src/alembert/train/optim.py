@@ -206,7 +206,8 @@ class Optimiser:
         of = self._settings
         decay = of.weight_decay if decayed else 0.0
         if of.name == "lamb":
-            torch._foreach_div_(lists[1], excess)
+            if excess > 1.0:
+                torch._foreach_div_(lists[1], excess)
             lamb(
                 *lists,
                 steps,
