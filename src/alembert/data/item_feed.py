@@ -1,7 +1,9 @@
 """The order of labelled data: a new one in every pass, cut into micro-batches by a budget of tokens.
 
-Items are what must be computed together: a window, or all windows of one example. A pass is planned whole when it
-begins; a `Cursor` names its micro-batch, so a run can go on anywhere.
+Items are what must be computed together: a window, or all windows of one example. They are shuffled and put into pools
+of some dozens of micro-batches; inside a pool, items of similar length go together, since attention over texts of one
+length is one product instead of many small ones, and then the micro-batches of the pool are shuffled. A pass is planned
+whole when it begins; a `Cursor` names its micro-batch, so a run can go on anywhere.
 """
 
 from __future__ import annotations
@@ -9,9 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
 from alembert.data.feed import Cursor
 from alembert.data.order import Permutation, number
+
+
+POOL: Final = 48
+"""Micro-batches of a pool, about."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,25 @@ class ItemFeed:
 
     def _planned(self, epoch: int) -> list[ItemPortion]:
         order = Permutation(len(self._lengths), number(self._seed, "items", epoch))
-        return list(self._cut(order[place] for place in range(len(self._lengths))))
+        shuffled = [order[place] for place in range(len(self._lengths))]
+        portions: list[ItemPortion] = []
+        for pool in self._pools(shuffled):
+            cut = list(self._cut(iter(sorted(pool, key=self._lengths.__getitem__))))
+            turns = Permutation(len(cut), number(self._seed, "pool", epoch, len(portions)))
+            portions += [cut[turns[place]] for place in range(len(cut))]
+        return portions
+
+    def _pools(self, items: Sequence[int]) -> Iterator[list[int]]:
+        held: list[int] = []
+        tokens = 0
+        for item in items:
+            held.append(item)
+            tokens += self._lengths[item]
+            if tokens >= POOL * self._budget:
+                yield held
+                held, tokens = [], 0
+        if held:
+            yield held
 
     def _cut(self, items: Iterator[int]) -> Iterator[ItemPortion]:
         held: list[int] = []

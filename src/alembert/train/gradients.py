@@ -3,7 +3,8 @@
 On a CPU two micro-batches on one core each finish sooner than one after the other on two cores: no core waits for the
 other inside an operation. A job is a function that runs a forward pass and returns a loss; it must not depend on
 anything that other jobs change, so dropout comes from a `Noise` of its own. Each operation runs on one thread, and the
-gradients are added in the order of the jobs, so the sum is the same bit for bit for any number of streams.
+gradients are added in the order of the jobs, so the sum is the same bit for bit for any number of streams. A single job
+has all cores to itself, which suits the small steps of fine-tuning.
 
 Jobs run in threads of a pool: settings that torch keeps per thread (autocast, gradient mode) are the job's own affair.
 """
@@ -31,6 +32,11 @@ def accumulate(jobs: Sequence[Job], parameters: Sequence[nn.Parameter], streams:
     Parameters that need no gradient are left out. An exception of a job is raised here, when no job runs any more.
     """
     trained = [parameter for parameter in parameters if parameter.requires_grad]
+    keep_freed_memory()
+    if len(jobs) == 1:  # it has all cores to itself
+        loss, gradients = _differentiate(jobs[0], trained)
+        _add(trained, gradients)
+        return [loss]
     losses = []
     with threads_per_operation(1):
         for loss, gradients in _in_order(jobs, trained, streams):
@@ -88,7 +94,6 @@ def _add(trained: list[nn.Parameter], gradients: Sequence[Tensor | None]) -> Non
 
 @lru_cache(maxsize=1)
 def _pool(streams: int) -> ThreadPoolExecutor:
-    keep_freed_memory()
     return ThreadPoolExecutor(streams, thread_name_prefix="gradients", initializer=_flush_denormals)
 
 
