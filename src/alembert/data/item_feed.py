@@ -16,7 +16,6 @@ from typing import Final
 from alembert.data.feed import Cursor
 from alembert.data.order import Permutation, number
 
-
 POOL: Final = 48
 """Micro-batches of a pool, about."""
 
