@@ -7,7 +7,7 @@ Both sides train a fresh 6x384 model (12 heads, vocabulary 30,522, dropout 0.1) 
 length, cut at 512. Ours is the product's own loop. The Trainer runs in a process of its own, as its documentation shows
 it: DataCollatorForLanguageModeling, padding to the longest row of a batch, nothing logged or saved. Rounds alternate so
 that a noisy machine treats both alike; the best round counts. Real tokens are counted, padding is not. The share of the
-peak counts matrix products only, the prediction head at predicted positions only. Needs `transformers[torch]` and a
+peak counts matrix products only, the prediction head and the end of the last block at predicted positions only. Needs `transformers[torch]` and a
 folder with a BERT tokenizer.
 """
 
@@ -135,13 +135,13 @@ class Lesson:
             [start + own for start, own in zip(batch.starts_B.tolist(), places, strict=True)]
         )
         target = Target(torch.from_numpy(flat), torch.from_numpy(np.concatenate(labels).astype(np.int64)))
-        return Micro(batch, "bidirectional", {"masked_lm": target})
+        return Micro(batch, "bidirectional", {"masked_lm": target}, wanted=len(flat))
 
     def loss(self, model, micro, totals, noise):
         from torch.nn.functional import cross_entropy
 
         target = micro.targets["masked_lm"]
-        logits = model(micro.batch, predicted_P=target.places, noise=noise)["masked_lm"]
+        logits = model(micro.batch, predicted_P=target.places, only=True, noise=noise)["masked_lm"]
         loss = cross_entropy(logits, target.labels, reduction="sum")
         return loss / totals["masked_lm"], {"masked_lm": float(loss.detach())}
 
@@ -212,7 +212,8 @@ def report(
     speeds = {name: {case: tokens[case] / best[case] for case in cases} for name, best in seconds.items()}
     shares = {}
     for case, rows in cases.items():
-        work = training_flop(config, [len(row) for row in rows], round(0.15 * tokens[case]))
+        predicted = round(0.15 * tokens[case])
+        work = training_flop(config, [len(row) for row in rows], predicted, wanted=predicted)
         shares[case] = work / seconds["alembert"][case] / 1e9 / peak
         print(f"{case}: {len(rows)} rows, {tokens[case]:,} tokens, longest row {max(map(len, rows))}")
         for name in speeds:

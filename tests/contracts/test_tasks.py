@@ -17,7 +17,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model, new_model
 from alembert.tasks.files import open_task, write_task
 from alembert.tasks.loss_settings import LossSettings
-from alembert.tasks.running import answers_of, at_places
+from alembert.tasks.running import answers_of
 from alembert.tasks.targets import target_of
 from alembert.tasks.task import TASKS, AnyTask, task_class
 from alembert.text.tokenizer import Tokenizer
@@ -151,7 +151,7 @@ def test_decisions_are_told(ready: Ready) -> None:
 def test_the_loss_is_finite_and_reaches_the_head(ready: Ready) -> None:
     rows = [(n, row) for n, each in enumerate(ready.encoded[:6]) for row in each.rows]
     target = target_of([row for _, row in rows], [n for n, _ in rows], 6)
-    outputs = at_places(ready.model(target.batch, [ready.head])[ready.head], ready.task.head(), target)
+    outputs = ready.model(target.batch, [ready.head], places_P=target.places, only=True)[ready.head]
     loss = ready.task.loss(ready.model.head(ready.head), outputs, target, LossSettings())
     found = torch.autograd.grad(loss, list(ready.model.heads.parameters()))
     assert torch.isfinite(loss)
@@ -162,7 +162,7 @@ def test_two_equal_passes_do_not_diverge(ready: Ready) -> None:
     rows = [(n, row) for n, each in enumerate(ready.encoded[:4]) for row in each.rows]
     target = target_of([row for _, row in rows], [n for n, _ in rows], 4)
     with torch.inference_mode():
-        outputs = at_places(ready.model(target.batch, [ready.head])[ready.head], ready.task.head(), target)
+        outputs = ready.model(target.batch, [ready.head], places_P=target.places, only=True)[ready.head]
         assert float(ready.task.divergence(outputs, outputs, target)) == pytest.approx(0, abs=1e-5)
         assert float(ready.task.divergence(outputs, outputs + torch.randn(outputs.shape), target)) > 0
 
@@ -171,7 +171,7 @@ def test_the_loss_of_a_batch_is_that_of_its_examples(ready: Ready) -> None:
     def loss_of(chosen: list[Any]) -> float:
         rows = [(n, row) for n, each in enumerate(chosen) for row in each.rows]
         target = target_of([row for _, row in rows], [n for n, _ in rows], len(chosen))
-        outputs = at_places(ready.model(target.batch, [ready.head])[ready.head], ready.task.head(), target)
+        outputs = ready.model(target.batch, [ready.head], places_P=target.places, only=True)[ready.head]
         return float(ready.task.loss(ready.model.head(ready.head), outputs, target, LossSettings()))
 
     with torch.inference_mode():

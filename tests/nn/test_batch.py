@@ -33,7 +33,7 @@ def test_padded_and_packed_give_the_same_rectangle(ids: list[list[int]]) -> None
     packed = Batch.packed(ids)
     assert torch.equal(packed.pad(packed.ids_N), ids_BT)
     assert torch.equal(padded.pad(padded.ids_N), ids_BT)
-    assert torch.equal(packed.first(packed.ids_N), padded.first(padded.ids_N))
+    assert torch.equal(packed.ids_N[packed.starts_B], padded.ids_N[padded.starts_B])
 
 
 def test_segments_follow_their_documents() -> None:

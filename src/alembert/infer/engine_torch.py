@@ -92,7 +92,7 @@ class TorchEngine:
         head = self._head("masked_lm", "fill masks")
         batch = Batch.packed([ids]).to(self.device)
         wanted = torch.tensor(positions, device=self.device)
-        logits = self.model(batch, [head], predicted_P=wanted)[head]
+        logits = self.model(batch, [head], predicted_P=wanted, only=True)[head]
         probabilities: npt.NDArray[np.float32] = logits.float().softmax(-1).cpu().numpy()
         return probabilities
 
@@ -110,7 +110,8 @@ class TorchEngine:
             batch = Batch.packed(chosen, prefixes=[prefixes[number] for number in numbers]).to(self.device)
             last_P = batch.starts_B + torch.tensor(batch.lengths, device=self.device) - 1
             with torch.inference_mode():
-                return numbers, self.model(batch, [head], predicted_P=last_P)[head].float().cpu()
+                logits = self.model(batch, [head], predicted_P=last_P, only=True)[head]
+                return numbers, logits.float().cpu()
 
         logits = np.empty((len(rows), self.checkpoint.blueprint.config.vocab_size), dtype=np.float32)
         for numbers, found in self._in_batches(predict, rows):

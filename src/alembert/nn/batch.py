@@ -137,10 +137,6 @@ class Batch:
         """Tokens of the longest row, padding included: what the position embedding must hold."""
         return max(group.length for group in self.groups)
 
-    def first(self, states_ND: Tensor) -> Tensor:
-        """Return the states of each document's first token, [CLS], in the caller's order."""
-        return states_ND[self.starts_B]
-
     def split(self, states_ND: Tensor) -> list[Tensor]:
         """Return each document's states without padding, in the caller's order."""
         starts = self.starts_B.tolist()

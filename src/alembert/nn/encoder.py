@@ -4,7 +4,7 @@ BERT, ALBERT and their relatives are settings of it (`EncoderConfig`): shared la
 blocks are applied, factorised embeddings one more matrix. It knows no files, no text and no cluster.
 """
 
-# N tokens, D width, E embedding width
+# N tokens, P of them that are wanted, D width, E embedding width
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from alembert.errors import BadInput, BadSetting
-from alembert.nn.attention import Attention, Plan, Trace
+from alembert.nn.attention import Attention, Plan, Trace, chosen
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import BLOCKS, EMBEDDINGS, Dropout, Noise
@@ -75,18 +75,20 @@ class Block(nn.Module):
         self.activation = ACTIVATION[config.hidden_act]
         self.pre_norm = config.layer_norm_position == "pre"
 
-    def forward(self, states_ND: Tensor, plan: Plan) -> Tensor:
+    def forward(self, states_ND: Tensor, plan: Plan, wanted_P: Tensor | None = None) -> Tensor:
+        """Return the states of the wanted tokens (none: all), which have seen every token."""
+        states_PD = chosen(states_ND, wanted_P)
         if self.pre_norm:
-            states_ND = states_ND + self._attend(self.attention_norm(states_ND), plan)
-            return states_ND + self._feed_forward(self.output_norm(states_ND), plan)
-        states_ND = self.attention_norm(states_ND + self._attend(states_ND, plan))
-        return self.output_norm(states_ND + self._feed_forward(states_ND, plan))
+            states_PD = states_PD + self._attend(self.attention_norm(states_ND), plan, wanted_P)
+            return states_PD + self._feed_forward(self.output_norm(states_PD), plan)
+        states_PD = self.attention_norm(states_PD + self._attend(states_ND, plan, wanted_P))
+        return self.output_norm(states_PD + self._feed_forward(states_PD, plan))
 
-    def _attend(self, states_ND: Tensor, plan: Plan) -> Tensor:
-        return self.dropout(self.attention(states_ND, plan.at(0)), plan.at(1).noise)
+    def _attend(self, states_ND: Tensor, plan: Plan, wanted_P: Tensor | None) -> Tensor:
+        return self.dropout(self.attention(states_ND, plan.at(0), wanted_P), plan.at(1).noise)
 
-    def _feed_forward(self, states_ND: Tensor, plan: Plan) -> Tensor:
-        return self.dropout(self.outer(self.activation(self.inner(states_ND))), plan.at(2).noise)
+    def _feed_forward(self, states_PD: Tensor, plan: Plan) -> Tensor:
+        return self.dropout(self.outer(self.activation(self.inner(states_PD))), plan.at(2).noise)
 
 
 class Encoder(nn.Module):
@@ -112,15 +114,24 @@ class Encoder(nn.Module):
         noise: Noise | None = None,
         added_ND: Tensor | None = None,
         layers: LayerMean | None = None,
+        wanted_P: Tensor | None = None,
     ) -> Tensor:
         """Return the last hidden states (N, D); a `trace` records what happens on the way, `layers` adds it up.
 
-        In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
+        With `wanted_P` only the states of these tokens are computed to the end and returned (P, D). In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
         as wide as the token embedding, is added to the embedded tokens: what adversarial training changes.
         """
         self._check(batch)
         states_ND = self.embeddings(batch, None if noise is None else noise.at(EMBEDDINGS), added_ND)
-        return self.run(states_ND, batch, attention=attention, trace=trace, noise=noise, layers=layers)
+        return self.run(
+            states_ND,
+            batch,
+            attention=attention,
+            trace=trace,
+            noise=noise,
+            layers=layers,
+            wanted_P=wanted_P,
+        )
 
     def run(
         self,
@@ -131,8 +142,13 @@ class Encoder(nn.Module):
         trace: Trace | None = None,
         noise: Noise | None = None,
         layers: LayerMean | None = None,
+        wanted_P: Tensor | None = None,
     ) -> Tensor:
         """Apply the blocks to embedded tokens."""
+        if wanted_P is not None and (trace is not None or layers is not None):
+            raise ValueError(
+                "A trace and the mean of layers are about all tokens; `wanted_P` leaves some out."
+            )
         if trace is not None and self.recompute and self.training:
             raise BadSetting(
                 "A trace would record everything twice while activations are recomputed. Switch one off."
@@ -140,8 +156,11 @@ class Encoder(nn.Module):
         plan = Plan.of(batch, attention or self.config.attention, self._rotation(batch), trace, noise)
         if trace is not None:
             trace.hidden.append(states_ND)
+        wanted = [None] * (len(self.order) - 1) + [
+            wanted_P
+        ]  # other blocks' tokens are all looked at by the next
         for layer, index in enumerate(self.order):
-            states_ND = self._step(self.blocks[index], states_ND, plan.at(BLOCKS).at(layer))
+            states_ND = self._step(self.blocks[index], states_ND, plan.at(BLOCKS).at(layer), wanted[layer])
             if trace is not None:
                 trace.hidden.append(states_ND)
             if layers is not None:
@@ -152,12 +171,12 @@ class Encoder(nn.Module):
         """Give a layer's states as they would be if it were the last."""
         return states_ND if self.final_norm is None else self.final_norm(states_ND)
 
-    def _step(self, block: nn.Module, states_ND: Tensor, plan: Plan) -> Tensor:
+    def _step(self, block: nn.Module, states_ND: Tensor, plan: Plan, wanted_P: Tensor | None) -> Tensor:
         if self.recompute and self.training:
             return checkpoint(
-                block, states_ND, plan, use_reentrant=False, preserve_rng_state=plan.noise is None
+                block, states_ND, plan, wanted_P, use_reentrant=False, preserve_rng_state=plan.noise is None
             )
-        return block(states_ND, plan)
+        return block(states_ND, plan, wanted_P)
 
     def _rotation(self, batch: Batch) -> Rotation | None:
         if self.config.position_embedding_type != "rotary":

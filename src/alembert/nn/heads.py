@@ -4,11 +4,11 @@ A head is described by a `HeadSpec` (kind and number of outputs), so that a mode
 is a mapping from names to specs. Every head is called with the same `States`.
 """
 
-# N tokens, P predicted positions, B documents, D width, E embedding width, V vocabulary, C outputs
+# N tokens, P of them that are asked for, B documents, D width, E embedding width, V vocabulary, C outputs
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from alembert.errors import BadSetting
 from alembert.nn import pointer
+from alembert.nn.attention import chosen
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig, is_number
 from alembert.nn.crf import Crf
@@ -83,12 +84,47 @@ class HeadSpec:
 
     @property
     def per_token(self) -> bool:
-        """Whether the head answers for every token; otherwise it does once a document."""
+        """Whether the head answers for tokens; otherwise it does once a document."""
         return KINDS[self.kind].build is not DocumentClassifier
 
     @property
     def needs_pooler(self) -> bool:
         return KINDS[self.kind].pooled and self.pooling == "first"
+
+    def reads(self, batch: Batch, predicted_P: Tensor | None, places_P: Tensor | None) -> Tensor | None:
+        """Return the tokens whose last states the head reads, if it is asked at these; none: all."""
+        if self.kind == "masked_lm":
+            return predicted_P
+        if self.per_token:
+            return places_P
+        return batch.starts_B if self.needs_pooler else None
+
+
+def tokens_read(
+    specs: Iterable[HeadSpec],
+    batch: Batch,
+    *,
+    predicted_P: Tensor | None = None,
+    places_P: Tensor | None = None,
+) -> Tensor | None:
+    """Return the tokens whose last states any of the heads reads, each once and in ascending order; none: all."""
+    read = [spec.reads(batch, predicted_P, places_P) for spec in specs]
+    known = [tokens_P for tokens_P in read if tokens_P is not None]
+    return torch.unique(torch.cat(known)) if known and len(known) == len(read) else None
+
+
+@dataclass(frozen=True)
+class LastStates:
+    """What the encoder gives: the last states of all tokens, or of `tokens_P` alone, in ascending order."""
+
+    states_PD: Tensor
+    tokens_P: Tensor | None = None
+
+    def at(self, places_P: Tensor | None) -> Tensor:
+        """Return the states at these places of the batch, in their order; none: all."""
+        if places_P is None or self.tokens_P is None:
+            return chosen(self.states_PD, places_P)
+        return chosen(self.states_PD, torch.searchsorted(self.tokens_P, places_P))
 
 
 @dataclass(frozen=True)
@@ -96,20 +132,24 @@ class States:
     """What heads read."""
 
     batch: Batch
-    hidden_ND: Tensor
+    last: LastStates
     pooled_BD: Tensor | None
     token_embedding_VE: Tensor
-    predicted_P: Tensor | None = None
-    """Positions in the flat row at which masked-LM logits are wanted; none: everywhere."""
+    places_P: Tensor | None = None
+    """Tokens of the flat row at which the head is asked; none: everywhere."""
     noise: Noise | None = None
     """Where the head's dropout mask comes from; none: torch's global generator."""
     layers_ND: Tensor | None = None
     """Mean of the states after each layer, made for heads that pool them."""
 
+    def of_tokens(self) -> Tensor:
+        """Return the states (P, D) of the tokens at which the head is asked."""
+        return self.last.at(self.places_P)
+
     def of_documents(self, pooling: str) -> Tensor:
         """Return one vector a document (B, D)."""
         if pooling == "mean":
-            return mean_of_documents(self.hidden_ND, self.batch)
+            return mean_of_documents(self.last.at(None), self.batch)
         if pooling == "layers":
             assert self.layers_ND is not None
             return mean_of_documents(self.layers_ND, self.batch)
@@ -129,7 +169,7 @@ class Pooler(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """Logits over the vocabulary, tied to the token embedding, at the predicted positions only."""
+    """Logits (P, V) over the vocabulary, tied to the token embedding."""
 
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
@@ -139,8 +179,7 @@ class MaskedLM(nn.Module):
         self.activation = ACTIVATION[config.hidden_act]
 
     def forward(self, states: States) -> Tensor:
-        hidden = states.hidden_ND if states.predicted_P is None else states.hidden_ND[states.predicted_P]
-        transformed_PE = self.norm(self.activation(self.dense(hidden)))
+        transformed_PE = self.norm(self.activation(self.dense(states.of_tokens())))
         return functional.linear(transformed_PE, states.token_embedding_VE, self.bias)
 
 
@@ -158,7 +197,7 @@ class DocumentClassifier(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-    """Logits (N, C) for every token."""
+    """Logits (P, C) for tokens."""
 
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
@@ -166,11 +205,11 @@ class TokenClassifier(nn.Module):
         self.linear = nn.Linear(config.hidden_size, spec.columns)
 
     def forward(self, states: States) -> Tensor:
-        return self.linear(self.dropout(states.hidden_ND, states.noise))
+        return self.linear(self.dropout(states.of_tokens(), states.noise))
 
 
 class CrfTagger(TokenClassifier):
-    """Logits (N, C) for every token, and a CRF that makes a path of them: its loss and decoding are the task's."""
+    """Logits (P, C) for tokens, and a CRF that makes a path of them: its loss and decoding are the task's."""
 
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__(config, spec)
@@ -178,7 +217,7 @@ class CrfTagger(TokenClassifier):
 
 
 class SpanPointer(nn.Module):
-    """A vector for every token, from which `pointer_scores` scores spans."""
+    """Vectors (P, C) of tokens, from which `pointer_scores` scores spans."""
 
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
@@ -186,8 +225,8 @@ class SpanPointer(nn.Module):
         self.linear = nn.Linear(config.hidden_size, pointer.columns(spec.columns))
 
     def forward(self, states: States) -> Tensor:
-        vectors_NC = self.linear(self.dropout(states.hidden_ND, states.noise))
-        return pointer.turned(vectors_NC, states.batch.positions_N)
+        vectors_PC = self.linear(self.dropout(states.of_tokens(), states.noise))
+        return pointer.turned(vectors_PC, chosen(states.batch.positions_N, states.places_P))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """An encoder with its heads, and how new weights are drawn."""
 
-# N tokens, P predicted positions, D width
+# N tokens, P of them that are asked for, D width
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.crf import Crf
 from alembert.nn.dropout import HEADS, Noise
 from alembert.nn.encoder import Encoder
-from alembert.nn.heads import HeadSpec, Pooler, States, build_head
+from alembert.nn.heads import HeadSpec, LastStates, Pooler, States, build_head, tokens_read
 from alembert.nn.pooling import LayerMean
 
 
@@ -50,54 +50,56 @@ class Model(nn.Module):
         heads: Sequence[str] | None = None,
         *,
         predicted_P: Tensor | None = None,
+        places_P: Tensor | None = None,
+        only: bool = False,
         attention: str | None = None,
         trace: Trace | None = None,
         noise: Noise | None = None,
         added_ND: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Run the encoder once and the named heads (default: all) on its states; `hidden` is always in the result.
+        """Run the encoder once and the named heads (default: all) on its states, which are in the result as `hidden`.
 
+        Masked-LM heads answer at `predicted_P`, the other heads of tokens at `places_P`; none: at all tokens. With
+        `only` just the heads' answers are in the result, and the last block computes no token that none of them reads.
         In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
         as wide as the token embedding, is added to the embedded tokens.
         """
-        wanted = self.specs if heads is None else heads
-        layers = LayerMean() if any(self.spec(name).pooling == "layers" for name in wanted) else None
-        hidden_ND = self.encoder(
-            batch, attention=attention, trace=trace, noise=noise, added_ND=added_ND, layers=layers
+        specs = {name: self.spec(name) for name in (self.specs if heads is None else heads)}
+        asked = {"predicted_P": predicted_P, "places_P": places_P}
+        wanted_P = tokens_read(specs.values(), batch, **asked) if only else None
+        layers = LayerMean() if any(spec.pooling == "layers" for spec in specs.values()) else None
+        hidden_PD = self.encoder(
+            batch,
+            attention=attention,
+            trace=trace,
+            noise=noise,
+            added_ND=added_ND,
+            layers=layers,
+            wanted_P=wanted_P,
         )
-        layers_ND = None if layers is None else layers.value()
-        return self.apply_heads(
-            batch, hidden_ND, heads, predicted_P=predicted_P, noise=noise, layers_ND=layers_ND
-        )
-
-    def apply_heads(
-        self,
-        batch: Batch,
-        hidden_ND: Tensor,
-        heads: Sequence[str] | None = None,
-        *,
-        predicted_P: Tensor | None = None,
-        noise: Noise | None = None,
-        layers_ND: Tensor | None = None,
-    ) -> dict[str, Tensor]:
-        """Run heads on states that the encoder has already made; heads that pool layers need the mean of these too."""
-        pooled_BD = None if self.pooler is None else self.pooler(batch.first(hidden_ND))
-        states = States(
-            batch=batch,
-            hidden_ND=hidden_ND,
-            pooled_BD=pooled_BD,
-            token_embedding_VE=self.encoder.embeddings.token.weight,
-            predicted_P=predicted_P,
-            layers_ND=layers_ND,
-        )
+        pooling = not only or any(spec.needs_pooler for spec in specs.values())
+        states = self._states(batch, LastStates(hidden_PD, wanted_P), layers, pooling=pooling)
         outputs = {
-            name: self.head(name)(replace(states, noise=self._noise_of(name, noise)))
-            for name in (self.specs if heads is None else heads)
+            name: self.head(name)(
+                replace(states, places_P=spec.reads(batch, **asked), noise=self._noise_of(name, noise))
+            )
+            for name, spec in specs.items()
         }
-        outputs["hidden"] = hidden_ND
-        if pooled_BD is not None:
-            outputs["pooled"] = pooled_BD
+        if not only:
+            outputs["hidden"] = hidden_PD
+            if states.pooled_BD is not None:
+                outputs["pooled"] = states.pooled_BD
         return outputs
+
+    def _states(self, batch: Batch, last: LastStates, layers: LayerMean | None, *, pooling: bool) -> States:
+        pooler = self.pooler if pooling else None
+        return States(
+            batch=batch,
+            last=last,
+            pooled_BD=None if pooler is None else pooler(last.at(batch.starts_B)),
+            token_embedding_VE=self.encoder.embeddings.token.weight,
+            layers_ND=None if layers is None else layers.value(),
+        )
 
     def head(self, name: str) -> nn.Module:
         """Return a head by its name."""

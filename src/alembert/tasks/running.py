@@ -7,25 +7,18 @@ from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from alembert.data.batching import by_token_budget
 from alembert.data.rows import Row
 from alembert.data.streams import in_streams
 from alembert.hardware.torch_settings import threads_per_operation
-from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
 from alembert.tasks.example import Encoded
-from alembert.tasks.targets import Target, target_of
+from alembert.tasks.targets import target_of
 from alembert.tasks.task import Outputs
 
 TOKEN_BUDGET: Final = 1024
 """Tokens in a batch: large enough for full matrix products, small enough for the cache (docs/benchmarks.md)."""
-
-
-def at_places(outputs: Tensor, spec: HeadSpec, target: Target) -> Tensor:
-    """Pick what a head says at the places of a target; a head for whole rows says one thing a row."""
-    return outputs[target.places] if spec.per_token else outputs
 
 
 def outputs_of(model: Model, head: str, rows: Sequence[Row]) -> Iterator[tuple[int, Outputs]]:
@@ -34,12 +27,11 @@ def outputs_of(model: Model, head: str, rows: Sequence[Row]) -> Iterator[tuple[i
     The model is in evaluation mode. On a CPU one stream of batches runs per core, each operation on one thread.
     """
     device = next(model.parameters()).device
-    spec = model.specs[head]
 
     def compute(numbers: list[int]) -> tuple[list[int], list[Outputs]]:
         target = target_of([rows[number] for number in numbers], numbers).to(device)
         with torch.inference_mode():
-            outputs = at_places(model(target.batch, [head])[head], spec, target).float().cpu()
+            outputs = model(target.batch, [head], places_P=target.places, only=True)[head].float().cpu()
         return numbers, [part.numpy() for part in target.by_row(outputs)]
 
     batches = list(by_token_budget([row.length for row in rows], TOKEN_BUDGET))

@@ -195,7 +195,7 @@ class TagTask(Task[TagExample, Tagged]):
     def _encoded(self, example: TagExample, encoding: Encoding, tokenizer: Tokenizer, limit: int) -> Encoded:
         words = words_of(encoding)
         ids = np.asarray(encoding.ids, np.int64)
-        cuts = _cuts(example, words, len(ids), limit, min(self.settings.overlap, limit // 2))
+        cuts = _cuts(example, words, len(ids), limit, min(self.settings.shared, limit // 2))
         ranges, lost = self._reachable(example, words)
         rows, first, own = [], [], []
         for window in cuts:

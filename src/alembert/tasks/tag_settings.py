@@ -23,8 +23,8 @@ class TagSettings:
     """Every token of a CoNLL file is an entity whose label is its tag: part of speech."""
     length: int = 256
     """Tokens of a window at most, with special ones; longer documents are read through several."""
-    overlap: int = 64
-    """Tokens that neighbouring windows share, so that every word is seen with text on both sides."""
+    overlap: int | None = None
+    """Tokens that neighbouring windows share, so that every word is seen with text on both sides; none: a quarter."""
     partial: Literal["auto", "off"] = "auto"
     """auto: if training files differ in the types they annotate, a type that a file lacks counts as unknown there."""
 
@@ -38,7 +38,12 @@ class TagSettings:
             raise BadSetting(f"`partial` of the task is {self.partial!r}; expected auto or off.")
         if self.length < 16:
             raise BadSetting(f"`length` of the task is {self.length}; a window needs at least 16 tokens.")
-        if not 0 <= self.overlap <= self.length // 2:
+        if self.overlap is not None and not 0 <= self.overlap <= self.length // 2:
             raise BadSetting(
                 f"`overlap` of the task is {self.overlap}; expected 0 to half of `length` ({self.length // 2})."
             )
+
+    @property
+    def shared(self) -> int:
+        """Tokens that windows share."""
+        return self.length // 4 if self.overlap is None else self.overlap

@@ -46,11 +46,17 @@ class Micro:
     attention: str
     targets: Mapping[str, Any]
     """By objective: something with a `count` of answers that can be put on a device with `to`."""
+    wanted: int | None = None
+    """How many tokens the heads read, and the last block is asked for; none: all."""
 
     @property
     def tokens(self) -> int:
         """Real tokens, padding not counted."""
         return sum(self.batch.lengths)
+
+    def wanting(self, tokens_P: Tensor | None) -> Micro:
+        """Return the micro-batch with the tokens that heads read counted; none: all."""
+        return replace(self, wanted=None if tokens_P is None else len(tokens_P))
 
     def to(self, device: torch.device) -> Micro:
         targets = {name: target.to(device) for name, target in self.targets.items()}

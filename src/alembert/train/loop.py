@@ -390,4 +390,4 @@ def _added(tallies: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _work(model: Model, micro: Micro) -> int:
     asked = [name for name in ("masked_lm", "causal", "prefix") if name in micro.targets]
     predictions = sum(micro.targets[name].count for name in asked)
-    return training_flop(model.config, micro.batch.lengths, predictions)
+    return training_flop(model.config, micro.batch.lengths, predictions, micro.wanted)

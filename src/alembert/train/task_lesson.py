@@ -12,9 +12,10 @@ from alembert.data.feed import Cursor
 from alembert.data.item_feed import ItemFeed, ItemPortion
 from alembert.data.rows import Row
 from alembert.nn.dropout import Noise
+from alembert.nn.heads import tokens_read
 from alembert.nn.model import Model
 from alembert.tasks.example import Encoded
-from alembert.tasks.running import answers_of, at_places
+from alembert.tasks.running import answers_of
 from alembert.tasks.targets import Target, target_of
 from alembert.tasks.task import AnyTask
 from alembert.train.finetune_settings import FinetuneSettings
@@ -60,7 +61,8 @@ class TaskLesson:
         examples = len(portion.items) if self.task.counted == "examples" else None
         count = len(rows) if self.task.counted == "rows" else examples
         target = target_of([row for _, row in rows], [number for number, _ in rows], count)
-        return Micro(batch=target.batch, attention="", targets={self.task.name: target})
+        micro = Micro(batch=target.batch, attention="", targets={self.task.name: target})
+        return micro.wanting(tokens_read([self.spec], target.batch, places_P=target.places))
 
     def loss(
         self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
@@ -68,8 +70,11 @@ class TaskLesson:
         target: Target = micro.targets[self.task.name]
 
         def run(noise: Noise | None, added_NE: Tensor | None) -> Tensor:
-            outputs = model(micro.batch, [self.head], noise=noise, added_ND=added_NE)[self.head]
-            return at_places(outputs, self.spec, target)
+            asked = {"places_P": target.places, "only": True}
+            outputs: Tensor = model(micro.batch, [self.head], **asked, noise=noise, added_ND=added_NE)[
+                self.head
+            ]
+            return outputs
 
         total, plain = regularised_loss(
             run,

@@ -17,6 +17,7 @@ from alembert.data.masking import MaskSettings
 from alembert.data.order import generator
 from alembert.errors import BadSetting
 from alembert.nn.dropout import Noise
+from alembert.nn.heads import tokens_read
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.exercises import Assembler
@@ -73,7 +74,9 @@ class TextLesson:
         at, seed = portion.at, self.settings.seed
         attention = self._pass_of(generator(seed, "pass", at.epoch, at.window, at.micro).random())
         objectives = [self._for_length(each, portion.cutting.length) for each in self.passes[attention]]
-        return self.assembler.micro(portion.stretches, objectives, attention, (seed, "masks", portion.copy))
+        micro = self.assembler.micro(portion.stretches, objectives, attention, (seed, "masks", portion.copy))
+        specs = [self.objectives[name].spec for name in micro.targets]
+        return micro.wanting(tokens_read(specs, micro.batch, **self._places(micro)))
 
     def loss(
         self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
@@ -132,12 +135,18 @@ class TextLesson:
     ) -> Iterator[tuple[Objective, Tensor, Target]]:
         """Run the model once, and give the logits that each objective asked for."""
         asked = {self.objectives[name]: target for name, target in micro.targets.items()}
-        predicted = next((target.places for each, target in asked.items() if each.head == "masked_lm"), None)
         heads = list(dict.fromkeys(objective.head for objective in asked))
-        outputs = model(micro.batch, heads, predicted_P=predicted, attention=micro.attention, noise=noise)
+        outputs = model(
+            micro.batch, heads, **self._places(micro), only=True, attention=micro.attention, noise=noise
+        )
         for objective, target in asked.items():
             logits = outputs[objective.head]
-            yield objective, logits if objective.head == "masked_lm" else logits[target.places], target
+            yield objective, logits if objective.spec.per_token else logits[target.places], target
+
+    def _places(self, micro: Micro) -> dict[str, Tensor | None]:
+        """Say at which tokens the model is asked."""
+        places = {self.objectives[name].head: target.places for name, target in micro.targets.items()}
+        return {"predicted_P": places.get("masked_lm"), "places_P": places.get("boundaries")}
 
     def _objectives(self, masks: MaskSettings) -> list[Objective]:
         tokenizer = self.assembler.tokenizer

@@ -1,6 +1,7 @@
 """The arithmetic of a training step, to say what share of the machine's measured matmul peak a run reaches.
 
-Matrix products alone are counted: they are nearly all the work, and what the peak is measured with. Padding, work that
+Matrix products alone are counted: they are nearly all the work, and what the peak is measured with. What the last block
+leaves out, because no head reads it, is not counted. Padding, work that
 is done twice to save memory, and the halves of causal attention that a kernel may skip do not change the count, so the
 share says what the run gets out of the machine, not how busy it is.
 """
@@ -12,26 +13,36 @@ from collections.abc import Sequence
 from alembert.nn.config import EncoderConfig
 
 
-def multiply_adds(config: EncoderConfig, lengths: Sequence[int], predictions: int) -> int:
+def multiply_adds(
+    config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None
+) -> int:
     """Count multiply-adds of a forward pass: documents of these lengths, masked-LM logits at `predictions` tokens.
+
+    `wanted` says how many tokens the last block is asked for; none: all.
 
     >>> from alembert.nn.config import preset
     >>> multiply_adds(preset("base", vocab_size=30522), [512], 77) // 10**9
     50
+    >>> multiply_adds(preset("base", vocab_size=30522), [512], 77, wanted=77) // 10**9
+    47
     """
     width, narrow, tokens = config.hidden_size, config.embedding_width, sum(lengths)
     widen = 0 if config.embedding_size is None else tokens * narrow * width
-    # Queries, keys, values and output are four squares; the two sides of the feed-forward part are equal.
-    dense = tokens * (4 * width * width + 2 * width * config.intermediate_size)
-    # Scores and mixing: every token with every token of its document, twice.
-    attention = 2 * width * sum(length * length for length in lengths)
+    # Queries, keys and values are three squares; scores and mixing: every token with every token of its document, twice.
+    before = tokens * 3 * width * width + 2 * width * sum(length * length for length in lengths)
+    # The output of attention is a square; the two sides of the feed-forward part are equal.
+    after = width * width + 2 * width * config.intermediate_size
+    layers = len(config.layer_order)
+    finished = tokens * (layers - 1) + (tokens if wanted is None else wanted)
     head = predictions * (width * narrow + narrow * config.vocab_size)
-    return widen + len(config.layer_order) * (dense + attention) + head
+    return widen + layers * before + finished * after + head
 
 
-def training_flop(config: EncoderConfig, lengths: Sequence[int], predictions: int) -> int:
+def training_flop(
+    config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None
+) -> int:
     """Count floating-point operations of forward and backward pass.
 
     The backward pass has two products for each of the forward pass; a multiply-add is two operations.
     """
-    return 6 * multiply_adds(config, lengths, predictions)
+    return 6 * multiply_adds(config, lengths, predictions, wanted)

@@ -1,0 +1,152 @@
+"""`alembert finetune` and `predict` with its result: what flags and file say together, what is printed, what is refused."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from alembert import hardware, sample
+from alembert.cli import run
+from alembert.cli.finetune import seconds, settings_of
+from alembert.errors import BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import Blueprint
+from alembert.nn.config import preset
+from alembert.tasks.tag_settings import TagSettings
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import Vocabulary
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"
+TEXT = "Imatinib for leukemia."
+QUICK = ["--epochs", "1", "--device", "cpu", "--train", "train.jsonl", "--model", "model"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model and a few labelled documents."""
+    folder = tmp_path_factory.mktemp("finetune")
+    pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS))
+    tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*pieces), lowercase=True)
+    config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=512)
+    Checkpoint.new(Blueprint(config=config), tokenizer).save(folder / "model")
+    lines = []
+    for passage in sample.passages("en")[:16]:
+        entities = [
+            {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
+            for n, each in enumerate(passage.entities)
+        ]
+        lines.append(json.dumps({"text": passage.text, "label": passage.topic, "entities": entities}))
+    (folder / "train.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+
+
+@pytest.fixture(scope="module")
+def tagger(folder: Path) -> Path:
+    arguments = [str(folder / word) if word in {"train.jsonl", "model"} else word for word in QUICK]
+    assert run(["finetune", "--task", "tag", *arguments, "--out", str(folder / "ner"), "--json"]) == 0
+    return folder / "ner"
+
+
+def test_the_data_are_shown_without_training(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert run(["finetune", "--task", "tag", *QUICK, "--check"]) == 0
+    told = capsys.readouterr().out
+    assert "entities of 3 types: chemical, disease, gene" in told
+    assert "were set apart for" in told
+    assert not (folder / "ner.partial").exists()
+
+
+def test_a_report_on_the_data_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["finetune", "--task", "classify", *QUICK, "--check", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parts"][0]["name"] == "train"
+
+
+def test_predictions_have_exact_offsets(capsys: pytest.CaptureFixture[str], tagger: Path) -> None:
+    capsys.readouterr()
+    assert run(["predict", str(tagger), TEXT, "Aspirin.", "--json"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["text"], second["text"]) == (TEXT, "Aspirin.")
+    assert all(TEXT[each["start"] : each["end"]] == each["text"] for each in first["entities"])
+
+
+def test_texts_come_from_stdin_too(
+    capsys: pytest.CaptureFixture[str], tagger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{TEXT}\n\nAspirin.\n".encode())))
+    assert run(["predict", str(tagger), "--json"]) == 0
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == [TEXT, "Aspirin."]
+
+
+def test_people_get_lines(capsys: pytest.CaptureFixture[str], tagger: Path) -> None:
+    assert run(["predict", str(tagger), TEXT]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == TEXT
+
+
+def test_trying_rates_keeps_the_best(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path
+) -> None:
+    arguments = [str(folder / word) if word in {"train.jsonl", "model"} else word for word in QUICK]
+    out = tmp_path / "out"
+    assert run(["finetune", "--task", "tag", *arguments, "--out", str(out), "--tune", "1s"]) == 0
+    tried = json.loads((out / "tuning" / "tuning.json").read_text())
+    assert tried
+    best = max(range(len(tried)), key=lambda number: tried[number]["value"])
+    scores = json.loads((out / "run" / "scores.json").read_text())
+    assert scores["measures"]["f1"] == tried[best]["value"]
+    assert "try 1: rate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--task", "dance", *QUICK, "--out", "x"], "no task 'dance'"),
+        (["--task", "tag", *QUICK], "--out"),
+        (["--task", "tag", *QUICK, "--out", "x", "--crf", "--nested"], "--crf and --nested"),
+        (["--task", "classify", *QUICK, "--out", "x", "--crf"], "belong to --task tag"),
+        (["--task", "tag", *QUICK, "--out", "x", "--tune", "soon"], "--tune is 'soon'"),
+        (["--task", "tag", *QUICK, "--out", "x", "--epochs", "-1"], "`epochs` is -1"),
+        (["--task", "tag", *QUICK, "--out", "x", "--dev", "nowhere.tsv"], "no file nowhere.tsv"),
+        (["--task", "tag", *QUICK[:-1], "nowhere", "--out", "x"], "nowhere does not exist"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert run(["finetune", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(folder.glob("x*"))
+
+
+@pytest.mark.parametrize("model", ["model", "train.jsonl", "nowhere"])
+def test_a_model_that_was_not_fine_tuned_is_named(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", model, TEXT]) == 2
+    assert model in capsys.readouterr().err
+
+
+def test_the_file_and_the_flags_go_together(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text('epochs = 3\nseed = 9\n[optimiser]\nrate = 0.5\n[task]\nhead = "crf"\nlength = 64\n')
+    settings, of_task = settings_of("tag", path, {"epochs": 7.0, "task": {"head": "span"}})
+    assert (settings.epochs, settings.seed, settings.optimiser.rate) == (7.0, 9, 0.5)
+    assert of_task == TagSettings(head="span", length=64)
+
+
+def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["finetune", "--task", "tag", "--crf", "--rate", "0.002", "--show-config"]) == 0
+    path = tmp_path / "shown.toml"
+    path.write_text(capsys.readouterr().out)
+    assert settings_of("tag", path, {})[1].head == "crf"
+    assert settings_of("tag", path, {})[0].optimiser.rate == 0.002
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "0m", "-3m", "3 weeks"])
+def test_times_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(BadSetting, match="expected a time"):
+        seconds(text)
