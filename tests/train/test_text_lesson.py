@@ -75,6 +75,27 @@ def test_the_parts_of_a_step_add_up_to_the_weighted_mean(shards: Shards, tokeniz
     assert float(sum(loss for loss, _ in found).detach()) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    "weights",
+    [
+        ObjectiveWeights(masked_lm=1.0),
+        ObjectiveWeights(masked_lm=1.0, next_sentence=1.0),
+        ALL,
+        ObjectiveWeights(masked_lm=0.0, causal=1.0),
+    ],
+)
+def test_the_last_block_is_asked_for_as_many_tokens_as_are_counted(
+    shards: Shards, tokenizer: Tokenizer, weights: ObjectiveWeights
+) -> None:
+    made = lesson(shards, tokenizer, objectives=weights)
+    model, (micro,) = model_for(made, tokenizer), first_micros(made, 1)
+    seen: list[int] = []
+    model.encoder.blocks[-1].inner.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    made.loss(model, micro, counts(micro), None)
+    assert seen == [micro.wanted]
+    assert micro.wanted < micro.tokens
+
+
 def test_passes_come_as_often_as_their_weights_say(shards: Shards, tokenizer: Tokenizer) -> None:
     weights = ObjectiveWeights(masked_lm=2.0, causal=1.0, prefix=1.0)
     made = lesson(shards, tokenizer, objectives=weights, batch=BatchSettings(tokens=128, micro_tokens=64))

@@ -29,25 +29,29 @@ SHAPES: dict[str, dict[str, Any]] = {
 LENGTHS = (7, 3, 7, 11)
 
 
-def counted(config: EncoderConfig, predictions: int, *, backward: bool) -> int:
+def counted(config: EncoderConfig, predictions: int, *, only: bool, backward: bool) -> int:
     """Let torch count; its plain attention, which it sees as products."""
     model = new_model(config, {"lm": HeadSpec(kind="masked_lm")}, pooler=False, seed=0)
     batch = Batch.packed([[1] * length for length in LENGTHS])
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
-        logits = model(batch, predicted_P=torch.arange(predictions))["lm"]
+        logits = model(batch, predicted_P=torch.arange(predictions), only=only)["lm"]
         if backward:
             logits.sum().backward()
     return counter.get_total_flops()
 
 
+@pytest.mark.parametrize("wanted", [None, 5])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_forward_pass_counts_as_in_torch(shape: str) -> None:
+def test_a_forward_pass_counts_as_in_torch(shape: str, wanted: int | None) -> None:
     config = EncoderConfig(**{**SIZES, **SHAPES[shape]})
-    assert 2 * multiply_adds(config, LENGTHS, 5) == counted(config, 5, backward=False)
+    found = counted(config, 5, only=wanted is not None, backward=False)
+    assert 2 * multiply_adds(config, LENGTHS, 5, wanted) == found
 
 
+@pytest.mark.parametrize("wanted", [None, 5])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_training_step_counts_as_in_torch(shape: str) -> None:
+def test_a_training_step_counts_as_in_torch(shape: str, wanted: int | None) -> None:
     config = EncoderConfig(**{**SIZES, **SHAPES[shape]})
-    assert training_flop(config, LENGTHS, 5) == counted(config, 5, backward=True)
+    found = counted(config, 5, only=wanted is not None, backward=True)
+    assert training_flop(config, LENGTHS, 5, wanted) == found

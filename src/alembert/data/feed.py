@@ -174,13 +174,15 @@ def cut(
 def _with_late_start(
     borders: npt.NDArray[np.int64], share: float, rng: np.random.Generator
 ) -> list[npt.NDArray[np.int64]]:
-    """Add the rest of a document from a random sentence on, as often as `share` says.
+    """Add the rest of a document from a later sentence on, as often as `share` says.
 
-    The document itself stays whole: cut there, it would teach that texts end in the middle.
+    Half of these begin with the second sentence, because the first is often a title; the others anywhere. The document
+    itself stays whole: cut there, it would teach that texts end in the middle.
     """
     if len(borders) < 3 or rng.random() >= share:
         return [borders]
-    return [borders, borders[int(rng.integers(1, len(borders) - 1)) :]]
+    start = 1 if rng.random() < 0.5 else int(rng.integers(1, len(borders) - 1))
+    return [borders, borders[start:]]
 
 
 def by_budget(stretches: Sequence[Stretch], tokens: int) -> Iterator[tuple[Stretch, ...]]:

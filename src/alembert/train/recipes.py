@@ -85,9 +85,9 @@ def causal_poet() -> PretrainSettings:
     """Learn to write: each token predicted from those before it, from the title on or from any sentence."""
     return PretrainSettings(
         segmenter="characters",
-        sequences=SequenceSettings(late_share=0.5),
+        sequences=SequenceSettings(late_share=1.0),
         objectives=ObjectiveWeights(masked_lm=0.0, causal=1.0),
-        batch=BatchSettings(tokens=2048, micro_tokens=1024),
+        batch=BatchSettings(tokens=1024, micro_tokens=1024),
         model=ModelSettings(dropout=0.0, attention_dropout=0.0),
         optimiser=OptimiserSettings(rate=2e-3),
         schedule=ScheduleSettings(warmup=0.05),

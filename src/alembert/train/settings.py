@@ -78,7 +78,8 @@ class SequenceSettings:
     cut: Literal["sentence", "token"] = "sentence"
     """Where a single sequence may end: after a whole sentence, or anywhere (rows are then full)."""
     late_share: float = 0.0
-    """Share of documents that are read once more from a random sentence on, so that a model can begin anywhere."""
+    """Share of documents that are read once more from a later sentence on, half of them from the second, which follows
+    a title: so that a model can begin anywhere."""
     short_share: float = 0.1
     """Share of documents that are cut into shorter pairs of sentences, as in the original."""
     static_masks: int | None = None

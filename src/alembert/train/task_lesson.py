@@ -70,11 +70,10 @@ class TaskLesson:
         target: Target = micro.targets[self.task.name]
 
         def run(noise: Noise | None, added_NE: Tensor | None) -> Tensor:
-            asked = {"places_P": target.places, "only": True}
-            outputs: Tensor = model(micro.batch, [self.head], **asked, noise=noise, added_ND=added_NE)[
-                self.head
-            ]
-            return outputs
+            outputs: dict[str, Tensor] = model(
+                micro.batch, [self.head], places_P=target.places, only=True, noise=noise, added_ND=added_NE
+            )
+            return outputs[self.head]
 
         total, plain = regularised_loss(
             run,
