@@ -118,8 +118,9 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """Return the last hidden states (N, D); a `trace` records what happens on the way, `layers` adds it up.
 
-        With `wanted_P` only the states of these tokens are computed to the end and returned (P, D). In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
-        as wide as the token embedding, is added to the embedded tokens: what adversarial training changes.
+        In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
+        as wide as the token embedding, is added to the embedded tokens: what adversarial training changes. `wanted_P`
+        asks for some tokens alone: every token is attended to, but only these leave the last block (P, D).
         """
         self._check(batch)
         states_ND = self.embeddings(batch, None if noise is None else noise.at(EMBEDDINGS), added_ND)
@@ -156,11 +157,9 @@ class Encoder(nn.Module):
         plan = Plan.of(batch, attention or self.config.attention, self._rotation(batch), trace, noise)
         if trace is not None:
             trace.hidden.append(states_ND)
-        wanted = [None] * (len(self.order) - 1) + [
-            wanted_P
-        ]  # other blocks' tokens are all looked at by the next
         for layer, index in enumerate(self.order):
-            states_ND = self._step(self.blocks[index], states_ND, plan.at(BLOCKS).at(layer), wanted[layer])
+            leaving_P = wanted_P if layer == len(self.order) - 1 else None
+            states_ND = self._step(self.blocks[index], states_ND, plan.at(BLOCKS).at(layer), leaving_P)
             if trace is not None:
                 trace.hidden.append(states_ND)
             if layers is not None:

@@ -7,7 +7,7 @@ cache folder, so that the same command finds them again. What cannot work is ref
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -120,7 +120,9 @@ def open_corpus(inputs: Sequence[Path], kitchen: Kitchen) -> Corpus:
     """Open a Corpus folder, or make one of raw files."""
     if corpus := named_corpus(inputs):
         return corpus
-    key = artifact.hash_config({"inputs": [artifact.hash_input(path) for path in inputs]})[:12]
+    content = [artifact.hash_input(path) for path in inputs]
+    # With the settings: another version may read files otherwise, and must not meet the cache of this one.
+    key = artifact.hash_config({"inputs": content, "settings": asdict(PLAIN)})[:12]
     folder = kitchen.cache / f"corpus-{key}"
     kitchen.say(f"Raw files: a corpus is made of them as they are, without cleaning ({folder}).")
     build_corpus(list(inputs), folder, settings=PLAIN, workers=kitchen.workers, tell=kitchen.tell)
