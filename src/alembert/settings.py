@@ -48,6 +48,14 @@ def changed(settings: T, table: Mapping[str, Any], where: str) -> T:
     return dataclasses.replace(settings, **changes)  # type: ignore[type-var]
 
 
+def inner_table(table: dict[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    """Take an inner table that has settings of its own out of a table; empty if there is none."""
+    inner = table.pop(name, {})
+    if not isinstance(inner, Mapping):
+        raise BadSetting(f"{where}, `{name}` is {inner!r}; expected a table, which begins with [{name}].")
+    return inner
+
+
 def as_table(settings: Any) -> dict[str, Any]:
     """Give a settings dataclass as plain values."""
     return dataclasses.asdict(settings)

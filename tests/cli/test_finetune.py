@@ -112,6 +112,8 @@ def test_trying_rates_keeps_the_best(
         (["--task", "classify", *QUICK, "--out", "x", "--crf"], "belong to --task tag"),
         (["--task", "tag", *QUICK, "--out", "x", "--tune", "soon"], "--tune is 'soon'"),
         (["--task", "tag", *QUICK, "--out", "x", "--epochs", "-1"], "`epochs` is -1"),
+        (["--task", "tag", *QUICK, "--out", "x", "--device", "toaster"], "cannot use the device 'toaster'"),
+        (["--task", "tag", *QUICK, "--out", "x", "--dev", "train.jsonl"], "were left out of training"),
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "nowhere.tsv"], "no file nowhere.tsv"),
         (["--task", "tag", *QUICK[:-1], "nowhere", "--out", "x"], "nowhere does not exist"),
     ],
@@ -133,7 +135,7 @@ def test_a_model_that_was_not_fine_tuned_is_named(model: str, capsys: pytest.Cap
 def test_the_file_and_the_flags_go_together(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('epochs = 3\nseed = 9\n[optimiser]\nrate = 0.5\n[task]\nhead = "crf"\nlength = 64\n')
-    settings, of_task = settings_of("tag", path, {"epochs": 7.0, "task": {"head": "span"}})
+    settings, of_task, _ = settings_of("tag", path, {"epochs": 7.0, "task": {"head": "span"}})
     assert (settings.epochs, settings.seed, settings.optimiser.rate) == (7.0, 9, 0.5)
     assert of_task == TagSettings(head="span", length=64)
 
@@ -150,3 +152,60 @@ def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tm
 def test_times_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(BadSetting, match="expected a time"):
         seconds(text)
+
+
+def test_a_table_of_the_file_must_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text('task = "tag"\n')
+    with pytest.raises(BadSetting, match=r"`task` is 'tag'; expected a table, which begins with \[task\]"):
+        settings_of("tag", path, {})
+
+
+def test_files_are_read_as_the_file_and_the_flags_say(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text('[read]\nid = "paper"\nlabel = "x"\n')
+    reading = settings_of("classify", path, {"read": {"label": "verdict", "text": ["a", "b"]}})[2]
+    assert (reading.id, reading.label, reading.text) == ("paper", "verdict", ("a", "b"))
+
+
+@pytest.fixture(scope="module")
+def scorer(folder: Path) -> Path:
+    """A model of numbers, from columns that usual names would not have chosen."""
+    rows = [f"{'sweet' if n % 2 else 'sour'} apple {n}\tx\t{n % 2}\t{n % 7 + 0.5}" for n in range(20)]
+    (folder / "scores.tsv").write_text("\n".join(["note\ttext\tlabel\tvalue", *rows]) + "\n")
+    files = ["--model", str(folder / "model"), "--train", str(folder / "scores.tsv")]
+    columns = ["--text", "note", "--label", "value"]
+    out = ["--epochs", "1", "--device", "cpu", "--out", str(folder / "scorer")]
+    assert run(["finetune", "--task", "classify", *files, *columns, *out]) == 0
+    return folder / "scorer"
+
+
+def test_a_model_of_numbers_can_be_used(capsys: pytest.CaptureFixture[str], scorer: Path) -> None:
+    capsys.readouterr()
+    assert run(["predict", str(scorer), "sweet apple", "--json"]) == 0
+    assert isinstance(json.loads(capsys.readouterr().out)["value"], float)
+
+
+def test_a_model_is_scored_on_the_columns_that_it_was_trained_on(
+    capsys: pytest.CaptureFixture[str], scorer: Path, folder: Path
+) -> None:
+    capsys.readouterr()
+    assert run(["evaluate", str(scorer), str(folder / "scores.tsv"), "--rounds", "5", "--json"]) == 0
+    told = capsys.readouterr()
+    assert "the text is in column note, the label in column value" in told.err
+    assert json.loads(told.out)["scores"]["coverage"]["characters"] > 20 * len("sour apple")
+
+
+def test_an_answer_has_no_escaped_tabs(capsys: pytest.CaptureFixture[str], scorer: Path) -> None:
+    capsys.readouterr()
+    assert run(["predict", str(scorer), "sour apple"]) == 0
+    assert "\\t" not in capsys.readouterr().out
+
+
+def test_lines_of_other_systems_are_plain_texts(
+    capsys: pytest.CaptureFixture[str], tagger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked = f"\ufeff{TEXT}\r\n\r\nAspirin.\r\n".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(marked)))
+    assert run(["predict", str(tagger), "--json"]) == 0
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == [TEXT, "Aspirin."]

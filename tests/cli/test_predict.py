@@ -76,8 +76,8 @@ def test_lines_too_long_are_set_aside(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "needs one of --fill-mask and --generate; neither was given"),
-        (["--generate", "a", "--fill-mask", "[MASK]"], "both were given"),
+        (["text", "--generate", "a"], "Texts after the model are for fine-tuned models"),
+        (["--generate", "a", "--fill-mask", "[MASK]"], "were both given"),
         (["--generate", "a", "--top", "3"], "--top belongs to --fill-mask"),
         (["--fill-mask", "[MASK]", "--top-k", "3"], "--top-k belongs to --generate"),
         (["--generate", "a", "--method", "guess"], "`method` is 'guess'"),

@@ -152,7 +152,10 @@ def test_taggers_with_other_heads_can_be_compared(file: Path) -> None:
     ("other", "sentence"),
     [
         (classifier({}), "only models for the same task can be compared"),
-        (tagger({}, types=("Disease", "Gene")), "they differ in their types, Disease, Drug against Disease, Gene"),
+        (
+            tagger({}, types=("Disease", "Gene")),
+            "they differ in their types, Disease, Drug against Disease, Gene",
+        ),
     ],
     ids=["task", "labels"],
 )

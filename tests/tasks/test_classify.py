@@ -118,6 +118,11 @@ def test_one_label_alone_teaches_nothing() -> None:
         learnt(["a", "a"])
 
 
+def test_equal_numbers_teach_nothing() -> None:
+    with pytest.raises(BadInput, match=r"All examples have the number 2\.5"):
+        learnt([2.5, 2.5])
+
+
 def test_no_examples_at_all() -> None:
     with pytest.raises(BadInput, match="no labelled examples"):
         ClassifyTask.learn([], USUAL)
@@ -354,7 +359,7 @@ def test_a_tab_parts_the_texts_of_a_pair() -> None:
         task.encode(task.of_texts(["one"]), TOKENIZER, 512)
 
 
-@pytest.mark.parametrize(("golds", "line"), [(["a", "b"], "\ttext 1"), ([1.5, 2.5], "\ttext 1")])
+@pytest.mark.parametrize(("golds", "line"), [(["a", "b"], "  text 1"), ([1.5, 2.5], "  text 1")])
 def test_lines_for_people(golds: list[Any], line: str) -> None:
     task, examples = learnt(golds), examples_of(golds)
     assert task.show(examples[0], predicted(task, examples)[0])[0].endswith(line)

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
 
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.corpus.tag_check import TagProblem
+from alembert.data.rows import Row
 from alembert.tasks.data_report import KEPT, Cut, Lengths, Part, PartReport, Shared, data_report
 from alembert.tasks.data_screen import lines
 from alembert.tasks.example import Coverage, Encoded, Example, Reading
@@ -161,12 +163,19 @@ def test_remarks_are_kept(report):
 
 
 def test_decisions_are_the_tasks_the_callers_and_windows(report):
-    part = part_of("train", ("no", "a"), coverage=Coverage(split_examples=1))
-    assert report(part, decided=["split 90/10"], longest=128).decided == (
+    part = part_of("train", ("no", "a"), remarks=(Remark("a.tsv", "the text is in column 2", 1),))
+    rows = tuple(Row(ids=np.zeros(size, np.int64), places=np.zeros(1, np.int64)) for size in (100, 128))
+    part = replace(part, encoded=[Encoded(rows, Coverage())])
+    assert report(part, decided=["split 90/10"], longest=512).decided == (
         "one label an example",
         "split 90/10",
-        "texts of more than 128 tokens are read in overlapping windows: 1 in train",
+        "longer texts are read in overlapping windows of up to 128 tokens: 1 in train",
+        "a.tsv: the text is in column 2",
     )
+
+
+def test_examples_with_numbers_are_not_said_to_have_no_answer(report):
+    assert report(part_of("train", ("no", "")), task=FakeTask(labels=())).parts[0].without_answers == 0
 
 
 def test_parts_without_examples_are_reported_too(report):
@@ -203,7 +212,7 @@ def test_any_report_fits_on_a_screen(report, width):
 
 def test_what_has_no_room_is_counted(report):
     shown = "\n".join(lines(crowded(report)))
-    for sentence in ("and 296 more, less frequent", "and 97 more", "and 48 more", "and 8 more"):
+    for sentence in ("and 297 more, less frequent", "and 97 more", "and 48 more", "and 6 more"):
         assert sentence in shown
 
 

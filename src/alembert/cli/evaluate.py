@@ -41,13 +41,13 @@ def evaluate(
     from alembert.cli.pages import check_page, write_page
     from alembert.cli.progress import Bar
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.hardware.torch_settings import best_device
+    from alembert.hardware.torch_settings import device_named
     from alembert.infer.evaluate import evaluate as run
     from alembert.infer.task_model import TaskModel
     from alembert.inspect.evaluation_page import page
 
     check_page(report)
-    where = best_device() if device == "auto" else device
+    where = device_named(device)
     opened = TaskModel.open(model, where)
     other = None if against is None else TaskModel.open(against, where)
     options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding)

@@ -68,11 +68,12 @@ def finetune(
         "seed": seed,
         "optimiser": None if rate is None else {"rate": rate},
         "task": _task_changes(task, crf=crf, nested=nested, every_token=every_token),
+        "read": _read_changes(text, label),
     }
     given = {key: value for key, value in changes.items() if value is not None}
-    settings, of_task = settings_of(task, config, given)
+    settings, of_task, reading = settings_of(task, config, given)
     if show_config:
-        _print_config(settings, of_task)
+        _print_config(settings, of_task, reading)
         return
     if model is None or not (train or data) or (out is None and not check):
         raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
@@ -84,7 +85,7 @@ def finetune(
         dev=tuple(dev or ()),
         whole=tuple(data or ()),
         split=split,
-        options=_reading(text, label),
+        options=reading,
     )
     assignment = Assignment(task=task, data=files, model=model, settings=of_task)
     if check:
@@ -107,36 +108,40 @@ def _task_changes(task: str, *, crf: bool, nested: bool, every_token: bool) -> d
     return head | ({"every_token": True} if every_token else {})
 
 
-def settings_of(task: str, config: Path | None, changes: dict[str, Any]) -> tuple[FinetuneSettings, Any]:
-    """Put the usual settings, file and flags together, the last one wins; give those of the task apart."""
+def _read_changes(text: list[str] | None, label: str | None) -> dict[str, Any] | None:
+    given = {"text": text, "label": label}
+    return {name: value for name, value in given.items() if value} or None
+
+
+def settings_of(
+    task: str, config: Path | None, changes: dict[str, Any]
+) -> tuple[FinetuneSettings, Any, ReadOptions]:
+    """Put the usual settings, file and flags together, the last one wins; give those of task and reading apart."""
     from dataclasses import replace
 
-    from alembert.settings import changed, read_toml
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.settings import changed, inner_table, read_toml
     from alembert.tasks.task import task_class
     from alembert.train.finetune_settings import FinetuneSettings
 
-    settings, of_task = FinetuneSettings(), task_class(task).settings_class()
+    settings, of_task, reading = FinetuneSettings(), task_class(task).settings_class(), ReadOptions()
     for where, layer in ((str(config), read_toml(config) if config else {}), ("The command line", changes)):
         own = dict(layer)
-        of_task = changed(of_task, own.pop("task", {}), where)
+        of_task = changed(of_task, inner_table(own, "task", where), f"{where}, `task`")
+        reading = changed(reading, inner_table(own, "read", where), f"{where}, `read`")
         if own.keys() & {"hours", "tokens", "steps", "epochs"}:
             settings = replace(settings, hours=None, tokens=None, steps=None)
         settings = changed(settings, own, where)
-    return settings, of_task
+    return settings, of_task, reading
 
 
-def _print_config(settings: FinetuneSettings, of_task: Any) -> None:
+def _print_config(settings: FinetuneSettings, of_task: Any, reading: ReadOptions) -> None:
     from alembert.settings import to_toml
 
     print(to_toml(settings), end="")
-    print("\n[task]")
-    print(to_toml(of_task), end="")
-
-
-def _reading(text: list[str] | None, label: str | None) -> ReadOptions:
-    from alembert.corpus.readers.contract import ReadOptions
-
-    return ReadOptions(text=tuple(text or ()), label=label)
+    for name, table in (("task", of_task), ("read", reading)):
+        print(f"\n[{name}]")
+        print(to_toml(table), end="")
 
 
 def _check(assignment: Assignment, settings: FinetuneSettings, as_json: bool) -> None:
@@ -164,14 +169,14 @@ def _run(
 ) -> None:
     from alembert.cli.output import note
     from alembert.cli.progress import Bar
-    from alembert.hardware.torch_settings import best_device
+    from alembert.hardware.torch_settings import device_named
     from alembert.train.distributed import speaks
     from alembert.train.finetune import finetune as run
     from alembert.train.surroundings import Surroundings
 
     with Bar(sys.stderr, plain_every=60) as bar:
         around = Surroundings(
-            device=best_device() if device == "auto" else device,
+            device=device_named(device),
             overwrite=overwrite,
             say=note,
             show=lambda lines: print(*lines, sep="\n", file=sys.stderr),

@@ -9,7 +9,8 @@ from alembert.errors import BadInput
 def each_line(use: Callable[[str], object]) -> int:
     """Call `use` with each line that is not blank; return how many were set aside because it refused them."""
     set_aside = 0
-    for number, line in enumerate(read_stdin().split("\n"), 1):
+    for number, ended in enumerate(read_stdin().split("\n"), 1):
+        line = ended.removesuffix("\r")
         if not line.strip():
             continue
         try:

@@ -16,10 +16,10 @@ class _Console(Console):
 
 
 def read_stdin() -> str:
-    """Read all of stdin as UTF-8."""
+    """Read all of stdin as UTF-8, without the mark that some editors put before it."""
     data = sys.stdin.buffer.read()
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
         raise BadInput(
             f"The text on stdin is not UTF-8 (byte 0x{data[problem.start]:02x} at {problem.start}). Convert it first."

@@ -160,9 +160,9 @@ def number(text: str) -> int:
 
 
 def _device(wanted: str) -> str:
-    from alembert.hardware.torch_settings import best_device
+    from alembert.hardware.torch_settings import device_named
 
-    return best_device() if wanted == "auto" else wanted
+    return device_named(wanted)
 
 
 def _run(

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from alembert.errors import BadSetting
 from alembert.hardware.child import peak, torch_forward
 from alembert.hardware.threads import choose_threads
 
@@ -99,8 +100,16 @@ def _dismiss_workers() -> None:
             continue
 
 
-def best_device() -> str:
-    """Name the device to train on: a GPU if torch can use one, otherwise the CPU."""
+def device_named(wanted: str) -> str:
+    """Check that torch can use a device; auto is a GPU if there is one, otherwise the CPU."""
     import torch
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=wanted).item()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise BadSetting(
+            f"torch cannot use the device {wanted!r} here. Use cpu, or leave it out for the best one there is."
+        ) from None
+    return wanted

@@ -57,7 +57,9 @@ class TorchEngine:
         """Give a task what it needs of its head's weights."""
         spec = task.head()
         labels = self.checkpoint.blueprint.labels.get(spec.kind, ())
-        if spec.kind not in self.model.specs or labels != task.labels:
+        # Outputs without names, as those of numbers, are numbered in the files.
+        fits = labels == task.labels if task.labels else len(labels) == spec.outputs
+        if spec.kind not in self.model.specs or not fits:
             raise BadFile(
                 f"The model and its task.json do not fit: the task {task.name} needs a `{spec.kind}` head with the labels "
                 f"{few(task.labels)}; the model has {few(labels) if labels else 'none of them'}. One of the two files was "

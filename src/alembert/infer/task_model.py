@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from alembert.corpus.readers.contract import ReadOptions
+from alembert.settings import changed
 from alembert.tasks.example import Encoded, Example, Reading
-from alembert.tasks.files import open_task, read_keys, read_surfaces, read_table
+from alembert.tasks.files import TASK, open_task, read_keys, read_surfaces, read_table
 from alembert.tasks.task import AnyTask, Outputs
 from alembert.text.tokenizer import Tokenizer
 
 AT_ONCE: Final = 512
 """Examples that are encoded and computed together: enough to sort by length, few enough to hold."""
 SEEDS: Final = "seeds"
+COLUMNS: Final = ("id", "text", "title", "label", "entities", "entity_label", "token_labels")
+"""Options of reading that say what is where in a file; what else was said about files is of those files alone."""
 
 
 class TaskEngine(Protocol):
@@ -54,8 +57,14 @@ class TaskModel:
         return cls(engine.bound(task), engine, place)
 
     def read(self, files: Sequence[Path], options: ReadOptions) -> Reading[Any]:
-        """Read examples of the model's task."""
-        return self.task.read(files, self.task.settings, options)
+        """Read examples of the model's task, from the columns that it was trained on unless others are named."""
+        kept, usual = self.training().get("reading", {}), ReadOptions()
+        columns = {
+            name: kept[name]
+            for name in COLUMNS
+            if name in kept and getattr(options, name) == getattr(usual, name)
+        }
+        return self.task.read(files, self.task.settings, changed(options, columns, str(self.folder / TASK)))
 
     def predict(self, examples: Sequence[Example], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
         """Predict all examples; `tell` hears how many are done."""

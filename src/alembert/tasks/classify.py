@@ -19,7 +19,14 @@ import numpy as np
 from alembert.corpus.labelled import Label
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.classify_check import answers_in, check_answers, check_form, labels_of, listed
+from alembert.tasks.classify_check import (
+    answers_in,
+    check_answers,
+    check_differ,
+    check_form,
+    labels_of,
+    listed,
+)
 from alembert.tasks.classify_decode import (
     Answer,
     Calibration,
@@ -103,7 +110,9 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         check_form(examples, is_document=settings.context == "document", pairs=pairs)
         fitting: list[Any] = [gold for _, gold in answers_in(examples, kind)]
         if kind == "number":
-            return cls(settings, kind, pairs=pairs, mean=float(np.mean(fitting)), deviation=_spread(fitting))
+            check_differ(fitting)
+            mean, deviation = float(np.mean(fitting)), float(np.std(fitting))
+            return cls(settings, kind, pairs=pairs, mean=mean, deviation=deviation)
         return cls(settings, kind, labels_of(fitting, kind), pairs)
 
     @classmethod
@@ -344,7 +353,3 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
                 tuple(float(thresholds[label]) for label in labels) if thresholds else (),
             ),
         )
-
-
-def _spread(values: Sequence[float]) -> float:
-    return float(np.std(values)) or 1.0

@@ -49,6 +49,14 @@ def answers_in(examples: Sequence[ClassifyExample], kind: Kind) -> Iterator[tupl
             yield example.line_of(place), fitting
 
 
+def check_differ(values: Sequence[float]) -> None:
+    """Refuse numbers that are all the same: nothing can be learnt from them, nor compared with them."""
+    if min(values) == max(values):
+        raise BadInput(
+            f"All examples have the number {values[0]:g}, so there is nothing to learn. Give data with different ones."
+        )
+
+
 def labels_of(golds: Sequence[Label], kind: Kind) -> tuple[str, ...]:
     """List the labels, by value if they are numbers, else by name."""
     names = {name for gold in golds for name in _names(gold)}

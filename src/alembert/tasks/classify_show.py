@@ -34,7 +34,7 @@ def lines_of(example: ClassifyExample, prediction: ClassifyPrediction, *, is_doc
     """Give a prediction as lines: answer, how sure it is, the beginning of the text."""
     texts = sentences_of(example) if is_document else (" | ".join(example.texts),)
     return [
-        f"{_answer(answer)}\t{_short(text)}" for text, answer in zip(texts, prediction.answers, strict=True)
+        f"{_answer(answer)}  {_short(text)}" for text, answer in zip(texts, prediction.answers, strict=True)
     ]
 
 
@@ -49,7 +49,7 @@ def _answer(answer: Answer) -> str:
     if answer.value is not None:
         return f"{answer.value:.3f}"
     said = answer.label if answer.labels is None else ", ".join(answer.labels) or "(none)"
-    return f"{said}\t{answer.score:.2f}"
+    return f"{said}  {answer.score:.2f}"
 
 
 def _short(text: str) -> str:

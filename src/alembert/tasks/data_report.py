@@ -178,7 +178,7 @@ def data_report(
         remarks=tuple(
             f"{one.source}: {one.reason} ({one.count})" for each in readings for one in each.remarks
         ),
-        decided=(*task.decisions(), *decided, *_window_sentence(reports, longest)),
+        decided=(*task.decisions(), *decided, *_window_sentence(parts), *_told(readings)),
     )
 
 
@@ -203,7 +203,7 @@ def _part(
         windowed=coverage.split_examples,
         cuts=tuple(_cut(measured.lengths, limit) for limit in LIMITS),
         answers=dict(counts.most_common()),
-        without_answers=sum(not answers for _, answers in texts),
+        without_answers=sum(not answers for _, answers in texts) if task.labels else 0,
         gold=coverage.gold,
         unreachable=coverage.unreachable,
         repeated=len(texts) - len(by_text),
@@ -271,7 +271,19 @@ def _unseen(part: PartReport, train: PartReport) -> tuple[str, ...]:
     return tuple(name for name in part.answers if name not in train.answers)
 
 
-def _window_sentence(parts: Sequence[PartReport], longest: int) -> Iterator[str]:
-    windowed = [f"{part.windowed:,} in {part.name}" for part in parts if part.windowed]
-    if windowed:
-        yield f"texts of more than {longest} tokens are read in overlapping windows: {', '.join(windowed)}"
+def _window_sentence(parts: Sequence[Part]) -> Iterator[str]:
+    cut = {part.name: [each.rows for each in part.encoded if len(each.rows) > 1] for part in parts}
+    if any(cut.values()):
+        widest = max(row.length for examples in cut.values() for rows in examples for row in rows)
+        counts = ", ".join(f"{len(examples):,} in {name}" for name, examples in cut.items() if examples)
+        yield f"longer texts are read in overlapping windows of up to {widest} tokens: {counts}"
+
+
+def _told(readings: Sequence[Reading[Any]]) -> Iterator[str]:
+    """Give what was told from the files or mended in them, what several have in common once."""
+    sources: dict[str, list[str]] = {}
+    for remark in (remark for reading in readings for remark in reading.remarks):
+        sources.setdefault(remark.reason, []).append(remark.source)
+    for reason, named in sources.items():
+        more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+        yield f"{named[0]}{more}: {reason}"

@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 
 from alembert.tasks.data_report import LIMITS, DataReport, Findings, PartReport
 
-_LABELS, _PROBLEMS, _DECIDED = 6, 2, 6
+_LABELS, _PROBLEMS, _DECIDED = 5, 2, 7
 """The most lines for each of these."""
 _NAMES, _COLUMN = 34, 22
 """Width of the names of rows and, at most, of a column of numbers."""

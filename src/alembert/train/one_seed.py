@@ -135,7 +135,8 @@ class OneSeed:
 
     def _facts(self) -> dict[str, Any]:
         divided = self.prepared.divided
-        return {"examples": len(divided.train), "seed": self.settings.seed, "split": divided.split}
+        facts = {"examples": len(divided.train), "seed": self.settings.seed, "split": divided.split}
+        return {**facts, "reading": asdict(divided.options)}
 
     def _card(self, task: AnyTask, scores: Scores) -> dict[str, str]:
         """Say on the model card what the model was trained for, and with what result."""

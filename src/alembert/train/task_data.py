@@ -60,6 +60,8 @@ class Divided:
     notes: tuple[str, ...]
     set_aside: tuple[SetAside, ...]
     remarks: tuple[Remark, ...]
+    options: ReadOptions
+    """How the files were read."""
     split: Mapping[str, Any] | None = None
     """How the files were divided, by which shares and seed; none: they were given apart."""
 
@@ -83,9 +85,8 @@ def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided
             f"divided by content, {data.split}: {len(train):,} to train on, {len(dev):,} for development"
             + (f", {len(test):,} left for `evaluate --part test`" if test else "")
         ]
-        return _checked(
-            Divided(train, dev, tuple(notes), reading.set_aside, reading.remarks, _split(data.split, seed))
-        )
+        aside, remarks, how = reading.set_aside, reading.remarks, _split(data.split, seed)
+        return _checked(Divided(train, dev, tuple(notes), aside, remarks, data.options, how))
     reading = task.read(data.train, settings, data.options)
     others = task.read(data.dev, settings, data.options) if data.dev else Reading(())
     aside, remarks = reading.set_aside + others.set_aside, reading.remarks + others.remarks
@@ -93,8 +94,8 @@ def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided
         why = "the development files have no example" if data.dev else "no development files were given"
         train, dev, _ = split(reading.examples, AUTOMATIC, seed)
         note = f"{why}: {len(dev):,} of the training examples, a tenth, were set apart for development"
-        return _checked(Divided(train, dev, (note,), aside, remarks, _split("90/10", seed)))
-    return _checked(Divided(reading.examples, others.examples, (), aside, remarks))
+        return _checked(Divided(train, dev, (note,), aside, remarks, data.options, _split("90/10", seed)))
+    return _checked(Divided(reading.examples, others.examples, (), aside, remarks, data.options))
 
 
 def _split(shares: str, seed: int) -> dict[str, Any]:
@@ -114,16 +115,20 @@ def _checked(divided: Divided) -> Divided:
     divided = _without_overlap(divided)
     for name, examples in (("train on", divided.train), ("judge by", divided.dev)):
         if not examples:
-            first = divided.set_aside[0] if divided.set_aside else None
-            why = (
-                f" The first that was set aside: {first.source}, {first.position}: {first.reason}."
-                if first
-                else ""
-            )
             raise BadFile(
-                f"There is no example to {name}.{why} Check the files and their format; docs/finetune.md shows it."
+                f"There is no example to {name}.{_why(divided)} Check the files and their format; docs/finetune.md "
+                "shows it."
             )
     return divided
+
+
+def _why(divided: Divided) -> str:
+    """Say what became of the examples, where none is left."""
+    notes = f" What was decided: {'; '.join(divided.notes)}." if divided.notes else ""
+    if not divided.set_aside:
+        return notes
+    first = divided.set_aside[0]
+    return f"{notes} The first that was set aside: {first.source}, {first.position}: {first.reason}."
 
 
 def prepare(
