@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -200,6 +201,17 @@ def test_an_answer_has_no_escaped_tabs(capsys: pytest.CaptureFixture[str], score
     capsys.readouterr()
     assert run(["predict", str(scorer), "sour apple"]) == 0
     assert "\\t" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["train.keys.npy", "surfaces.json"])
+def test_damaged_facts_of_the_training_are_a_sentence(
+    name: str, capsys: pytest.CaptureFixture[str], tagger: Path, folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tagger, tmp_path / "copy")
+    (tmp_path / "copy" / "run" / name).write_text("x")
+    verb = ["evaluate"] if name.endswith("npy") else ["inspect", "errors"]
+    assert run([*verb, str(tmp_path / "copy"), str(folder / "train.jsonl")]) == 2
+    assert f"{name} is damaged. Restore it, or delete it" in capsys.readouterr().err
 
 
 def test_lines_of_other_systems_are_plain_texts(

@@ -64,7 +64,7 @@ def several_topics() -> list[dict[str, Any]]:
 
 
 def numbers() -> list[dict[str, Any]]:
-    return [{**line, "label": len(line["text"]) / 7} for line in topics()]
+    return [{**line, "label": line["text"].count("e") / 7} for line in topics()]
 
 
 def pairs() -> list[dict[str, Any]]:

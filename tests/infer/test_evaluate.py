@@ -208,14 +208,34 @@ def test_a_part_is_what_fine_tuning_kept_apart(tmp_path: Path) -> None:
     assert found.examples == len(wanted) == 2
 
 
-def test_a_part_that_was_trained_on_is_refused(tmp_path: Path) -> None:
+def test_a_part_of_other_files_is_refused(tmp_path: Path) -> None:
     rows = {str(number): (f"aspirin {number}", [(0, 7, "Drug")]) for number in range(20)}
     file = write_tagged(tmp_path / "all.jsonl", rows)
     keys = frozenset(Example(id=name, texts=(text,)).key for name, (text, _) in rows.items())
     model = tagger({}, keys=keys, facts={"split": {"shares": "80/10/10", "seed": 3}})
-    with pytest.raises(BadFile, match="2 of the 2 examples of the part 'test' were trained on"):
+    with pytest.raises(BadFile, match="4 texts that ner was trained on are not in the training part"):
         evaluate(model, [file], part="test")
-    assert evaluate(model, [file], part="train", rounds=1).examples == 16
+
+
+def test_a_text_of_two_documents_does_not_make_a_part_strange(tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": str(n),
+            "pmid": f"d{n // 2}",
+            "text": "more is needed" if n % 2 else f"text {n}",
+            "label": "no",
+        }
+        for n in range(40)
+    ]
+    file = tmp_path / "all.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    facts = {"split": {"shares": "80/10/10", "seed": 3}}
+    train = split(classifier({}).read([file], _options()).examples, parse_split("80/10/10"), 3)[0]
+    keys = frozenset(example.key for example in train)
+    said = {row["id"]: answer("no", 0.9) for row in rows}
+    found = evaluate(classifier(said, keys=keys, facts=facts), [file], part="test", rounds=1)
+    assert found.seen is not None
+    assert (found.examples, found.seen.count) == (4, 2)
 
 
 @pytest.mark.parametrize(

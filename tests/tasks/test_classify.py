@@ -345,6 +345,7 @@ def test_a_plain_text_is_read_as_a_document_with_offsets() -> None:
     task = ClassifyTask.learn([document(1, "ab")], ClassifySettings(context="document"))
     text = "We looked at mice. They were small."
     (example,) = task.of_texts([text])
+    task.check([example])
     record = task.record(example, predicted(task, [example])[0])
     assert [text[each["start"] : each["end"]] for each in record["sentences"]] == [
         "We looked at mice.",

@@ -69,16 +69,17 @@ def _part(model: TaskModel, examples: Sequence[Any], part: str) -> Sequence[Any]
             f"{model.folder} was not fine-tuned on a part of a file ({TASK} has no split), so there is no part "
             f"{part!r}. Leave the part out to score all examples."
         )
-    chosen = split(examples, parse_split(str(how["shares"])), int(how["seed"]))[PARTS.index(part)]
+    parts = split(examples, parse_split(str(how["shares"])), int(how["seed"]))
+    chosen = parts[PARTS.index(part)]
     if not chosen:
         raise BadFile(
             f"The split {how['shares']} leaves no example in the part {part!r}. Choose another part."
         )
-    known = model.train_keys() or set()
-    seen = sum(example.key in known for example in chosen)
-    if seen and part != "train":
+    # A text may stand in two documents, one in each part: only what left the training part tells of other files.
+    strange = (model.train_keys() or set()) - {example.key for example in parts[0]}
+    if strange:
         raise BadFile(
-            f"{seen:,} of the {len(chosen):,} examples of the part {part!r} were trained on, so these are not the files "
-            f"that {model.folder} was fine-tuned on, or they have changed. Give the same files."
+            f"{len(strange):,} texts that {model.folder} was trained on are not in the training part of these files, so "
+            "they are not those that it was fine-tuned on, or they have changed. Give the same files."
         )
     return chosen

@@ -97,5 +97,5 @@ class TaskModel:
 
     def members(self) -> list[Path]:
         """List the folders of all seeds; one that was trained with a single seed is its own."""
-        found = sorted((self.folder / SEEDS).glob("*/task.json"), key=lambda path: int(path.parent.name))
-        return [path.parent for path in found] or [self.folder]
+        numbered = [path for path in (self.folder / SEEDS).glob("*") if path.name.isdecimal()]
+        return sorted(numbered, key=lambda path: int(path.name)) or [self.folder]

@@ -12,11 +12,14 @@ from alembert.tasks.classify_settings import Kind
 
 
 def check_form(examples: Sequence[ClassifyExample], *, is_document: bool, pairs: bool) -> None:
-    """Refuse pairs among texts, texts among pairs, and documents where there should be none."""
+    """Refuse pairs among texts, texts among pairs, and documents where there should be none.
+
+    A text without an answer may stand for a document: its sentences are found.
+    """
     for example in examples:
         if not is_document:
             sides_of(example, pairs)
-        elif not example.is_document:
+        elif example.golds and not example.is_document:
             raise BadInput(
                 f"{example.line_of(0)} is a text on its own; this task reads documents of sentences with a label each. "
                 "Read the data with `context` document under [task]."

@@ -75,7 +75,12 @@ def write_keys(folder: Path, keys: Iterable[int]) -> None:
 def read_keys(folder: Path) -> set[int] | None:
     """Read which examples were trained on; none: it is not known."""
     path = folder / KEYS
-    return set(np.load(path, allow_pickle=False).tolist()) if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        return set(np.load(path, allow_pickle=False).tolist())
+    except (ValueError, EOFError):
+        raise BadFile(_damaged(path)) from None
 
 
 def write_surfaces(folder: Path, surfaces: Mapping[str, int]) -> None:
@@ -87,4 +92,13 @@ def write_surfaces(folder: Path, surfaces: Mapping[str, int]) -> None:
 def read_surfaces(folder: Path) -> dict[str, int] | None:
     """Read how often entities were seen in training; none: it is not known."""
     path = folder / SURFACES
-    return dict(json.loads(path.read_bytes())) if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError):
+        raise BadFile(_damaged(path)) from None
+
+
+def _damaged(path: Path) -> str:
+    return f"{path} is damaged. Restore it, or delete it: then it is not known what the model was trained on."
