@@ -23,7 +23,8 @@ class Example:
     @property
     def key(self) -> int:
         """64 bits that two examples share when their texts are the same but for white space and case."""
-        return number("example", *(" ".join(text.split()).casefold() for text in self.texts))
+        texts = [" ".join(text.split()).casefold() for text in self.texts]
+        return number("example", *(f"{len(text)} {text}" for text in texts))
 
     @property
     def kin(self) -> int | str:

@@ -19,7 +19,7 @@ class FinetuneSettings(RunSettings):
     """Passes over the training data, unless hours, tokens or steps are given."""
     looks: float = 1.0
     """How often in a pass the model is judged on the development data."""
-    batch: BatchSettings = field(default_factory=lambda: BatchSettings(tokens=512, micro_tokens=512))
+    batch: BatchSettings = field(default_factory=lambda: BatchSettings(tokens=512, micro_tokens=256))
     """The size of a step."""
     schedule: ScheduleSettings = field(default_factory=lambda: ScheduleSettings(warmup=0.06))
     """How the rate changes over the run."""

@@ -4,7 +4,7 @@ On a CPU two micro-batches on one core each finish sooner than one after the oth
 other inside an operation. A job is a function that runs a forward pass and returns a loss; it must not depend on
 anything that other jobs change, so dropout comes from a `Noise` of its own. Each operation runs on one thread, and the
 gradients are added in the order of the jobs, so the sum is the same bit for bit for any number of streams. A single job
-has all cores to itself, which suits the small steps of fine-tuning.
+has all cores to itself.
 
 Jobs run in threads of a pool: settings that torch keeps per thread (autocast, gradient mode) are the job's own affair.
 """
