@@ -15,6 +15,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from alembert.artifact import few
 from alembert.corpus.jobs import Progress
@@ -138,7 +139,7 @@ def evaluate(
     reading = read_gold(model, paths, options or ReadOptions(), part)
     examples, task = reading.examples, model.task
     predictions = _predicted(model, examples, tell)
-    measure = task.measure(examples, predictions)
+    measure, kin = task.measure(examples, predictions), _kin(examples)
     answers = judged(task, examples, predictions)
     other = None if against is None else _rival(against, examples, tell)
     return Evaluation(
@@ -147,13 +148,13 @@ def evaluate(
         files=tuple(map(str, paths)),
         examples=len(examples),
         scores=task.score(examples, predictions),
-        interval=bootstrap.interval(measure, len(examples), rounds=rounds, seed=seed),
+        interval=bootstrap.interval(measure, len(examples), rounds=rounds, seed=seed, kin=kin),
         rounds=rounds,
         spread=_spread(model, examples, device, tell),
         seen=_seen(model, examples, measure),
         trust=None if answers is None else trust_of(answers),
         confusion=_confusion(model, examples, predictions),
-        against=None if other is None else _against(other, measure, rounds, seed),
+        against=None if other is None else _against(other, measure, rounds, seed, kin),
         set_aside=reading.set_aside,
         remarks=reading.remarks,
     )
@@ -178,6 +179,13 @@ def _check_alike(model: TaskModel, other: TaskModel) -> None:
 
 def _brief(value: Any) -> str:
     return few(value) if isinstance(value, list) else str(value)
+
+
+def _kin(examples: Sequence[Any]) -> npt.NDArray[np.int64] | None:
+    """Number the documents that examples belong to; none: each is one of its own."""
+    number: dict[int | str, int] = {}
+    found = [number.setdefault(example.kin, len(number)) for example in examples]
+    return None if len(number) == len(found) else np.array(found, np.int64)
 
 
 def _predicted(model: TaskModel, examples: Sequence[Any], tell: Tell) -> list[Any]:
@@ -227,12 +235,14 @@ def _rival(other: TaskModel, examples: Sequence[Any], tell: Tell) -> _Rival:
     return _Rival(str(other.folder), scores, measure, len(examples))
 
 
-def _against(other: _Rival, measure: Measure, rounds: int, seed: int) -> Against:
-    found = bootstrap.paired(measure, other.measure, other.examples, rounds=rounds, seed=seed)
+def _against(
+    other: _Rival, measure: Measure, rounds: int, seed: int, kin: npt.NDArray[np.int64] | None
+) -> Against:
+    found = bootstrap.paired(measure, other.measure, other.examples, rounds=rounds, seed=seed, kin=kin)
     return Against(
         model=other.model,
         scores=other.scores,
-        interval=bootstrap.interval(other.measure, other.examples, rounds=rounds, seed=seed),
+        interval=bootstrap.interval(other.measure, other.examples, rounds=rounds, seed=seed, kin=kin),
         difference=found.difference,
         difference_interval=found.interval,
         p_value=found.p_value,

@@ -4,13 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.metrics.bootstrap import Interval, interval, mcnemar, paired, permutation
-from alembert.tasks.metrics.tally import f1_measure, f1_of_sums
+from alembert.tasks.metrics.bootstrap import Interval, interval, paired
 
 
 def mean_of(values: np.ndarray) -> Callable[[np.ndarray], float]:
@@ -74,8 +71,6 @@ def test_a_score_without_spread_has_no_width() -> None:
     [
         lambda: interval(lambda indices: 0.0, 0),
         lambda: paired(lambda indices: 0.0, lambda indices: 0.0, 0),
-        lambda: permutation(np.zeros((0, 3), np.int64), np.zeros((0, 3), np.int64), f1_of_sums),
-        lambda: permutation(np.ones((2, 3), np.int64), np.ones((3, 3), np.int64), f1_of_sums),
     ],
 )
 def test_examples_that_cannot_be_resampled_are_refused(call: Callable[[], object]) -> None:
@@ -126,70 +121,28 @@ def test_a_chance_difference_is_found_about_as_often_as_it_says() -> None:
     assert 3 <= sum(value <= 0.1 for value in p_values) <= 38
 
 
-# -- permutation
+# -- documents
 
 
-def counts_of(seed: int, hit: float) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    hits = rng.binomial(5, hit, size=80)
-    return np.stack([hits, rng.binomial(3, 1 - hit, size=80), 5 - hits], axis=1)
+def test_examples_of_one_document_are_drawn_together() -> None:
+    seen: list[set[int]] = []
+
+    def measure(drawn: np.ndarray) -> float:
+        seen.append(set(drawn.tolist()))
+        return 0.0
+
+    interval(measure, 6, rounds=50, kin=np.array([0, 1, 0, 2, 2, 2]))
+    assert all(({0, 2} <= each) == (0 in each) and ({3, 4, 5} <= each) == (4 in each) for each in seen)
 
 
-def means(sums: np.ndarray) -> np.ndarray:
-    return sums[:, 0] / 12
+def test_documents_of_one_example_are_examples() -> None:
+    values = np.arange(40.0)
+    mean = lambda drawn: float(values[drawn].mean())  # noqa: E731
+    assert interval(mean, 40, kin=np.arange(40)) == interval(mean, 40)
 
 
-def test_permutation_of_the_same_counts_finds_nothing() -> None:
-    assert permutation(counts_of(1, 0.8), counts_of(1, 0.8), f1_of_sums, rounds=99) == 1.0
-
-
-def test_permutation_sees_a_clear_difference() -> None:
-    assert permutation(counts_of(1, 0.9), counts_of(2, 0.5), f1_of_sums, rounds=999) == 0.001
-
-
-def test_permutation_is_scipys() -> None:
-    rng = np.random.default_rng(4)
-    one, other = rng.integers(0, 6, (12, 1)), rng.integers(0, 5, (12, 1))
-    exact = stats.permutation_test(
-        (one[:, 0], other[:, 0]),
-        lambda a, b: a.mean() - b.mean(),
-        permutation_type="samples",
-        n_resamples=np.inf,
-    ).pvalue
-    assert permutation(one, other, means, rounds=20_000, seed=1) == pytest.approx(exact, abs=0.015)
-
-
-def test_permutation_depends_on_its_seed_alone() -> None:
-    one, other = counts_of(1, 0.7), counts_of(2, 0.65)
-    first, again, another = (permutation(one, other, f1_of_sums, rounds=500, seed=seed) for seed in (1, 1, 2))
-    assert first == again != another
-
-
-def test_blocks_cover_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alembert.tasks.metrics.bootstrap._BLOCK", 800)
-    assert permutation(counts_of(1, 0.9), counts_of(2, 0.5), f1_of_sums, rounds=999) == 0.001
-
-
-def test_permutation_and_bootstrap_agree() -> None:
-    one, other = counts_of(1, 0.75), counts_of(2, 0.71)
-    by_draws = paired(f1_measure(one), f1_measure(other), 80, rounds=2000, seed=0).p_value
-    assert permutation(one, other, f1_of_sums, rounds=2000) == pytest.approx(by_draws, abs=0.06)
-
-
-# -- McNemar
-
-
-@given(st.integers(0, 300), st.integers(0, 300))
-@settings(deadline=None, max_examples=60)
-def test_mcnemar_is_scipys_binomial_test(only_a: int, only_b: int) -> None:
-    right_a = [True] * only_a + [False] * only_b + [True]
-    right_b = [False] * only_a + [True] * only_b + [True]
-    found = mcnemar(right_a, right_b)
-    expected = stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
-    assert (found.only_a, found.only_b) == (only_a, only_b)
-    assert found.p_value == pytest.approx(expected, rel=1e-9)
-
-
-def test_mcnemar_holds_for_many_examples() -> None:
-    right = np.arange(200_000) < 99_000
-    assert mcnemar(right, ~right).p_value == pytest.approx(stats.binomtest(99_000, 200_000).pvalue, rel=1e-6)
+def test_copies_of_an_example_do_not_narrow_the_interval() -> None:
+    values = np.repeat(np.arange(40.0), 10)
+    mean = lambda drawn: float(values[drawn].mean())  # noqa: E731
+    apart, together = interval(mean, 400), interval(mean, 400, kin=np.repeat(np.arange(40), 10))
+    assert together.high - together.low > 2 * (apart.high - apart.low)

@@ -13,8 +13,6 @@ from alembert.tasks.metrics.calibration import (
     Bin,
     abstaining,
     best_threshold,
-    binary_brier,
-    brier,
     ece,
     fit_binary_temperature,
     fit_temperature,
@@ -115,26 +113,6 @@ def test_ece_weighs_gaps_by_answers() -> None:
 
 def test_ece_of_nothing_is_zero() -> None:
     assert ece(reliability([], [])) == 0.0
-
-
-@given(SEEDS)
-@settings(deadline=None, max_examples=25)
-def test_brier_is_scikit_learns(seed: int) -> None:
-    logits, labels = drawn_classes(seed, 1.0, count=30)
-    probabilities = softmax(logits)
-    theirs = metrics.brier_score_loss(labels, probabilities, labels=range(4), scale_by_half=False)
-    assert brier(probabilities, labels) == pytest.approx(theirs)
-
-
-def test_brier_leaves_its_input_alone() -> None:
-    probabilities = np.array([[0.5, 0.5]])
-    brier(probabilities, [0])
-    assert probabilities.tolist() == [[0.5, 0.5]]
-
-
-def test_binary_brier_is_scikit_learns() -> None:
-    chances, gold = [0.1, 0.8, 0.6], [False, True, False]
-    assert binary_brier(chances, gold) == pytest.approx(metrics.brier_score_loss(gold, chances))
 
 
 # -- abstaining

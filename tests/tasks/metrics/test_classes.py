@@ -128,7 +128,7 @@ def test_measures_give_the_score_of_all_examples(pairs: Pairs) -> None:
     gold, guess = sides(pairs)
     found, everything = classes.scores(gold, guess, LABELS), np.arange(len(pairs))
     accuracy = classes.accuracy_measure(gold, guess)(everything)
-    macro = classes.macro_f1_measure(gold, guess, LABELS)(everything)
+    macro = classes.confusion_measure(gold, guess, LABELS, classes.macro_f1)(everything)
     mcc = classes.confusion_measure(gold, guess, LABELS, classes.mcc)(everything)
     assert (accuracy, macro, mcc) == pytest.approx((found.accuracy, found.macro.f1, found.mcc))
 
@@ -139,7 +139,9 @@ def test_a_resampled_macro_f1_is_that_of_the_sample(pairs: Pairs, data: st.DataO
     gold, guess = sides(pairs)
     drawn = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=1, max_size=30))
     theirs = metrics.f1_score(*sides([pairs[place] for place in drawn]), average="macro", zero_division=0)
-    assert classes.macro_f1_measure(gold, guess, LABELS)(np.array(drawn)) == pytest.approx(theirs)
+    assert classes.confusion_measure(gold, guess, LABELS, classes.macro_f1)(np.array(drawn)) == pytest.approx(
+        theirs
+    )
 
 
 # -- any number of labels

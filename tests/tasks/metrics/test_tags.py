@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics import classification_report, f1_score
 from seqeval.scheme import IOB2, IOBES, Entities
+from strict_tags import Scheme, entities_of
 
 from alembert.tasks.metrics.spans import SpanScores, scores
-from alembert.tasks.metrics.tags import Scheme, entities_of
 
 SCHEMES = {"bio": (IOB2, "BI"), "bioes": (IOBES, "BIES")}
 Tags = list[str]

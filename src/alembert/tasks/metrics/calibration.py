@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.tasks.metrics.numbers import falling
-from alembert.tasks.metrics.tally import Floats, Ints, f1, ratio
+from alembert.tasks.metrics.tally import Floats, f1, ratio
 
 LOWEST: Final = 0.1
 HIGHEST: Final = 10.0
@@ -130,19 +130,6 @@ def ece(bins: Sequence[Bin]) -> float:
     """Give the expected calibration error: how far confidence is from accuracy, on average over answers."""
     gaps = sum(part.count * abs(part.accuracy - part.confidence) for part in bins)
     return ratio(gaps, sum(part.count for part in bins))
-
-
-def brier(probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> float:
-    """Give the squared distance between probabilities and right classes, 0 to 2 (Brier 1950)."""
-    distances = np.array(probabilities_NC, np.float64)
-    labels: Ints = np.asarray(labels_N, np.int64)
-    distances[np.arange(len(labels)), labels] -= 1
-    return float((distances**2).sum(axis=1).mean())
-
-
-def binary_brier(probabilities: npt.ArrayLike, gold: npt.ArrayLike) -> float:
-    """Give the mean squared distance between probabilities of yes and right answers, 0 to 1."""
-    return float(np.mean((np.asarray(probabilities, np.float64) - np.asarray(gold, np.float64)) ** 2))
 
 
 # -- thresholds

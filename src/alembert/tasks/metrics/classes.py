@@ -155,11 +155,6 @@ def accuracy_measure(gold: Sequence[str], guess: Sequence[str]) -> Measure:
     return lambda indices: float(right[indices].mean())
 
 
-def macro_f1_measure(gold: Sequence[str], guess: Sequence[str], labels: Sequence[str]) -> Measure:
-    """Prepare macro F1 for resampling; a sample is averaged over the labels that occur in it."""
-    return confusion_measure(gold, guess, labels, macro_f1)
-
-
 def confusion_measure(
     gold: Sequence[str], guess: Sequence[str], labels: Sequence[str], of: Callable[[Ints], float]
 ) -> Measure:
