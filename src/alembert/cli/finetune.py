@@ -32,7 +32,9 @@ def finetune(
     data: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Examples that are divided by --split.")
     ] = None,
-    split: Annotated[str, typer.Option(help="Shares of training, development and test.")] = "80/10/10",
+    split: Annotated[
+        str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; run again to continue.")
     ] = None,
@@ -77,6 +79,9 @@ def finetune(
         return
     if model is None or not (train or data) or (out is None and not check):
         raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
+    if split is not None and not data:
+        raise typer.BadParameter("--split divides the files of --data, which was not given")
+    searched = seconds(tune)
     from alembert.train.finetune import Assignment
     from alembert.train.task_data import Data
 
@@ -84,7 +89,7 @@ def finetune(
         train=tuple(train or ()),
         dev=tuple(dev or ()),
         whole=tuple(data or ()),
-        split=split,
+        split=split or "80/10/10",
         options=reading,
     )
     assignment = Assignment(task=task, data=files, model=model, settings=of_task)
@@ -92,7 +97,7 @@ def finetune(
         _check(assignment, settings, as_json)
         return
     assert out is not None
-    _run(assignment, out, settings, seeds, tune, device, overwrite=overwrite, as_json=as_json)
+    _run(assignment, out, settings, seeds, searched, device, overwrite=overwrite, as_json=as_json)
 
 
 def _task_changes(task: str, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
@@ -161,7 +166,7 @@ def _run(
     out: Path,
     settings: FinetuneSettings,
     seeds: int,
-    tune: str | None,
+    tune: float | None,
     device: str,
     *,
     overwrite: bool,
@@ -182,7 +187,7 @@ def _run(
             show=lambda lines: print(*lines, sep="\n", file=sys.stderr),
             tell=bar.show_training,
         )
-        done = run(assignment, out, settings, seeds=seeds, tune=seconds(tune), around=around)
+        done = run(assignment, out, settings, seeds=seeds, tune=tune, around=around)
     if speaks():
         _show(done, out, as_json)
         if done.report.set_aside.count:

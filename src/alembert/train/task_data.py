@@ -89,7 +89,9 @@ def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided
         return _checked(Divided(train, dev, tuple(notes), aside, remarks, data.options, how))
     reading = task.read(data.train, settings, data.options)
     others = task.read(data.dev, settings, data.options) if data.dev else Reading(())
-    aside, remarks = reading.set_aside + others.set_aside, reading.remarks + others.remarks
+    # An empty file of development data is met below, so it is nothing that was left out.
+    set_aside = tuple(each for each in others.set_aside if each.kind != "file" or others.examples)
+    aside, remarks = reading.set_aside + set_aside, reading.remarks + others.remarks
     if not others.examples:
         why = "the development files have no example" if data.dev else "no development files were given"
         train, dev, _ = split(reading.examples, AUTOMATIC, seed)

@@ -65,8 +65,10 @@ def _candidates(
     for factor in RATES:
         yield replace(settings, optimiser=replace(settings.optimiser, rate=settings.optimiser.rate * factor))
     best, _, _ = _best(trials)
-    for factor in EPOCHS:
-        yield replace(best, epochs=max(1.0, round(best.epochs * factor)))
+    if any(settings.length_of_run.values()):  # epochs say nothing about the length of the run
+        return
+    for epochs in sorted({max(1.0, round(best.epochs * factor)) for factor in EPOCHS} - {best.epochs}):
+        yield replace(best, epochs=epochs)
 
 
 def _best(
