@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -299,3 +301,18 @@ def test_classification_goes_the_same_way(place: Path, tmp_path: Path) -> None:
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
     assert list(theirs.config.id2label.values()) == sorted(sample.TOPICS)
     assert 0 <= done.measures["accuracy"] <= 1
+
+
+@pytest.mark.slow
+def test_two_processes_reach_the_same_scores(place: Path, tmp_path: Path) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text("epochs = 1\n[batch]\ntokens = 512\nmicro_tokens = 256\n")
+    files = ["--train", str(place / "train.jsonl"), "--dev", str(place / "dev.jsonl")]
+    command = ["finetune", "--task", "tag", "--model", str(place / "model"), *files, "--config", str(config)]
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    for name, way in (("one", []), ("two", torchrun)):
+        call = [sys.executable, *way, "-m", "alembert", *command, "--out", str(tmp_path / name)]
+        subprocess.run(call, check=True, capture_output=True, timeout=300)
+    one, two = (json.loads((tmp_path / name / "run/scores.json").read_text()) for name in ("one", "two"))
+    assert two["measures"] == pytest.approx(one["measures"], abs=0.02)
+    assert two["counts"]["tokens"] == one["counts"]["tokens"]
