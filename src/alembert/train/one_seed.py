@@ -91,7 +91,7 @@ class OneSeed:
         wanted = self.settings.model
         prepared = self.prepared
         return Loop(
-            with_dropout(self.learner, wanted.dropout, wanted.attention_dropout).model,
+            prepared.pieces.model(with_dropout(self.learner, wanted.dropout, wanted.attention_dropout)),
             TaskLesson(prepared.task, prepared.train, prepared.dev, self.settings),
             self.settings,
             states=States(self.folder / STATE),
@@ -107,7 +107,7 @@ class OneSeed:
         task, scores = self._judged(loop.model)
         done = loop.position.done
         draft = Draft(self.folder, resumed=True)
-        trained = replace(self.learner, model=loop.model.cpu())
+        trained = replace(self.learner, model=self.prepared.pieces.whole(loop.model.cpu(), self.learner))
         trained.write(draft, training=self._card(task, scores))
         counts = {**draft.counts, "steps": done.step, "tokens": done.tokens, "seconds": round(done.seconds)}
         result = SeedResult(self.settings.seed, scores.main, scores.measures, scores.by_label, counts)

@@ -18,6 +18,7 @@ from alembert.tasks.example import Reading, without
 from alembert.tasks.splitting import Shares, overlaps, parse_split, split
 from alembert.tasks.task import AnyTask, task_class
 from alembert.text.tokenizer import Tokenizer
+from alembert.train.own_pieces import OwnPieces
 from alembert.train.task_lesson import Examples
 
 AUTOMATIC: Final = Shares(90, 10)
@@ -73,6 +74,8 @@ class Prepared:
     task: AnyTask
     train: Examples
     dev: Examples
+    pieces: OwnPieces
+    """What the numbers in the rows of `train` and `dev` stand for."""
     divided: Divided
 
 
@@ -139,11 +142,16 @@ def prepare(
     """Let the task understand the examples, and encode them."""
     task = task_class(name).learn(divided.train, settings)
     task.check(divided.dev)
-    encoded = task.for_training().encode(divided.train, tokenizer, longest)
-    task = task.balanced(encoded) if balanced else task
-    train = Examples(divided.train, encoded)
-    dev = Examples(divided.dev, task.encode(divided.dev, tokenizer, longest))
-    return Prepared(task, train, dev, divided)
+    trained = task.for_training().encode(divided.train, tokenizer, longest)
+    judged = task.encode(divided.dev, tokenizer, longest)
+    pieces = OwnPieces.of([*trained, *judged])
+    return Prepared(
+        task.balanced(trained) if balanced else task,
+        Examples(divided.train, pieces.renumbered(trained)),
+        Examples(divided.dev, pieces.renumbered(judged)),
+        pieces,
+        divided,
+    )
 
 
 def report_of(prepared: Prepared, tokenizer: Tokenizer, longest: int, data: Data) -> DataReport:
