@@ -9,7 +9,7 @@ from sklearn import metrics
 
 from alembert.tasks.metrics import numbers
 
-VALUES = st.integers(-5, 5) | st.floats(-100, 100, width=16)
+VALUES = st.integers(-5, 5) | st.floats(-100, 100, width=16, allow_subnormal=False)
 SERIES = st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=30)
 Series = list[tuple[float, float]]
 
