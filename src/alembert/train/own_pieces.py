@@ -1,7 +1,7 @@
 """Fine-tuning with the rows of the embedding that the data need.
 
 A few thousand labelled texts hold a few thousand of a vocabulary's pieces. The rows of all others never get a gradient,
-yet filling their gradient with zeros, adding it up, measuring it and moving their moments is a tenth of a small step.
+yet their gradient would be filled with zeros, added up and measured, and their moments moved, in every small step.
 So a run trains a model that has the rows of its own pieces alone, and the others are put back, untouched, when it is
 written. In: a Checkpoint and encoded examples; out: both with other numbers for the same pieces. Weight decay does not
 reach the rows that are left out, which is what one wants of them.
