@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
 
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
@@ -56,13 +57,11 @@ def finetune(
     ] = None,
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+    device: Device = "auto",
     check: Annotated[bool, typer.Option("--check", help="Look at the data, and do nothing.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a complete checkpoint.")] = False,
-    show_config: Annotated[
-        bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,
+    overwrite: Overwrite = False,
+    show_config: ShowConfig = False,
+    as_json: ScoresAsJson = False,
 ) -> None:
     """Fine-tune a model for a task. A stopped run continues with the same command."""
     changes = {

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
+
 if TYPE_CHECKING:
     from alembert.train.pretrain import Pretrained
     from alembert.train.settings import PretrainSettings
@@ -52,16 +54,14 @@ def pretrain(
     cache: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where shards are kept; hidden beside the result.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+    device: Device = "auto",
     shard: Annotated[
         bool, typer.Option("--shard", help="Spread the model over the processes of torchrun (FSDP2).")
     ] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes that prepare the data.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a complete checkpoint.")] = False,
-    show_config: Annotated[
-        bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")] = False,
+    overwrite: Overwrite = False,
+    show_config: ShowConfig = False,
+    as_json: ScoresAsJson = False,
 ) -> None:
     """Pre-train a model from scratch, or adapt one to your text. A stopped run continues with the same command."""
     from alembert.train.ingredients import Start

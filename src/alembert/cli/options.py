@@ -1,0 +1,12 @@
+"""Options that several commands share: the same name, the same words."""
+
+from typing import Annotated
+
+import typer
+
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a complete checkpoint.")]
+ShowConfig = Annotated[
+    bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")
+]
+ScoresAsJson = Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")]
