@@ -31,6 +31,13 @@ class Engine:
     longest: int = 512
 
 
+class Silent:
+    """Runs nothing: a scripted model has its answers already."""
+
+    def outputs(self, encoded: Sequence[Any]) -> list[list[Any]]:
+        raise AssertionError("a scripted model computes nothing")
+
+
 @dataclass(frozen=True)
 class Scripted(TaskModel):
     """A model with a script: id of an example -> what it says."""
@@ -68,7 +75,7 @@ def tagger(
     settings = TagSettings(length=more.pop("length", 256), overlap=more.pop("overlap", 64))
     task = TagTask(tuple(types), settings)
     folder = more.pop("folder", Path("ner"))
-    return Scripted(task, Engine(), folder, script=script, say=_tagged, **more)
+    return Scripted(task, Engine(), Silent(), folder, script=script, say=_tagged, **more)
 
 
 def classifier(
@@ -77,7 +84,7 @@ def classifier(
     """A classifier that gives answers."""
     task = ClassifyTask(ClassifySettings(), kind, tuple(labels))
     folder = more.pop("folder", Path("cls"))
-    return Scripted(task, Engine(), folder, script=script, say=_classified, **more)
+    return Scripted(task, Engine(), Silent(), folder, script=script, say=_classified, **more)
 
 
 def answer(label: str, score: float) -> Answer:

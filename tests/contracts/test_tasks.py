@@ -17,8 +17,8 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model, new_model
 from alembert.tasks.files import open_task, write_task
 from alembert.tasks.loss_settings import LossSettings
-from alembert.tasks.running import answers_of
-from alembert.tasks.targets import target_of
+from alembert.tasks.running import ModelRunner
+from alembert.tasks.targets import Target, target_of
 from alembert.tasks.task import TASKS, AnyTask, task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
@@ -91,13 +91,29 @@ class Ready:
     """A task that has learnt its labels, with examples, rows and a model."""
 
     task: AnyTask
+    tokenizer: Tokenizer
     examples: list[Any]
     encoded: list[Any]
+    trained: list[Any]
+    """The examples as they are trained on."""
     model: Model
 
     @property
     def head(self) -> str:
         return self.task.head().kind
+
+    def answers(self, encoded: list[Any]) -> list[Any]:
+        return list(self.task.run(ModelRunner(self.model, self.head, self.task.attention), encoded))
+
+    def loss(self, chosen: list[Any]) -> torch.Tensor:
+        rows = [(n, row) for n, each in enumerate(chosen) for row in each.rows]
+        target = target_of([row for _, row in rows], [n for n, _ in rows], len(chosen))
+        return self.task.loss(self.model.head(self.head), self.outputs(target), target, LossSettings())
+
+    def outputs(self, target: Target) -> torch.Tensor:
+        asked: dict[str, Any] = {"places_P": target.places, "attention": self.task.attention}
+        found: dict[str, torch.Tensor] = self.model(target.batch, [self.head], **asked, only=True)
+        return found[self.head]
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -110,8 +126,9 @@ def ready(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     reading = kind.read([path], settings, ReadOptions())
     assert not reading.set_aside
     task = kind.learn(reading.examples, settings)
+    tokenizer = TOKENIZER.with_markers(task.markers)
     config = EncoderConfig(
-        vocab_size=TOKENIZER.vocab_size,
+        vocab_size=tokenizer.vocab_size,
         hidden_size=16,
         num_hidden_layers=1,
         num_attention_heads=2,
@@ -122,8 +139,9 @@ def ready(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     model = new_model(config, {spec.kind: spec}, seed=1).eval()
     for parameter in model.heads.parameters():  # zero transitions and biases would hide a mix-up
         torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(5))
-    encoded = task.encode(reading.examples, TOKENIZER, LONGEST)
-    return Ready(task.bind(model.head(spec.kind)), list(reading.examples), encoded, model)
+    encoded = task.encode(reading.examples, tokenizer, LONGEST)
+    trained = task.for_training().encode(reading.examples, tokenizer, LONGEST)
+    return Ready(task.bind(model.head(spec.kind)), tokenizer, list(reading.examples), encoded, trained, model)
 
 
 def test_every_task_has_a_case() -> None:
@@ -149,46 +167,40 @@ def test_decisions_are_told(ready: Ready) -> None:
 
 
 def test_the_loss_is_finite_and_reaches_the_head(ready: Ready) -> None:
-    rows = [(n, row) for n, each in enumerate(ready.encoded[:6]) for row in each.rows]
-    target = target_of([row for _, row in rows], [n for n, _ in rows], 6)
-    outputs = ready.model(target.batch, [ready.head], places_P=target.places, only=True)[ready.head]
-    loss = ready.task.loss(ready.model.head(ready.head), outputs, target, LossSettings())
+    loss = ready.loss(ready.trained[:6])
     found = torch.autograd.grad(loss, list(ready.model.heads.parameters()))
     assert torch.isfinite(loss)
     assert all(torch.isfinite(each).all() and each.abs().sum() > 0 for each in found)
 
 
 def test_two_equal_passes_do_not_diverge(ready: Ready) -> None:
-    rows = [(n, row) for n, each in enumerate(ready.encoded[:4]) for row in each.rows]
+    rows = [(n, row) for n, each in enumerate(ready.trained[:4]) for row in each.rows]
     target = target_of([row for _, row in rows], [n for n, _ in rows], 4)
     with torch.inference_mode():
-        outputs = ready.model(target.batch, [ready.head], places_P=target.places, only=True)[ready.head]
+        outputs = ready.outputs(target)
         assert float(ready.task.divergence(outputs, outputs, target)) == pytest.approx(0, abs=1e-5)
         assert float(ready.task.divergence(outputs, outputs + torch.randn(outputs.shape), target)) > 0
 
 
-def test_the_loss_of_a_batch_is_that_of_its_examples(ready: Ready) -> None:
-    def loss_of(chosen: list[Any]) -> float:
-        rows = [(n, row) for n, each in enumerate(chosen) for row in each.rows]
-        target = target_of([row for _, row in rows], [n for n, _ in rows], len(chosen))
-        outputs = ready.model(target.batch, [ready.head], places_P=target.places, only=True)[ready.head]
-        return float(ready.task.loss(ready.model.head(ready.head), outputs, target, LossSettings()))
-
+def test_the_loss_of_a_batch_is_that_of_its_groups(ready: Ready) -> None:
+    size = ready.task.group
+    groups = [ready.trained[start : start + size] for start in range(0, max(6 // size, 1) * size, size)]
+    together = [[each for group in groups for each in group]] if size == 1 else groups
     with torch.inference_mode():
-        apart = sum(loss_of([each]) for each in ready.encoded[:6])
-        assert loss_of(ready.encoded[:6]) == pytest.approx(apart, rel=1e-4)
+        apart = sum(float(ready.loss(group)) for group in groups)
+        assert sum(float(ready.loss(part)) for part in together) == pytest.approx(apart, rel=1e-4)
 
 
 def test_predictions_do_not_depend_on_order_and_company(ready: Ready) -> None:
-    together = answers_of(ready.model, ready.head, ready.encoded)
-    alone = answers_of(ready.model, ready.head, ready.encoded[::-1])[::-1]
+    together = ready.answers(ready.encoded)
+    alone = ready.answers(ready.encoded[::-1])[::-1]
     for one, other in zip(together, alone, strict=True):
         for left, right in zip(one, other, strict=True):
             np.testing.assert_allclose(left, right, atol=1e-5)
 
 
 def predictions(ready: Ready, task: AnyTask | None = None) -> list[Any]:
-    answers = answers_of(ready.model, ready.head, ready.encoded)
+    answers = ready.answers(ready.encoded)
     return [
         (task or ready.task).decode(each, found) for each, found in zip(ready.encoded, answers, strict=True)
     ]
@@ -219,7 +231,7 @@ def test_a_saved_task_decodes_alike(ready: Ready, tmp_path: Path) -> None:
 
 
 def test_tuning_on_dev_keeps_a_task_that_can_be_saved(ready: Ready, tmp_path: Path) -> None:
-    answers = answers_of(ready.model, ready.head, ready.encoded)
+    answers = ready.answers(ready.encoded)
     tuned = ready.task.tune(ready.examples, ready.encoded, answers)
     write_task(tmp_path, tuned, {})
     assert open_task(tmp_path).to_table() == tuned.to_table()
@@ -228,9 +240,9 @@ def test_tuning_on_dev_keeps_a_task_that_can_be_saved(ready: Ready, tmp_path: Pa
 def test_texts_without_answers_can_be_predicted(ready: Ready) -> None:
     texts = ["Imatinib\tfor leukemia." if len(ready.examples[0].texts) == 2 else "Imatinib for leukemia."]
     examples = ready.task.of_texts(texts)
-    encoded = ready.task.encode(examples, TOKENIZER, LONGEST)
+    encoded = ready.task.encode(examples, ready.tokenizer, LONGEST)
     assert all(row.labels is None for each in encoded for row in each.rows)
-    (answers,) = answers_of(ready.model, ready.head, encoded)
+    (answers,) = ready.answers(encoded)
     ready.task.record(examples[0], ready.task.decode(encoded[0], answers))
 
 

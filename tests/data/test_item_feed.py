@@ -48,3 +48,17 @@ def test_every_pass_has_another_order() -> None:
 def test_an_item_longer_than_the_budget_stands_alone() -> None:
     feed = ItemFeed([5, 500, 5], seed=1, micro_tokens=64)
     assert (1,) in a_pass(feed, 0)
+
+
+@given(LENGTHS, st.integers(2, 9))
+def test_groups_have_a_fixed_size_and_no_item_twice(lengths: list[int], group: int) -> None:
+    found = a_pass(ItemFeed(lengths, seed=1, micro_tokens=64, group=group), 0)
+    size = min(group, len(lengths))
+    assert {len(items) for items in found} == {size}
+    assert len({item for items in found for item in items}) == len(lengths) // size * size
+
+
+def test_what_a_pass_of_groups_leaves_out_comes_in_another() -> None:
+    feed = ItemFeed([1] * 10, seed=1, micro_tokens=64, group=4)
+    passes = [item for epoch in range(8) for items in a_pass(feed, epoch) for item in items]
+    assert set(passes) == set(range(10))

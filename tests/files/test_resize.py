@@ -9,7 +9,7 @@ import transformers
 import alembert
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.resize import EMBEDDING, with_kept_rows, with_new_rows
+from alembert.files.resize import EMBEDDING, with_kept_rows, with_markers, with_new_rows
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
@@ -123,3 +123,30 @@ def test_the_id_of_padding_follows_its_piece(tmp_path: Path) -> None:
         tmp_path / "new"
     )
     assert alembert.open(tmp_path / "new").extra["pad_token_id"] == 0
+
+
+def marked(old: Checkpoint) -> Checkpoint:
+    assert old.tokenizer is not None
+    return with_markers(old, old.tokenizer, {"[E1]": "braf", "@GENE$": "imatinib"})
+
+
+def test_markers_begin_as_their_words() -> None:
+    old = checkpoint()
+    rows, before = marked(old).model.state_dict()[EMBEDDING], old.model.state_dict()[EMBEDDING]
+    torch.testing.assert_close(rows[-2], before[6:8].mean(dim=0), rtol=0, atol=1e-7)
+    torch.testing.assert_close(rows[-1], before[8:11].mean(dim=0), rtol=0, atol=1e-7)
+
+
+def test_markers_that_are_there_change_nothing() -> None:
+    once = marked(checkpoint())
+    assert marked(once) is once
+
+
+def test_markers_are_single_pieces_here_and_in_transformers(tmp_path: Path) -> None:
+    marked(checkpoint()).save(tmp_path / "new")
+    expected = ["[CLS]", "[E1]", "im", "##atin", "##ib", "treats", "@GENE$", "[SEP]"]
+    text = "[E1] Imatinib treats @GENE$"
+    ours = alembert.open(tmp_path / "new").tokenizer
+    peer = transformers.AutoTokenizer.from_pretrained(tmp_path / "new")
+    assert ours.tokens(ours.encode(text).ids) == expected
+    assert peer.convert_ids_to_tokens(peer(text)["input_ids"]) == expected

@@ -16,7 +16,7 @@ from alembert.tasks.classify_example import ClassifyExample
 from alembert.tasks.classify_settings import ClassifySettings
 from alembert.tasks.example import Encoded
 from alembert.tasks.loss_settings import LossSettings
-from alembert.tasks.running import answers_of
+from alembert.tasks.running import ModelRunner
 from alembert.tasks.targets import Target, target_of
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
@@ -309,7 +309,9 @@ def test_a_small_model_learns_its_examples(golds: tuple[Any, ...], settings: Cla
         optimiser.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0] / 4
-    found = [task.decode(*each) for each in zip(parts, answers_of(model, spec.kind, parts), strict=True)]
+    found = [
+        task.decode(*each) for each in zip(parts, ModelRunner(model, spec.kind).outputs(parts), strict=True)
+    ]
     assert len(found) == len(parts)
 
 
@@ -318,8 +320,8 @@ def test_predictions_do_not_depend_on_company() -> None:
     spec = task.head()
     model = new_model(preset("tiny", vocab_size=TOKENIZER.vocab_size), {spec.kind: spec}).eval()
     parts = task.encode(task.of_texts(["ab " * 30, "c", "d e f " * 9]), TOKENIZER, 512)
-    together = answers_of(model, spec.kind, parts)
+    together = ModelRunner(model, spec.kind).outputs(parts)
     for each, outputs in zip(parts, together, strict=True):
-        alone = task.decode(each, answers_of(model, spec.kind, [each])[0]).answer
+        alone = task.decode(each, ModelRunner(model, spec.kind).outputs([each])[0]).answer
         company = task.decode(each, outputs).answer
         assert alone.probabilities == pytest.approx(dict(company.probabilities), abs=1e-5)

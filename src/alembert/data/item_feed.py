@@ -2,8 +2,10 @@
 
 Items are what must be computed together: a window, or all windows of one example. They are shuffled and put into pools
 of some dozens of micro-batches; inside a pool, items of similar length go together, since attention over texts of one
-length is one product instead of many small ones, and then the micro-batches of the pool are shuffled. A pass is planned
-whole when it begins; a `Cursor` names its micro-batch, so a run can go on anywhere.
+length is one product instead of many small ones, and then the micro-batches of the pool are shuffled. Items that a loss
+compares with each other come in groups of a fixed number instead, whatever their lengths, and the few that are left at
+the end of a pass wait for the next. A pass is planned whole when it begins; a `Cursor` names its micro-batch, so a run
+can go on anywhere.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ class ItemPortion:
 class ItemFeed:
     """Plans the micro-batches of a run over labelled items."""
 
-    def __init__(self, lengths: Sequence[int], *, seed: int, micro_tokens: int) -> None:
+    def __init__(self, lengths: Sequence[int], *, seed: int, micro_tokens: int, group: int = 1) -> None:
         self._lengths = tuple(lengths)
         self._seed = seed
         self._budget = micro_tokens
+        self._group = min(group, len(self._lengths))
         self._pass = lru_cache(maxsize=2)(self._planned)
 
     def take(self, cursor: Cursor, count: int) -> tuple[list[ItemPortion], Cursor]:
@@ -52,12 +55,19 @@ class ItemFeed:
     def _planned(self, epoch: int) -> list[ItemPortion]:
         order = Permutation(len(self._lengths), number(self._seed, "items", epoch))
         shuffled = [order[place] for place in range(len(self._lengths))]
+        if self._group > 1:
+            return list(self._grouped(shuffled))
         portions: list[ItemPortion] = []
         for pool in self._pools(shuffled):
             cut = list(self._cut(iter(sorted(pool, key=self._lengths.__getitem__))))
             turns = Permutation(len(cut), number(self._seed, "pool", epoch, len(portions)))
             portions += [cut[turns[place]] for place in range(len(cut))]
         return portions
+
+    def _grouped(self, items: Sequence[int]) -> Iterator[ItemPortion]:
+        for start in range(0, len(items) - self._group + 1, self._group):
+            chosen = tuple(items[start : start + self._group])
+            yield ItemPortion(chosen, sum(self._lengths[item] for item in chosen))
 
     def _pools(self, items: Sequence[int]) -> Iterator[list[int]]:
         held: list[int] = []

@@ -21,6 +21,8 @@ class Row:
     labels: npt.NDArray[Any] | None = None
     """The right answers in the form that the task's loss takes; none: not known."""
     segments: Numbers | None = None
+    prefix: int | None = None
+    """For prefix attention: how many tokens at the beginning see each other both ways."""
 
     @property
     def length(self) -> int:

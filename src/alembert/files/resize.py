@@ -32,6 +32,16 @@ def with_new_rows(
     return _with_weights(checkpoint, tokenizer, state)
 
 
+def with_markers(checkpoint: Checkpoint, tokenizer: Tokenizer, markers: Mapping[str, str]) -> Checkpoint:
+    """Add special pieces, each beginning as the word that it is named with: marker -> word."""
+    grown = tokenizer.with_markers(markers)
+    fresh = [piece for piece in markers if piece not in tokenizer.vocabulary]
+    sources = {
+        grown.id_of(piece): tokenizer.encode(markers[piece], add_special_tokens=False).ids for piece in fresh
+    }
+    return with_new_rows(checkpoint, grown, sources) if fresh else checkpoint
+
+
 def with_kept_rows(checkpoint: Checkpoint, tokenizer: Tokenizer, kept: Sequence[int]) -> Checkpoint:
     """Keep the rows of the given old ids, in this order; rows beyond the vocabulary (padding) go too."""
     state = dict(checkpoint.model.state_dict())

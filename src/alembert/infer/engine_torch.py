@@ -19,9 +19,8 @@ from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.hardware.torch_settings import threads_per_operation
 from alembert.nn.batch import Batch
-from alembert.tasks.example import Encoded
-from alembert.tasks.running import answers_of
-from alembert.tasks.task import AnyTask, Outputs
+from alembert.tasks.running import ModelRunner
+from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
@@ -44,8 +43,6 @@ class TorchEngine:
         self.attention = checkpoint.blueprint.config.attention
         self.device = device
         self.model = checkpoint.model.to(device).eval()
-        self.head = ""
-        """The head of a bound task."""
         self.streams = torch.get_num_threads() if device == "cpu" else 1
 
     @classmethod
@@ -53,8 +50,8 @@ class TorchEngine:
         """Open a Checkpoint for prediction."""
         return cls(checkpoints.open(where), device)
 
-    def bound(self, task: AnyTask) -> AnyTask:
-        """Give a task what it needs of its head's weights."""
+    def bound(self, task: AnyTask) -> tuple[AnyTask, ModelRunner]:
+        """Give a task what it needs of its head's weights, and what runs the head."""
         spec = task.head()
         labels = self.checkpoint.blueprint.labels.get(spec.kind, ())
         # Outputs without names, as those of numbers, are numbered in the files.
@@ -65,12 +62,7 @@ class TorchEngine:
                 f"{few(task.labels)}; the model has {few(labels) if labels else 'none of them'}. One of the two files was "
                 "changed; fine-tune again."
             )
-        self.head = spec.kind
-        return task.bind(self.model.head(spec.kind))
-
-    def answers(self, encoded: Sequence[Encoded]) -> list[list[Outputs]]:
-        """Give the outputs of the task's head for each row of each example."""
-        return answers_of(self.model, self.head, encoded)
+        return task.bind(self.model.head(spec.kind)), ModelRunner(self.model, spec.kind, task.attention)
 
     def hidden_states(self, documents: Sequence[Sequence[int]]) -> Iterator[tuple[int, Tensor]]:
         """Encode documents, given as token ids; yield the number and the states (T, D) of each, short ones first.

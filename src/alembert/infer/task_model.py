@@ -9,9 +9,10 @@ from typing import Any, Final, Protocol
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.settings import changed
-from alembert.tasks.example import Encoded, Example, Reading
+from alembert.tasks.example import Example, Reading
 from alembert.tasks.files import TASK, open_task, read_keys, read_surfaces, read_table
-from alembert.tasks.task import AnyTask, Outputs
+from alembert.tasks.runner import Runner
+from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 
 AT_ONCE: Final = 512
@@ -22,7 +23,7 @@ COLUMNS: Final = ("id", "text", "title", "label", "entities", "entity_label", "t
 
 
 class TaskEngine(Protocol):
-    """What computes the answers of a head."""
+    """What computes the answers of heads."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -31,11 +32,8 @@ class TaskEngine(Protocol):
     def longest(self) -> int:
         """Tokens that the model reads at once."""
 
-    def bound(self, task: AnyTask) -> AnyTask:
-        """Give the task what it needs of the head's weights."""
-
-    def answers(self, encoded: Sequence[Encoded]) -> list[list[Outputs]]:
-        """Give the head's outputs for each row of each example."""
+    def bound(self, task: AnyTask) -> tuple[AnyTask, Runner]:
+        """Give the task what it needs of the head's weights, and what runs the head."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,7 @@ class TaskModel:
 
     task: AnyTask
     engine: TaskEngine
+    runner: Runner
     folder: Path
 
     @classmethod
@@ -54,7 +53,8 @@ class TaskModel:
         from alembert.infer.engine_torch import TorchEngine
 
         engine = TorchEngine.open(place, device)
-        return cls(engine.bound(task), engine, place)
+        bound, runner = engine.bound(task)
+        return cls(bound, engine, runner, place)
 
     def read(self, files: Sequence[Path], options: ReadOptions) -> Reading[Any]:
         """Read examples of the model's task, from the columns that it was trained on unless others are named."""
@@ -79,7 +79,7 @@ class TaskModel:
         for start in range(0, len(examples), AT_ONCE):
             part = examples[start : start + AT_ONCE]
             encoded = self.task.encode(part, self.engine.tokenizer, self.engine.longest)
-            for each, outputs in zip(encoded, self.engine.answers(encoded), strict=True):
+            for each, outputs in zip(encoded, self.task.run(self.runner, encoded), strict=True):
                 yield self.task.decode(each, outputs)
 
     def training(self) -> Mapping[str, Any]:

@@ -59,7 +59,8 @@ from alembert.tasks.metrics.calibration import (
     sigmoid,
 )
 from alembert.tasks.metrics.classes import codes, indicator
-from alembert.tasks.task import Measure, Outputs, Scores, Task
+from alembert.tasks.runner import Outputs
+from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

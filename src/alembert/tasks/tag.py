@@ -25,6 +25,7 @@ from alembert.tasks.example import Coverage, Encoded, Reading
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics import calibration, spans
 from alembert.tasks.pointer_decode import pointer_spans
+from alembert.tasks.runner import Outputs
 from alembert.tasks.tag_examples import (
     FoundEntity,
     TagExample,
@@ -45,7 +46,7 @@ from alembert.tasks.tag_words import (
     word_ranges,
     words_of,
 )
-from alembert.tasks.task import Measure, Outputs, Scores, Task
+from alembert.tasks.task import Measure, Scores, Task
 from alembert.tasks.viterbi import Legal, best_legal, legal_moves, marginals, viterbi
 from alembert.text.encoding import Encoding
 from alembert.text.sentences import split as split_sentences

@@ -49,7 +49,10 @@ class Target:
 def target_of(rows: Sequence[Row], example_of_row: Sequence[int], count: int | None = None) -> Target:
     """Pack rows into a batch, and say where their answers stand in it; `count` is the number of places if not given."""
     segments = [np.zeros_like(row.ids) if row.segments is None else row.segments for row in rows]
-    batch = Batch.packed([row.ids for row in rows], segments)
+    prefixes = [row.length if row.prefix is None else row.prefix for row in rows]
+    batch = Batch.packed(
+        [row.ids for row in rows], segments, prefixes=prefixes if _has_prefixes(rows) else None
+    )
     starts = batch.starts_B.tolist()
     places = np.concatenate([row.places + start for row, start in zip(rows, starts, strict=True)])
     labels = [row.labels for row in rows if row.labels is not None]
@@ -62,3 +65,7 @@ def target_of(rows: Sequence[Row], example_of_row: Sequence[int], count: int | N
         example_of_row=tuple(example_of_row),
         count=len(places) if count is None else count,
     )
+
+
+def _has_prefixes(rows: Sequence[Row]) -> bool:
+    return any(row.prefix is not None for row in rows)

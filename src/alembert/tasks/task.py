@@ -25,6 +25,7 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.tasks.example import Coverage, E, Encoded, Reading
 from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.runner import Runner
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from alembert.tasks.targets import Target
 
 P = TypeVar("P")
-Outputs = npt.NDArray[np.float32]
 Measure = Callable[[npt.NDArray[np.int64]], float]
 """The main score of a sample of examples, given by their numbers, with repetitions: what a bootstrap draws."""
 
@@ -124,6 +124,26 @@ class Task(ABC, Generic[E, P]):
     def encode(self, examples: Sequence[E], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
         """Turn examples into rows of at most `longest` tokens; those with answers have labels."""
 
+    @property
+    def markers(self) -> Mapping[str, str]:
+        """Name the pieces that rows need beside those of the tokenizer, each with a word that its row begins as."""
+        return {}
+
+    @property
+    def group(self) -> int:
+        """How many examples the loss compares with each other: they are always computed together. 1: each is alone."""
+        return 1
+
+    @property
+    def attention(self) -> str | None:
+        """Which tokens see each other, if it is not what the model was made with."""
+        return None
+
+    @property
+    def whole_vocabulary(self) -> bool:
+        """Whether the loss reads the rows of all pieces, and not of those that occur in the examples alone."""
+        return False
+
     def for_training(self) -> Task[E, P]:
         """Give the task as it encodes training examples, if that differs."""
         return self
@@ -148,15 +168,17 @@ class Task(ABC, Generic[E, P]):
 
     # -- answers
 
-    @abstractmethod
-    def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> P:
-        """Read the answers of one example from the head's outputs at the places of each of its rows."""
+    def run(self, runner: Runner, encoded: Sequence[Encoded]) -> Sequence[Any]:
+        """Let the model work on examples; give what `decode` reads of each: mostly the head's outputs for its rows."""
+        return runner.outputs(encoded)
 
     @abstractmethod
-    def tune(
-        self, examples: Sequence[E], encoded: Sequence[Encoded], outputs: Sequence[Sequence[Outputs]]
-    ) -> Task[E, P]:
-        """Choose thresholds and temperature on development data, after training; may return itself."""
+    def decode(self, encoded: Encoded, outputs: Any) -> P:
+        """Read the answers of one example from what `run` gave: the head's outputs at the places of each of its rows."""
+
+    def tune(self, examples: Sequence[E], encoded: Sequence[Encoded], outputs: Sequence[Any]) -> Task[E, P]:
+        """Choose thresholds and temperature on development data, after training; most tasks have none."""
+        return self
 
     @abstractmethod
     def score(self, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
@@ -193,6 +215,10 @@ class Task(ABC, Generic[E, P]):
     @abstractmethod
     def to_table(self) -> dict[str, Any]:
         """Give all that must be saved beside the weights, as JSON."""
+
+    def companions(self) -> Mapping[str, bytes]:
+        """Give files that other programs look for beside the weights: path in the folder -> content."""
+        return {}
 
     @classmethod
     @abstractmethod

@@ -134,6 +134,19 @@ class Tokenizer:
         """Return the id of a piece or special token; one that is not in the vocabulary is an error."""
         return self.vocabulary.id_of(token)
 
+    def with_markers(self, markers: Iterable[str]) -> Tokenizer:
+        """Give a tokenizer that knows these special pieces too, each found whole in a text; they get the next ids."""
+        fresh = [piece for piece in markers if piece not in self.vocabulary]
+        if not fresh:
+            return self
+        parts = self._parts
+        vocabulary = Vocabulary((*parts.vocabulary.pieces, *fresh), parts.vocabulary.special)
+        added = (
+            *parts.added,
+            *(AddedToken(content=piece, special=True, normalized=False) for piece in fresh),
+        )
+        return Tokenizer(Parts(vocabulary, parts.settings, added, parts.model_size or len(parts.vocabulary)))
+
     @property
     def vocab_size(self) -> int:
         """How many ids there are: the number of rows that an embedding needs."""

@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from typing import Any, Final
 
 from alembert.artifact import Draft
-from alembert.errors import BadFile, BadSetting
+from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.heads import with_heads
@@ -30,7 +30,7 @@ from alembert.train.distributed import Processes
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.one_seed import OneSeed, SeedResult
 from alembert.train.surroundings import Surroundings
-from alembert.train.task_data import Data, Prepared, divide, prepare, report_of
+from alembert.train.task_data import Data, Prepared, divide, prepare, report_of, tokenizer_of
 from alembert.train.tuning import search
 from alembert.train.workplace import Workplace
 
@@ -108,8 +108,7 @@ def finetune(
 
 def examine_data(assignment: Assignment, settings: FinetuneSettings) -> DataReport:
     """Look at the data of a run without running it."""
-    checkpoint = _open(assignment.model)
-    return _report(assignment, _prepared(assignment, settings, checkpoint), checkpoint)
+    return report_of(_prepared(assignment, settings, _open(assignment.model)), assignment.data)
 
 
 @dataclass
@@ -129,9 +128,9 @@ class _Run:
         place.check()
         checkpoint = _open(self.assignment.model)
         prepared = self.processes.agree(lambda: _prepared(self.assignment, self.settings, checkpoint))
-        report = _report(self.assignment, prepared, checkpoint)
+        report = report_of(prepared, self.assignment.data)
         self.around.show(lines(report))
-        start = partial(self._one_seed, prepared, report, checkpoint)
+        start = partial(self._one_seed, prepared, report)
         start(self.settings, place.unfinished).check()  # before anything is written: settings may be refused
         with place.begun() as draft:
             settings = self._tuned(start, draft)
@@ -177,11 +176,10 @@ class _Run:
         self,
         prepared: Prepared,
         report: DataReport,
-        checkpoint: Checkpoint,
         settings: FinetuneSettings,
         folder: Path,
     ) -> OneSeed:
-        learner = _learner(checkpoint, prepared, settings.seed)
+        learner = _learner(prepared, settings.seed)
         settings = _with_length(settings, prepared)
         return OneSeed(folder, prepared, report, learner, settings, self.around, self.processes)
 
@@ -196,17 +194,8 @@ class _Run:
 
 def _open(model: str) -> Checkpoint:
     checkpoint = open_checkpoint(model)
-    _tokenizer(checkpoint)
+    tokenizer_of(checkpoint)
     return checkpoint
-
-
-def _tokenizer(checkpoint: Checkpoint) -> Any:
-    if checkpoint.tokenizer is None:
-        raise BadFile(
-            "The model has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
-            "Put the files of the tokenizer it was trained with there."
-        )
-    return checkpoint.tokenizer
 
 
 def _prepared(assignment: Assignment, settings: FinetuneSettings, checkpoint: Checkpoint) -> Prepared:
@@ -215,15 +204,9 @@ def _prepared(assignment: Assignment, settings: FinetuneSettings, checkpoint: Ch
         assignment.task,
         divided,
         assignment.settings,
-        _tokenizer(checkpoint),
-        checkpoint.blueprint.config.max_position_embeddings,
+        checkpoint,
         balanced=settings.loss.class_weights == "balanced",
     )
-
-
-def _report(assignment: Assignment, prepared: Prepared, checkpoint: Checkpoint) -> DataReport:
-    longest = checkpoint.blueprint.config.max_position_embeddings
-    return report_of(prepared, _tokenizer(checkpoint), longest, assignment.data)
 
 
 def _with_length(settings: FinetuneSettings, prepared: Prepared) -> FinetuneSettings:
@@ -235,9 +218,9 @@ def _with_length(settings: FinetuneSettings, prepared: Prepared) -> FinetuneSett
     return replace(settings, tokens=tokens, evaluation=replace(settings.evaluation, times=times))
 
 
-def _learner(checkpoint: Checkpoint, prepared: Prepared, seed: int) -> Checkpoint:
+def _learner(prepared: Prepared, seed: int) -> Checkpoint:
     """Give the model the head of the task; one that it has is kept only if its labels are the same, in this order."""
-    task, spec = prepared.task, prepared.task.head()
+    task, spec, checkpoint = prepared.task, prepared.task.head(), prepared.checkpoint
     known = checkpoint.blueprint.labels.get(spec.kind)
     bare = checkpoint if known == task.labels else with_heads(checkpoint, {}, pooler=True)
     learner = with_heads(bare, {spec.kind: spec}, pooler=False, seed=seed)

@@ -21,7 +21,7 @@ from alembert.nn.model import Model
 from alembert.settings import to_toml
 from alembert.tasks.data_report import DataReport
 from alembert.tasks.files import write_keys, write_surfaces, write_task
-from alembert.tasks.running import answers_of
+from alembert.tasks.running import ModelRunner
 from alembert.tasks.surfaces import count_surfaces
 from alembert.tasks.task import AnyTask, Scores
 from alembert.train.curves import write_curves
@@ -112,6 +112,9 @@ class OneSeed:
         counts = {**draft.counts, "steps": done.step, "tokens": done.tokens, "seconds": round(done.seconds)}
         result = SeedResult(self.settings.seed, scores.main, scores.measures, scores.by_label, counts)
         write_task(self.folder, task, self._facts())
+        for path, content in task.companions().items():
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(self.folder / path, content)
         self._write_run(loop)
         atomic_write(self.folder / RUN / SCORES, _json(asdict(result)))
         shutil.rmtree(self.folder / STATE, ignore_errors=True)
@@ -120,8 +123,9 @@ class OneSeed:
     def _judged(self, model: Model) -> tuple[AnyTask, Scores]:
         """Look at the development data once more, now with the weights that are kept."""
         dev, head = self.prepared.dev, self.prepared.task.head().kind
-        outputs = answers_of(model, head, dev.encoded)
-        bound = self.prepared.task.bind(model.head(head)).tune(dev.examples, dev.encoded, outputs)
+        bound = self.prepared.task.bind(model.head(head))
+        outputs = bound.run(ModelRunner(model, head, bound.attention), dev.encoded)
+        bound = bound.tune(dev.examples, dev.encoded, outputs)
         predictions = [bound.decode(each, found) for each, found in zip(dev.encoded, outputs, strict=True)]
         return bound, bound.score(dev.examples, predictions)
 

@@ -35,6 +35,11 @@ class OwnPieces:
         found = [np.unique(row.ids) for each in encoded for row in each.rows]
         return cls(np.unique(np.concatenate(found)))
 
+    @classmethod
+    def all(cls, size: int) -> OwnPieces:
+        """Take all pieces of a vocabulary."""
+        return cls(np.arange(size))
+
     def renumbered(self, encoded: Sequence[Encoded]) -> list[Encoded]:
         """Give the examples with the numbers of the run."""
         return [
@@ -45,7 +50,7 @@ class OwnPieces:
         ]
 
     def model(self, checkpoint: Checkpoint) -> Model:
-        """Make a model with the rows of the run alone, of a checkpoint without heads over the vocabulary."""
+        """Make a model with the rows of the run alone; a checkpoint with a head over the vocabulary needs all."""
         old = checkpoint.model
         config = replace(old.config, vocab_size=len(self.ids_K))
         model = Model.skeleton(config, old.specs, pooler=old.pooler is not None)

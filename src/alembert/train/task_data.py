@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.resize import with_markers
 from alembert.tasks.data_report import DataReport, Part, data_report
 from alembert.tasks.example import Reading, without
 from alembert.tasks.splitting import Shares, overlaps, parse_split, split
@@ -77,6 +79,27 @@ class Prepared:
     pieces: OwnPieces
     """What the numbers in the rows of `train` and `dev` stand for."""
     divided: Divided
+    checkpoint: Checkpoint
+    """The model that learns, with rows for the markers of the task."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return tokenizer_of(self.checkpoint)
+
+    @property
+    def longest(self) -> int:
+        """Tokens that the model reads at once."""
+        return self.checkpoint.blueprint.config.max_position_embeddings
+
+
+def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
+    """Give the tokenizer of a model that must have one."""
+    if checkpoint.tokenizer is None:
+        raise BadFile(
+            "The model has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
+            "Put the files of the tokenizer it was trained with there."
+        )
+    return checkpoint.tokenizer
 
 
 def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided:
@@ -137,24 +160,28 @@ def _why(divided: Divided) -> str:
 
 
 def prepare(
-    name: str, divided: Divided, settings: Any, tokenizer: Tokenizer, longest: int, *, balanced: bool
+    name: str, divided: Divided, settings: Any, checkpoint: Checkpoint, *, balanced: bool
 ) -> Prepared:
     """Let the task understand the examples, and encode them."""
     task = task_class(name).learn(divided.train, settings)
     task.check(divided.dev)
+    checkpoint = with_markers(checkpoint, tokenizer_of(checkpoint), task.markers)
+    tokenizer, longest = tokenizer_of(checkpoint), checkpoint.blueprint.config.max_position_embeddings
     trained = task.for_training().encode(divided.train, tokenizer, longest)
     judged = task.encode(divided.dev, tokenizer, longest)
-    pieces = OwnPieces.of([*trained, *judged])
+    size = checkpoint.blueprint.config.vocab_size
+    pieces = OwnPieces.all(size) if task.whole_vocabulary else OwnPieces.of([*trained, *judged])
     return Prepared(
         task.balanced(trained) if balanced else task,
         Examples(divided.train, pieces.renumbered(trained)),
         Examples(divided.dev, pieces.renumbered(judged)),
         pieces,
         divided,
+        checkpoint,
     )
 
 
-def report_of(prepared: Prepared, tokenizer: Tokenizer, longest: int, data: Data) -> DataReport:
+def report_of(prepared: Prepared, data: Data) -> DataReport:
     """Say what one should know about the data before a model is trained on them."""
     divided = prepared.divided
     return data_report(
@@ -163,8 +190,8 @@ def report_of(prepared: Prepared, tokenizer: Tokenizer, longest: int, data: Data
             Part("train", Reading(divided.train, divided.set_aside, divided.remarks), prepared.train.encoded),
             Part("dev", Reading(divided.dev), prepared.dev.encoded),
         ],
-        tokenizer,
-        longest=longest,
+        prepared.tokenizer,
+        longest=prepared.longest,
         tag_problems=prepared.task.problems(data.files, data.options),
         decided=divided.notes,
     )

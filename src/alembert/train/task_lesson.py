@@ -15,7 +15,7 @@ from alembert.nn.dropout import Noise
 from alembert.nn.heads import tokens_read
 from alembert.nn.model import Model
 from alembert.tasks.example import Encoded
-from alembert.tasks.running import answers_of
+from alembert.tasks.running import ModelRunner
 from alembert.tasks.targets import Target, target_of
 from alembert.tasks.task import AnyTask
 from alembert.train.finetune_settings import FinetuneSettings
@@ -51,6 +51,7 @@ class TaskLesson:
             [sum(row.length for row in item) for item in self.items],
             seed=settings.seed,
             micro_tokens=settings.batch.micro_tokens,
+            group=task.group,
         )
 
     def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[ItemPortion], Cursor]:
@@ -61,7 +62,9 @@ class TaskLesson:
         examples = len(portion.items) if self.task.counted == "examples" else None
         count = len(rows) if self.task.counted == "rows" else examples
         target = target_of([row for _, row in rows], [number for number, _ in rows], count)
-        micro = Micro(batch=target.batch, attention="", targets={self.task.name: target})
+        micro = Micro(
+            batch=target.batch, attention=self.task.attention or "", targets={self.task.name: target}
+        )
         return micro.wanting(tokens_read([self.spec], target.batch, places_P=target.places))
 
     def loss(
@@ -71,7 +74,13 @@ class TaskLesson:
 
         def run(noise: Noise | None, added_NE: Tensor | None) -> Tensor:
             outputs: dict[str, Tensor] = model(
-                micro.batch, [self.head], places_P=target.places, only=True, noise=noise, added_ND=added_NE
+                micro.batch,
+                [self.head],
+                places_P=target.places,
+                only=True,
+                attention=self.task.attention,
+                noise=noise,
+                added_ND=added_NE,
             )
             return outputs[self.head]
 
@@ -91,7 +100,7 @@ class TaskLesson:
         numbers = range(part, len(self.dev.encoded), parts)
         encoded = [self.dev.encoded[number] for number in numbers]
         bound = self.task.bind(model.head(self.head))
-        answers = answers_of(model, self.head, encoded)
+        answers = bound.run(ModelRunner(model, self.head, self.task.attention), encoded)
         return [
             (number, bound.decode(each, outputs))
             for number, each, outputs in zip(numbers, encoded, answers, strict=True)
