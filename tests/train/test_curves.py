@@ -190,3 +190,12 @@ def test_rare_peaks_of_a_faint_curve_do_not_set_the_scale() -> None:
     points = [(x, 1000.0 if x == 500 else 1.0 + x % 2) for x in range(1000)]
     assert value_range([Curve("c", points, faint=True)]) == (1.0, 2.0)
     assert value_range([Curve("c", points)]) == (1.0, 1000.0)
+
+
+def test_a_task_is_drawn_by_its_scores(tmp_path: Path) -> None:
+    log = RunLog(tmp_path, tensorboard=False)
+    for step in (1, 2):
+        log.write("step", step=step, loss=1 / step, losses={"tag": 1 / step})
+        log.write("held_out", step=step, scores={"dev": {"f1": step / 4, "mse": 0.5, "support": 5}})
+    drawn = {panel.title: [curve.name for curve in panel.curves] for panel in panels(log)}
+    assert drawn["Scores on dev"] == ["f1"]

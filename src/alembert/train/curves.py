@@ -1,7 +1,7 @@
 """The curves of a run: `loss.html`, a page that needs nothing else, and `loss.png` where matplotlib is installed.
 
 In: a run log. Out: the files. Both show the same panels: each objective's loss in training (each row of the log thin,
-and smoothed) and on held-out documents, held-out accuracy, rate, gradient norm and speed. Long runs are thinned so that
+and smoothed) and on held-out documents, held-out accuracy or the scores of tasks, rate, gradient norm and speed. Long runs are thinned so that
 the drawn lines stay the same and the page stays small.
 """
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_POINTS: Final = 600
+_ERRORS: Final = ("mse", "mae")
+"""Measures that are the better the lower they are."""
 _INKS: Final = ("#2f6fb4", "#d9822b", "#2c8a5b", "#8a55b8", "#b5465a")
 
 Series = Mapping[str, Points]
@@ -62,7 +64,8 @@ def panels(log: RunLog) -> list[Panel]:
     steps, held_out = _series(log.rows("step")), _series(log.rows("held_out"))
     found = [
         *_losses(steps, held_out),
-        Panel("Held-out accuracy", tuple(_scores(held_out, "accuracy")), percent, max),
+        Panel("Held-out accuracy", tuple(_accuracies(held_out)), percent, max),
+        *_of_tasks(held_out),
         Panel("Learning rate", _plain(steps, "rate"), "{:.3g}".format),
         Panel("Norm of the gradient", tuple(_smoothed(steps, "norm")), "{:.3g}".format),
         Panel("Tokens a second", tuple(_smoothed(steps, "tokens_per_second")), "{:,.0f}".format),
@@ -118,6 +121,29 @@ def _scores(held_out: Series, measure: str) -> Iterator[Curve]:
     for colour, name in enumerate(found):
         short = name.removeprefix("scores/").removesuffix(ending)
         yield Curve(short, thinned(held_out[name], _MOST_POINTS), colour)
+
+
+def _accuracies(held_out: Series) -> Iterator[Curve]:
+    """Draw the accuracy of each objective; tasks, which are judged by their scores and have no loss, come apart."""
+    objectives = {curve.name for curve in _scores(held_out, "loss")}
+    return (curve for curve in _scores(held_out, "accuracy") if curve.name in objectives)
+
+
+def _of_tasks(held_out: Series) -> Iterator[Panel]:
+    """Draw the scores of each task on development data, those that are shares or correlations."""
+    objectives = {curve.name for curve in _scores(held_out, "loss")}
+    judged = dict.fromkeys(name.split("/")[1] for name in held_out if name.startswith("scores/"))
+    for task in judged:
+        inside = [
+            name for name in held_out if name.startswith(f"scores/{task}/") and not name.endswith(_ERRORS)
+        ]
+        drawn = [name for name in inside if all(-1 <= value <= 1 for _, value in held_out[name])]
+        curves = tuple(
+            Curve(name.rpartition("/")[2], thinned(held_out[name], _MOST_POINTS), colour)
+            for colour, name in enumerate(drawn[: len(_INKS)])
+        )
+        if task not in objectives:
+            yield Panel(f"Scores on {task}", curves, "{:.4g}".format, max)
 
 
 def _plain(steps: Series, name: str) -> tuple[Curve, ...]:
