@@ -14,7 +14,6 @@ from typing import Final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from alembert.errors import BadSetting
 from alembert.nn import pointer
@@ -25,6 +24,7 @@ from alembert.nn.crf import Crf
 from alembert.nn.dropout import Dropout, Noise
 from alembert.nn.encoder import ACTIVATION
 from alembert.nn.pooling import POOLINGS, mean_of_documents
+from alembert.nn.projection import to_vocabulary
 
 RESERVED: Final = ("hidden", "pooled")
 """Names of a model's outputs that are no heads."""
@@ -180,7 +180,7 @@ class MaskedLM(nn.Module):
 
     def forward(self, states: States) -> Tensor:
         transformed_PE = self.norm(self.activation(self.dense(states.of_tokens())))
-        return functional.linear(transformed_PE, states.token_embedding_VE, self.bias)
+        return to_vocabulary(transformed_PE, states.token_embedding_VE, self.bias)
 
 
 class DocumentClassifier(nn.Module):
