@@ -1,6 +1,5 @@
 """Generation: equal to transformers where it can be, and with the properties that we promise."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,12 @@ from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.infer.engine_torch import TorchEngine
-from alembert.infer.generate import GenerateSettings, generate, generate_batch
-from alembert.infer.next_token import Rules, Sampler
+from alembert.infer.generate import generate, generate_batch
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
+from alembert.tasks.decoding.rules import Rules, Sampler
+from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
@@ -30,6 +30,7 @@ TOKENIZER = Tokenizer.from_vocabulary(
 )
 # Weights this large prefer some tokens clearly.
 SIZES = {"vocab_size": TOKENIZER.vocab_size, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 32, "initializer_range": 0.5}  # fmt: skip
+OURS = {"no_repeat_ngram_size": "no_repeat", "min_new_tokens": "shortest"}
 PROMPTS = ["a", "b c d", "床前", "", "a b a b a", "月 p o n m"]
 
 
@@ -76,7 +77,7 @@ def theirs(
 
 
 def ours(engine: TorchEngine, prompt: str, **options: object) -> list[list[int]]:
-    found = generate(engine, prompt, GenerateSettings(**options))
+    found = generate(engine, prompt, DecodeSettings(**options))
     return [[*made.ids, 3] if made.finished else list(made.ids) for made in found]
 
 
@@ -89,6 +90,7 @@ def ours(engine: TorchEngine, prompt: str, **options: object) -> list[list[int]]
         {"repetition_penalty": 0.8},
         {"no_repeat_ngram_size": 1},
         {"no_repeat_ngram_size": 2},
+        {"min_new_tokens": 9},
     ],
     ids=str,
 )
@@ -98,7 +100,7 @@ def test_greedy_equals_transformers(
     foreign: tuple[transformers.BertLMHeadModel, Path],
     engine: TorchEngine,
 ) -> None:
-    mine = {("no_repeat" if name.startswith("no") else name): value for name, value in options.items()}
+    mine = {OURS.get(name, name): value for name, value in options.items()}
     assert ours(engine, prompt, longest=15, **mine) == theirs(
         foreign[0], prompt, max_new_tokens=15, **options
     )
@@ -114,6 +116,7 @@ def test_greedy_equals_transformers(
         {"length_penalty": -1.0},
         {"no_repeat_ngram_size": 2},
         {"repetition_penalty": 1.4},
+        {"min_new_tokens": 7},
     ],
     ids=str,
 )
@@ -123,13 +126,13 @@ def test_beams_equal_transformers(
     foreign: tuple[transformers.BertLMHeadModel, Path],
     engine: TorchEngine,
 ) -> None:
-    mine = {("no_repeat" if name.startswith("no") else name): value for name, value in options.items()}
+    mine = {OURS.get(name, name): value for name, value in options.items()}
     found = ours(engine, prompt, method="beam", beams=5, count=3, longest=12, **mine)
     assert found == theirs(foreign[0], prompt, 3, max_new_tokens=12, num_beams=5, **options)
 
 
 def test_the_reference_has_finished_and_unfinished_texts(engine: TorchEngine) -> None:
-    found = generate_batch(engine, PROMPTS, GenerateSettings(longest=15, method="beam", count=4))
+    found = generate_batch(engine, PROMPTS, DecodeSettings(longest=15, method="beam", count=4))
     assert {made.finished for texts in found for made in texts} == {True, False}
 
 
@@ -145,26 +148,26 @@ def test_sampling_without_a_choice_is_greedy(options: dict[str, float], engine: 
 
 
 def test_samples_depend_on_seed_prompt_and_number_alone(engine: TorchEngine) -> None:
-    settings = GenerateSettings(method="sample", count=3, seed=4, longest=20)
+    settings = DecodeSettings(method="sample", count=3, seed=4, longest=20)
     together = list(generate_batch(engine, PROMPTS, settings))
     assert [[made.ids for made in generate(engine, prompt, settings)] for prompt in reversed(PROMPTS)] == [
         [made.ids for made in texts] for texts in reversed(together)
     ]
     assert len({made.ids for made in together[0]}) == 3
-    other = generate(engine, PROMPTS[0], GenerateSettings(method="sample", count=3, seed=5, longest=20))
+    other = generate(engine, PROMPTS[0], DecodeSettings(method="sample", count=3, seed=5, longest=20))
     assert [made.ids for made in other] != [made.ids for made in together[0]]
 
 
 def test_samples_follow_the_probabilities(engine: TorchEngine) -> None:
     seeds, count = range(4), 1000
     runs = [
-        GenerateSettings(method="sample", count=count, longest=1, seed=seed, temperature=2.0)
-        for seed in seeds
+        DecodeSettings(method="sample", count=count, longest=1, seed=seed, temperature=2.0) for seed in seeds
     ]
     drawn = [
         made.ids[0] if made.ids else 3 for settings in runs for made in generate(engine, "a b", settings)
     ]
-    logits = engine.next_token_logits([[2, *TOKENIZER.encode("a b", add_special_tokens=False).ids]], [3])[0]
+    batch = Batch.packed([[2, *TOKENIZER.encode("a b", add_special_tokens=False).ids]])
+    logits = engine.model(batch, ["masked_lm"])["masked_lm"][-1].detach().numpy()
     logits[NEVER] = -np.inf
     expected = len(drawn) * torch.tensor(logits / 2.0).double().softmax(-1).numpy()
     seen = np.bincount(drawn, minlength=len(logits))
@@ -209,14 +212,15 @@ def test_rules_equal_those_of_transformers(ids: list[int], n: int, penalty: floa
     )
 
 
-def test_a_text_can_always_end() -> None:
-    rules = Rules(end=3, never=np.array(NEVER), no_repeat=1)
+@pytest.mark.parametrize("shortest", [0, 99])
+def test_a_text_can_always_end(shortest: int) -> None:
+    rules = Rules(end=3, never=np.array(NEVER), no_repeat=1, shortest=shortest)
     assert np.flatnonzero(np.isfinite(rules.apply(np.zeros(8), range(8)))).tolist() == [3]
 
 
 @pytest.mark.parametrize("method", ["greedy", "beam"])
 def test_the_score_is_the_log_probability_of_the_new_tokens(method: str, engine: TorchEngine) -> None:
-    settings = GenerateSettings(method=method, longest=9, repetition_penalty=1.3, no_repeat=2)
+    settings = DecodeSettings(method=method, longest=9, repetition_penalty=1.3, no_repeat=2)
     for prompt in PROMPTS:
         made = generate(engine, prompt, settings)[0]
         begun = [2, *TOKENIZER.encode(prompt, add_special_tokens=False).ids]
@@ -231,10 +235,10 @@ def test_the_score_is_the_log_probability_of_the_new_tokens(method: str, engine:
 def test_prompts_together_equal_prompts_alone(
     method: str, engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = GenerateSettings(method=method, longest=12)
+    settings = DecodeSettings(method=method, longest=12)
     alone = [generate(engine, prompt, settings)[0].ids for prompt in PROMPTS]
     for rows in (64, 9, 1):
-        monkeypatch.setattr("alembert.infer.generate.ROWS_TOGETHER", rows)
+        monkeypatch.setattr("alembert.tasks.decoding.writing.LINES_TOGETHER", rows)
         assert [texts[0].ids for texts in generate_batch(engine, PROMPTS, settings)] == alone
 
 
@@ -243,7 +247,7 @@ def test_no_prompts_give_no_texts(engine: TorchEngine) -> None:
 
 
 def test_the_end_of_the_model_is_a_limit(engine: TorchEngine) -> None:
-    settings = GenerateSettings(method="sample", count=30, longest=1000, temperature=5.0)
+    settings = DecodeSettings(method="sample", count=30, longest=1000, temperature=5.0)
     found = generate(engine, "a b c", settings)
     unfinished = [made for made in found if not made.finished]
     assert unfinished
@@ -277,28 +281,20 @@ def test_a_model_without_the_head_is_refused() -> None:
 
 def test_prefix_attention_sees_the_whole_prompt() -> None:
     made = TorchEngine(checkpoint(attention="prefix"))
-    rows = [[2, 9, 8, 7], [2, 9, 8, 7, 6, 5], [2]]
-    logits = made.next_token_logits(rows, [4, 3, 1])
-    for row, prefix, found in zip(rows, [4, 3, 1], logits, strict=True):
-        batch = Batch.packed([row], prefixes=[prefix])
-        alone = made.model(batch, ["masked_lm"], attention="prefix")["masked_lm"][-1].detach().numpy()
-        np.testing.assert_allclose(found, alone, atol=1e-4)
-    causal = made.model(Batch.packed(rows[:1]), ["masked_lm"], attention="causal")["masked_lm"][-1]
-    assert np.abs(logits[0] - causal.detach().numpy()).max() > 0.01
-
-
-def test_the_prefix_stays_the_prompt_while_the_row_grows() -> None:
-    class Listening(TorchEngine):
-        asked: list[tuple[int, int]] = []  # noqa: RUF012
-
-        def next_token_logits(self, rows: Sequence[Sequence[int]], prefixes: Sequence[int]) -> np.ndarray:
-            self.asked += zip(map(len, rows), prefixes, strict=True)
-            return np.zeros((len(rows), TOKENIZER.vocab_size), dtype=np.float32)
-
-    made = Listening(checkpoint(attention="prefix"))
-    generate(made, "a b", GenerateSettings(longest=3, no_repeat=1))
-    assert made.asked[0] == (3, 3)
-    assert {prefix for _, prefix in made.asked} == {3}
+    written = generate(made, "a b c", DecodeSettings(longest=6, no_repeat=1))[0].ids
+    begun = [2, *TOKENIZER.encode("a b c", add_special_tokens=False).ids]
+    batch = Batch.packed([[*begun, *written[:-1]]], prefixes=[len(begun)])
+    logits = {
+        attention: made.model(batch, ["masked_lm"], attention=attention)["masked_lm"].detach()
+        for attention in ("prefix", "causal")
+    }
+    for ids in ([0, 1, 2, 4], begun):  # what the rules forbid at every place
+        for each in logits.values():
+            each[:, ids] = -torch.inf
+    assert logits["prefix"][len(begun) - 1].argmax() == written[0]
+    assert (
+        logits["prefix"][len(begun) - 1] - logits["causal"][len(begun) - 1]
+    ).nan_to_num().abs().max() > 0.01
 
 
 @pytest.mark.parametrize("attention", ["causal", "prefix"])
@@ -318,7 +314,7 @@ def test_a_model_that_learnt_a_poem_recites_it(attention: str) -> None:
         loss.backward()
         optimiser.step()
     for method in ("greedy", "beam"):
-        recited = generate(TorchEngine(made), "床前", GenerateSettings(method=method))[0]
+        recited = generate(TorchEngine(made), "床前", DecodeSettings(method=method))[0]
         assert (recited.text, recited.finished) == (POEM, True)
 
 
@@ -338,6 +334,7 @@ def test_a_model_that_learnt_a_poem_recites_it(attention: str) -> None:
         ({"seed": -1}, "`seed` is -1"),
         ({"top_k": 5}, "`top_k` is a setting of the method `sample`, and the method is `greedy`"),
         ({"method": "sample", "beams": 2}, "`beams` is a setting of the method `beam`"),
+        ({"shortest": 9, "longest": 8}, "`shortest` is 9, and `longest` is 8"),
         ({"count": 2}, "`count` is 2, and the method `greedy` finds 1"),
         ({"method": "beam", "beams": 3, "count": 4}, "the method `beam` finds 3"),
     ],
@@ -345,5 +342,5 @@ def test_a_model_that_learnt_a_poem_recites_it(attention: str) -> None:
 )
 def test_settings_that_cannot_work_are_refused(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadSetting) as problem:
-        GenerateSettings(**options)
+        DecodeSettings(**options)
     assert sentence in str(problem.value)

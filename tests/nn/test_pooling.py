@@ -82,7 +82,7 @@ def test_only_the_first_token_needs_a_pooler(pooling: str, has: bool) -> None:
     ("spec", "message"),
     [
         ({"kind": "classify", "outputs": 2, "pooling": "last"}, "expected one of first, mean, layers"),
-        ({"kind": "tag", "outputs": 2, "pooling": "mean"}, "only `classify` has"),
+        ({"kind": "tag", "outputs": 2, "pooling": "mean"}, "has no pooling to choose"),
     ],
 )
 def test_a_pooling_that_makes_no_sense_is_refused(spec: dict[str, object], message: str) -> None:

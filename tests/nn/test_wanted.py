@@ -32,6 +32,8 @@ HEADS = {
     "pointer": HeadSpec(kind="pointer", outputs=2),
     "span": HeadSpec(kind="span"),
     "boundary": HeadSpec(kind="boundary"),
+    "embed": HeadSpec(kind="embed", pooling="cls_train_layer"),
+    "embed_mean": HeadSpec(kind="embed", pooling="mean"),
 }
 TOKENS = [name for name, spec in HEADS.items() if spec.per_token]
 

@@ -8,10 +8,11 @@ import typer
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import each_line
 from alembert.cli.output import note, print_json, visible
-from alembert.infer.generate import CausalEngine, Generated, GenerateSettings, generate_batch, prompt_ids
+from alembert.infer.generate import CausalEngine, Generated, generate_batch, prompt_ids
+from alembert.tasks.decoding.settings import DecodeSettings
 
 
-def continue_lines(engine: CausalEngine, settings: GenerateSettings, as_json: bool) -> None:
+def continue_lines(engine: CausalEngine, settings: DecodeSettings, as_json: bool) -> None:
     """Continue each line of stdin, many together."""
     prompts: list[str] = []
 
@@ -26,7 +27,7 @@ def continue_lines(engine: CausalEngine, settings: GenerateSettings, as_json: bo
 
 
 def continue_texts(
-    engine: CausalEngine, prompts: Sequence[str], settings: GenerateSettings, as_json: bool
+    engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool
 ) -> None:
     """Continue texts and print each as soon as it is there."""
     texts = unfinished = 0

@@ -199,7 +199,7 @@ def _spread(model: TaskModel, examples: Sequence[Any], device: str, tell: Tell) 
         return None
     seeds = []
     for folder in folders:
-        member = type(model).open(folder, device)
+        member = type(model).open(folder, device, model.name)
         value = member.task.score(examples, _predicted(member, examples, tell)).value
         seeds.append(Seed(name=folder.name, value=value))
     return Spread(seeds=tuple(seeds))

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.settings import changed
-from alembert.tasks.example import Example, Reading
-from alembert.tasks.files import TASK, open_task, read_keys, read_surfaces, read_table
+from alembert.tasks.example import Encoded, Example, Reading
+from alembert.tasks.files import TASK, open_task, read_keys, read_surfaces, read_table, task_names
 from alembert.tasks.runner import Runner
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
@@ -32,29 +32,35 @@ class TaskEngine(Protocol):
     def longest(self) -> int:
         """Tokens that the model reads at once."""
 
-    def bound(self, task: AnyTask) -> tuple[AnyTask, Runner]:
-        """Give the task what it needs of the head's weights, and what runs the head."""
+    def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, Runner]:
+        """Give the task what it needs of the weights of its head (none: called as its kind), and what runs it."""
 
 
 @dataclass(frozen=True)
 class TaskModel:
-    """A model that was fine-tuned for a task."""
+    """A model that was fine-tuned for a task, or one of the tasks of a model of several."""
 
     task: AnyTask
     engine: TaskEngine
     runner: Runner
     folder: Path
+    name: str | None = None
+    """Which of several tasks it is; none: the model has one."""
 
     @classmethod
-    def open(cls, folder: str | Path, device: str = "cpu") -> TaskModel:
-        """Open a folder that `finetune` wrote."""
+    def open(cls, folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel:
+        """Open a folder that `finetune` wrote; `task` is the name of one of several."""
         place = Path(folder)
-        task = open_task(place)
+        read_table(place, task)  # a folder without the task is refused before its weights are read
         from alembert.infer.engine_torch import TorchEngine
 
-        engine = TorchEngine.open(place, device)
-        bound, runner = engine.bound(task)
-        return cls(bound, engine, runner, place)
+        return cls.of_engine(TorchEngine.open(place, device), place, task if task_names(place) else None)
+
+    @classmethod
+    def of_engine(cls, engine: TaskEngine, folder: Path, name: str | None = None) -> TaskModel:
+        """Put together an engine and the task that its folder describes."""
+        bound, runner = engine.bound(open_task(folder, name), name)
+        return cls(bound, engine, runner, folder, name)
 
     def read(self, files: Sequence[Path], options: ReadOptions) -> Reading[Any]:
         """Read examples of the model's task, from the columns that it was trained on unless others are named."""
@@ -78,22 +84,26 @@ class TaskModel:
         """Predict examples in their order, some at a time."""
         for start in range(0, len(examples), AT_ONCE):
             part = examples[start : start + AT_ONCE]
-            encoded = self.task.encode(part, self.engine.tokenizer, self.engine.longest)
+            encoded = self.encode(part)
             for each, outputs in zip(encoded, self.task.run(self.runner, encoded), strict=True):
                 yield self.task.decode(each, outputs)
 
+    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+        """Turn examples into what the model reads."""
+        return self.task.encode(examples, self.engine.tokenizer, self.engine.longest)
+
     def training(self) -> Mapping[str, Any]:
         """Give the facts of the training that were kept."""
-        facts: Mapping[str, Any] = read_table(self.folder).get("training", {})
+        facts: Mapping[str, Any] = read_table(self.folder, self.name).get("training", {})
         return facts
 
     def train_keys(self) -> set[int] | None:
         """Give the keys of the examples that were trained on; none: they are not known."""
-        return read_keys(self.folder)
+        return read_keys(self.folder, self.name)
 
     def surfaces(self) -> Mapping[str, int] | None:
         """Say how often entities were seen in training, by `tasks.surfaces.surface_key`; none: it is not known."""
-        return read_surfaces(self.folder)
+        return read_surfaces(self.folder, self.name)
 
     def members(self) -> list[Path]:
         """List the folders of all seeds; one that was trained with a single seed is its own."""

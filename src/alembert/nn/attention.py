@@ -20,8 +20,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch, Group
 from alembert.nn.config import ATTENTIONS, EncoderConfig
-from alembert.nn.dropout import Noise
+from alembert.nn.dropout import BLOCKS, Noise
 from alembert.nn.dropped_attention import dropped_attention
+from alembert.nn.memory import Memory, Reading
 from alembert.nn.positions import Rotation
 
 
@@ -50,6 +51,10 @@ class Plan:
     trace: Trace | None = None
     noise: Noise | None = None
     """Where dropout masks come from; none: torch's global generator."""
+    memory: Memory | Reading | None = None
+    """Where keys and values are kept, or, when single tokens go on from them, found."""
+    layer: int = 0
+    """Which layer it is for, to those that keep them apart."""
 
     @classmethod
     def of(
@@ -59,6 +64,8 @@ class Plan:
         rotation: Rotation | None = None,
         trace: Trace | None = None,
         noise: Noise | None = None,
+        *,
+        memory: Memory | Reading | None = None,
     ) -> Plan:
         """Work out the masks of a batch for `bidirectional`, `causal` or `prefix` attention."""
         if attention not in ATTENTIONS:
@@ -68,7 +75,11 @@ class Plan:
                 "Prefix attention needs the prefix length of each document; give `prefixes` to the Batch."
             )
         groups = tuple(_plan_group(group, batch, attention) for group in batch.groups)
-        return cls(groups, rotation, trace, noise)
+        return cls(groups, rotation, trace, noise, memory)
+
+    def in_layer(self, layer: int) -> Plan:
+        """Return the plan for a layer."""
+        return replace(self.at(BLOCKS).at(layer), layer=layer)
 
     def at(self, place: int) -> Plan:
         """Return the plan for a place inside the model, whose dropout masks are its own."""
@@ -150,9 +161,15 @@ class Attention(nn.Module):
             qkv_N3HK = torch.cat((turned, v_N1HK), dim=1)
         if plan.trace is not None and plan.trace.documents:
             plan.trace.record_scores((group, q, k) for group, (q, k, _) in _rectangles(qkv_N3HK, plan))
+        if isinstance(plan.memory, Reading):
+            plan.memory.keep(
+                plan.layer, ((each.group, k, v) for each, (_, k, v) in _rectangles(qkv_N3HK, plan))
+            )
         return self.out(chosen(self._mix(qkv_N3HK, plan), wanted_P))
 
     def _mix(self, qkv_N3HK: Tensor, plan: Plan) -> Tensor:
+        if isinstance(plan.memory, Memory):
+            return plan.memory.attend(plan.layer, qkv_N3HK)
         if plan.noise is not None and self.training and self.dropout:
             groups = [group.group for group in plan.groups]
             masks = [group.mask(qkv_N3HK.device) for group in plan.groups]

@@ -132,6 +132,19 @@ class Batch:
             prefixes=_checked_prefixes(prefixes, lengths),
         )
 
+    @classmethod
+    def singles(cls, ids_B: Tensor, positions_B: Tensor, segment: int = 0) -> Batch:
+        """Take one token a document, which stands at a position of its own: how documents grow from a `Memory`."""
+        count = len(ids_B)
+        return cls(
+            ids_N=_whole_numbers(ids_B),
+            segments_N=torch.full_like(ids_B, segment),
+            positions_N=positions_B,
+            starts_B=torch.arange(count, device=ids_B.device),
+            lengths=(1,) * count,
+            groups=(Group(0, count, 1, tuple(range(count))),),
+        )
+
     @property
     def longest(self) -> int:
         """Tokens of the longest row, padding included: what the position embedding must hold."""

@@ -20,7 +20,8 @@ from alembert.errors import BadInput, BadSetting
 from alembert.nn.attention import Attention, Plan, Trace, chosen
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import BLOCKS, EMBEDDINGS, Dropout, Noise
+from alembert.nn.dropout import EMBEDDINGS, Dropout, Noise
+from alembert.nn.memory import Memory, Reading
 from alembert.nn.pooling import LayerMean
 from alembert.nn.positions import Rotation, sinusoids
 
@@ -115,12 +116,14 @@ class Encoder(nn.Module):
         added_ND: Tensor | None = None,
         layers: LayerMean | None = None,
         wanted_P: Tensor | None = None,
+        memory: Memory | Reading | None = None,
     ) -> Tensor:
         """Return the last hidden states (N, D); a `trace` records what happens on the way, `layers` adds it up.
 
         In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
         as wide as the token embedding, is added to the embedded tokens: what adversarial training changes. `wanted_P`
-        asks for some tokens alone: every token is attended to, but only these leave the last block (P, D).
+        asks for some tokens alone: every token is attended to, but only these leave the last block (P, D). A `Reading`
+        keeps the keys and values of the batch in a `Memory`, which goes in with batches of new tokens (`Memory.next`).
         """
         self._check(batch)
         states_ND = self.embeddings(batch, None if noise is None else noise.at(EMBEDDINGS), added_ND)
@@ -132,6 +135,7 @@ class Encoder(nn.Module):
             noise=noise,
             layers=layers,
             wanted_P=wanted_P,
+            memory=memory,
         )
 
     def run(
@@ -144,6 +148,7 @@ class Encoder(nn.Module):
         noise: Noise | None = None,
         layers: LayerMean | None = None,
         wanted_P: Tensor | None = None,
+        memory: Memory | Reading | None = None,
     ) -> Tensor:
         """Apply the blocks to embedded tokens."""
         if wanted_P is not None and (trace is not None or layers is not None):
@@ -154,12 +159,13 @@ class Encoder(nn.Module):
             raise BadSetting(
                 "A trace would record everything twice while activations are recomputed. Switch one off."
             )
-        plan = Plan.of(batch, attention or self.config.attention, self._rotation(batch), trace, noise)
+        rotation = self._rotation(batch)
+        plan = Plan.of(batch, attention or self.config.attention, rotation, trace, noise, memory=memory)
         if trace is not None:
             trace.hidden.append(states_ND)
         for layer, index in enumerate(self.order):
             leaving_P = wanted_P if layer == len(self.order) - 1 else None
-            states_ND = self._step(self.blocks[index], states_ND, plan.at(BLOCKS).at(layer), leaving_P)
+            states_ND = self._step(self.blocks[index], states_ND, plan.in_layer(layer), leaving_P)
             if trace is not None:
                 trace.hidden.append(states_ND)
             if layers is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -23,7 +23,7 @@ from alembert.nn.config import EncoderConfig, is_number
 from alembert.nn.crf import Crf
 from alembert.nn.dropout import Dropout, Noise
 from alembert.nn.encoder import ACTIVATION
-from alembert.nn.pooling import POOLINGS, mean_of_documents
+from alembert.nn.pooling import EMBEDDINGS, LAYERED, POOLINGS, mean_of_documents
 from alembert.nn.projection import to_vocabulary
 
 RESERVED: Final = ("hidden", "pooled")
@@ -41,7 +41,8 @@ class HeadSpec:
     dropout: float = 0.1
     """Dropout before the last layer of classifying heads."""
     pooling: str = "first"
-    """What `classify` reads: the pooled `first` token, the `mean` of all, or the mean of all in all `layers`."""
+    """What `classify` reads: the pooled `first` token, the `mean` of all, or the mean of all in all `layers`; or which of
+    `pooling.EMBEDDINGS` the vector of `embed` is, which has to be named."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -60,13 +61,12 @@ class HeadSpec:
         self._check_pooling()
 
     def _check_pooling(self) -> None:
-        if self.pooling not in POOLINGS:
+        known = KINDS[self.kind].poolings
+        if len(known) == 1 and self.pooling not in known:
+            raise BadSetting(f"A head of kind `{self.kind}` has no pooling to choose. Leave it out.")
+        if self.pooling not in known:
             raise BadSetting(
-                f"The pooling of a head is {self.pooling!r}; expected one of {', '.join(POOLINGS)}."
-            )
-        if self.pooling != "first" and self.kind != "classify":
-            raise BadSetting(
-                f"A head of kind `{self.kind}` has no pooling to choose; only `classify` has. Leave it out."
+                f"The pooling of a head of kind `{self.kind}` is {self.pooling!r}; expected one of {', '.join(known)}."
             )
 
     def _check_outputs(self) -> None:
@@ -85,7 +85,7 @@ class HeadSpec:
     @property
     def per_token(self) -> bool:
         """Whether the head answers for tokens; otherwise it does once a document."""
-        return KINDS[self.kind].build is not DocumentClassifier
+        return KINDS[self.kind].build not in (DocumentClassifier, Embedder)
 
     @property
     def needs_pooler(self) -> bool:
@@ -94,10 +94,10 @@ class HeadSpec:
     def reads(self, batch: Batch, predicted_P: Tensor | None, places_P: Tensor | None) -> Tensor | None:
         """Return the tokens whose last states the head reads, if it is asked at these; none: all."""
         if self.kind == "masked_lm":
-            return predicted_P
+            return places_P if predicted_P is None else predicted_P
         if self.per_token:
             return places_P
-        return batch.starts_B if self.needs_pooler else None
+        return batch.starts_B if self.needs_pooler or self.pooling.startswith("cls") else None
 
 
 def tokens_read(
@@ -148,6 +148,8 @@ class States:
 
     def of_documents(self, pooling: str) -> Tensor:
         """Return one vector a document (B, D)."""
+        if pooling.startswith("cls"):
+            return self.last.at(self.batch.starts_B)
         if pooling == "mean":
             return mean_of_documents(self.last.at(None), self.batch)
         if pooling == "layers":
@@ -208,6 +210,16 @@ class TokenClassifier(nn.Module):
         return self.linear(self.dropout(states.of_tokens(), states.noise))
 
 
+class MarkerPairClassifier(TokenClassifier):
+    """Logits (P, 2 C) for tokens: at the first marker of a pair the first C count, at its second the others.
+
+    Their sum is what one layer over the states of both, side by side, says of the pair.
+    """
+
+    def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
+        super().__init__(config, replace(spec, outputs=2 * spec.columns))
+
+
 class CrfTagger(TokenClassifier):
     """Logits (P, C) for tokens, and a CRF that makes a path of them: its loss and decoding are the task's."""
 
@@ -229,33 +241,65 @@ class SpanPointer(nn.Module):
         return pointer.turned(vectors_PC, chosen(states.batch.positions_N, states.places_P))
 
 
+class Embedder(nn.Module):
+    """One vector a document: (B, D), or (B, 2 D) where its layer is for training alone.
+
+    Then the first half of a row is what the loss reads, and the second, without the layer, what the model is used for.
+    Both are always there, so that a vector does not depend on the mode in which the model happens to be.
+    """
+
+    def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
+        super().__init__()
+        self.pooling = spec.pooling
+        self.width = config.hidden_size
+        self.layer = nn.Linear(self.width, self.width) if spec.pooling in LAYERED else None
+
+    def forward(self, states: States) -> Tensor:
+        plain_BD = states.of_documents(self.pooling)
+        if self.layer is None:
+            return plain_BD
+        layered_BD = torch.tanh(self.layer(plain_BD))
+        return layered_BD if self.pooling == "cls_layer" else torch.cat([layered_BD, plain_BD], dim=-1)
+
+
 @dataclass(frozen=True)
 class _Kind:
     build: Callable[[EncoderConfig, HeadSpec], nn.Module]
     pooled: bool
     outputs: int | None = None
-    """How many it always has; none: a setting. 0: the vocabulary's."""
+    """How many it always has; none: a setting. 0: the vocabulary's, or the width of the model."""
+    poolings: tuple[str, ...] = POOLINGS[:1]
+    """What `HeadSpec.pooling` may be."""
 
 
 KINDS: Final = {
     "masked_lm": _Kind(MaskedLM, pooled=False, outputs=0),
     "next_sentence": _Kind(DocumentClassifier, pooled=True, outputs=2),
-    "classify": _Kind(DocumentClassifier, pooled=True),
+    "classify": _Kind(DocumentClassifier, pooled=True, poolings=POOLINGS),
     "choice": _Kind(DocumentClassifier, pooled=True, outputs=1),
     "tag": _Kind(TokenClassifier, pooled=False),
     "crf": _Kind(CrfTagger, pooled=False),
     "pointer": _Kind(SpanPointer, pooled=False),
+    "relation": _Kind(MarkerPairClassifier, pooled=False),
     "span": _Kind(TokenClassifier, pooled=False, outputs=2),
     "boundary": _Kind(TokenClassifier, pooled=False, outputs=2),
+    "embed": _Kind(Embedder, pooled=False, outputs=0, poolings=EMBEDDINGS),
 }
 """next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token.
-boundary: logits for the first and for the last token of an entity. pointer: vectors whose pairs score spans."""
+boundary: logits for the first and for the last token of an entity. pointer: vectors whose pairs score spans.
+relation: two logits a label, one for either marker of a pair.
+embed: one vector a document."""
 
 
 def build_head(name: str, config: EncoderConfig, spec: HeadSpec) -> nn.Module:
     """Make the module that a spec describes, under a name that outputs and weights can carry."""
+    check_head_name(name)
+    return KINDS[spec.kind].build(config, spec)
+
+
+def check_head_name(name: str) -> None:
+    """Refuse a name that outputs and weights cannot carry."""
     if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in RESERVED or hasattr(nn.ModuleDict, name):
         raise BadSetting(
             f"A head cannot be called {name!r}. Use letters, digits, - and _, and none of {', '.join(RESERVED)}."
         )
-    return KINDS[spec.kind].build(config, spec)

@@ -17,6 +17,7 @@ from alembert.nn.crf import Crf
 from alembert.nn.dropout import HEADS, Noise
 from alembert.nn.encoder import Encoder
 from alembert.nn.heads import HeadSpec, LastStates, Pooler, States, build_head, tokens_read
+from alembert.nn.memory import Memory, Reading
 from alembert.nn.pooling import LayerMean
 
 
@@ -56,13 +57,14 @@ class Model(nn.Module):
         trace: Trace | None = None,
         noise: Noise | None = None,
         added_ND: Tensor | None = None,
+        memory: Memory | Reading | None = None,
     ) -> dict[str, Tensor]:
         """Run the encoder once and the named heads (default: all) on its states, which are in the result as `hidden`.
 
-        Masked-LM heads answer at `predicted_P`, the other heads of tokens at `places_P`; none: at all tokens. With
+        Heads of tokens answer at `places_P`, masked-LM heads at `predicted_P` if it is given; none: at all tokens. With
         `only` just the heads' answers are in the result, and the last block computes no token that none of them reads.
         In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
-        as wide as the token embedding, is added to the embedded tokens.
+        as wide as the token embedding, is added to the embedded tokens. `memory` is the encoder's.
         """
         specs = {name: self.spec(name) for name in (self.specs if heads is None else heads)}
         asked = {"predicted_P": predicted_P, "places_P": places_P}
@@ -76,6 +78,7 @@ class Model(nn.Module):
             added_ND=added_ND,
             layers=layers,
             wanted_P=wanted_P,
+            memory=memory,
         )
         pooling = not only or any(spec.needs_pooler for spec in specs.values())
         states = self._states(batch, LastStates(hidden_PD, wanted_P), layers, pooling=pooling)

@@ -2,6 +2,10 @@
 
 `first` is BERT's: the first token, [CLS], through a trained pooler. `mean` takes all tokens of the last layer, `layers`
 all tokens of all layers (without the embeddings); they need no pooler, which many checkpoints do not have.
+
+Vectors that are compared with each other are the `mean`, or the last state of the first token: as it is (`cls`), through
+a linear layer and tanh (`cls_layer`), or through such a layer in training and as it is afterwards (`cls_train_layer`),
+as SimCSE (Gao et al. 2021) does without supervision.
 """
 
 # N tokens, B documents, T tokens of a document, D width
@@ -15,6 +19,9 @@ from torch import Tensor
 from alembert.nn.batch import Batch, Group
 
 POOLINGS: Final = ("first", "mean", "layers")
+EMBEDDINGS: Final = ("cls", "cls_layer", "cls_train_layer", "mean")
+LAYERED: Final = ("cls_layer", "cls_train_layer")
+"""Those of `EMBEDDINGS` that have a layer of their own."""
 
 
 class LayerMean:

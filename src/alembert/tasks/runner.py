@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from alembert.tasks.decoding.writing import Writer
 from alembert.tasks.example import Encoded
 
 Outputs = npt.NDArray[np.float32]
@@ -18,3 +19,6 @@ class Runner(Protocol):
 
     def outputs(self, encoded: Sequence[Encoded]) -> list[list[Outputs]]:
         """Give the head's outputs at the places of each row of each example."""
+
+    def writer(self, segment: int = 0) -> Writer:
+        """Give what writes token by token with a head over the vocabulary; new tokens are of this segment."""

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from alembert.data.batching import by_token_budget
 from alembert.data.rows import Row
-from alembert.data.streams import in_streams
-from alembert.hardware.torch_settings import threads_per_operation
+from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
+from alembert.tasks.batches import in_batches
+from alembert.tasks.decoding.model_writer import ModelWriter
 from alembert.tasks.example import Encoded
 from alembert.tasks.runner import Outputs
-from alembert.tasks.targets import target_of
-
-TOKEN_BUDGET: Final = 1024
-"""Tokens in a batch: large enough for full matrix products, small enough for the cache (docs/benchmarks.md)."""
+from alembert.tasks.targets import Target, target_of
 
 
 @dataclass(frozen=True)
@@ -35,33 +32,38 @@ class ModelRunner:
         """Give the head's outputs at the places of each row of each example."""
         rows = [row for each in encoded for row in each.rows]
         found: list[Outputs] = [np.empty((0, 0), np.float32)] * len(rows)
-        for number, outputs in _outputs_of(self, rows):
-            found[number] = outputs
+        for number, outputs in head_outputs(self.model, [self.head], rows, self.attention):
+            found[number] = outputs[self.head]
         left = iter(found)
         return [[next(left) for _ in each.rows] for each in encoded]
 
+    def writer(self, segment: int = 0) -> ModelWriter:
+        """Give what writes with the head, whose new tokens are of this segment."""
+        return ModelWriter(self.model, self.head, self.attention, segment)
 
-def _outputs_of(runner: ModelRunner, rows: Sequence[Row]) -> Iterator[tuple[int, Outputs]]:
-    """Yield the number of each row and the head's outputs at its places, short rows first.
 
-    On a CPU one stream of batches runs per core, each operation on one thread.
+def head_outputs(
+    model: Model, heads: Sequence[str], rows: Sequence[Row], attention: str | None
+) -> Iterator[tuple[int, dict[str, Outputs]]]:
+    """Yield the number of each row and what the heads say at its places, short rows first.
+
+    A head that answers once a document gives one line for each row, wherever it is asked.
     """
-    model, head = runner.model, runner.head
     device = next(model.parameters()).device
 
-    def compute(numbers: list[int]) -> tuple[list[int], list[Outputs]]:
+    def compute(numbers: list[int]) -> tuple[list[int], list[dict[str, Outputs]]]:
         target = target_of([rows[number] for number in numbers], numbers).to(device)
         with torch.inference_mode():
-            asked = {"places_P": target.places, "attention": runner.attention}
-            outputs = model(target.batch, [head], **asked, only=True)[head].float().cpu()
-        return numbers, [part.numpy() for part in target.by_row(outputs)]
+            asked = {"places_P": target.places, "attention": attention}
+            outputs = model(target.batch, heads, **asked, only=True)
+        parts = {head: _by_row(outputs[head].float().cpu(), target, model.spec(head)) for head in heads}
+        return numbers, [
+            {head: parts[head][place].numpy() for head in heads} for place in range(len(numbers))
+        ]
 
-    batches = list(by_token_budget([row.length for row in rows], TOKEN_BUDGET))
-    streams = min(torch.get_num_threads() if device.type == "cpu" else 1, len(batches))
-    if streams < 2:
-        found = map(compute, batches)
-        yield from (pair for numbers, parts in found for pair in zip(numbers, parts, strict=True))
-        return
-    with threads_per_operation(1):
-        for numbers, parts in in_streams(compute, batches, streams):
-            yield from zip(numbers, parts, strict=True)
+    for numbers, found in in_batches(compute, [row.length for row in rows], device):
+        yield from zip(numbers, found, strict=True)
+
+
+def _by_row(outputs: Tensor, target: Target, spec: HeadSpec) -> tuple[Tensor, ...]:
+    return target.by_row(outputs) if spec.per_token else torch.split(outputs, 1)

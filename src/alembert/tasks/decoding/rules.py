@@ -3,7 +3,7 @@
 In: a row of scores over the vocabulary (logits or log probabilities) and the tokens so far. Out: the scores with
 penalties and bans, the probabilities to draw from, or a token. All is numpy and works on one row, in double precision.
 The order of the steps and their borders are those of transformers: repetition penalty (CTRL, Keskar et al. 2019),
-n-grams that may not repeat, then temperature, top-k (Fan et al. 2018) and top-p (Holtzman et al. 2020).
+n-grams that may not repeat, the least length, then temperature, top-k (Fan et al. 2018) and top-p (Holtzman et al. 2020).
 """
 
 from __future__ import annotations
@@ -23,24 +23,35 @@ class Rules:
     """Which pieces may follow, whatever the method that chooses among them."""
 
     end: int
-    """The token that ends a text; no rule but `never` forbids it, so there is always a way on."""
+    """The token that ends a text. If the rules leave nothing else it is allowed, so there is always a way on."""
     never: npt.NDArray[np.intp]
     """Ids that are no text."""
     repetition_penalty: float = 1.0
     """Above 1: what has occurred becomes less likely."""
     no_repeat: int | None = None
     """Length of the n-grams that may not occur twice."""
+    shortest: int = 0
+    """New tokens that a text has at least, before it ends."""
 
-    def apply(self, scores: Scores, ids: Sequence[int]) -> Scores:
-        """Return the scores of what may follow the ids, minus infinity at what may not."""
+    def apply(self, scores: Scores, ids: Sequence[int], written: int = 0) -> Scores:
+        """Return the scores of what may follow the ids, the last of which are `written`; minus infinity: it may not."""
         ruled = scores.copy()
-        seen = np.unique(ids)
-        before = ruled[seen]
-        # Division would make a negative score larger.
-        ruled[seen] = np.where(before < 0, before * self.repetition_penalty, before / self.repetition_penalty)
+        if self.repetition_penalty != 1:
+            self._discourage(ruled, ids)
         ruled[self._repeats(ids)] = -np.inf
         ruled[self.never] = -np.inf
+        if written < self.shortest:
+            end, ruled[self.end] = ruled[self.end], -np.inf
+            ruled[self.end] = -np.inf if np.isfinite(ruled).any() else end
         return ruled
+
+    def _discourage(self, scores: Scores, ids: Sequence[int]) -> None:
+        seen = np.unique(np.array(ids, np.intp))
+        before = scores[seen]
+        # Division would make a negative score larger.
+        scores[seen] = np.where(
+            before < 0, before * self.repetition_penalty, before / self.repetition_penalty
+        )
 
     def _repeats(self, ids: Sequence[int]) -> list[int]:
         if self.no_repeat is None:

@@ -1,0 +1,124 @@
+"""What rows that are being written have read: keys and values of each layer, so that a new token costs one token.
+
+Prompts are read once, as any batch is, with causal or prefix attention and a `Reading` that keeps their keys and values.
+Then each step brings one new token for each row, which sees its prompt and what was written before it. The keys and
+values of a prompt are held once, whatever the number of rows that go on from it (beams, samples); only those of written
+tokens, which are few, move when rows are chosen anew. That takes two products in place of one, and spares a copy of
+everything at each step.
+"""
+
+# S prompts, R rows of a prompt at most, B rows, T tokens of the longest prompt, W written tokens, H heads, K head size
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from alembert.nn.batch import Batch, Group
+from alembert.nn.config import EncoderConfig
+
+
+class Memory:
+    """Keys and values of prompts and of the rows that go on from them."""
+
+    def __init__(self, config: EncoderConfig, lengths: Sequence[int], like: Tensor) -> None:
+        """Make room for prompts of these lengths, in the type and on the device of `like`."""
+        prompts, heads, size = len(lengths), config.num_attention_heads, config.head_size
+        layers = range(len(config.layer_order))
+        self._prompts = [like.new_zeros(2, prompts, heads, max(lengths), size) for _ in layers]
+        self._written = [like.new_zeros(2, prompts, heads, 0, size) for _ in layers]
+        self._lengths_S = torch.tensor(lengths, device=like.device)
+        self._padding_S11T = self._padding()
+        self._rows = _Rows(list(range(prompts)), prompts, like.device)
+
+    def keep(self, layer: int, number: int, keys_and_values: Tensor) -> None:
+        """Take the keys and values (2, H, T, K) of a prompt, by its number."""
+        self._prompts[layer][:, number, :, : keys_and_values.shape[2]] = keys_and_values
+
+    def next(self, parents: Sequence[int], ids: Sequence[int], segment: int) -> Batch:
+        """Go on from rows of the last step, which are named by their numbers there, and give a batch of their new tokens.
+
+        A row may be named any number of times. At first the prompts are the rows.
+        """
+        before = self._rows.owners
+        self._own([before[parent] for parent in parents])
+        device = self._lengths_S.device
+        chosen_B = torch.tensor(parents, device=device)
+        self._written = [layer.index_select(1, chosen_B) for layer in self._written]
+        positions_B = self._lengths_S[self._rows.owners_B] + self._written[0].shape[3]
+        return Batch.singles(torch.tensor(ids, device=device), positions_B, segment)
+
+    def attend(self, layer: int, qkv_B3HK: Tensor) -> Tensor:
+        """Let the new token of each row see its prompt, what was written, and itself; give (B, H x K)."""
+        q_BHK, keys_and_values = qkv_B3HK[:, 0], qkv_B3HK[:, 1:].transpose(0, 1)[:, :, :, None]
+        self._written[layer] = torch.cat((self._written[layer], keys_and_values), 3)
+        k_BHWK, v_BHWK = self._written[layer]
+        k_SHTK, v_SHTK = self._prompts[layer]
+        q_SHRK = self._rows.by_prompt(q_BHK)
+        read_SHRT = (q_SHRK @ k_SHTK.mT).masked_fill_(self._padding_S11T, -math.inf)
+        scores_BHX = torch.cat((self._rows.by_row(read_SHRT), (k_BHWK @ q_BHK[..., None])[..., 0]), -1)
+        shares = (scores_BHX / math.sqrt(q_BHK.shape[-1])).softmax(-1)
+        read_BHT, written_BHW = torch.split(shares, [k_SHTK.shape[2], k_BHWK.shape[2]], -1)
+        of_prompts_BHK = self._rows.by_row(self._rows.by_prompt(read_BHT) @ v_SHTK)
+        return (of_prompts_BHK + (written_BHW[..., None, :] @ v_BHWK)[..., 0, :]).flatten(1)
+
+    def _padding(self) -> Tensor:
+        places_T = torch.arange(self._prompts[0].shape[3], device=self._lengths_S.device)
+        return (places_T >= self._lengths_S[:, None])[:, None, None]
+
+    def _own(self, owners: list[int]) -> None:
+        """Say which prompt each row goes on from; prompts without rows are forgotten once they are half of all."""
+        live = sorted(set(owners))
+        if 2 * len(live) <= len(self._lengths_S):
+            kept_S = torch.tensor(live, device=self._lengths_S.device)
+            longest = int(self._lengths_S[kept_S].max())
+            self._prompts = [layer[:, :, :, :longest].index_select(1, kept_S) for layer in self._prompts]
+            self._lengths_S = self._lengths_S[kept_S]
+            self._padding_S11T = self._padding()
+            owners = [live.index(owner) for owner in owners]
+        self._rows = _Rows(owners, len(self._lengths_S), self._lengths_S.device)
+
+
+class _Rows:
+    """Which prompt each row belongs to, and its place in the rectangle of prompts and their rows."""
+
+    def __init__(self, owners: list[int], prompts: int, device: torch.device) -> None:
+        self.owners = owners
+        self.owners_B = torch.tensor(owners, device=device)
+        counts = [0] * prompts
+        ranks = []
+        for owner in owners:
+            ranks.append(counts[owner])
+            counts[owner] += 1
+        self._shape = prompts, max(counts)
+        self._places_B = self.owners_B * max(counts) + torch.tensor(ranks, device=device)
+
+    def by_prompt(self, values_BHX: Tensor) -> Tensor:
+        """Put rows beside those of the same prompt: (S, H, R, X), zero where a prompt has fewer."""
+        prompts, rows = self._shape
+        empty = values_BHX.new_zeros(prompts * rows, *values_BHX.shape[1:])
+        placed = empty.index_copy(0, self._places_B, values_BHX)
+        return placed.view(prompts, rows, *values_BHX.shape[1:]).transpose(1, 2)
+
+    def by_row(self, values_SHRX: Tensor) -> Tensor:
+        """Take the rows apart again: (B, H, X)."""
+        return values_SHRX.transpose(1, 2).flatten(0, 1).index_select(0, self._places_B)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Keeps the keys and values of a batch of prompts, while the model reads them."""
+
+    memory: Memory
+    numbers: Sequence[int]
+    """Number in the memory of each document of the batch."""
+
+    def keep(self, layer: int, parts: Iterable[tuple[Group, Tensor, Tensor]]) -> None:
+        """Keep one layer, from the keys and values of each group; padding is kept too, and never looked at."""
+        for group, k_BHTK, v_BHTK in parts:
+            for row, document in enumerate(group.documents):
+                pair = torch.stack((k_BHTK[row], v_BHTK[row]))
+                self.memory.keep(layer, self.numbers[document], pair)

@@ -1,0 +1,112 @@
+"""How a model writes: the method of search, and what keeps texts from growing too long or repeating themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Final, Literal, get_args
+
+from alembert.errors import BadSetting
+
+Method = Literal["greedy", "sample", "beam"]
+
+_WHOLE: Final = {
+    "longest": (1, 1_000_000),
+    "top_k": (1, 10_000_000),
+    "beams": (1, 1_000),
+    "shortest": (0, 1_000_000),
+    "no_repeat": (1, 1_000_000),
+    "seed": (0, 2**63),
+    "count": (1, 1_000),
+}
+_METHOD_OF: Final = {
+    "temperature": "sample",
+    "top_k": "sample",
+    "top_p": "sample",
+    "beams": "beam",
+    "length_penalty": "beam",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeSettings:
+    """How texts are written."""
+
+    method: Method = "greedy"
+    """`greedy` takes the likeliest token, `sample` draws by probability, `beam` looks for the likeliest text."""
+    longest: int = 128
+    """New tokens at most; the model's own limit counts too."""
+    shortest: int = 0
+    """New tokens at least, before a text ends."""
+    temperature: float = 1.0
+    """Sampling: below 1 keeps to what is likely, above 1 dares more."""
+    top_k: int | None = None
+    """Sampling: draw from so many of the likeliest tokens."""
+    top_p: float | None = None
+    """Sampling: draw from the likeliest tokens that together have this probability."""
+    beams: int = 4
+    """Beam search: lines that go on side by side."""
+    length_penalty: float = 1.0
+    """Beam search compares log probability / length ** penalty; larger prefers longer texts."""
+    repetition_penalty: float = 1.0
+    """Above 1: tokens that have occurred become less likely, as in CTRL."""
+    no_repeat: int | None = None
+    """Length of the n-grams of tokens that may not occur twice."""
+    seed: int = 0
+    """A sample depends on the seed, its prompt and its number alone."""
+    count: int = 1
+    """Texts for each prompt: samples, or the best of the beams."""
+
+    def __post_init__(self) -> None:
+        if self.method not in get_args(Method):
+            known = ", ".join(get_args(Method))
+            raise BadSetting(f"`method` is {self.method!r}; expected one of {known}.")
+        self._check_whole_numbers()
+        self._check_numbers()
+        self._check_method()
+        if self.shortest > self.longest:
+            raise BadSetting(
+                f"`shortest` is {self.shortest}, and `longest` is {self.longest}. Use less, or more."
+            )
+
+    def _check_whole_numbers(self) -> None:
+        for name, (least, most) in _WHOLE.items():
+            value = getattr(self, name)
+            if value is None and name in ("top_k", "no_repeat"):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise BadSetting(f"`{name}` is {value!r}; expected a whole number from {least} to {most:,}.")
+
+    def _check_numbers(self) -> None:
+        for name in ("temperature", "repetition_penalty"):
+            value = getattr(self, name)
+            if not _is_finite(value) or value <= 0:
+                raise BadSetting(f"`{name}` is {value!r}; expected a number above 0.")
+        if self.top_p is not None and not (_is_finite(self.top_p) and 0 < self.top_p <= 1):
+            raise BadSetting(f"`top_p` is {self.top_p!r}; expected a number above 0, at most 1.")
+        if not _is_finite(self.length_penalty):
+            raise BadSetting(f"`length_penalty` is {self.length_penalty!r}; expected a number.")
+
+    def _check_method(self) -> None:
+        usual = {field.name: field.default for field in fields(self)}
+        for name, method in _METHOD_OF.items():
+            if self.method != method and getattr(self, name) != usual[name]:
+                raise BadSetting(
+                    f"`{name}` is a setting of the method `{method}`, and the method is `{self.method}`. "
+                    f"Leave it out, or use `{method}`."
+                )
+        most = {"greedy": 1, "beam": self.beams}.get(self.method, self.count)
+        if self.count > most:
+            raise BadSetting(
+                f"`count` is {self.count}, and the method `{self.method}` finds {most} for each prompt. "
+                "Use the method `sample`, or more beams."
+            )
+
+    @property
+    def lines(self) -> int:
+        """Lines that one prompt may need at once."""
+        return self.beams if self.method == "beam" else self.count
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,131 @@
+"""The loop of writing: a model computes, searches decide, and many prompts share each pass.
+
+In: a `Writer`, which has a model, prompts as rows of tokens, and settings. Out: what was written after each prompt, the
+best first. A text ends with [SEP] or at a limit. The loop knows token ids alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from alembert.data.rows import Row
+from alembert.tasks.decoding.rules import Rules, Sampler, most_likely
+from alembert.tasks.decoding.search import Beams, Line, Lines, Logits, Search
+from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.text.tokenizer import Tokenizer
+
+LINES_TOGETHER: Final = 64
+"""Lines that share a pass of the model; each holds a logit for every piece of the vocabulary."""
+
+
+class Writer(Protocol):
+    """A model that goes on from prompts, and remembers what it has read."""
+
+    def read(self, prompts: Sequence[Row]) -> Logits:
+        """Read prompts, forgetting others; give logits for the token after each. They are its first lines."""
+
+    def write(self, parents: Sequence[int], tokens: Sequence[int]) -> Logits:
+        """Write a token after lines, which are named by their numbers in the call before; give logits for the next."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What is written after."""
+
+    row: Row
+    """What the model reads; all of it is the prefix of prefix attention."""
+    room: int
+    """Tokens that the model can add, at least 1."""
+    counted: tuple[int, ...] = ()
+    """Tokens before the first new one that count when repetitions are looked for."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written after a prompt."""
+
+    ids: tuple[int, ...]
+    """The new tokens, without the [SEP] at the end."""
+    score: float
+    """Sum of the log probabilities that the model gives the new tokens, [SEP] included."""
+    finished: bool
+    """The model ended the text; otherwise it reached a limit."""
+
+
+def write_all(
+    writer: Writer, prompts: Sequence[Prompt], tokenizer: Tokenizer, settings: DecodeSettings
+) -> Iterator[tuple[Written, ...]]:
+    """Write after prompts, several at a time, in their order; for each, at most `settings.count` texts."""
+    share = max(1, LINES_TOGETHER // settings.lines)
+    rules = _rules(tokenizer, settings)
+    for start in range(0, len(prompts), share):
+        some = prompts[start : start + share]
+        searches = [_begin(prompt, rules, settings) for prompt in some]
+        _search(writer, [prompt.row for prompt in some], searches, tokenizer.vocab_size)
+        for prompt, search in zip(some, searches, strict=True):
+            yield tuple(_written(line, prompt) for line in search.best(settings.count))
+
+
+def _search(writer: Writer, rows: Sequence[Row], searches: Sequence[Search], pieces: int) -> None:
+    """Take all searches to their ends; a model may have rows of logits beyond the pieces of its tokenizer."""
+    logits = writer.read(rows)[:, :pieces]
+    live: list[tuple[Search, Sequence[int]]] = []
+    for number, search in enumerate(searches):
+        same = [number] * len(search.waiting)
+        search.step(logits[same])
+        live.append((search, same))
+    while live := [(search, places) for search, places in live if search.waiting]:
+        parents = [places[line.parent] for search, places in live for line in search.waiting]
+        tokens = [line.ids[-1] for search, _ in live for line in search.waiting]
+        logits = writer.write(parents, tokens)[:, :pieces]
+        live = list(_stepped([search for search, _ in live], logits))
+
+
+def _stepped(searches: Sequence[Search], logits: Logits) -> Iterator[tuple[Search, Sequence[int]]]:
+    """Give each search its logits; yield it with the numbers that its lines had in them."""
+    start = 0
+    for search in searches:
+        places = range(start, start + len(search.waiting))
+        search.step(logits[places.start : places.stop])
+        yield search, places
+        start = places.stop
+
+
+def _rules(tokenizer: Tokenizer, settings: DecodeSettings) -> Rules:
+    never = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.mask_id, tokenizer.unk_id)
+    return Rules(
+        end=tokenizer.sep_id,
+        never=np.array(never),
+        repetition_penalty=settings.repetition_penalty,
+        no_repeat=settings.no_repeat,
+        shortest=settings.shortest,
+    )
+
+
+def _begin(prompt: Prompt, rules: Rules, settings: DecodeSettings) -> Search:
+    longest = min(settings.longest, prompt.room)
+    if settings.method == "beam":
+        penalty = settings.length_penalty
+        return Beams(prompt.counted, rules, longest=longest, beams=settings.beams, length_penalty=penalty)
+    if settings.method == "greedy":
+        return Lines(prompt.counted, rules, [most_likely], longest=longest)
+    samplers = [_sampler(prompt.row, number, settings) for number in range(settings.count)]
+    return Lines(prompt.counted, rules, samplers, longest=longest)
+
+
+def _sampler(row: Row, number: int, settings: DecodeSettings) -> Sampler:
+    return Sampler(
+        rng=np.random.default_rng([settings.seed, number, *row.ids.tolist()]),
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+    )
+
+
+def _written(line: Line, prompt: Prompt) -> Written:
+    ids = line.ids[len(prompt.counted) : len(line.ids) - line.finished]
+    return Written(ids, line.score, line.finished)
