@@ -61,12 +61,13 @@ def as_table(settings: Any) -> dict[str, Any]:
     return dataclasses.asdict(settings)
 
 
-def to_toml(settings: Any) -> str:
+def to_toml(settings: Any, table: str = "") -> str:
     """Write settings as TOML, each key under its explanation, as the docstrings of the fields have it.
 
-    What is off (None) stands as a comment, since TOML has no word for it; where it is on by default, as "none".
+    What is off (None) stands as a comment, since TOML has no word for it; where it is on by default, as "none". `table`
+    is the one that they stand in, whose name those inside it carry too.
     """
-    return "\n".join(_toml_lines(settings, "")) + "\n"
+    return "\n".join(_toml_lines(settings, table)) + "\n"
 
 
 def _toml_lines(settings: Any, table: str) -> Iterator[str]:

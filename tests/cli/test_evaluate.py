@@ -31,7 +31,7 @@ MODELS = {
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def opened(_: Any, folder: Any, device: str = "cpu") -> TaskModel:
+    def opened(_: Any, folder: Any, device: str = "cpu", task: str | None = None) -> TaskModel:
         if Path(folder).name not in MODELS:
             raise BadFile(f"There is no folder {folder}.")
         return MODELS[Path(folder).name]

@@ -10,7 +10,9 @@ import pytest
 
 from alembert import hardware, sample
 from alembert.cli import run
-from alembert.cli.finetune import seconds, settings_of
+from alembert.cli.finetune import seconds
+from alembert.cli.finetune_tasks import TaskSettings, settings_of, wishes_of
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
@@ -19,6 +21,7 @@ from alembert.tasks.tag_settings import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
+TAG = wishes_of(["tag"])
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"
 TEXT = "Imatinib for leukemia."
 QUICK = ["--epochs", "1", "--device", "cpu", "--train", "train.jsonl", "--model", "model"]
@@ -136,17 +139,17 @@ def test_a_model_that_was_not_fine_tuned_is_named(model: str, capsys: pytest.Cap
 def test_the_file_and_the_flags_go_together(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('epochs = 3\nseed = 9\n[optimiser]\nrate = 0.5\n[task]\nhead = "crf"\nlength = 64\n')
-    settings, of_task, _ = settings_of("tag", path, {"epochs": 7.0, "task": {"head": "span"}})
+    settings, tasks = settings_of(TAG, path, {"epochs": 7.0, "task": {"head": "span"}})
     assert (settings.epochs, settings.seed, settings.optimiser.rate) == (7.0, 9, 0.5)
-    assert of_task == TagSettings(head="span", length=64)
+    assert tasks == {"tag": TaskSettings(TagSettings(head="span", length=64), ReadOptions())}
 
 
 def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["finetune", "--task", "tag", "--crf", "--rate", "0.002", "--show-config"]) == 0
     path = tmp_path / "shown.toml"
     path.write_text(capsys.readouterr().out)
-    assert settings_of("tag", path, {})[1].head == "crf"
-    assert settings_of("tag", path, {})[0].optimiser.rate == 0.002
+    settings, tasks = settings_of(TAG, path, {})
+    assert (tasks["tag"].of_task.head, settings.optimiser.rate) == ("crf", 0.002)
 
 
 @pytest.mark.parametrize("text", ["", "30", "m", "0m", "-3m", "3 weeks"])
@@ -159,13 +162,14 @@ def test_a_table_of_the_file_must_be_one(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('task = "tag"\n')
     with pytest.raises(BadSetting, match=r"`task` is 'tag'; expected a table, which begins with \[task\]"):
-        settings_of("tag", path, {})
+        settings_of(TAG, path, {})
 
 
 def test_files_are_read_as_the_file_and_the_flags_say(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('[read]\nid = "paper"\nlabel = "x"\n')
-    reading = settings_of("classify", path, {"read": {"label": "verdict", "text": ["a", "b"]}})[2]
+    changes = {"read": {"label": "verdict", "text": ["a", "b"]}}
+    reading = settings_of(wishes_of(["classify"]), path, changes)[1]["classify"].reading
     assert (reading.id, reading.label, reading.text) == ("paper", "verdict", ("a", "b"))
 
 

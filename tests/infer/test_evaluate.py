@@ -79,7 +79,7 @@ def test_a_model_that_does_not_say_what_it_saw_has_no_overlap(file: Path) -> Non
 def test_seeds_are_scored_each(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worse = {**GUESSES, "1": []}
     members = {"1": tagger(GUESSES), "2": tagger(worse)}
-    monkeypatch.setattr(Scripted, "open", classmethod(lambda _, folder, device: members[folder.name]))
+    monkeypatch.setattr(Scripted, "open", classmethod(lambda _, folder, *rest: members[folder.name]))
     found = evaluate(tagger(GUESSES, others=(tmp_path / "1", tmp_path / "2")), [file], rounds=1).spread
     assert found is not None
     assert [seed.name for seed in found.seeds] == ["1", "2"]

@@ -18,6 +18,9 @@ def evaluate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder.")],
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Labelled files of any known format.")],
     *,
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="MODEL", help="Another model to compare with on the same examples.")
     ] = None,
@@ -48,8 +51,8 @@ def evaluate(
 
     check_page(report)
     where = device_named(device)
-    opened = TaskModel.open(model, where)
-    other = None if against is None else TaskModel.open(against, where)
+    opened = TaskModel.open(model, where, task)
+    other = None if against is None else TaskModel.open(against, where, _same_task(task, against))
     options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding)
     with Bar(sys.stderr) as bar:
         found = run(
@@ -64,6 +67,13 @@ def evaluate(
     _warn(found)
     if found.set_aside:
         raise typer.Exit(SET_ASIDE)
+
+
+def _same_task(task: str | None, rival: Path) -> str | None:
+    """Name the task of a rival, which may be a model of this one alone."""
+    from alembert.tasks.files import task_names
+
+    return task if task and task_names(rival) else None
 
 
 def _print(found: Evaluation) -> None:

@@ -1,4 +1,4 @@
-"""`alembert finetune`: labelled examples and a model to a model for one task."""
+"""`alembert finetune`: labelled examples and a model to a model for a task, or for several on one encoder."""
 
 from __future__ import annotations
 
@@ -11,27 +11,38 @@ import typer
 
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
+from alembert.tasks.names import TASKS
 
 if TYPE_CHECKING:
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.train.finetune import Assignment, Finetuned
+    from alembert.cli.finetune_tasks import Wishes
+    from alembert.train.finetune import Assignment, Curriculum, Finetuned
     from alembert.train.finetune_settings import FinetuneSettings
+    from alembert.train.task_data import Subject
 
 
 def finetune(
-    task: Annotated[str, typer.Option(help="What to learn: classify or tag.")],
+    task: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TASK",
+            help=f"What to learn: {', '.join(TASKS)}. Several on one encoder: NAME:TASK=FILE, repeated.",
+        ),
+    ],
     model: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="A checkpoint, or hub:organisation/name.")
     ] = None,
     train: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Examples to train on; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="Examples to train on; may be repeated. Of several tasks: NAME=FILE."
+        ),
     ] = None,
     dev: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none."),
     ] = None,
     data: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Examples that are divided by --split.")
+        list[str] | None, typer.Option(metavar="FILE", help="Examples that are divided by --split.")
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")
@@ -63,35 +74,31 @@ def finetune(
     show_config: ShowConfig = False,
     as_json: ScoresAsJson = False,
 ) -> None:
-    """Fine-tune a model for a task. A stopped run continues with the same command."""
+    """Fine-tune a model for a task, or for several. A stopped run continues with the same command."""
+    from alembert.cli.finetune_tasks import Files, as_toml, data_of, settings_of, subjects_of, wishes_of
+
+    wishes = wishes_of(task)
     changes = {
         "epochs": epochs,
         "seed": seed,
         "optimiser": None if rate is None else {"rate": rate},
-        "task": _task_changes(task, crf=crf, nested=nested, every_token=every_token),
+        "task": _task_changes(wishes, crf=crf, nested=nested, every_token=every_token),
         "read": _read_changes(text, label),
     }
     given = {key: value for key, value in changes.items() if value is not None}
-    settings, of_task, reading = settings_of(task, config, given)
+    settings, of_tasks = settings_of(wishes, config, given)
     if show_config:
-        _print_config(settings, of_task, reading)
+        print(as_toml(settings, wishes, of_tasks), end="")
         return
-    if model is None or not (train or data) or (out is None and not check):
+    has_files = train or data or all(wish.file for wish in wishes.tasks)
+    if model is None or not has_files or (out is None and not check):
         raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
     if split is not None and not data:
         raise typer.BadParameter("--split divides the files of --data, which was not given")
     searched = seconds(tune)
-    from alembert.train.finetune import Assignment
-    from alembert.train.task_data import Data
-
-    files = Data(
-        train=tuple(train or ()),
-        dev=tuple(dev or ()),
-        whole=tuple(data or ()),
-        split=split or "80/10/10",
-        options=reading,
-    )
-    assignment = Assignment(task=task, data=files, model=model, settings=of_task)
+    files = Files(train or (), dev or (), data or (), split)
+    subjects = subjects_of(wishes, data_of(wishes, files, of_tasks), of_tasks)
+    assignment = _assignment(subjects, model, are_named=wishes.are_named)
     if check:
         _check(assignment, settings, as_json)
         return
@@ -99,12 +106,26 @@ def finetune(
     _run(assignment, out, settings, seeds, searched, device, overwrite=overwrite, as_json=as_json)
 
 
-def _task_changes(task: str, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
+def _assignment(subjects: dict[str, Subject], model: str, *, are_named: bool) -> Assignment | Curriculum:
+    from alembert.train.finetune import Assignment, Curriculum
+
+    if are_named:
+        return Curriculum(model=model, tasks=subjects)
+    (only,) = subjects.values()
+    return Assignment(task=only.task, data=only.data, settings=only.settings, model=model)
+
+
+def _task_changes(wishes: Wishes, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
     from alembert.errors import BadSetting
 
     if not (crf or nested or every_token):
         return None
-    if task != "tag" or (crf and nested):
+    if wishes.are_named:
+        raise BadSetting(
+            "--crf, --nested and --every-token are for one task. With several, say it in the file of --config: "
+            '[task.NAME] with head = "crf".'
+        )
+    if wishes.names != ["tag"] or (crf and nested):
         raise BadSetting(
             "--crf, --nested and --every-token belong to --task tag, and of --crf and --nested one can be given."
         )
@@ -117,51 +138,21 @@ def _read_changes(text: list[str] | None, label: str | None) -> dict[str, Any] |
     return {name: value for name, value in given.items() if value} or None
 
 
-def settings_of(
-    task: str, config: Path | None, changes: dict[str, Any]
-) -> tuple[FinetuneSettings, Any, ReadOptions]:
-    """Put the usual settings, file and flags together, the last one wins; give those of task and reading apart."""
-    from dataclasses import replace
-
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.settings import changed, inner_table, read_toml
-    from alembert.tasks.task import task_class
-    from alembert.train.finetune_settings import FinetuneSettings
-
-    settings, of_task, reading = FinetuneSettings(), task_class(task).settings_class(), ReadOptions()
-    for where, layer in ((str(config), read_toml(config) if config else {}), ("The command line", changes)):
-        own = dict(layer)
-        of_task = changed(of_task, inner_table(own, "task", where), f"{where}, `task`")
-        reading = changed(reading, inner_table(own, "read", where), f"{where}, `read`")
-        if own.keys() & {"hours", "tokens", "steps", "epochs"}:
-            settings = replace(settings, hours=None, tokens=None, steps=None)
-        settings = changed(settings, own, where)
-    return settings, of_task, reading
-
-
-def _print_config(settings: FinetuneSettings, of_task: Any, reading: ReadOptions) -> None:
-    from alembert.settings import to_toml
-
-    print(to_toml(settings), end="")
-    for name, table in (("task", of_task), ("read", reading)):
-        print(f"\n[{name}]")
-        print(to_toml(table), end="")
-
-
-def _check(assignment: Assignment, settings: FinetuneSettings, as_json: bool) -> None:
+def _check(assignment: Assignment | Curriculum, settings: FinetuneSettings, as_json: bool) -> None:
     from alembert.cli.output import print_json
     from alembert.tasks.data_screen import lines
-    from alembert.train.finetune import examine_data
+    from alembert.train.finetune import Assignment, examine_all_data
 
-    report = examine_data(assignment, settings)
+    reports = examine_all_data(assignment, settings)
     if as_json:
-        print_json(report.to_table())
-    else:
-        print("\n".join(lines(report)))
+        tables = {name: report.to_table() for name, report in reports.items()}
+        print_json(tables[assignment.task] if isinstance(assignment, Assignment) else tables)
+        return
+    print("\n\n".join("\n".join(lines(report)) for report in reports.values()))
 
 
 def _run(
-    assignment: Assignment,
+    assignment: Assignment | Curriculum,
     out: Path,
     settings: FinetuneSettings,
     seeds: int,
@@ -189,7 +180,7 @@ def _run(
         done = run(assignment, out, settings, seeds=seeds, tune=tune, around=around)
     if speaks():
         _show(done, out, as_json)
-        if done.report.set_aside.count:
+        if any(report.set_aside.count for report in done.reports.values()):
             raise typer.Exit(SET_ASIDE)
 
 
@@ -219,9 +210,11 @@ def _show(done: Finetuned, out: Path, as_json: bool) -> None:
         print_json({**table, "best": done.best, "results": [asdict(result) for result in done.results]})
         return
     print(f"{out}: on the development data")
+    width = max(16, *map(len, done.measures))
     for name, value in done.measures.items():
-        print(f"  {name:16} {value:.4f}{'  <- chosen by this' if name == done.main else ''}")
+        print(f"  {name:{width}} {value:.4f}{'  <- chosen by this' if name == done.main else ''}")
     if len(done.results) > 1:
         each = ", ".join(f"{result.value:.4f}" for result in done.results)
         print(f"  {len(done.results)} seeds: {done.main} {done.mean:.4f} +- {done.spread:.4f} ({each})")
-    print(f"Next: alembert evaluate {out} TEST_FILE; alembert predict {out} TEXT")
+    which = f" --task {next(iter(done.reports))}" if done.are_named else ""
+    print(f"Next: alembert evaluate {out}{which} TEST_FILE; alembert predict {out} TEXT")

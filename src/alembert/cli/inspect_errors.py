@@ -30,6 +30,9 @@ def errors(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder.")],
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Labelled files of any known format.")],
     *,
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
+    ] = None,
     top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
     part: Annotated[
         str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
@@ -52,7 +55,7 @@ def errors(
 
     check_page(html)
     options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding)
-    atlas = find(TaskModel.open(model), files, options, part=part, top=top)
+    atlas = find(TaskModel.open(model, task=task), files, options, part=part, top=top)
     if html is not None:
         write_page(html, page(atlas))
     if as_json:

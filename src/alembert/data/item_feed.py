@@ -10,13 +10,15 @@ can go on anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from alembert.data.feed import Cursor
 from alembert.data.order import Permutation, number
+
+T = TypeVar("T")
 
 POOL: Final = 48
 """Micro-batches of a pool, about."""
@@ -28,6 +30,13 @@ class ItemPortion:
 
     items: tuple[int, ...]
     tokens: int
+    epoch: int = 0
+    """The pass that it belongs to."""
+
+    @property
+    def address(self) -> tuple[int | str, ...]:
+        """What chance that is new in every pass is found by."""
+        return (self.epoch, self.items[0])
 
 
 class ItemFeed:
@@ -40,34 +49,30 @@ class ItemFeed:
         self._group = min(group, len(self._lengths))
         self._pass = lru_cache(maxsize=2)(self._planned)
 
+    def of_pass(self, epoch: int) -> Sequence[ItemPortion]:
+        """Give all micro-batches of a pass, in their order."""
+        return self._pass(epoch)
+
     def take(self, cursor: Cursor, count: int) -> tuple[list[ItemPortion], Cursor]:
         """Give the next micro-batches and the cursor after them."""
-        portions: list[ItemPortion] = []
-        while len(portions) < count:
-            planned = self._pass(cursor.epoch)
-            taken = planned[cursor.micro : cursor.micro + count - len(portions)]
-            portions += taken
-            cursor = replace(cursor, micro=cursor.micro + len(taken))
-            if cursor.micro == len(planned):
-                cursor = Cursor(epoch=cursor.epoch + 1)
-        return portions, cursor
+        return take(self.of_pass, cursor, count)
 
     def _planned(self, epoch: int) -> list[ItemPortion]:
         order = Permutation(len(self._lengths), number(self._seed, "items", epoch))
         shuffled = [order[place] for place in range(len(self._lengths))]
         if self._group > 1:
-            return list(self._grouped(shuffled))
+            return list(self._grouped(shuffled, epoch))
         portions: list[ItemPortion] = []
         for pool in self._pools(shuffled):
-            cut = list(self._cut(iter(sorted(pool, key=self._lengths.__getitem__))))
+            cut = list(self._cut(iter(sorted(pool, key=self._lengths.__getitem__)), epoch))
             turns = Permutation(len(cut), number(self._seed, "pool", epoch, len(portions)))
             portions += [cut[turns[place]] for place in range(len(cut))]
         return portions
 
-    def _grouped(self, items: Sequence[int]) -> Iterator[ItemPortion]:
+    def _grouped(self, items: Sequence[int], epoch: int) -> Iterator[ItemPortion]:
         for start in range(0, len(items) - self._group + 1, self._group):
             chosen = tuple(items[start : start + self._group])
-            yield ItemPortion(chosen, sum(self._lengths[item] for item in chosen))
+            yield ItemPortion(chosen, sum(self._lengths[item] for item in chosen), epoch)
 
     def _pools(self, items: Sequence[int]) -> Iterator[list[int]]:
         held: list[int] = []
@@ -81,14 +86,27 @@ class ItemFeed:
         if held:
             yield held
 
-    def _cut(self, items: Iterator[int]) -> Iterator[ItemPortion]:
+    def _cut(self, items: Iterator[int], epoch: int) -> Iterator[ItemPortion]:
         held: list[int] = []
         tokens = 0
         for item in items:
             if held and tokens + self._lengths[item] > self._budget:
-                yield ItemPortion(tuple(held), tokens)
+                yield ItemPortion(tuple(held), tokens, epoch)
                 held, tokens = [], 0
             held.append(item)
             tokens += self._lengths[item]
         if held:
-            yield ItemPortion(tuple(held), tokens)
+            yield ItemPortion(tuple(held), tokens, epoch)
+
+
+def take(of_pass: Callable[[int], Sequence[T]], cursor: Cursor, count: int) -> tuple[list[T], Cursor]:
+    """Take the next of what is planned pass by pass; give it and the cursor after it."""
+    taken: list[T] = []
+    while len(taken) < count:
+        planned = of_pass(cursor.epoch)
+        part = planned[cursor.micro : cursor.micro + count - len(taken)]
+        taken += part
+        cursor = replace(cursor, micro=cursor.micro + len(part))
+        if cursor.micro == len(planned):
+            cursor = Cursor(epoch=cursor.epoch + 1)
+    return taken, cursor

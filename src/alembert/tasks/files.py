@@ -4,7 +4,9 @@
     run/train.keys.npy       64 bits for each training example, so that overlaps with test data are found
     run/surfaces.json        how often each entity was seen in training, by 64 bits for each
 
-None of them holds text of the training data.
+None of them holds text of the training data. A model of several tasks has the same for each: `task.json` is then a table
+of such tables under `tasks`, by the name of the task, and the other files are in `run/<name>/`. Where functions here take
+a name, none stands for the one task of a model that has no others.
 """
 
 from __future__ import annotations
@@ -18,38 +20,87 @@ from typing import Any, Final
 import numpy as np
 
 from alembert.artifact import atomic_write
-from alembert.errors import BadFile
-from alembert.tasks.task import TASKS, AnyTask, task_class
+from alembert.errors import BadFile, BadSetting
+from alembert.tasks.names import TASKS
+from alembert.tasks.task import AnyTask, task_class
 
 TASK: Final = "task.json"
 FORMAT: Final = 1
-KEYS: Final = "run/train.keys.npy"
-SURFACES: Final = "run/surfaces.json"
+SEVERAL: Final = "tasks"
+RUN: Final = "run"
+KEYS: Final = "train.keys.npy"
+SURFACES: Final = "surfaces.json"
 
 
 def write_task(folder: Path, task: AnyTask, training: Mapping[str, Any]) -> None:
     """Write what the task is, and facts of its training."""
-    table = {"task": task.name, "format": FORMAT, **task.to_table(), "training": dict(training)}
+    _write(folder, _table_of(task, training))
+
+
+def write_tasks(folder: Path, tasks: Mapping[str, tuple[AnyTask, Mapping[str, Any]]]) -> None:
+    """Write several tasks, each with facts of its training, by their names."""
+    tables = {name: _table_of(task, training) for name, (task, training) in tasks.items()}
+    _write(folder, {"format": FORMAT, SEVERAL: tables})
+
+
+def _table_of(task: AnyTask, training: Mapping[str, Any]) -> dict[str, Any]:
+    return {"task": task.name, "format": FORMAT, **task.to_table(), "training": dict(training)}
+
+
+def _write(folder: Path, table: Mapping[str, Any]) -> None:
     atomic_write(folder / TASK, (json.dumps(table, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def open_task(folder: Path) -> AnyTask:
-    """Open the task of a fine-tuned model."""
-    table = read_table(folder)
-    name = table.get("task")
-    if name not in TASKS or table.get("format") != FORMAT:
+def open_task(folder: Path, name: str | None = None) -> AnyTask:
+    """Open the task of a fine-tuned model, or of several the one of this name."""
+    table = read_table(folder, name)
+    kind = table.get("task")
+    if kind not in TASKS or table.get("format") != FORMAT:
         raise BadFile(
-            f"{folder / TASK} is of the task {name!r}, format {table.get('format')!r}; this version of alembert reads "
+            f"{folder / TASK} is of the task {kind!r}, format {table.get('format')!r}; this version of alembert reads "
             f"{', '.join(TASKS)} in format {FORMAT}."
         )
     try:
-        return task_class(str(name)).from_table(table)
+        return task_class(str(kind)).from_table(table)
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise BadFile(f"{folder / TASK} is damaged: it does not describe a {name} task.") from None
+        raise BadFile(f"{folder / TASK} is damaged: it does not describe a {kind} task.") from None
 
 
-def read_table(folder: Path) -> dict[str, Any]:
-    """Read `task.json`."""
+def task_names(folder: Path) -> tuple[str, ...]:
+    """Name the tasks of a model that has several; empty: it has one, without a name."""
+    return tuple(_tables(folder) or ())
+
+
+def read_table(folder: Path, name: str | None = None) -> dict[str, Any]:
+    """Read `task.json`, or of several tasks the table of this name."""
+    tables = _tables(folder)
+    if tables is None:
+        table = _whole(folder)
+        if name not in (None, table.get("task")):
+            raise BadSetting(
+                f"{folder} was fine-tuned for the task {table.get('task')} alone, not for {name!r}."
+            )
+        return table
+    if name not in tables:
+        known = ", ".join(f"{each} ({table.get('task')})" for each, table in tables.items())
+        wrong = "" if name is None else f" {name!r} is none of them."
+        raise BadSetting(
+            f"{folder} was fine-tuned for several tasks: {known}.{wrong} Say which of them is meant: --task NAME, or "
+            "task=NAME from Python."
+        )
+    return tables[name]
+
+
+def _tables(folder: Path) -> dict[str, dict[str, Any]] | None:
+    tables = _whole(folder).get(SEVERAL)
+    if tables is None:
+        return None
+    if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
+        raise BadFile(f"{folder / TASK} is damaged: `{SEVERAL}` is no table of tasks.")
+    return tables
+
+
+def _whole(folder: Path) -> dict[str, Any]:
     path = folder / TASK
     if not path.is_file():
         raise BadFile(
@@ -64,17 +115,23 @@ def read_table(folder: Path) -> dict[str, Any]:
     return table
 
 
-def write_keys(folder: Path, keys: Iterable[int]) -> None:
+def run_file(folder: Path, name: str | None, file: str) -> Path:
+    """Find a file of the training of a task."""
+    return folder / RUN / file if name is None else folder / RUN / name / file
+
+
+def write_keys(folder: Path, keys: Iterable[int], name: str | None = None) -> None:
     """Write which examples were trained on."""
     stream = BytesIO()
     np.save(stream, np.unique(np.fromiter(keys, np.uint64)), allow_pickle=False)
-    (folder / KEYS).parent.mkdir(exist_ok=True)
-    atomic_write(folder / KEYS, stream.getvalue())
+    path = run_file(folder, name, KEYS)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, stream.getvalue())
 
 
-def read_keys(folder: Path) -> set[int] | None:
+def read_keys(folder: Path, name: str | None = None) -> set[int] | None:
     """Read which examples were trained on; none: it is not known."""
-    path = folder / KEYS
+    path = run_file(folder, name, KEYS)
     if not path.is_file():
         return None
     try:
@@ -83,15 +140,16 @@ def read_keys(folder: Path) -> set[int] | None:
         raise BadFile(_damaged(path)) from None
 
 
-def write_surfaces(folder: Path, surfaces: Mapping[str, int]) -> None:
+def write_surfaces(folder: Path, surfaces: Mapping[str, int], name: str | None = None) -> None:
     """Write how often entities were seen in training."""
-    (folder / SURFACES).parent.mkdir(exist_ok=True)
-    atomic_write(folder / SURFACES, json.dumps(surfaces).encode())
+    path = run_file(folder, name, SURFACES)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, json.dumps(surfaces).encode())
 
 
-def read_surfaces(folder: Path) -> dict[str, int] | None:
+def read_surfaces(folder: Path, name: str | None = None) -> dict[str, int] | None:
     """Read how often entities were seen in training; none: it is not known."""
-    path = folder / SURFACES
+    path = run_file(folder, name, SURFACES)
     if not path.is_file():
         return None
     try:

@@ -1,7 +1,7 @@
 """The contract of a task: how examples are read, which head learns them, what its loss is, how its answers are read
 and how they are scored.
 
-A task is one file in this folder with a subclass of `Task` and a frozen dataclass of settings; `TASKS` names it, and
+A task is one file in this folder with a subclass of `Task` and a frozen dataclass of settings; `names.TASKS` has it, and
 the contract suite tests it. The loop, evaluation, prediction and the inspectors know tasks by this contract alone.
 A task is also what is saved beside the weights (`task.json`): whatever was decided from the data (labels, scheme,
 thresholds) is part of it. Modules of tasks load no torch when they are imported, since exported models run without
@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.tasks.example import Coverage, E, Encoded, Reading
 from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.names import TASKS
 from alembert.tasks.runner import Runner
 from alembert.text.tokenizer import Tokenizer
 
@@ -39,9 +40,6 @@ P = TypeVar("P")
 Measure = Callable[[npt.NDArray[np.int64]], float]
 """The main score of a sample of examples, given by their numbers, with repetitions: what a bootstrap draws."""
 
-TASKS: Final = {"classify": "ClassifyTask", "tag": "TagTask"}
-"""Name, which is also the module in this folder -> class."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
@@ -52,6 +50,8 @@ class Scores:
     measures: Mapping[str, float]
     by_label: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
+    notes: tuple[str, ...] = ()
+    """What must be known with the scores, in sentences: that guessing would do as well, for instance."""
 
     @property
     def value(self) -> float:
@@ -78,6 +78,10 @@ class Task(ABC, Generic[E, P]):
     @abstractmethod
     def learn(cls, examples: Sequence[E], settings: Any) -> Task[E, P]:
         """Decide from the training examples what the task is: its labels, and what else is not a setting."""
+
+    def begun_from(self, folder: Path) -> Task[E, P]:
+        """Take over what the folder of the model that learns says of itself, where the settings leave it open."""
+        return self
 
     @classmethod
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The verb `finetune`: labelled examples and a model to a model for one task.
+"""The verb `finetune`: labelled examples and a model to a model for a task, or for several on one encoder.
 
 In: files of examples, a Checkpoint, settings. Out: a Checkpoint folder with `task.json`, which `predict`, `evaluate` and
 `inspect errors` open, and with `run/`: log, settings, data report and curves. With several seeds, the one that did best
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
@@ -20,17 +20,18 @@ from alembert.artifact import Draft
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
-from alembert.files.heads import with_heads
 from alembert.files.hub import is_hub_id
+from alembert.nn.heads import check_head_name
 from alembert.settings import as_table
 from alembert.tasks.data_report import DataReport
 from alembert.tasks.data_screen import lines
-from alembert.tasks.task import task_class
+from alembert.train.co_training import NAME as MASKED_LM
 from alembert.train.distributed import Processes
 from alembert.train.finetune_settings import FinetuneSettings
+from alembert.train.learner import learner_of
 from alembert.train.one_seed import OneSeed, SeedResult
 from alembert.train.surroundings import Surroundings
-from alembert.train.task_data import Data, Prepared, divide, prepare, report_of, tokenizer_of
+from alembert.train.task_data import Prepared, Subject, prepare, reports_of, tokenizer_of
 from alembert.train.tuning import search
 from alembert.train.workplace import Workplace
 
@@ -39,35 +40,55 @@ TUNING: Final = "tuning"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assignment:
+class Assignment(Subject):
     """What is to be learnt: a task, its data, and the model that learns it."""
 
-    task: str
-    data: Data
     model: str
     """A Checkpoint folder, or hub:organisation/name."""
-    settings: Any = None
-    """Settings of the task; none: the usual ones."""
+
+    @property
+    def subjects(self) -> dict[str | None, Subject]:
+        return {None: self}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curriculum:
+    """Several tasks, each with its data and a name of its own, and the one model that learns them."""
+
+    model: str
+    """A Checkpoint folder, or hub:organisation/name."""
+    tasks: Mapping[str, Subject]
 
     def __post_init__(self) -> None:
-        usual = task_class(self.task).settings_class
-        if self.settings is None:
-            object.__setattr__(self, "settings", usual())
-        elif not isinstance(self.settings, usual):
-            raise BadSetting(
-                f"The task {self.task} takes {usual.__name__}, not {type(self.settings).__name__}."
-            )
+        if not self.tasks:
+            raise BadSetting("There is no task to learn. Give at least one.")
+        for name in self.tasks:
+            check_head_name(name)
+            if name == MASKED_LM:
+                raise BadSetting(f"A task cannot be called {name}: masked LM beside the tasks has this name.")
+
+    @property
+    def subjects(self) -> dict[str | None, Subject]:
+        return dict[str | None, Subject](self.tasks.items())
 
 
 @dataclass(frozen=True)
 class Finetuned:
     """What a run has done, and how well the result does on the development data."""
 
-    report: DataReport
+    reports: Mapping[str, DataReport]
+    """What was said about the data of each task."""
     results: tuple[SeedResult, ...]
     """One for each seed."""
     best: int
     """Which of them the result is."""
+    are_named: bool = False
+    """Whether the result is a model of several tasks."""
+
+    @property
+    def report(self) -> DataReport:
+        """What was said about the data of the task, or of the first of several."""
+        return next(iter(self.reports.values()))
 
     @property
     def measures(self) -> Mapping[str, float]:
@@ -89,7 +110,7 @@ class Finetuned:
 
 
 def finetune(
-    assignment: Assignment,
+    assignment: Assignment | Curriculum,
     out: str | Path,
     settings: FinetuneSettings,
     *,
@@ -97,7 +118,7 @@ def finetune(
     tune: float | None = None,
     around: Surroundings | None = None,
 ) -> Finetuned:
-    """Fine-tune a model for a task, or go on with a run that was stopped; `tune` are seconds to search rates and epochs."""
+    """Fine-tune a model for a task or several, or go on with a run that was stopped; `tune` are seconds to search rates and epochs."""
     if not 1 <= seeds <= 100:
         raise BadSetting(f"The number of seeds is {seeds}; expected 1 to 100.")
     with Processes.join() as processes:
@@ -108,14 +129,21 @@ def finetune(
 
 def examine_data(assignment: Assignment, settings: FinetuneSettings) -> DataReport:
     """Look at the data of a run without running it."""
-    return report_of(_prepared(assignment, settings, _open(assignment.model)), assignment.data)
+    return next(iter(examine_all_data(assignment, settings).values()))
+
+
+def examine_all_data(
+    assignment: Assignment | Curriculum, settings: FinetuneSettings
+) -> dict[str, DataReport]:
+    """Look at the data of all tasks of a run without running it."""
+    return reports_of(_prepared(assignment, settings, _open(assignment.model)))
 
 
 @dataclass
 class _Run:
     """One call of the verb."""
 
-    assignment: Assignment
+    assignment: Assignment | Curriculum
     out: Path
     settings: FinetuneSettings
     seeds: int
@@ -128,9 +156,10 @@ class _Run:
         place.check()
         checkpoint = _open(self.assignment.model)
         prepared = self.processes.agree(lambda: _prepared(self.assignment, self.settings, checkpoint))
-        report = report_of(prepared, self.assignment.data)
-        self.around.show(lines(report))
-        start = partial(self._one_seed, prepared, report)
+        reports = reports_of(prepared)
+        for report in reports.values():
+            self.around.show(lines(report))
+        start = partial(self._one_seed, prepared, reports)
         start(self.settings, place.unfinished).check()  # before anything is written: settings may be refused
         with place.begun() as draft:
             settings = self._tuned(start, draft)
@@ -138,7 +167,7 @@ class _Run:
                 start(replace(settings, seed=settings.seed + number), self._folder(draft, number)).run()
                 for number in range(self.seeds)
             )
-            return self._finished(draft, report, results)
+            return self._finished(draft, reports, results)
 
     def _folder(self, draft: Draft, number: int) -> Path:
         seed = self.settings.seed + number
@@ -153,43 +182,45 @@ class _Run:
         return settings
 
     def _plan(self) -> dict[str, Any]:
-        given, data = self.assignment, self.assignment.data
-        hub = given.model if is_hub_id(given.model) else None
+        model, subjects = self.assignment.model, self.assignment.subjects
+        hub = model if is_hub_id(model) else None
         return {
             "config": {
                 "verb": "finetune",
-                "task": given.task,
+                "tasks": {name or subject.task: subject.as_table() for name, subject in subjects.items()},
+                "named": isinstance(self.assignment, Curriculum),
                 "hub": hub,
                 "seeds": self.seeds,
                 "tune": self.tune,
-                "split": data.split if data.whole else None,
-                "reading": asdict(data.options),
-                "parts": [len(data.train), len(data.dev), len(data.whole)],
-                "of_the_task": as_table(given.settings),
                 **as_table(self.settings),
             },
-            "inputs": [*data.files, *([] if hub else [Path(given.model)])],
+            "inputs": [
+                *(path for subject in subjects.values() for path in subject.data.files),
+                *([] if hub else [Path(model)]),
+            ],
             "seed": self.settings.seed,
         }
 
     def _one_seed(
         self,
         prepared: Prepared,
-        report: DataReport,
+        reports: Mapping[str, DataReport],
         settings: FinetuneSettings,
         folder: Path,
     ) -> OneSeed:
-        learner = _learner(prepared, settings.seed)
+        learner = learner_of(prepared, settings)
         settings = _with_length(settings, prepared)
-        return OneSeed(folder, prepared, report, learner, settings, self.around, self.processes)
+        return OneSeed(folder, prepared, reports, learner, settings, self.around, self.processes)
 
-    def _finished(self, draft: Draft, report: DataReport, results: tuple[SeedResult, ...]) -> Finetuned:
+    def _finished(
+        self, draft: Draft, reports: Mapping[str, DataReport], results: tuple[SeedResult, ...]
+    ) -> Finetuned:
         best = max(range(len(results)), key=lambda number: results[number].value)
         if self.processes.is_first:
             if self.seeds > 1:
                 _copy(self._folder(draft, best), draft.path)
             draft.counts.update(results[best].counts)
-        return Finetuned(report, results, best)
+        return Finetuned(reports, results, best, isinstance(self.assignment, Curriculum))
 
 
 def _open(model: str) -> Checkpoint:
@@ -198,14 +229,15 @@ def _open(model: str) -> Checkpoint:
     return checkpoint
 
 
-def _prepared(assignment: Assignment, settings: FinetuneSettings, checkpoint: Checkpoint) -> Prepared:
-    divided = divide(task_class(assignment.task), assignment.data, assignment.settings, settings.seed)
+def _prepared(
+    assignment: Assignment | Curriculum, settings: FinetuneSettings, checkpoint: Checkpoint
+) -> Prepared:
     return prepare(
-        assignment.task,
-        divided,
-        assignment.settings,
+        assignment.subjects,
         checkpoint,
+        seed=settings.seed,
         balanced=settings.loss.class_weights == "balanced",
+        whole_vocabulary=settings.masked_lm.weight > 0,
     )
 
 
@@ -214,20 +246,8 @@ def _with_length(settings: FinetuneSettings, prepared: Prepared) -> FinetuneSett
     if any(settings.length_of_run.values()):
         return settings
     times = max(1, round(settings.epochs * settings.looks))
-    tokens = max(1, round(settings.epochs * prepared.train.tokens))
+    tokens = max(1, round(settings.epochs * prepared.train_tokens))
     return replace(settings, tokens=tokens, evaluation=replace(settings.evaluation, times=times))
-
-
-def _learner(prepared: Prepared, seed: int) -> Checkpoint:
-    """Give the model the head of the task; one that it has is kept only if its labels are the same, in this order."""
-    task, spec, checkpoint = prepared.task, prepared.task.head(), prepared.checkpoint
-    known = checkpoint.blueprint.labels.get(spec.kind)
-    bare = checkpoint if known == task.labels else with_heads(checkpoint, {}, pooler=True)
-    learner = with_heads(bare, {spec.kind: spec}, pooler=False, seed=seed)
-    if not task.labels:
-        return learner
-    blueprint = replace(learner.blueprint, labels={spec.kind: task.labels})
-    return replace(learner, blueprint=blueprint)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -9,6 +9,7 @@ from alembert.tasks.loss_settings import LossSettings
 from alembert.train.regularise_settings import RegulariseSettings
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import BatchSettings, EvaluationSettings, RunSettings, SavingSettings
+from alembert.train.several_settings import MaskedLMSettings, SeveralSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,10 @@ class FinetuneSettings(RunSettings):
     """What is added to the plain loss."""
     regularise: RegulariseSettings = field(default_factory=RegulariseSettings)
     """R-Drop and adversarial training."""
+    masked_lm: MaskedLMSettings = field(default_factory=MaskedLMSettings)
+    """Masked LM on the same rows, beside the task."""
+    several: SeveralSettings = field(default_factory=SeveralSettings)
+    """How several tasks share a run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

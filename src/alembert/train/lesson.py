@@ -48,6 +48,8 @@ class Micro:
     """By objective: something with a `count` of answers that can be put on a device with `to`."""
     wanted: int | None = None
     """How many tokens the heads read, and the last block is asked for; none: all."""
+    weight: float = 1.0
+    """How much it counts in its step, where a lesson has several kinds of micro-batches."""
 
     @property
     def tokens(self) -> int:

@@ -20,19 +20,20 @@ from alembert.files.heads import with_dropout
 from alembert.nn.model import Model
 from alembert.settings import to_toml
 from alembert.tasks.data_report import DataReport
-from alembert.tasks.files import write_keys, write_surfaces, write_task
+from alembert.tasks.files import run_file, write_keys, write_surfaces, write_task, write_tasks
 from alembert.tasks.running import ModelRunner
 from alembert.tasks.surfaces import count_surfaces
 from alembert.tasks.task import AnyTask, Scores
 from alembert.train.curves import write_curves
 from alembert.train.distributed import Processes
 from alembert.train.finetune_settings import FinetuneSettings
+from alembert.train.learner import as_written, lesson_of
 from alembert.train.loop import Loop
 from alembert.train.runlog import RunLog
+from alembert.train.several import together
 from alembert.train.state import States
 from alembert.train.surroundings import Surroundings
-from alembert.train.task_data import Prepared
-from alembert.train.task_lesson import TaskLesson
+from alembert.train.task_data import Prepared, PreparedTask
 
 RUN: Final = "run"
 STATE: Final = ".state"
@@ -61,9 +62,9 @@ class OneSeed:
 
     folder: Path
     prepared: Prepared
-    report: DataReport
+    reports: Mapping[str, DataReport]
     learner: Checkpoint
-    """The model with the head of the task, before training."""
+    """The model with the heads of the run, before training."""
     settings: FinetuneSettings
     around: Surroundings
     processes: Processes
@@ -92,7 +93,7 @@ class OneSeed:
         prepared = self.prepared
         return Loop(
             prepared.pieces.model(with_dropout(self.learner, wanted.dropout, wanted.attention_dropout)),
-            TaskLesson(prepared.task, prepared.train, prepared.dev, self.settings),
+            lesson_of(prepared, self.settings),
             self.settings,
             states=States(self.folder / STATE),
             log=RunLog(self.folder / RUN, tensorboard=self.processes.is_first),
@@ -104,58 +105,84 @@ class OneSeed:
 
     def _written(self, loop: Loop) -> SeedResult:
         """Choose thresholds, score, and write the folder; the scores come last."""
-        task, scores = self._judged(loop.model)
+        judged = {each.name: _judged(each, loop.model) for each in self.prepared.tasks}
+        scores = _whole_scores(self.prepared, {name: found for name, (_, found) in judged.items()})
         done = loop.position.done
         draft = Draft(self.folder, resumed=True)
         trained = replace(self.learner, model=self.prepared.pieces.whole(loop.model.cpu(), self.learner))
-        trained.write(draft, training=self._card(task, scores))
+        as_written(trained, self.prepared).write(draft, training=self._card(judged))
         counts = {**draft.counts, "steps": done.step, "tokens": done.tokens, "seconds": round(done.seconds)}
         result = SeedResult(self.settings.seed, scores.main, scores.measures, scores.by_label, counts)
-        write_task(self.folder, task, self._facts())
-        for path, content in task.companions().items():
-            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(self.folder / path, content)
+        self._write_tasks({name: task for name, (task, _) in judged.items()})
         self._write_run(loop)
         atomic_write(self.folder / RUN / SCORES, _json(asdict(result)))
         shutil.rmtree(self.folder / STATE, ignore_errors=True)
         return result
 
-    def _judged(self, model: Model) -> tuple[AnyTask, Scores]:
-        """Look at the development data once more, now with the weights that are kept."""
-        dev, head = self.prepared.dev, self.prepared.task.head().kind
-        bound = self.prepared.task.bind(model.head(head))
-        outputs = bound.run(ModelRunner(model, head, bound.attention), dev.encoded)
-        bound = bound.tune(dev.examples, dev.encoded, outputs)
-        predictions = [bound.decode(each, found) for each, found in zip(dev.encoded, outputs, strict=True)]
-        return bound, bound.score(dev.examples, predictions)
+    def _write_tasks(self, tuned: Mapping[str, AnyTask]) -> None:
+        """Write what the tasks are; files for other programs only where these can open the model."""
+        facts = {each.name: self._facts(each) for each in self.prepared.tasks}
+        if self.prepared.are_named:
+            write_tasks(self.folder, {name: (task, facts[name]) for name, task in tuned.items()})
+            return
+        for name, task in tuned.items():
+            write_task(self.folder, task, facts[name])
+            for path, content in task.companions().items():
+                (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+                atomic_write(self.folder / path, content)
 
     def _write_run(self, loop: Loop) -> None:
-        train = self.prepared.train.examples
-        write_keys(self.folder, (example.key for example in train))
-        write_surfaces(self.folder, count_surfaces(self.prepared.task.surfaces(train)))
-        atomic_write(self.folder / RUN / "data.json", _json(self.report.to_table()))
+        for each in self.prepared.tasks:
+            train = each.train.examples
+            write_keys(self.folder, (example.key for example in train), each.called)
+            write_surfaces(self.folder, count_surfaces(each.task.surfaces(train)), each.called)
+            report = self.reports[each.name].to_table()
+            atomic_write(run_file(self.folder, each.called, "data.json"), _json(report))
         atomic_write(self.folder / RUN / "settings.toml", to_toml(self.settings).encode())
         write_curves(loop.log, self.folder / RUN, "Fine-tuning")
 
-    def _facts(self) -> dict[str, Any]:
-        divided = self.prepared.divided
+    def _facts(self, part: PreparedTask) -> dict[str, Any]:
+        divided = part.divided
         facts = {"examples": len(divided.train), "seed": self.settings.seed, "split": divided.split}
         return {**facts, "reading": asdict(divided.options)}
 
-    def _card(self, task: AnyTask, scores: Scores) -> dict[str, str]:
+    def _card(self, judged: Mapping[str, tuple[AnyTask, Scores]]) -> dict[str, str]:
         """Say on the model card what the model was trained for, and with what result."""
-        settings, divided = self.settings, self.prepared.divided
-        measured = ", ".join(f"{name} {value:.4g}" for name, value in scores.measures.items())
+        settings = self.settings
+        told: dict[str, str] = {}
+        for each in self.prepared.tasks:
+            task, scores = judged[each.name]
+            of = f" of {each.called}" if each.called else ""
+            told |= {
+                f"task{of}": f"{task.name}: {'; '.join(task.decisions())}",
+                f"examples{of}": f"{len(each.divided.train):,} to train on, {len(each.divided.dev):,} for development",
+                f"development data{of}": ", ".join(
+                    f"{n} {value:.4g}" for n, value in scores.measures.items()
+                ),
+            }
+        passes = f"{settings.epochs:g} passes" if settings.tokens else "see run/settings.toml"
+        masked = {"masked LM beside it": f"weight {settings.masked_lm.weight:g}"}
         return {
-            "task": f"{task.name}: {'; '.join(task.decisions())}",
-            "examples": f"{len(divided.train):,} to train on, {len(divided.dev):,} for development",
-            "length of the run": f"{settings.epochs:g} passes"
-            if settings.tokens
-            else "see run/settings.toml",
+            **told,
+            "length of the run": passes,
             "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
+            **(masked if settings.masked_lm.weight else {}),
             "seed": str(settings.seed),
-            "development data": measured,
         }
+
+
+def _judged(part: PreparedTask, model: Model) -> tuple[AnyTask, Scores]:
+    """Look at the development data once more, now with the weights that are kept."""
+    dev = part.dev
+    bound = part.task.bind(model.head(part.head))
+    outputs = bound.run(ModelRunner(model, part.head, bound.attention), dev.encoded)
+    bound = bound.tune(dev.examples, dev.encoded, outputs)
+    predictions = [bound.decode(each, found) for each, found in zip(dev.encoded, outputs, strict=True)]
+    return bound, bound.score(dev.examples, predictions)
+
+
+def _whole_scores(prepared: Prepared, scores: Mapping[str, Scores]) -> Scores:
+    return together(scores) if prepared.are_named else next(iter(scores.values()))
 
 
 def _json(table: Any) -> bytes:

@@ -1,22 +1,23 @@
-"""The data of a fine-tuning run: read, divided, freed of overlaps, understood by the task and encoded.
+"""The data of a fine-tuning run: read, divided, freed of overlaps, understood by the tasks and encoded.
 
-In: files of training and development examples, or one set of files to be divided. Out: `Prepared`. What was decided on
-the way is said in sentences: it is what people doubt later.
+In: for each task, files of training and development examples, or one set of files to be divided. Out: `Prepared`, with a
+part for each task. What was decided on the way is said in sentences: it is what people doubt later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.errors import BadFile, BadSetting
+from alembert.errors import BadFile, BadSetting, UserError
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.resize import with_markers
+from alembert.settings import as_table
 from alembert.tasks.data_report import DataReport, Part, data_report
-from alembert.tasks.example import Reading, without
+from alembert.tasks.example import Encoded, Reading, without
 from alembert.tasks.splitting import Shares, overlaps, parse_split, split
 from alembert.tasks.task import AnyTask, task_class
 from alembert.text.tokenizer import Tokenizer
@@ -54,6 +55,43 @@ class Data:
         return self.train + self.dev + self.whole
 
 
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A task, and the data that it is learnt from."""
+
+    task: str
+    data: Data
+    settings: Any = None
+    """Settings of the task; none: the usual ones."""
+    weight: float = 1.0
+    """How much its loss counts beside those of other tasks."""
+
+    def __post_init__(self) -> None:
+        usual = task_class(self.task).settings_class
+        if self.settings is None:
+            object.__setattr__(self, "settings", usual())
+        elif not isinstance(self.settings, usual):
+            raise BadSetting(
+                f"The task {self.task} takes {usual.__name__}, not {type(self.settings).__name__}."
+            )
+        if not 0 < self.weight < float("inf"):
+            raise BadSetting(
+                f"The weight of a task {self.task} is {self.weight}; expected a positive number."
+            )
+
+    def as_table(self) -> dict[str, Any]:
+        """Give what decides about the run, without the names of files, as plain values."""
+        data = self.data
+        return {
+            "task": self.task,
+            "split": data.split if data.whole else None,
+            "reading": asdict(data.options),
+            "parts": [len(data.train), len(data.dev), len(data.whole)],
+            "of_the_task": as_table(self.settings),
+            "weight": self.weight,
+        }
+
+
 @dataclass(frozen=True)
 class Divided:
     """Examples to learn from and to judge by, and what was noticed on the way."""
@@ -70,17 +108,37 @@ class Divided:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Everything that a run learns from."""
+class PreparedTask:
+    """What one task learns from, and what it is called."""
 
+    called: str | None
+    """Its name among several; none: it is the only one, and needs none."""
+    subject: Subject
     task: AnyTask
     train: Examples
     dev: Examples
-    pieces: OwnPieces
-    """What the numbers in the rows of `train` and `dev` stand for."""
     divided: Divided
+
+    @property
+    def name(self) -> str:
+        """What its loss and its scores are called."""
+        return self.called or self.task.name
+
+    @property
+    def head(self) -> str:
+        """The name of its head in the model: an only one is called as published models call it."""
+        return self.called or self.task.head().kind
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that a run learns from."""
+
+    tasks: tuple[PreparedTask, ...]
+    pieces: OwnPieces
+    """What the numbers in the rows of all examples stand for."""
     checkpoint: Checkpoint
-    """The model that learns, with rows for the markers of the task."""
+    """The model that learns, with rows for the markers of the tasks."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -90,6 +148,16 @@ class Prepared:
     def longest(self) -> int:
         """Tokens that the model reads at once."""
         return self.checkpoint.blueprint.config.max_position_embeddings
+
+    @property
+    def are_named(self) -> bool:
+        """Whether the tasks have names of their own: the model is then one of several tasks."""
+        return any(each.called for each in self.tasks)
+
+    @property
+    def train_tokens(self) -> int:
+        """Tokens of a pass over the training data of all tasks."""
+        return sum(each.train.tokens for each in self.tasks)
 
 
 def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
@@ -160,38 +228,83 @@ def _why(divided: Divided) -> str:
 
 
 def prepare(
-    name: str, divided: Divided, settings: Any, checkpoint: Checkpoint, *, balanced: bool
+    subjects: Mapping[str | None, Subject],
+    checkpoint: Checkpoint,
+    *,
+    seed: int,
+    balanced: bool = False,
+    whole_vocabulary: bool = False,
 ) -> Prepared:
-    """Let the task understand the examples, and encode them."""
-    task = task_class(name).learn(divided.train, settings)
-    task.check(divided.dev)
-    checkpoint = with_markers(checkpoint, tokenizer_of(checkpoint), task.markers)
+    """Let each task understand its examples, and encode them; an only task has the name none."""
+    learnt = {name: _learnt(name, subject, seed, checkpoint) for name, subject in subjects.items()}
+    markers = {marker: word for task, _ in learnt.values() for marker, word in task.markers.items()}
+    checkpoint = with_markers(checkpoint, tokenizer_of(checkpoint), markers)
+    encoded = {name: _encoded(task, divided, checkpoint) for name, (task, divided) in learnt.items()}
+    needs_all = whole_vocabulary or any(task.whole_vocabulary for task, _ in learnt.values())
+    own = (each for parts in encoded.values() for part in parts for each in part)
+    pieces = OwnPieces.all(checkpoint.blueprint.config.vocab_size) if needs_all else OwnPieces.of(own)
+    tasks = tuple(
+        PreparedTask(
+            name,
+            subjects[name],
+            task.balanced(encoded[name][0]) if balanced else task,
+            Examples(divided.train, pieces.renumbered(encoded[name][0])),
+            Examples(divided.dev, pieces.renumbered(encoded[name][1])),
+            divided,
+        )
+        for name, (task, divided) in learnt.items()
+    )
+    return Prepared(tasks, pieces, checkpoint)
+
+
+def _learnt(name: str | None, subject: Subject, seed: int, checkpoint: Checkpoint) -> tuple[AnyTask, Divided]:
+    kind = task_class(subject.task)
+    try:
+        divided = divide(kind, subject.data, subject.settings, seed)
+        task = kind.learn(divided.train, subject.settings)
+        task = task if checkpoint.folder is None else task.begun_from(checkpoint.folder)
+        task.check(divided.dev)
+    except UserError as problem:
+        if name is not None:
+            problem.args = (f"Task {name}: {problem}",)
+        raise
+    return task, divided
+
+
+def _encoded(task: AnyTask, divided: Divided, checkpoint: Checkpoint) -> tuple[list[Encoded], list[Encoded]]:
     tokenizer, longest = tokenizer_of(checkpoint), checkpoint.blueprint.config.max_position_embeddings
     trained = task.for_training().encode(divided.train, tokenizer, longest)
-    judged = task.encode(divided.dev, tokenizer, longest)
-    size = checkpoint.blueprint.config.vocab_size
-    pieces = OwnPieces.all(size) if task.whole_vocabulary else OwnPieces.of([*trained, *judged])
-    return Prepared(
-        task.balanced(trained) if balanced else task,
-        Examples(divided.train, pieces.renumbered(trained)),
-        Examples(divided.dev, pieces.renumbered(judged)),
-        pieces,
-        divided,
-        checkpoint,
-    )
+    return trained, task.encode(divided.dev, tokenizer, longest)
 
 
-def report_of(prepared: Prepared, data: Data) -> DataReport:
-    """Say what one should know about the data before a model is trained on them."""
-    divided = prepared.divided
-    return data_report(
-        prepared.task,
+def reports_of(prepared: Prepared) -> dict[str, DataReport]:
+    """Say for each task what one should know about its data before a model is trained on them."""
+    return {each.name: _report(each, prepared) for each in prepared.tasks}
+
+
+def _report(part: PreparedTask, prepared: Prepared) -> DataReport:
+    divided, data = part.divided, part.subject.data
+    found = data_report(
+        part.task,
         [
-            Part("train", Reading(divided.train, divided.set_aside, divided.remarks), prepared.train.encoded),
-            Part("dev", Reading(divided.dev), prepared.dev.encoded),
+            Part("train", Reading(divided.train, divided.set_aside, divided.remarks), part.train.encoded),
+            Part("dev", Reading(divided.dev), part.dev.encoded),
         ],
         prepared.tokenizer,
         longest=prepared.longest,
-        tag_problems=prepared.task.problems(data.files, data.options),
-        decided=divided.notes,
+        tag_problems=part.task.problems(data.files, data.options),
+        decided=(*divided.notes, *_seen_elsewhere(part, prepared)),
     )
+    return found if part.name == found.task else replace(found, task=f"{part.name} ({found.task})")
+
+
+def _seen_elsewhere(part: PreparedTask, prepared: Prepared) -> Iterator[str]:
+    """Say how many texts that a task is judged by are trained on for another."""
+    keys = {example.key for example in part.divided.dev}
+    for other in prepared.tasks:
+        shared = keys & {example.key for example in other.divided.train} if other is not part else set()
+        if shared:
+            yield (
+                f"{len(shared):,} development texts are training texts of the task {other.name}, with its answers: scores "
+                "on new texts may be lower"
+            )

@@ -40,12 +40,23 @@ class Examples:
 class TaskLesson:
     """Learn a task from labelled examples."""
 
-    def __init__(self, task: AnyTask, train: Examples, dev: Examples, settings: FinetuneSettings) -> None:
+    def __init__(
+        self,
+        task: AnyTask,
+        train: Examples,
+        dev: Examples,
+        settings: FinetuneSettings,
+        *,
+        name: str | None = None,
+        head: str | None = None,
+    ) -> None:
+        """Prepare the lesson; `name` is what its loss is called, if not as the task, `head` the head, if not as its kind."""
         self.task = task
+        self.name = name or task.name
         self.dev = dev
         self.settings = settings
         self.spec = task.head()
-        self.head = self.spec.kind
+        self.head = head or self.spec.kind
         self.items = _items(train.encoded, together=task.counted == "examples")
         self.feed = ItemFeed(
             [sum(row.length for row in item) for item in self.items],
@@ -55,22 +66,21 @@ class TaskLesson:
         )
 
     def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[ItemPortion], Cursor]:
-        return self.feed.take(cursor, count)
+        """Plan a step; examples that are compared with each other make one by themselves, as published."""
+        return self.feed.take(cursor, 1 if self.task.group > 1 else count)
 
     def micro(self, portion: ItemPortion) -> Micro:
         rows = [(number, row) for number, item in enumerate(portion.items) for row in self.items[item]]
         examples = len(portion.items) if self.task.counted == "examples" else None
         count = len(rows) if self.task.counted == "rows" else examples
         target = target_of([row for _, row in rows], [number for number, _ in rows], count)
-        micro = Micro(
-            batch=target.batch, attention=self.task.attention or "", targets={self.task.name: target}
-        )
+        micro = Micro(batch=target.batch, attention=self.task.attention or "", targets={self.name: target})
         return micro.wanting(tokens_read([self.spec], target.batch, places_P=target.places))
 
     def loss(
         self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
     ) -> tuple[Tensor, dict[str, float]]:
-        target: Target = micro.targets[self.task.name]
+        target: Target = micro.targets[self.name]
 
         def run(noise: Noise | None, added_NE: Tensor | None) -> Tensor:
             outputs: dict[str, Tensor] = model(
@@ -93,7 +103,7 @@ class TaskLesson:
             noise=noise,
             settings=self.settings.regularise,
         )
-        return total / totals[self.task.name], {self.task.name: float(plain)}
+        return total / totals[self.name], {self.name: float(plain)}
 
     def examine(self, model: Model, part: int = 0, parts: int = 1) -> list[tuple[int, Any]]:
         """Predict a part of the development examples; give the number and the prediction of each."""

@@ -1,0 +1,219 @@
+"""Which tasks `alembert finetune` was told to learn, from which files, with which settings.
+
+One task is named by its kind and has the files of --train, --dev and --data. Several, or one with a name of its own, are
+written `[NAME:]KIND[=FILE]`, and their files `NAME=FILE`:
+
+    --task disease:tag=diseases.tsv --task topic:classify=topics.tsv --dev topic=topics-dev.tsv
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alembert.errors import BadSetting
+
+if TYPE_CHECKING:
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.train.finetune_settings import FinetuneSettings
+    from alembert.train.task_data import Data, Subject
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A task as the command line names it."""
+
+    name: str
+    kind: str
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """All tasks that were asked for."""
+
+    tasks: tuple[Wish, ...]
+    are_named: bool
+    """Whether they make a model of several tasks; otherwise there is one, as published models have it."""
+
+    @property
+    def names(self) -> list[str]:
+        return [wish.name for wish in self.tasks]
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What was decided about one task."""
+
+    of_task: Any
+    reading: ReadOptions
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Files:
+    """What --train, --dev, --data and --split say."""
+
+    train: Sequence[str] = ()
+    dev: Sequence[str] = ()
+    whole: Sequence[str] = ()
+    split: str | None = None
+
+
+def wishes_of(words: Sequence[str]) -> Wishes:
+    """Read what --task says, which may be repeated.
+
+    >>> wishes_of(["disease:tag=a.tsv", "classify=b.tsv"]).tasks
+    (Wish(name='disease', kind='tag', file='a.tsv'), Wish(name='classify', kind='classify', file='b.tsv'))
+    >>> wishes_of(["tag"]).are_named
+    False
+    """
+    tasks = tuple(map(_wish, words))
+    for wish in tasks:
+        if sum(other.name == wish.name for other in tasks) > 1:
+            raise BadSetting(
+                f"Two tasks are called {wish.name}. Give each a name of its own, as in --task one:{wish.kind}=a.tsv --task "
+                f"two:{wish.kind}=b.tsv; more files of one task are --train {wish.name}=FILE."
+            )
+    return Wishes(tasks, are_named=len(tasks) > 1 or any(":" in word.partition("=")[0] for word in words))
+
+
+def _wish(word: str) -> Wish:
+    from alembert.tasks.task import task_class
+
+    found = re.fullmatch(r"(?:([^:=]+):)?([^:=]+)(?:=(.+))?", word)
+    if not found:
+        raise BadSetting(
+            f"--task is {word!r}; expected a task (tag), a task with its file (tag=train.tsv), or with a name and its file "
+            "(disease:tag=train.tsv)."
+        )
+    name, kind, file = found.groups()
+    task_class(kind)
+    return Wish(name or kind, kind, file)
+
+
+def data_of(wishes: Wishes, files: Files, settings: Mapping[str, TaskSettings]) -> dict[str, Data]:
+    """Give each task its files."""
+    return {wish.name: _data(wishes, wish, files, settings[wish.name].reading) for wish in wishes.tasks}
+
+
+def _data(wishes: Wishes, wish: Wish, files: Files, reading: ReadOptions) -> Data:
+    from alembert.train.task_data import Data
+
+    first = (Path(wish.file),) if wish.file else ()
+    train = (*first, *_own(wishes, wish, "--train", files.train))
+    dev, whole = _own(wishes, wish, "--dev", files.dev), _own(wishes, wish, "--data", files.whole)
+    if wishes.are_named and not (train or whole):
+        raise BadSetting(
+            f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "
+            f"{wish.name}=FILE, which is divided by --split."
+        )
+    return Data(train=train, dev=dev, whole=whole, split=files.split or "80/10/10", options=reading)
+
+
+def _own(wishes: Wishes, wish: Wish, flag: str, words: Sequence[str]) -> tuple[Path, ...]:
+    """Choose the files of a task among those of a flag; an only task has them all."""
+    if not wishes.are_named:
+        return tuple(map(Path, words))
+    pairs = [word.partition("=") for word in words]
+    for (name, _, file), word in zip(pairs, words, strict=True):
+        if name not in wishes.names or not file:
+            raise BadSetting(
+                f"{flag} is {word!r}; with several tasks say whose file it is, as in {flag} {wish.name}=FILE. "
+                f"The tasks are {', '.join(wishes.names)}."
+            )
+    return tuple(Path(file) for name, _, file in pairs if name == wish.name)
+
+
+def subjects_of(
+    wishes: Wishes, data: Mapping[str, Data], settings: Mapping[str, TaskSettings]
+) -> dict[str, Subject]:
+    """Put tasks, files and settings together."""
+    from alembert.train.task_data import Subject
+
+    return {
+        wish.name: Subject(
+            task=wish.kind,
+            data=data[wish.name],
+            settings=settings[wish.name].of_task,
+            weight=settings[wish.name].weight,
+        )
+        for wish in wishes.tasks
+    }
+
+
+# -- settings
+
+
+def settings_of(
+    wishes: Wishes, config: Path | None, changes: Mapping[str, Any]
+) -> tuple[FinetuneSettings, dict[str, TaskSettings]]:
+    """Put the usual settings, file and flags together, the last one wins; give those of each task apart."""
+    from alembert.settings import changed, read_toml
+    from alembert.train.finetune_settings import FinetuneSettings
+
+    settings, tasks = FinetuneSettings(), {wish.name: _usual(wish) for wish in wishes.tasks}
+    for where, layer in ((str(config), read_toml(config) if config else {}), ("The command line", changes)):
+        own = dict(layer)
+        tasks = _tasks_changed(wishes, tasks, own, where)
+        if own.keys() & {"hours", "tokens", "steps", "epochs"}:
+            settings = replace(settings, hours=None, tokens=None, steps=None)
+        settings = changed(settings, own, where)
+    return settings, tasks
+
+
+def _usual(wish: Wish) -> TaskSettings:
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.tasks.task import task_class
+
+    return TaskSettings(task_class(wish.kind).settings_class(), ReadOptions())
+
+
+def _tasks_changed(
+    wishes: Wishes, tasks: Mapping[str, TaskSettings], table: dict[str, Any], where: str
+) -> dict[str, TaskSettings]:
+    """Take the tables [task] and [read] out of a layer, and change the settings of the tasks by them."""
+    from alembert.settings import changed, inner_table
+
+    of_tasks, reading = dict(inner_table(table, "task", where)), inner_table(table, "read", where)
+    found = {}
+    for name, old in tasks.items():
+        own = dict(inner_table(of_tasks, name, f"{where}, `task`")) if wishes.are_named else of_tasks
+        place = f"{where}, `task.{name}`" if wishes.are_named else f"{where}, `task`"
+        weight = _weight(own.pop("weight", old.weight), place) if wishes.are_named else old.weight
+        columns = inner_table(own, "read", place) if wishes.are_named else {}
+        read = changed(changed(old.reading, reading, f"{where}, `read`"), columns, f"{place}, `read`")
+        found[name] = TaskSettings(changed(old.of_task, own, place), read, weight)
+    if wishes.are_named and of_tasks:
+        raise BadSetting(
+            f"{where} has [task.{next(iter(of_tasks))}]; with several tasks each has a table of its own, and they are "
+            f"{', '.join(f'[task.{name}]' for name in wishes.names)}."
+        )
+    return found
+
+
+def _weight(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise BadSetting(f"{where}, `weight` is {value!r}; expected a positive number.")
+    return float(value)
+
+
+def as_toml(settings: FinetuneSettings, wishes: Wishes, tasks: Mapping[str, TaskSettings]) -> str:
+    """Write all settings as a file that --config takes."""
+    from alembert.settings import to_toml
+
+    tables = [to_toml(settings)]
+    for name, each in tasks.items():
+        if not wishes.are_named:
+            return "\n".join(
+                [*tables, f"[task]\n{to_toml(each.of_task, 'task')}", f"[read]\n{to_toml(each.reading)}"]
+            )
+        weight = f"# How much its loss counts beside those of the other tasks.\nweight = {each.weight!r}\n"
+        tables += [
+            f"[task.{name}]\n{weight}{to_toml(each.of_task, f'task.{name}')}",
+            f"[task.{name}.read]\n{to_toml(each.reading)}",
+        ]
+    return "\n".join(tables)

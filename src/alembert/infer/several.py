@@ -1,0 +1,156 @@
+"""A model of several tasks: texts in, the answers of all its tasks out.
+
+The encoder runs once over each row that tasks have in common (`tasks.running_together`); a task that has its own way to
+run, such as writing a text token by token, goes its way afterwards. To `predict` such a model looks like one of a single
+task: `task` makes examples, checks and shows them, and answers have the names of their tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from alembert.errors import UserError
+from alembert.infer.task_model import AT_ONCE, TaskEngine, TaskModel
+from alembert.tasks.example import Encoded, Example
+from alembert.tasks.files import task_names
+from alembert.tasks.runner import Outputs
+from alembert.tasks.task import AnyTask, Task
+
+
+class Together(Protocol):
+    """What runs the heads of several tasks at once."""
+
+    def outputs(self, encoded: Mapping[str, Sequence[Encoded]]) -> Mapping[str, Sequence[list[Outputs]]]:
+        """Give each head's outputs at the places of each row of each of its examples."""
+
+
+class SeveralEngine(TaskEngine, Protocol):
+    """An engine that can ask several heads at once."""
+
+    def together(self, tasks: Mapping[str, AnyTask]) -> Together:
+        """Give what runs the heads of these tasks, which have their names."""
+
+
+@dataclass(frozen=True)
+class SeveralExamples:
+    """One text as each task reads it."""
+
+    texts: tuple[str, ...]
+    by_task: Mapping[str, Example]
+
+
+@dataclass(frozen=True)
+class SeveralTasks:
+    """The tasks of a model, behind the part of the contract that prediction needs."""
+
+    tasks: Mapping[str, AnyTask]
+
+    def of_texts(self, texts: Sequence[str]) -> list[SeveralExamples]:
+        """Make examples without answers of plain texts."""
+        columns: dict[str, Sequence[Example]] = {}
+        for name, task in self.tasks.items():
+            with _named(name):
+                columns[name] = task.of_texts(texts)
+        return [
+            SeveralExamples((text,), {name: column[number] for name, column in columns.items()})
+            for number, text in enumerate(texts)
+        ]
+
+    def check(self, examples: Sequence[SeveralExamples]) -> None:
+        """Refuse texts that one of the tasks cannot take."""
+        for name, task in self.tasks.items():
+            with _named(name):
+                task.check([example.by_task[name] for example in examples])
+
+    def record(self, example: SeveralExamples, predictions: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the answers as a JSON object: name of the task -> its own record."""
+        return {
+            name: task.record(example.by_task[name], predictions[name]) for name, task in self.tasks.items()
+        }
+
+    def show(self, example: SeveralExamples, predictions: Mapping[str, Any]) -> list[str]:
+        """Give the answers as lines for people."""
+        lines: list[str] = []
+        for name, task in self.tasks.items():
+            lines += [
+                f"{name}:",
+                *(f"  {line}" for line in task.show(example.by_task[name], predictions[name])),
+            ]
+        return lines
+
+
+@dataclass(frozen=True)
+class SeveralModel:
+    """A model that was fine-tuned for several tasks."""
+
+    models: Mapping[str, TaskModel]
+    engine: SeveralEngine
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: str | Path, device: str = "cpu") -> SeveralModel:
+        """Open a folder that `finetune` wrote for several tasks."""
+        from alembert.infer.engine_torch import TorchEngine
+
+        place = Path(folder)
+        names, engine = task_names(place), TorchEngine.open(place, device)
+        return cls({name: TaskModel.of_engine(engine, place, name) for name in names}, engine, place)
+
+    @property
+    def task(self) -> SeveralTasks:
+        return SeveralTasks({name: model.task for name, model in self.models.items()})
+
+    def predictions(self, examples: Sequence[SeveralExamples]) -> Iterator[dict[str, Any]]:
+        """Predict examples in their order, some at a time."""
+        for start in range(0, len(examples), AT_ONCE):
+            part = examples[start : start + AT_ONCE]
+            columns = self._predicted(part)
+            for number in range(len(part)):
+                yield {name: column[number] for name, column in columns.items()}
+
+    def _predicted(self, examples: Sequence[SeveralExamples]) -> dict[str, list[Any]]:
+        encoded = {
+            name: model.encode([example.by_task[name] for example in examples])
+            for name, model in self.models.items()
+        }
+        outputs = self._outputs(encoded)
+        return {
+            name: [model.task.decode(*pair) for pair in zip(encoded[name], outputs[name], strict=True)]
+            for name, model in self.models.items()
+        }
+
+    def _outputs(self, encoded: Mapping[str, Sequence[Encoded]]) -> dict[str, Sequence[Any]]:
+        plain = {name: model.task for name, model in self.models.items() if _asks_once(model.task)}
+        shared = self.engine.together(plain).outputs({name: encoded[name] for name in plain})
+        own = {
+            name: model.task.run(model.runner, encoded[name])
+            for name, model in self.models.items()
+            if name not in plain
+        }
+        return {**shared, **own}
+
+
+def open_model(folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel | SeveralModel:
+    """Open a fine-tuned model: one of several tasks whole, unless one of them is named."""
+    if task is None and task_names(Path(folder)):
+        return SeveralModel.open(folder, device)
+    return TaskModel.open(folder, device, task)
+
+
+@contextmanager
+def _named(task: str) -> Iterator[None]:
+    """Say which of several tasks has refused something, and how the others are asked."""
+    try:
+        yield
+    except UserError as problem:
+        problem.args = (f"Task {task}: {problem} To ask another task alone, give its name: --task NAME.",)
+        raise
+
+
+def _asks_once(task: AnyTask) -> bool:
+    """Tell whether the head's outputs for the rows are all that a task wants of the model."""
+    return type(task).run is Task.run

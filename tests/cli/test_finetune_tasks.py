@@ -1,0 +1,182 @@
+"""`alembert finetune` with several tasks, and `predict`, `evaluate` and `inspect errors` with its result."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from alembert import hardware, sample
+from alembert.cli import run
+from alembert.cli.finetune_tasks import Files, data_of, settings_of, wishes_of
+from alembert.errors import BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import Blueprint
+from alembert.nn.config import preset
+from alembert.tasks.names import TASKS
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import Vocabulary
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"
+TEXT = "Imatinib for leukemia."
+BOTH = ["--task", "tag=train.jsonl", "--task", "topic:classify=train.jsonl"]
+QUICK = ["--model", "model", "--epochs", "1", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model and a few labelled documents."""
+    folder = tmp_path_factory.mktemp("several")
+    pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS))
+    tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*pieces), lowercase=True)
+    config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=512)
+    Checkpoint.new(Blueprint(config=config), tokenizer).save(folder / "model")
+    lines = []
+    for passage in sample.passages("en")[:16]:
+        entities = [
+            {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
+            for n, each in enumerate(passage.entities)
+        ]
+        lines.append(json.dumps({"text": passage.text, "label": passage.topic, "entities": entities}))
+    (folder / "train.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+
+
+@pytest.fixture(scope="module")
+def both(folder: Path) -> Path:
+    words = [word.replace("train.jsonl", str(folder / "train.jsonl")) for word in BOTH]
+    model = ["--model", str(folder / "model"), *QUICK[2:]]
+    assert run(["finetune", *words, *model, "--out", str(folder / "both"), "--json"]) == 0
+    return folder / "both"
+
+
+def test_all_answers_come_under_the_names_of_their_tasks(
+    both: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert run(["predict", str(both), TEXT, "Aspirin.", "--json"]) == 0
+    first, _ = map(json.loads, capsys.readouterr().out.splitlines())
+    assert list(first) == ["tag", "topic"]
+    assert first["topic"]["label"] in sample.TOPICS
+    assert first["tag"]["text"] == TEXT
+
+
+def test_people_get_lines_for_each_task(both: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["predict", str(both), TEXT]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == TEXT
+    assert "  tag:" in lines
+    assert "  topic:" in lines
+
+
+@pytest.mark.parametrize("verb", [["evaluate"], ["inspect", "errors"]], ids=lambda words: words[0])
+def test_one_of_the_tasks_is_judged_by_its_name(
+    verb: list[str], both: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert run([*verb, str(both), "train.jsonl", "--task", "topic", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["task"] == "classify"
+
+
+@pytest.mark.parametrize("verb", [["evaluate"], ["inspect", "errors"]], ids=lambda words: words[0])
+def test_without_a_name_the_tasks_are_listed(
+    verb: list[str], both: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*verb, str(both), "train.jsonl"]) == 2
+    assert "several tasks: tag (tag), topic (classify). Say which" in capsys.readouterr().err
+
+
+def test_the_data_of_each_task_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["finetune", *BOTH, *QUICK, "--check", "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)
+    assert {name: table["parts"][0]["examples"] for name, table in tables.items()} == {"tag": 14, "topic": 14}
+
+
+def test_the_help_lists_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["finetune", "--help"]) == 0
+    assert ", ".join(TASKS) in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--task", "tag=train.jsonl", "--task", "tag=train.jsonl"], "Two tasks are called tag"),
+        (["--task", "a:b:tag=x"], "--task is 'a:b:tag=x'"),
+        (["--task", "x:dance=train.jsonl"], "no task 'dance'"),
+        ([*BOTH, "--dev", "train.jsonl"], "say whose file it is, as in --dev tag=FILE"),
+        ([*BOTH, "--dev", "x=train.jsonl"], "The tasks are tag, topic"),
+        ([*BOTH, "--crf"], "are for one task"),
+        (
+            ["--task", "tag=train.jsonl", "--task", "classify", "--train", "tag=train.jsonl"],
+            "task classify has no",
+        ),
+        (["--task", "no way:tag=train.jsonl"], "cannot be called 'no way'"),
+        (["--task", "tag=train.jsonl", "--task", "classify=nowhere.tsv"], "no file nowhere.tsv"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert run(["finetune", *arguments, *QUICK, "--out", "x"]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(folder.glob("x*"))
+
+
+def test_a_single_task_may_have_its_file_behind_it() -> None:
+    wishes = wishes_of(["tag=train.jsonl"])
+    _, settings = settings_of(wishes, None, {})
+    assert not wishes.are_named
+    assert data_of(wishes, Files(), settings)["tag"].train == (Path("train.jsonl"),)
+
+
+def test_more_files_of_a_task_are_named() -> None:
+    wishes = wishes_of(["tag=train.jsonl", "topic:classify"])
+    _, settings = settings_of(wishes, None, {})
+    files = Files(train=["tag=train.jsonl"], whole=["topic=train.jsonl"], split="90/10")
+    data = data_of(wishes, files, settings)
+    assert len(data["tag"].train) == 2
+    assert (data["topic"].whole, data["topic"].split) == ((Path("train.jsonl"),), "90/10")
+
+
+def test_each_task_has_a_table_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(
+        '[several]\nmixing = "temperature"\n[read]\nid = "paper"\n[task.tag]\nhead = "crf"\nweight = 2\n'
+        '[task.topic.read]\nlabel = "verdict"\n'
+    )
+    settings, tasks = settings_of(wishes_of(["tag=a", "topic:classify=b"]), path, {"epochs": 7.0})
+    assert (settings.epochs, settings.several.mixing) == (7.0, "temperature")
+    assert (tasks["tag"].of_task.head, tasks["tag"].weight, tasks["topic"].weight) == ("crf", 2.0, 1.0)
+    assert (tasks["topic"].reading.label, tasks["tag"].reading.label) == ("verdict", None)
+    assert tasks["tag"].reading.id == tasks["topic"].reading.id == "paper"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('[task]\nhead = "crf"\n', r"has \[task.head\].*\[task.tag\], \[task.topic\]"),
+        ("[task.tag]\nweight = 0\n", "`weight` is 0; expected a positive number"),
+        ("[task.tag]\nhaed = 1\n", "`haed`, which is unknown here"),
+        ("[task]\ntag = 1\n", "`tag` is 1; expected a table"),
+    ],
+)
+def test_tables_that_fit_no_task_are_refused(text: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(text)
+    with pytest.raises(BadSetting, match=sentence):
+        settings_of(wishes_of(["tag=a", "topic:classify=b"]), path, {})
+
+
+def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["finetune", *BOTH, "--rate", "0.002", "--show-config"]) == 0
+    path = tmp_path / "shown.toml"
+    path.write_text(capsys.readouterr().out)
+    settings, tasks = settings_of(wishes_of(["tag=a", "topic:classify=b"]), path, {})
+    assert settings.optimiser.rate == 0.002
+    assert set(tasks) == {"tag", "topic"}
