@@ -1,5 +1,6 @@
 """`alembert predict`: texts in, predictions out."""
 
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +21,13 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT]...",
-            help="Texts for a fine-tuned model, one a line on stdin if none; a tab parts the two of a pair.",
+            help="Texts for a fine-tuned model, one a line on stdin if none; a tab parts the two of a pair. "
+            "If the first is a folder, it is a second model: a tagger and a relation model find triples.",
         ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="One task of a model that has several; all of them if not given."),
     ] = None,
     fill_mask: Annotated[
         str | None,
@@ -85,14 +91,19 @@ def predict(
     else:
         _refuse(for_generate, "--generate")
         _refuse({"top": top}, "--fill-mask")
-        _predict(model, texts or [], as_json)
+        _predict(model, texts or [], task, as_json)
 
 
-def _predict(model: str, texts: list[str], as_json: bool) -> None:
-    from alembert.cli.predict_task import predict_texts
-    from alembert.infer.task_model import TaskModel
+def _predict(model: str, texts: list[str], task: str | None, as_json: bool) -> None:
+    from alembert.cli.predict_task import predict_texts, predict_triples
+    from alembert.infer.several import open_model
+    from alembert.infer.triples import TripleModel
 
-    predict_texts(TaskModel.open(model), texts, as_json)
+    if texts and os.path.isdir(texts[0]):  # noqa: PTH112 (Path.is_dir raises for a text too long for a name)
+        _refuse({"task": task}, "one model of several tasks")
+        predict_triples(TripleModel.open(model, texts[0]), texts[1:], as_json)
+    else:
+        predict_texts(open_model(model, task=task), texts, as_json)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -107,9 +118,9 @@ def _refuse(options: dict[str, Any], owner: str) -> None:
 def _continue(model: str, prompt: str, options: dict[str, Any], as_json: bool) -> None:
     from alembert.cli.generate import continue_lines, continue_texts
     from alembert.infer.engine_torch import TorchEngine
-    from alembert.infer.generate import GenerateSettings
+    from alembert.tasks.decoding.settings import DecodeSettings
 
-    settings = GenerateSettings(**options)
+    settings = DecodeSettings(**options)
     engine = TorchEngine.open(model)
     if prompt == "-":
         continue_lines(engine, settings, as_json)

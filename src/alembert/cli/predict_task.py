@@ -1,40 +1,64 @@
-"""`alembert predict` with a fine-tuned model: what it reads and prints. Loaded with the command, since it loads torch."""
+"""`alembert predict` with fine-tuned models: what it reads and prints. Loaded with the command, since it loads torch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
 
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import each_line
-from alembert.cli.output import print_json, visible
+from alembert.cli.output import note, print_json, visible
 from alembert.errors import BadInput
+from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.example import Example
+from alembert.infer.triples import TripleModel
 
 
-def predict_texts(model: TaskModel, texts: Sequence[str], as_json: bool) -> None:
+def predict_texts(model: TaskModel | SeveralModel, texts: Sequence[str], as_json: bool) -> None:
     """Predict the given texts, or each line of stdin if there are none."""
-    lines: list[str] = list(texts)
-
-    def check(line: str) -> None:
-        model.task.check(model.task.of_texts([line]))
-        lines.append(line)
-
-    set_aside = 0 if texts else each_line(check)
-    if not lines:
-        raise BadInput("There is no text to predict. Give texts after the model, or one a line on stdin.")
-    examples = model.task.of_texts(lines)
+    lines, set_aside = _lines(texts, lambda line: model.task.check(model.task.of_texts([line])))
+    examples: list[Any] = model.task.of_texts(lines)
     model.task.check(examples)
     for example, prediction in zip(examples, model.predictions(examples), strict=True):
         if as_json:
             print_json(model.task.record(example, prediction))
         else:
-            _show(model, example, prediction)
+            _show(example.texts, model.task.show(example, prediction))
     if set_aside:
         raise typer.Exit(SET_ASIDE)
 
 
-def _show(model: TaskModel, example: Example, prediction: object) -> None:
-    print(visible(" | ".join(example.texts)))
-    for line in model.task.show(example, prediction):
+def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> None:
+    """Find entities and their relations in the given texts, or in each line of stdin if there are none."""
+    lines, _ = _lines(texts, lambda _: None)
+    unread = 0
+    for found in model.extract(lines):
+        unread += found.unread
+        if as_json:
+            print_json(found.as_json())
+            continue
+        print(visible(found.text))
+        for line in found.lines():
+            print(f"  {visible(line)}", flush=True)
+    if unread:
+        note(f"{unread} pairs of entities are too far apart for the relation model, and were not read")
+
+
+def _lines(texts: Sequence[str], check: Callable[[str], None]) -> tuple[list[str], int]:
+    """Give the texts, and how many lines of stdin were set aside."""
+    lines: list[str] = list(texts)
+
+    def take(line: str) -> None:
+        check(line)
+        lines.append(line)
+
+    set_aside = 0 if texts else each_line(take)
+    if not lines:
+        raise BadInput("There is no text to predict. Give texts after the model, or one a line on stdin.")
+    return lines, set_aside
+
+
+def _show(texts: Sequence[str], lines: Sequence[str]) -> None:
+    print(visible(" | ".join(texts)))
+    for line in lines:
         print(f"  {visible(line)}", flush=True)

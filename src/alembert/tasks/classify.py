@@ -58,7 +58,7 @@ from alembert.tasks.metrics.calibration import (
     fit_temperature,
     sigmoid,
 )
-from alembert.tasks.metrics.classes import codes, indicator
+from alembert.tasks.metrics.classes import balanced_weights, codes, indicator
 from alembert.tasks.runner import Outputs
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
@@ -217,11 +217,9 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             return self
         labels = np.concatenate(gold)
         if self.kind == "single":
-            counts = np.bincount(labels, minlength=len(self.classes)).clip(min=1)
-            weights = len(labels) / (len(counts) * counts)
-        else:
-            counts = labels.sum(0).clip(min=1)
-            weights = (len(labels) - counts).clip(min=1) / counts
+            return replace(self, weights=balanced_weights(labels, len(self.classes)))
+        counts = labels.sum(0).clip(min=1)
+        weights = (len(labels) - counts).clip(min=1) / counts
         return replace(self, weights=tuple(weights.tolist()))
 
     def loss(self, head: nn.Module, outputs: Tensor, target: Target, settings: LossSettings) -> Tensor:

@@ -112,7 +112,7 @@ def _by_label(found: classes.LabelScores) -> dict[str, dict[str, float]]:
 
 def measure_of(compared: Compared, main: str) -> Measure:
     """Prepare the main measure for samples of examples."""
-    return _over_examples(_over_answers(compared, main), compared.counts)
+    return over_examples(_over_answers(compared, main), compared.counts)
 
 
 def _over_answers(compared: Compared, main: str) -> Measure:
@@ -137,7 +137,7 @@ def _multi_measure(compared: Compared, main: str) -> Measure:
     return tally.f1_measure(classes.multi_counts(gold, guess))
 
 
-def _over_examples(measure: Measure, counts_N: Numbers) -> Measure:
+def over_examples(measure: Measure, counts_N: Numbers) -> Measure:
     """Let a sample of examples stand for all of their answers."""
     if (counts_N == 1).all():
         return measure

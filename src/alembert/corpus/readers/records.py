@@ -4,7 +4,7 @@ The fields are those of the options, or the usual names. The text is one field, 
 together from a title, an abstract (a string or a list), paragraphs and sections with headings, nested as in full-text
 articles. Texts with headings like ``ABSTRACT.METHODS:`` on lines of their own, which evidence-inference uses, get their
 sections from them. Entities may be native ones, ``{start, end, label}``, ``[start, end, label]`` or a mention with its
-words and offset. An entity that does not fit is set aside alone, with the words of the record unquoted.
+words and offset; relations name two of them by their ids. An entity that does not fit is set aside alone, with the words of the record unquoted.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from alembert.corpus.document import Document, Entity, Section, from_record, offset
+from alembert.corpus.document import Document, Entity, Pairs, Relation, Section, from_record, offset
 from alembert.corpus.readers.compose import Composer
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside, how_to_set
-from alembert.corpus.readers.mentions import settle, with_own_ids
+from alembert.corpus.readers.mentions import linked, settle, with_own_ids
 from alembert.corpus.readers.source import Source
 from alembert.errors import BadInput
 
@@ -58,11 +58,15 @@ def _mapped(record: Mapping[str, Any], source: Source, options: ReadOptions, nam
             yield entity
         else:
             entities.append(entity)
+    entities = list(with_own_ids(entities, source))
+    relations, lost = _relations(record, entities)
+    yield from (source.aside(reason, name, kind="annotation") for reason in lost)
     yield Document(
         id=name,
         text=text,
         sections=sections,
-        entities=tuple(with_own_ids(entities, source)),
+        entities=tuple(entities),
+        relations=tuple(relations),
         labels=_labels(record, options),
         meta=_meta(record, options),
     )
@@ -226,6 +230,32 @@ def _entities(
                 name,
                 kind="annotation",
             )
+
+
+def _relations(record: Mapping[str, Any], entities: list[Entity]) -> tuple[list[Relation], list[str]]:
+    """Read relations: native ones, or a label with the ids of two entities as `head` and `tail` or as doccano has them.
+
+    Give also why others are left out."""
+    found: list[Relation] = []
+    strange: list[str] = []
+    stated = record.get("relations")
+    for number, relation in enumerate(stated if isinstance(stated, list) else (), start=1):
+        try:
+            label = _first(relation, None, ("label", "type", "relation"))
+            name = str(relation.get("id") or f"R{number}")
+            found.append(Relation(name, str(label or "relation"), _arguments(relation)))
+        except (AttributeError, TypeError, ValueError):
+            strange.append(f"relation {number} of the record does not name a label and what it is between")
+    kept, lost = linked(found, entities)
+    return kept, strange + lost
+
+
+def _arguments(stated: Mapping[str, Any]) -> Pairs:
+    if "arguments" in stated:
+        return tuple((str(role), str(target)) for role, target in stated["arguments"])
+    ends = (("head", "from_id", "from"), ("tail", "to_id", "to"))
+    targets = (_first(stated, None, names) for names in ends)
+    return tuple((f"Arg{number}", str(target)) for number, target in enumerate(targets, start=1))
 
 
 def _entity(stated: Any, number: int, source: Source, place: tuple[str, int]) -> Entity:

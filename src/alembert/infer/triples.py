@@ -1,0 +1,140 @@
+"""Text in, triples out: a tagger finds the entities, a relation model says how they are related.
+
+The pairs are those that the relation model learnt from: the same generator, types and direction. A model that was
+trained on marked sentences knows no types: it is asked about all pairs in the order in which they were marked, mostly
+that of the text. What the entities are marked with is put in here as it was in training, so that a sentence whose entities
+are all found right gives the answers that its marked form gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from alembert.errors import BadSetting
+from alembert.infer.task_model import AT_ONCE, TaskModel
+from alembert.tasks.example import Coverage
+from alembert.tasks.files import read_table
+from alembert.tasks.relate import RelateTask
+from alembert.tasks.relate_example import of_entities
+from alembert.tasks.relate_scores import RelatePrediction
+from alembert.tasks.relate_show import line_of, related, triple_of
+from alembert.tasks.tag import TagTask
+from alembert.tasks.tag_examples import FoundEntity, Tagged
+
+Found = tuple[int, int, str]
+"""Start, end and type of an entity."""
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What was found in a text."""
+
+    id: str
+    text: str
+    entities: tuple[FoundEntity, ...]
+    triples: tuple[dict[str, Any], ...]
+    """Head, relation, tail and score of each: head and tail with offsets into the text."""
+    tagged: Coverage
+    related: Coverage
+    unread: int
+    """Pairs that no relation could be found for, because they do not fit into what the model reads at once."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Give plain values."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "entities": [
+                {**asdict(each), "text": self.text[each.start : each.end]} for each in self.entities
+            ],
+            "triples": list(self.triples),
+            "coverage": {
+                "characters": self.tagged.characters,
+                "tokens": self.tagged.tokens + self.related.tokens,
+                "windows": self.tagged.windows,
+                "pairs": self.related.windows + self.unread,
+                "unread_pairs": self.unread,
+                "cut_characters": self.related.cut_characters,
+            },
+        }
+
+    def lines(self) -> list[str]:
+        """Give lines for people, one a triple."""
+        return [line_of(triple) for triple in self.triples]
+
+
+@dataclass(frozen=True)
+class TripleModel:
+    """A tagger and a relation model that work together."""
+
+    tagger: TaskModel
+    relater: TaskModel
+
+    def __post_init__(self) -> None:
+        types, rules = cast(TagTask, self.tagger.task).types, cast(RelateTask, self.relater.task).rules
+        known = {name.casefold() for pair in rules.types for name in pair}
+        if rules.is_typed and not known & {name.casefold() for name in types}:
+            pairs = ", ".join(f"{head} to {tail}" for head, tail in rules.types[:10])
+            raise BadSetting(
+                f"{self.tagger.folder} finds entities of the types {', '.join(types)}, and {self.relater.folder} relates "
+                f"{pairs}: no type is in both. Use models that were trained on the same types."
+            )
+
+    @classmethod
+    def open(cls, one: str | Path, other: str | Path, device: str = "cpu") -> TripleModel:
+        """Open the two folders, in any order."""
+        folders = {str(read_table(Path(folder)).get("task")): Path(folder) for folder in (one, other)}
+        if set(folders) != {"tag", "relate"}:
+            said = ", ".join(f"{read_table(Path(each)).get('task')} ({each})" for each in (one, other))
+            raise BadSetting(
+                f"Triples need a model for the task tag and one for the task relate; these are for {said}."
+            )
+        return cls(TaskModel.open(folders["tag"], device), TaskModel.open(folders["relate"], device))
+
+    def extract(
+        self, texts: Sequence[str], ids: Sequence[str] | None = None, *, are_sentences: bool = False
+    ) -> Iterator[Extraction]:
+        """Find the entities and relations of texts, some at a time; texts are single sentences, or theirs are found."""
+        examples = self.tagger.task.of_texts(texts, ids)
+        for start in range(0, len(examples), AT_ONCE):
+            part = examples[start : start + AT_ONCE]
+            tagged: list[Tagged] = self.tagger.predict(part)
+            spans = [each.spans for each in tagged]
+            parted = [each.text for each in part]
+            found = predictions_of(self.relater, parted, spans, are_sentences=are_sentences)
+            for example, entities, prediction in zip(part, tagged, found, strict=True):
+                yield self._extraction(example.id, example.text, entities, prediction)
+
+    def _extraction(self, name: str, text: str, tagged: Tagged, prediction: RelatePrediction) -> Extraction:
+        example = of_entities(text, tagged.spans, id=name)
+        negative = cast(RelateTask, self.relater.task).rules.negative
+        return Extraction(
+            id=name,
+            text=text,
+            entities=tagged.entities,
+            triples=tuple(triple_of(example, *each) for each in related(prediction, negative)),
+            tagged=tagged.coverage,
+            related=prediction.coverage,
+            unread=len(prediction.pairs) - prediction.coverage.windows,
+        )
+
+
+def predictions_of(
+    relater: TaskModel,
+    texts: Sequence[str],
+    entities: Sequence[Iterable[Found]],
+    *,
+    are_sentences: bool = False,
+) -> list[RelatePrediction]:
+    """Say how the entities of each text are related, whoever found them.
+
+    The texts are sentences, each to be read whole as the marked ones of training were, or theirs are to be found.
+    """
+    examples = [
+        of_entities(text, found, is_sentence=are_sentences)
+        for text, found in zip(texts, entities, strict=True)
+    ]
+    return relater.predict(examples)

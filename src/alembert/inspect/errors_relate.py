@@ -1,0 +1,47 @@
+"""Errors of the task `relate`: those of a classifier, each pair being a text of its own with its entities marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from alembert.inspect import errors_classify
+from alembert.inspect.errors import Survey
+from alembert.tasks.classify_decode import ClassifyPrediction
+from alembert.tasks.classify_example import ClassifyExample
+from alembert.tasks.relate_example import RelateExample
+from alembert.tasks.relate_pairs import Candidate, context_of
+from alembert.tasks.relate_scores import RelatePrediction
+
+if TYPE_CHECKING:
+    from alembert.infer.task_model import TaskModel
+
+
+def survey(
+    model: TaskModel, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]
+) -> Survey:
+    """Sort the errors of a relation model."""
+    pairs = [pair for both in zip(examples, predictions, strict=True) for pair in _pairs(*both)]
+    return errors_classify.survey(model, [text for text, _ in pairs], [said for _, said in pairs])
+
+
+def _pairs(
+    example: RelateExample, prediction: RelatePrediction
+) -> Iterator[tuple[ClassifyExample, ClassifyPrediction]]:
+    """Give each pair that has a right answer as a text with its answer."""
+    for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
+        if pair.label is not None:
+            text = ClassifyExample(
+                id=example.id, texts=(_shown(example, pair),), where=example.where, golds=(pair.label,)
+            )
+            yield text, ClassifyPrediction((answer,), prediction.coverage)
+
+
+def _shown(example: RelateExample, pair: Candidate) -> str:
+    """Give the text of a pair; in documents, with the entities behind it, since nothing marks them."""
+    if example.form != "document":
+        return example.text
+    start, end = context_of(example, pair)
+    head, tail = (example.mentions[each] for each in (pair.head, pair.tail))
+    words = [f"{example.text[each.start : each.end]} ({each.type})" for each in (head, tail)]
+    return f"{example.text[start:end]} | {words[0]} -> {words[1]}"

@@ -1,0 +1,334 @@
+"""The task `relate`: what relation there is between two entities of a text, or none.
+
+In: sentences with two entities that are marked (`<< a >> [[ b ]]`, `<e1>`) or replaced (`@GENE$`), with a label each; or
+documents with entities and relations in any annotation format. Out: a label for each pair, of documents the triples that
+they hold. The entities are marked with pieces of their own in what the model reads; the classifier reads the first token
+or the two markers. The latter is one layer of tokens with two columns for each label: the head's marker answers in the
+first of them, the tail's in the second, and the sum is what a layer over both states side by side would say.
+"""
+
+# R rows, C labels
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadInput, BadSetting
+from alembert.tasks.classify_check import labels_of, listed
+from alembert.tasks.classify_decode import Answer, Calibration, Floats, single_answers
+from alembert.tasks.classify_settings import Kind
+from alembert.tasks.example import Coverage, Encoded, Reading
+from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.metrics.calibration import fit_temperature
+from alembert.tasks.metrics.classes import balanced_weights, codes
+from alembert.tasks.relate_example import Form, RelateExample, of_texts
+from alembert.tasks.relate_learn import check_negative, decisions_of, form_of, in_words, negative_of
+from alembert.tasks.relate_pairs import Candidate, Rules, candidates, learn_rules
+from alembert.tasks.relate_read import read_examples
+from alembert.tasks.relate_rows import MARKERS, Made, draft_of, made_rows
+from alembert.tasks.relate_scores import Compared, RelatePrediction, measure_of, scores_of
+from alembert.tasks.relate_settings import RelateSettings
+from alembert.tasks.relate_show import lines_of, record_of
+from alembert.tasks.runner import Outputs
+from alembert.tasks.task import Measure, Scores, Task
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.targets import Target
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """The pairs of an example, and which of them have a row."""
+
+    pairs: tuple[Candidate, ...]
+    is_read: tuple[bool, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RelateTask(Task[RelateExample, RelatePrediction]):
+    """Say how entities are related."""
+
+    name: ClassVar[str] = "relate"
+    settings_class: ClassVar[type[Any]] = RelateSettings
+    answer_name: ClassVar[str] = "pairs"
+    kind: ClassVar[Kind] = "single"
+    """What kind of classification it is."""
+
+    settings: RelateSettings
+    form: Form
+    classes: tuple[str, ...]
+    """Labels in the order of the outputs."""
+    rules: Rules
+    layout: str = ""
+    """How the entities are marked in the training data, in words."""
+    chosen: Calibration = field(default_factory=Calibration)
+    weights: tuple[float, ...] = ()
+    """Weight of each label if labels are balanced; empty: not computed."""
+
+    # -- data
+
+    @classmethod
+    def read(
+        cls, files: Sequence[Path], settings: RelateSettings, options: ReadOptions
+    ) -> Reading[RelateExample]:
+        return read_examples(files, options)
+
+    @classmethod
+    def learn(cls, examples: Sequence[RelateExample], settings: RelateSettings) -> RelateTask:
+        if not any(example.links for example in examples):
+            raise BadInput("There are no relations to learn from. Check what was set aside, and why.")
+        form, negative = form_of(examples), negative_of(examples, settings)
+        rules = learn_rules(
+            examples, distance=settings.distance, directed=settings.directed, negative=negative
+        )
+        golds = {pair.label for example in examples for pair in candidates(example, rules) if pair.label}
+        check_negative(negative, sorted(golds), settings)
+        classes = labels_of(sorted(golds), "single")
+        if negative not in classes:
+            rules = replace(rules, negative=None)
+        layout = ", ".join(sorted({example.layout for example in examples}))
+        return cls(settings, form, classes, rules, layout)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[RelateExample]:
+        """Make examples without answers, of marked texts or of JSON objects with `text` and `entities`."""
+        return of_texts(texts, ids)
+
+    def decisions(self) -> list[str]:
+        return list(decisions_of(self.rules, self.classes, self.form, self.layout, self.settings.measure))
+
+    def check(self, examples: Sequence[RelateExample]) -> None:
+        for example in examples:
+            self._check_form(example)
+            for link in example.links or ():
+                if link.label not in self.classes:
+                    raise BadInput(
+                        f"{example.where} has the relation {link.label!r}, which this task does not know; it knows "
+                        f"{listed(self.classes)}. Use data with the same relations, or fine-tune on all of them."
+                    )
+
+    def _check_form(self, example: RelateExample) -> None:
+        where = example.where or f"example {example.id}"
+        if example.form == "plain":
+            raise BadInput(
+                f"{where} has no pair of entities to relate: {example.layout}. To have the entities found as well, give a "
+                "tagger before this model: alembert predict TAGGER MODEL TEXT."
+            )
+        if example.form != self.form and "anonymised" in (example.form, self.form):
+            raise BadInput(
+                f"{where} is {in_words(example.form)}, and this task was learnt from such as: {in_words(self.form)}. "
+                "Use data in the same form."
+            )
+        strange = [each.type for each in example.mentions if each.type.casefold() not in self._stand_ins]
+        if self.form == "anonymised" and strange:
+            known = ", ".join(self._stand_ins.values())
+            raise BadInput(
+                f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}."
+            )
+
+    def answers(self, example: RelateExample) -> list[str]:
+        return [pair.label for pair in candidates(example, self.rules) if pair.label is not None]
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.classes
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return "rows"
+
+    @property
+    def _stand_ins(self) -> dict[str, str]:
+        """Type of an entity in lower case -> the piece that takes its place; none if entities are marked."""
+        if self.form != "anonymised":
+            return {}
+        return {name.casefold(): f"@{name}$" for types in self.rules.types for name in types}
+
+    @property
+    def markers(self) -> Mapping[str, str]:
+        stand_ins = {
+            piece: name.replace("-", " ").replace("_", " ") for name, piece in sorted(self._stand_ins.items())
+        }
+        return stand_ins or MARKERS
+
+    def head(self) -> HeadSpec:
+        from alembert.nn.heads import HeadSpec
+
+        kind = "relation" if self.reads_markers else "classify"
+        return HeadSpec(kind=kind, outputs=len(self.classes))
+
+    @property
+    def reads_markers(self) -> bool:
+        return self.settings.reads == "markers"
+
+    def encode(self, examples: Sequence[RelateExample], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
+        listed_pairs = [candidates(example, self.rules) for example in examples]
+        drafts = [
+            [draft_of(example, pair, self._stand_ins) if pair.is_near else None for pair in pairs]
+            for example, pairs in zip(examples, listed_pairs, strict=True)
+        ]
+        flat = [draft for each in drafts for draft in each if draft is not None]
+        limit = min(self.settings.length, longest)
+        made = made_rows(flat, tokenizer, limit, reads_markers=self.reads_markers)
+        return [
+            self._encoded(
+                example, pairs, [None if draft is None else next(made) for draft in each], tokenizer
+            )
+            for example, pairs, each in zip(examples, listed_pairs, drafts, strict=True)
+        ]
+
+    def _encoded(
+        self,
+        example: RelateExample,
+        pairs: Sequence[Candidate],
+        made: Sequence[Made | None],
+        tokenizer: Tokenizer,
+    ) -> Encoded:
+        rows = [
+            replace(each.row, labels=None if pair.label is None else codes([pair.label], self.classes))
+            for pair, each in zip(pairs, made, strict=True)
+            if each is not None
+        ]
+        known = [each is not None for pair, each in zip(pairs, made, strict=True) if pair.label is not None]
+        coverage = Coverage(
+            examples=1,
+            characters=len(example.text),
+            tokens=sum(row.length for row in rows),
+            windows=len(rows),
+            unknown=sum(int(np.count_nonzero(row.ids == tokenizer.unk_id)) for row in rows),
+            gold=len(known),
+            unreachable=known.count(False),
+            cut_characters=sum(each.lost for each in made if each is not None),
+        )
+        return Encoded(tuple(rows), coverage, _Layout(tuple(pairs), tuple(each is not None for each in made)))
+
+    def balanced(self, encoded: Sequence[Encoded]) -> RelateTask:
+        gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
+        if not gold:
+            return self
+        return replace(self, weights=balanced_weights(np.concatenate(gold), len(self.classes)))
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: Target, settings: LossSettings) -> Tensor:
+        from alembert.tasks.classify_losses import loss_of
+
+        return loss_of(self._evidence(outputs), target.labels, self.kind, settings, self.weights)
+
+    def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
+        from alembert.tasks.classify_losses import divergence_of
+
+        return divergence_of(self._evidence(one), self._evidence(other), self.kind)
+
+    def _evidence(self, outputs: Any) -> Any:
+        """Give one line a row: of two markers, the first columns at the head's and the others at the tail's."""
+        if not self.reads_markers:
+            return outputs
+        size = len(self.classes)
+        return outputs[0::2, :size] + outputs[1::2, size:]
+
+    # -- answers
+
+    def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> RelatePrediction:
+        layout: _Layout = encoded.layout
+        found = iter(single_answers(self._logits(outputs), self.classes, self.chosen))
+        unread = Answer(label=self.rules.negative)
+        answers = tuple(next(found) if is_read else unread for is_read in layout.is_read)
+        return RelatePrediction(layout.pairs, answers, encoded.coverage)
+
+    def _logits(self, outputs: Sequence[Outputs]) -> Floats:
+        if not outputs:
+            return np.empty((0, len(self.classes)))
+        evidence: Outputs = self._evidence(np.concatenate(outputs))
+        return evidence.astype(np.float64)
+
+    def tune(
+        self,
+        examples: Sequence[RelateExample],
+        encoded: Sequence[Encoded],
+        outputs: Sequence[Sequence[Outputs]],
+    ) -> RelateTask:
+        """Fit the temperature, which changes no label."""
+        gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
+        known = [parts for each, parts in zip(encoded, outputs, strict=True) if each.coverage.gold]
+        if not gold:
+            return self
+        logits_RC = np.concatenate([self._logits(parts) for parts in known])
+        return replace(self, chosen=Calibration(fit_temperature(logits_RC, np.concatenate(gold))))
+
+    def score(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> Scores:
+        coverage = Coverage.total(prediction.coverage for prediction in predictions)
+        return scores_of(self._compared(predictions), self.settings.measure, coverage)
+
+    def measure(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> Measure:
+        return measure_of(self._compared(predictions), self.settings.measure)
+
+    def _compared(self, predictions: Sequence[RelatePrediction]) -> Compared:
+        return Compared.of(self.classes, self.rules.negative, predictions)
+
+    def confidences(
+        self, example: RelateExample, prediction: RelatePrediction
+    ) -> Iterator[tuple[float, bool]]:
+        for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
+            if answer.score is not None and pair.label is not None:
+                yield answer.score, answer.label == pair.label
+
+    def labelled_as(
+        self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]
+    ) -> tuple[Sequence[str], Sequence[str]] | None:
+        found = [
+            (pair.label, answer.label)
+            for prediction in predictions
+            for pair, answer in zip(prediction.pairs, prediction.answers, strict=True)
+            if pair.label is not None and answer.label is not None
+        ]
+        return [gold for gold, _ in found], [guess for _, guess in found]
+
+    def question(self) -> dict[str, Any]:
+        named = {"relations": sorted(self.classes), "negative": str(self.rules.negative)}
+        return {**named, "measure": self.settings.measure}
+
+    def record(self, example: RelateExample, prediction: RelatePrediction) -> dict[str, Any]:
+        return record_of(example, prediction, self.rules.negative)
+
+    def show(self, example: RelateExample, prediction: RelatePrediction) -> list[str]:
+        return lines_of(example, prediction, self.rules.negative)
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {
+            "form": self.form,
+            "labels": list(self.classes),
+            "layout": self.layout,
+            "rules": self.rules.to_table(),
+            "temperature": self.chosen.temperature,
+            "settings": asdict(self.settings),
+        }
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> RelateTask:
+        form = table["form"]
+        if form not in get_args(Form):
+            raise ValueError("the form of the examples is not known")
+        try:
+            settings = RelateSettings(**table["settings"])
+        except BadSetting as wrong:
+            raise ValueError(str(wrong)) from None
+        return cls(
+            settings,
+            form,
+            tuple(str(label) for label in table["labels"]),
+            Rules.from_table(table["rules"]),
+            str(table["layout"]),
+            Calibration(float(table["temperature"])),
+        )

@@ -1,0 +1,218 @@
+"""Examples of the task `relate`: a text, the entities in it, and which of them are related.
+
+Three forms: a sentence with two entities that are marked, one in which words such as @GENE$ stand in their place, and a
+document with any number of entities and relations between them, or between the concepts that they are mentions of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from alembert.corpus.document import Document, Entity, Relation, Span, from_record
+from alembert.corpus.marked import Mark, marked_pair
+from alembert.data.order import number
+from alembert.errors import BadInput
+from alembert.tasks.example import Example
+from alembert.text.sentences import split as split_sentences
+
+Form = Literal["marked", "anonymised", "document", "plain"]
+"""plain: a text without entities, in which there is nothing to relate."""
+UNKNOWN_CONCEPT = "-1"
+"""What PubTator files write for a mention whose concept is not in the dictionary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An entity: `text[start:end]` are its words."""
+
+    id: str
+    start: int
+    end: int
+    type: str = ""
+    concepts: tuple[str, ...] = ()
+    outer: Span | None = None
+    """With the marks around it, if the text has some."""
+
+    @property
+    def whole(self) -> Span:
+        """The stretch of the text that the entity and its marks take."""
+        return self.outer or (self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A relation: ids of mentions, or concepts, and what it is called."""
+
+    head: str
+    tail: str
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelateExample(Example):
+    """A text with entities, and their relations if these are known."""
+
+    form: Form
+    mentions: tuple[Mention, ...] = ()
+    """In the order of the text; of a marked pair, the first and the second."""
+    links: tuple[Link, ...] | None = None
+    given_sentences: tuple[Span, ...] = ()
+    """Sentences of a document, if the file has them."""
+    layout: str = ""
+    """How the entities are marked, in words."""
+    group: str | None = None
+    """The document that the text is a part of, or that it is."""
+
+    @property
+    def text(self) -> str:
+        return self.texts[0]
+
+    @property
+    def kin(self) -> int | str:
+        """Sentences that differ in nothing but which entities are marked are of one kin."""
+        if self.group is not None:
+            return self.group
+        if self.form != "marked":
+            return self.key
+        gone = sorted(span for each in self.mentions for span in _marks_of(each))
+        kept, at = [], 0
+        for start, end in gone:
+            kept.append(self.text[at:start])
+            at = max(at, end)
+        return number("sentence", " ".join("".join([*kept, self.text[at:]]).split()).casefold())
+
+    @cached_property
+    def sentences(self) -> tuple[Span, ...]:
+        """The sentences of the text."""
+        return self.given_sentences or tuple(split_sentences(self.text))
+
+    @cached_property
+    def sentence_starts(self) -> list[int]:
+        """Where sentences begin."""
+        return [start for start, _ in self.sentences]
+
+
+def _marks_of(mention: Mention) -> list[Span]:
+    start, end = mention.whole
+    return [(start, mention.start), (mention.end, end)]
+
+
+def of_marked(
+    text: str,
+    labels: Sequence[str] | None,
+    *,
+    id: str,  # noqa: A002
+    where: str = "",
+    group: str | None = None,
+) -> RelateExample:
+    """Make an example of a text with two marked entities, which have these relations to each other (none: unknown)."""
+    pair = marked_pair(text)
+    if pair is None:
+        raise BadInput(
+            "no entities are marked in the text; expected << a >> and [[ b ]], <e1> and <e2>, or words such as @GENE$"
+        )
+    return RelateExample(
+        id=id,
+        texts=(text,),
+        where=where,
+        form="anonymised" if pair.is_anonymised else "marked",
+        mentions=(_marked("1", pair.first), _marked("2", pair.second)),
+        links=None if labels is None else tuple(Link("1", "2", label) for label in labels),
+        layout=pair.layout,
+        group=group,
+    )
+
+
+def _marked(name: str, mark: Mark) -> Mention:
+    return Mention(name, mark.start, mark.end, mark.name, outer=(mark.outer_start, mark.outer_end))
+
+
+def of_entities(
+    text: str,
+    entities: Iterable[tuple[int, int, str]],
+    *,
+    id: str = "text",  # noqa: A002
+    is_sentence: bool = False,
+) -> RelateExample:
+    """Make an example of a text and entities that something else has found: start, end and type of each.
+
+    The text is one sentence, or its sentences are to be found.
+    """
+    found = sorted(entities, key=lambda each: (each[0], -each[1]))
+    mentions = tuple(Mention(f"T{n}", start, end, label) for n, (start, end, label) in enumerate(found, 1))
+    sentences = ((0, len(text)),) if is_sentence else ()
+    return RelateExample(id=id, texts=(text,), form="document", mentions=mentions, given_sentences=sentences)
+
+
+def of_document(
+    document: Document, where: str, *, is_annotated: bool = True
+) -> tuple[RelateExample, list[str]]:
+    """Make an example of a document; say of each relation that is none between two entities why it is left out."""
+    mentions = tuple(sorted(map(_mention, document.entities), key=lambda each: (each.start, -each.end)))
+    known = {name for each in mentions for name in (each.id, *each.concepts)}
+    links: list[Link] = []
+    lost: list[str] = []
+    for relation in document.relations:
+        try:
+            links.append(_link(relation, known))
+        except BadInput as wrong:
+            lost.append(f"relation {relation.id} {wrong}")
+    example = RelateExample(
+        id=document.id,
+        texts=(document.text,),
+        where=where,
+        form="document",
+        mentions=mentions,
+        links=tuple(dict.fromkeys(links)) if is_annotated else None,
+        given_sentences=tuple(
+            (each.start, each.end) for each in document.sections if each.kind == "sentence"
+        ),
+        layout="entities at character offsets",
+        group=document.id,
+    )
+    return example, lost
+
+
+def of_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[RelateExample]:
+    """Make examples without answers: marked texts, or documents with entities as JSON objects."""
+    names = ids or [f"text-{place}" for place in range(1, len(texts) + 1)]
+    return [_of_text(text, name) for text, name in zip(texts, names, strict=True)]
+
+
+def _of_text(text: str, name: str) -> RelateExample:
+    if text.startswith("{") and (record := _record(text)) is not None:
+        return of_document(from_record({"id": name, **record}), name, is_annotated=False)[0]
+    try:
+        return of_marked(text, None, id=name)
+    except BadInput as wrong:
+        return RelateExample(id=name, texts=(text,), form="plain", layout=str(wrong))
+
+
+def _record(text: str) -> dict[str, object] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "entities" in found else None
+
+
+def _mention(entity: Entity) -> Mention:
+    concepts = tuple(concept for concept in entity.concepts if concept != UNKNOWN_CONCEPT)
+    return Mention(entity.id, entity.start, entity.end, entity.label, concepts)
+
+
+def _link(relation: Relation, known: set[str]) -> Link:
+    """Read a relation; BioC has files whose relations name concepts in attributes instead of arguments."""
+    named = relation.arguments or tuple(pair for pair in relation.attributes if pair[1] in known)
+    if len(named) != 2:
+        raise BadInput(f"has {len(named)} arguments, and this task relates two entities")
+    (_, head), (_, tail) = named
+    if not {head, tail} <= known:
+        raise BadInput("has another relation as an argument, and this task relates two entities")
+    if head == tail:
+        raise BadInput("is between an entity and itself")
+    return Link(head, tail, relation.label)
