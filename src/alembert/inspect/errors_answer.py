@@ -1,0 +1,129 @@
+"""Errors of the task `answer`: whether the place, the borders or the silence is wrong; the most confident errors first.
+
+Questions with labels are surveyed as pairs of `classify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from alembert.inspect import errors_classify
+from alembert.inspect.errors import Case, Survey
+from alembert.inspect.marked_text import Mark
+from alembert.inspect.tables import Table
+from alembert.tasks.answer_decode import Answered
+from alembert.tasks.answer_example import AnswerExample
+from alembert.tasks.answer_label import LabelAnswerTask, as_pairs
+
+if TYPE_CHECKING:
+    from alembert.infer.task_model import TaskModel
+
+_KINDS: Final = {
+    "right": "word for word",
+    "borders": "overlaps with a right answer in words",
+    "place": "has no word in common with a right answer",
+    "invented": "answered, though the passage has no answer",
+    "silent": "not answered, though the passage has an answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A question beside its answer."""
+
+    example: AnswerExample
+    guess: Answered
+    exact: float
+    f1: float
+
+    @property
+    def kind(self) -> str:
+        if self.exact == 1:
+            return "right"
+        if not self.example.answers:
+            return "invented"
+        if self.guess.answer is None:
+            return "silent"
+        return "borders" if self.f1 > 0 else "place"
+
+
+def survey(model: TaskModel, examples: Sequence[AnswerExample], predictions: Sequence[Any]) -> Survey:
+    """Sort the errors of a model that answers questions."""
+    task: Any = model.task
+    if isinstance(task, LabelAnswerTask):
+        return errors_classify.survey(replace(model, task=task.inner), as_pairs(examples), predictions)
+    found = [
+        _Judged(example, guess, *task.script.best(example.rights, guess.text))
+        for example, guess in zip(examples, predictions, strict=True)
+    ]
+    wrong = sorted((each for each in found if each.exact < 1), key=lambda each: -each.guess.score)
+    unreachable = sum(each.guess.coverage.unreachable for each in found)
+    return Survey(
+        told=f"{len(wrong):,} of {len(found):,} questions are not answered word for word",
+        tables=(
+            _by_kind(found),
+            _grouped(found, "by_windows", "By windows of the passage", "windows", _windows),
+            _grouped(found, "by_first_word", "By the first word of the question", "word", _first_word),
+        ),
+        cases=tuple(map(_case, wrong)),
+        notes=(f"{unreachable:,} right answers are out of the model's reach",) if unreachable else (),
+    )
+
+
+def _by_kind(found: Sequence[_Judged]) -> Table:
+    kinds = [each.kind for each in found]
+    rows = tuple((name, kinds.count(name), told) for name, told in _KINDS.items() if name in kinds)
+    return Table(
+        name="by_kind", title="What became of the questions", header=("kind", "questions", "what"), rows=rows
+    )
+
+
+def _grouped(
+    found: Sequence[_Judged], name: str, title: str, of: str, value: Callable[[_Judged], str]
+) -> Table:
+    """Score groups of questions, the ten largest."""
+    groups: dict[str, list[_Judged]] = {}
+    for each in found:
+        groups.setdefault(value(each), []).append(each)
+    largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:10]
+    rows = tuple(
+        (key, len(part), _mean([e.exact for e in part]), _mean([e.f1 for e in part])) for key, part in largest
+    )
+    return Table(name=name, title=title, header=(of, "questions", "exact", "f1"), rows=rows)
+
+
+def _windows(each: _Judged) -> str:
+    return str(each.guess.coverage.windows)
+
+
+def _first_word(each: _Judged) -> str:
+    return each.example.question.split()[0].lower()[:20]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _case(each: _Judged) -> Case:
+    right = " | ".join(dict.fromkeys(each.example.rights)) or "(no answer)"
+    told = (
+        f"{each.kind}: right: {right}; answered: {each.guess.text or '(no answer)'} ({each.guess.score:.2f})"
+    )
+    example = each.example
+    return Case(
+        id=example.id,
+        where=example.where,
+        told=told,
+        texts=(example.passage, example.question),
+        marks=tuple(_marks(each)),
+    )
+
+
+def _marks(each: _Judged) -> Iterator[Mark]:
+    places = {span for answer in each.example.answers or () for span in answer.spans[:1]}
+    yield from (Mark(start, end, "answer", "gold", each.kind) for start, end in sorted(places))
+    answer = each.guess.answer
+    if answer is not None:
+        yield Mark(answer.start, answer.end, "answer", "guess", each.kind, answer.score)

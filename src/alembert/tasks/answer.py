@@ -1,0 +1,222 @@
+"""The task `answer`: questions on a passage, answered with words of the passage, with none, or with yes, no and maybe.
+
+In: files of questions (SQuAD, CMRC, BioASQ, PubMedQA, plain records). Out: the answer at character offsets of the passage
+as it was given, what else it might be, and how much speaks for no answer at all. Whether answers are words or labels,
+and whether a passage may have none, is told from the training data and said; labels are learnt as `classify` learns pairs
+(`answer_label`). Passages of any length are read through windows, in training, evaluation and prediction alike.
+"""
+
+# N questions
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadInput, BadSetting
+from alembert.tasks.answer_decode import Answered, decode
+from alembert.tasks.answer_example import AnswerExample, check_examples, examples_of, read_examples
+from alembert.tasks.answer_label import LabelAnswerTask
+from alembert.tasks.answer_rows import Cutting
+from alembert.tasks.answer_scores import Compared, measure_of, scores_of
+from alembert.tasks.answer_settings import AnswerSettings, main_of
+from alembert.tasks.answer_show import lines_of, record_of
+from alembert.tasks.example import Encoded, Reading
+from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.metrics.answers import SCRIPTS, Script, ScriptName, best_threshold
+from alembert.tasks.runner import Outputs
+from alembert.tasks.task import Measure, Scores, Task
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.targets import Target
+
+_CHINESE: Final = re.compile("[\u4e00-\u9fa5]")
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerTask(Task[AnswerExample, Answered]):
+    """Answer questions with words of their passages."""
+
+    name: ClassVar[str] = "answer"
+    settings_class: ClassVar[type[Any]] = AnswerSettings
+
+    settings: AnswerSettings
+    has_none: bool
+    """Whether some questions are not answered by their passage."""
+    script_name: ScriptName
+    threshold: float = 0.0
+    """How much better no answer must score than the best one to be given."""
+    is_training: bool = False
+    """Whether questions whose answer cannot be pointed at are left out."""
+
+    # -- data
+
+    @classmethod
+    def read(
+        cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions
+    ) -> Reading[AnswerExample]:
+        return read_examples(files, settings, options)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
+        """Make examples without answers of texts `question<TAB>passage`, or JSON objects with question and context."""
+        return examples_of(texts, ids)
+
+    @classmethod
+    def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings) -> Task[AnswerExample, Any]:
+        """Tell what the answers are; questions with labels make a task of their own."""
+        if examples and all(example.kind == "label" for example in examples):
+            return LabelAnswerTask.learn(examples, settings)
+        if not any(example.taught() for example in examples):
+            raise BadInput(
+                f"None of the {len(examples):,} training questions has an answer that stands in its passage, so there is "
+                "nothing to learn. Check what was set aside, and why."
+            )
+        main_of(settings, "span")
+        has_none = any(example.answers == () for example in examples)
+        threshold = settings.null_threshold or 0.0
+        return cls(replace(settings, kind="span"), has_none, _script(examples, settings, has_none), threshold)
+
+    def decisions(self) -> list[str]:
+        none = (
+            "some questions have no answer in their passage, and the model may say so"
+            if self.has_none
+            else "each question has an answer in its passage, so one is always given"
+        )
+        words = {
+            "squad1": "words are compared as in SQuAD 1",
+            "squad2": "words are compared as in SQuAD 2",
+            "cmrc": "characters and words are compared as in CMRC 2018",
+        }
+        return [
+            f"Answers are words of the passage; {none}; {words[self.script_name]}.",
+            f"Models are chosen by {self.main}.",
+        ]
+
+    def check(self, examples: Sequence[AnswerExample]) -> None:
+        check_examples(examples, "span")
+
+    def answers(self, example: AnswerExample) -> list[str]:
+        return list(dict.fromkeys(example.rights))
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def main(self) -> str:
+        """The measure that models are chosen by."""
+        return main_of(self.settings, "span")
+
+    @property
+    def script(self) -> Script:
+        """How answers are compared with the right ones."""
+        return SCRIPTS[self.script_name]
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return "rows"
+
+    def head(self) -> HeadSpec:
+        from alembert.nn.heads import HeadSpec
+
+        return HeadSpec(kind="span", dropout=0.0)
+
+    def for_training(self) -> AnswerTask:
+        """Give the task that encodes training data: questions whose right answer is not in the passage are left out."""
+        return replace(self, is_training=True)
+
+    def encode(self, examples: Sequence[AnswerExample], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
+        limit = min(self.settings.length, longest)
+        return Cutting(tokenizer, limit, self.settings, self.script, self.is_training).encode(examples)
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: Target, settings: LossSettings) -> Tensor:
+        from alembert.tasks.answer_losses import span_loss
+
+        return span_loss(outputs, target, settings)
+
+    def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
+        from alembert.tasks.answer_losses import span_divergence
+
+        return span_divergence(one, other, target)
+
+    # -- answers
+
+    def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> Answered:
+        threshold = self.threshold if self.has_none else None
+        return decode(encoded.layout, outputs, encoded.coverage, self.settings, threshold)
+
+    def tune(
+        self,
+        examples: Sequence[AnswerExample],
+        encoded: Sequence[Encoded],
+        outputs: Sequence[Sequence[Outputs]],
+    ) -> AnswerTask:
+        """Choose when to give no answer, by F1, if passages may have none and nothing was asked for."""
+        found = self._compared(examples, [self.decode(*pair) for pair in zip(encoded, outputs, strict=True)])
+        if not self.has_none or self.settings.null_threshold is not None or not found.has_none:
+            return self
+        threshold, _ = best_threshold(found.best_f1_N, found.is_none_N, found.null_N)
+        return replace(self, threshold=threshold)
+
+    def score(self, examples: Sequence[AnswerExample], predictions: Sequence[Answered]) -> Scores:
+        return scores_of(self._compared(examples, predictions), self.main, predictions)
+
+    def measure(self, examples: Sequence[AnswerExample], predictions: Sequence[Answered]) -> Measure:
+        return measure_of(self._compared(examples, predictions), self.main)
+
+    def _compared(self, examples: Sequence[AnswerExample], predictions: Sequence[Answered]) -> Compared:
+        return Compared.of(examples, predictions, self.script)
+
+    def confidences(self, example: AnswerExample, prediction: Answered) -> Iterator[tuple[float, bool]]:
+        if example.answers is not None:
+            yield prediction.score, self.script.best(example.rights, prediction.text)[0] == 1
+
+    def question(self) -> dict[str, Any]:
+        return {"kind": "span", "measure": self.main, "script": self.script_name}
+
+    def record(self, example: AnswerExample, prediction: Answered) -> dict[str, Any]:
+        return record_of(example, prediction)
+
+    def show(self, example: AnswerExample, prediction: Answered) -> list[str]:
+        return lines_of(prediction)
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {
+            "kind": "span",
+            "settings": asdict(self.settings),
+            "has_none": self.has_none,
+            "script": self.script_name,
+            "threshold": self.threshold,
+        }
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Task[AnswerExample, Any]:
+        try:
+            if table["kind"] == "label":
+                return LabelAnswerTask.from_table(table)
+            settings = AnswerSettings(**table["settings"])
+        except BadSetting as wrong:
+            raise ValueError(str(wrong)) from None
+        script = table["script"]
+        if script not in SCRIPTS:
+            raise ValueError(f"there is no script {script!r}")
+        return cls(settings, bool(table["has_none"]), script, float(table["threshold"]))
+
+
+def _script(examples: Sequence[AnswerExample], settings: AnswerSettings, has_none: bool) -> ScriptName:
+    chinese = sum(bool(_CHINESE.search(example.question)) for example in examples)
+    if settings.script == "cmrc" or (settings.script == "auto" and 2 * chinese > len(examples)):
+        return "cmrc"
+    return "squad2" if has_none else "squad1"

@@ -1,0 +1,189 @@
+"""Questions that are answered with a label (yes, no, maybe): the task `classify` on pairs of question and passage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadInput
+from alembert.tasks.answer_example import AnswerExample, check_examples, examples_of, read_examples
+from alembert.tasks.answer_settings import AnswerSettings, main_of
+from alembert.tasks.classify import ClassifyTask
+from alembert.tasks.classify_decode import ClassifyPrediction
+from alembert.tasks.classify_example import ClassifyExample
+from alembert.tasks.classify_settings import ClassifySettings, Main
+from alembert.tasks.example import Encoded, Reading
+from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.runner import Outputs
+from alembert.tasks.task import Measure, Scores, Task
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.targets import Target
+
+
+@dataclass(frozen=True, eq=False)
+class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
+    """Answer questions on passages with one of a few labels."""
+
+    name: ClassVar[str] = "answer"
+    settings_class: ClassVar[type[Any]] = AnswerSettings
+    answer_name: ClassVar[str] = "labels"
+
+    settings: AnswerSettings
+    inner: ClassifyTask
+    """What is learnt: a label for each pair."""
+
+    # -- data
+
+    @classmethod
+    def read(
+        cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions
+    ) -> Reading[AnswerExample]:
+        return read_examples(files, settings, options)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
+        return examples_of(texts, ids)
+
+    @classmethod
+    def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings) -> LabelAnswerTask:
+        pairs = ClassifySettings(
+            kind="single",
+            main=cast(Main, main_of(settings, "label")),
+            length=settings.length,
+            overlap=settings.overlap,
+        )
+        inner = ClassifyTask.learn(as_pairs(examples), pairs)
+        return cls(replace(settings, kind="label"), inner)
+
+    def decisions(self) -> list[str]:
+        return [
+            "Questions are answered with a label, not with words of the passage.",
+            *self.inner.decisions(),
+        ]
+
+    def check(self, examples: Sequence[AnswerExample]) -> None:
+        check_examples(examples, "label")
+        known = set(self.labels)
+        for example in examples:
+            if example.label is not None and example.label not in known:
+                raise BadInput(
+                    f"{example.where} is answered with {example.label!r}, which this task does not know; it knows "
+                    f"{', '.join(self.labels)}. Use data with the same answers, or fine-tune on all of them."
+                )
+
+    def answers(self, example: AnswerExample) -> list[str]:
+        return [] if example.label is None else [example.label]
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.inner.labels
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return self.inner.counted
+
+    def head(self) -> HeadSpec:
+        return self.inner.head()
+
+    def encode(self, examples: Sequence[AnswerExample], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
+        return self.inner.encode(as_pairs(examples), tokenizer, longest)
+
+    def balanced(self, encoded: Sequence[Encoded]) -> LabelAnswerTask:
+        return replace(self, inner=self.inner.balanced(encoded))
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: Target, settings: LossSettings) -> Tensor:
+        return self.inner.loss(head, outputs, target, settings)
+
+    def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
+        return self.inner.divergence(one, other, target)
+
+    # -- answers
+
+    def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> ClassifyPrediction:
+        return self.inner.decode(encoded, outputs)
+
+    def tune(
+        self,
+        examples: Sequence[AnswerExample],
+        encoded: Sequence[Encoded],
+        outputs: Sequence[Sequence[Outputs]],
+    ) -> LabelAnswerTask:
+        return replace(self, inner=self.inner.tune(as_pairs(examples), encoded, outputs))
+
+    def score(self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]) -> Scores:
+        scores = self.inner.score(as_pairs(examples), predictions)
+        label, most = Counter(example.label for example in examples).most_common(1)[0]
+        share, accuracy = most / len(examples), scores.measures["accuracy"]
+        if accuracy > share:
+            return scores
+        note = (
+            f"Near chance: always saying {label} has an accuracy of {share:.4f}, and this model has {accuracy:.4f}, so the "
+            "score does not show that it has learnt anything."
+        )
+        return replace(scores, notes=(*scores.notes, note))
+
+    def measure(
+        self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]
+    ) -> Measure:
+        return self.inner.measure(as_pairs(examples), predictions)
+
+    def confidences(
+        self, example: AnswerExample, prediction: ClassifyPrediction
+    ) -> Iterator[tuple[float, bool]]:
+        return self.inner.confidences(as_pair(example), prediction)
+
+    def labelled_as(
+        self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]
+    ) -> tuple[Sequence[str], Sequence[str]] | None:
+        return self.inner.labelled_as(as_pairs(examples), predictions)
+
+    def question(self) -> dict[str, Any]:
+        return {**self.inner.question(), "kind": "label"}
+
+    def record(self, example: AnswerExample, prediction: ClassifyPrediction) -> dict[str, Any]:
+        record = self.inner.record(as_pair(example), prediction)
+        record.pop("texts")
+        return {"id": record.pop("id"), "question": example.question, "passage": example.passage, **record}
+
+    def show(self, example: AnswerExample, prediction: ClassifyPrediction) -> list[str]:
+        answer = prediction.answer
+        return [
+            f"{score:.2f}  {label}"
+            for label, score in sorted(answer.probabilities.items(), key=lambda each: -each[1])
+        ]
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {"kind": "label", "settings": asdict(self.settings), "classify": self.inner.to_table()}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> LabelAnswerTask:
+        return cls(AnswerSettings(**table["settings"]), ClassifyTask.from_table(table["classify"]))
+
+
+def as_pairs(examples: Sequence[AnswerExample]) -> list[ClassifyExample]:
+    """Give questions as `classify` reads them."""
+    return [as_pair(example) for example in examples]
+
+
+def as_pair(example: AnswerExample) -> ClassifyExample:
+    """Give a question and its passage as a pair with a label."""
+    return ClassifyExample(
+        id=example.id,
+        texts=example.texts,
+        where=example.where,
+        golds=() if example.label is None else (example.label,),
+        group=example.article,
+    )

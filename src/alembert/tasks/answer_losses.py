@@ -1,0 +1,57 @@
+"""The loss of the head `span`: where answers start and where they end, each a choice among the places of a row.
+
+Rows have different numbers of places and lie behind each other, so a softmax is taken over each stretch of them; all rows
+are computed at once.
+"""
+
+# P places, R rows, 2: start and end
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.targets import Target
+
+_LEAST: Final = 1e-12
+"""Least doubt of focal loss, as in `nn.losses`."""
+
+
+def span_loss(outputs_P2: Tensor, target: Target, settings: LossSettings) -> Tensor:
+    """Add up, over rows, the mean of -log p of the right start and of the right end."""
+    logs_P2, owners_P, counts_R = _log_softmax(outputs_P2, target)
+    firsts_R = torch.cumsum(counts_R, 0) - counts_R
+    right_R2 = logs_P2.gather(0, firsts_R[:, None] + target.labels)
+    each_R2 = -right_R2
+    if settings.label_smoothing:
+        means_R2 = _summed(logs_P2, owners_P, len(counts_R)) / counts_R[:, None]
+        each_R2 = (1 - settings.label_smoothing) * each_R2 - settings.label_smoothing * means_R2
+    if settings.focal:
+        doubt_R2 = (-torch.expm1(right_R2)).clamp_min(_LEAST)
+        each_R2 = each_R2 * doubt_R2**settings.focal
+    return each_R2.mean(-1).sum()
+
+
+def span_divergence(one_P2: Tensor, other_P2: Tensor, target: Target) -> Tensor:
+    """Add up how far two passes are apart about starts and ends: both directions of KL, halved, the mean of the two."""
+    one, other = _log_softmax(one_P2, target)[0], _log_softmax(other_P2, target)[0]
+    return ((one.exp() - other.exp()) * (one - other)).sum() / 4
+
+
+def _log_softmax(outputs_P2: Tensor, target: Target) -> tuple[Tensor, Tensor, Tensor]:
+    """Take the softmax over the places of each row; give also the row of each place, and how many each row has."""
+    values_P2 = outputs_P2.float()
+    counts_R = torch.tensor(target.row_places, device=values_P2.device)
+    owners_P = torch.repeat_interleave(torch.arange(len(counts_R), device=values_P2.device), counts_R)
+    index_P2 = owners_P[:, None].expand_as(values_P2)
+    lowest_R2 = values_P2.new_full((len(counts_R), 2), -torch.inf)
+    highest_R2 = lowest_R2.scatter_reduce(0, index_P2, values_P2.detach(), "amax")
+    shifted_P2 = values_P2 - highest_R2[owners_P]
+    totals_R2 = _summed(shifted_P2.exp(), owners_P, len(counts_R))
+    return shifted_P2 - totals_R2.log()[owners_P], owners_P, counts_R
+
+
+def _summed(values_P2: Tensor, owners_P: Tensor, rows: int) -> Tensor:
+    return values_P2.new_zeros(rows, 2).index_add(0, owners_P, values_P2)

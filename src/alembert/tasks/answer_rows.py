@@ -1,0 +1,160 @@
+"""Rows of the task `answer`: `[CLS] question [SEP] window of the passage [SEP]`, whatever the passage's length.
+
+A passage that does not fit is read through windows that overlap, with the question before each (Devlin et al. 2019). The
+head is asked at [CLS], which stands for "no answer", and at every token of the window, so place 0 of a row is none and
+place 1 + i is token i of the window. A row that does not hold the whole answer has none: its right place is 0. Each
+token is the start of answers in one window alone, the one in which it has most context on both sides.
+"""
+
+# T tokens of the passage
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from alembert.corpus.questions import RightAnswer
+from alembert.data.rows import Numbers, Row
+from alembert.data.windows import Window, windows
+from alembert.tasks.answer_example import AnswerExample
+from alembert.tasks.answer_settings import AnswerSettings
+from alembert.tasks.example import Coverage, Encoded
+from alembert.tasks.metrics.answers import Script
+from alembert.text.encoding import Encoding
+from alembert.text.sentences import split as split_sentences
+from alembert.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """A passage as tokens."""
+
+    text: str
+    ids_T: Numbers
+    starts_T: Numbers
+    ends_T: Numbers
+    solid_T: Numbers
+    """1 for tokens that go on with the word before them."""
+
+    @classmethod
+    def of(cls, text: str, encoding: Encoding) -> Passage:
+        offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+        words = np.array(encoding.word_ids, np.int64)
+        solid = np.append(0, words[1:] == words[:-1])[: len(words)].astype(np.int64)
+        return cls(text, np.array(encoding.ids, np.int64), offsets[:, 0], offsets[:, 1], solid)
+
+    def __len__(self) -> int:
+        return len(self.ids_T)
+
+    def tokens_of(self, span: tuple[int, int]) -> tuple[int, int] | None:
+        """Give the first and the last token of a stretch of characters; none: it has no token."""
+        first = int(np.searchsorted(self.ends_T, span[0], side="right"))
+        last = int(np.searchsorted(self.starts_T, span[1], side="left")) - 1
+        return (first, last) if first <= last else None
+
+    def text_of(self, first: int, last: int) -> str:
+        return self.text[self.starts_T[first] : self.ends_T[last]]
+
+    def cut(self, room: int, overlap: int) -> list[Window]:
+        """Cut it into windows, at sentences where one begins nearby, between words where not."""
+        if len(self) <= room:
+            return windows(len(self), room, overlap) or [Window(0, 0, 0, 0)]
+        breaks = np.searchsorted(self.starts_T, [start for start, _ in split_sentences(self.text)])
+        return windows(len(self), room, overlap, breaks.tolist(), self.solid_T.astype(np.bool_))
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the places of the rows stand in the passage."""
+
+    passage: Passage
+    windows: tuple[Window, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Cutting:
+    """How questions and passages become rows."""
+
+    tokenizer: Tokenizer
+    limit: int
+    """Tokens of a row at most."""
+    settings: AnswerSettings
+    script: Script
+    is_training: bool = False
+    """Whether questions whose answer cannot be pointed at are left out."""
+
+    def encode(self, examples: Sequence[AnswerExample]) -> list[Encoded]:
+        """Encode examples; passages that several questions share are tokenized once."""
+        texts = list(dict.fromkeys(example.passage for example in examples))
+        encoded = self.tokenizer.encode_batch(texts, add_special_tokens=False)
+        passages = {text: Passage.of(text, each) for text, each in zip(texts, encoded, strict=True)}
+        asked = self.tokenizer.encode_batch([each.question for each in examples], add_special_tokens=False)
+        return [
+            self._encoded(example, question, passages[example.passage])
+            for example, question in zip(examples, asked, strict=True)
+        ]
+
+    def _encoded(self, example: AnswerExample, question: Encoding, passage: Passage) -> Encoded:
+        most = min(self.settings.question_length, (self.limit - 3) // 2)
+        ids = np.array(question.ids[:most], np.int64)
+        room = self.limit - 3 - len(ids)
+        cuts = passage.cut(room, min(self.settings.overlap, room // 2))
+        taught = example.taught()
+        is_known = example.answers is not None and (taught is not None or not example.answers)
+        rows = [
+            self._row(ids, passage, window, _places(taught, passage, window) if is_known else None)
+            for window in cuts
+            if is_known or not self.is_training
+        ]
+        coverage = Coverage(
+            examples=1,
+            characters=len(example.question) + len(example.passage),
+            tokens=sum(row.length for row in rows),
+            windows=len(rows),
+            split_examples=int(len(cuts) > 1),
+            unknown=sum(
+                int(np.count_nonzero(part == self.tokenizer.unk_id)) for part in (ids, passage.ids_T)
+            ),
+            gold=int(example.answers is not None),
+            unreachable=int(bool(example.answers) and not self._reachable(example, passage, cuts)),
+            cut_characters=sum(end - start for start, end in question.offsets[most:]),
+        )
+        return Encoded(tuple(rows), coverage, Layout(passage, tuple(cuts)))
+
+    def _row(self, question: Numbers, passage: Passage, window: Window, gold: Numbers | None) -> Row:
+        inside = passage.ids_T[window.start : window.end]
+        first = len(question) + 2
+        sep = self.tokenizer.sep_id
+        return Row(
+            ids=np.concatenate([[self.tokenizer.cls_id], question, [sep], inside, [sep]]),
+            places=np.append(0, np.arange(first, first + len(inside))),
+            labels=gold,
+            segments=np.repeat([0, 1], [first, len(inside) + 1]),
+        )
+
+    def _reachable(self, example: AnswerExample, passage: Passage, cuts: Sequence[Window]) -> bool:
+        """Say whether any right answer can be given word for word."""
+        for answer in example.answers or ():
+            for span in answer.spans:
+                found = passage.tokens_of(span)
+                if (
+                    found
+                    and self._can_give(*found, cuts)
+                    and self.script.exact(answer.text, passage.text_of(*found))
+                ):
+                    return True
+        return False
+
+    def _can_give(self, first: int, last: int, cuts: Sequence[Window]) -> bool:
+        is_short = last - first < self.settings.answer_length
+        return is_short and any(cut.own_start <= first < cut.own_end and last < cut.end for cut in cuts)
+
+
+def _places(answer: RightAnswer | None, passage: Passage, window: Window) -> Numbers:
+    """Give start and end of the answer in a window, as places of its row; of several places the first that is whole."""
+    for span in answer.spans if answer else ():
+        found = passage.tokens_of(span)
+        if found and window.start <= found[0] and found[1] < window.end:
+            return np.array([[found[0] - window.start + 1, found[1] - window.start + 1]], np.int64)
+    return np.zeros((1, 2), np.int64)

@@ -1,0 +1,69 @@
+"""Errors of the task answer: what is counted, what is marked, and which question comes first."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from alembert.corpus.questions import RightAnswer
+from alembert.inspect.errors_answer import survey
+from alembert.inspect.marked_text import Mark
+from alembert.tasks.answer import AnswerTask
+from alembert.tasks.answer_decode import Answered, FoundAnswer
+from alembert.tasks.answer_example import AnswerExample
+from alembert.tasks.answer_settings import AnswerSettings
+from alembert.tasks.example import Coverage
+from scripted_models import answer, classifier
+
+MODEL: Any = SimpleNamespace(task=AnswerTask(AnswerSettings(), True, "squad2"))
+PASSAGE = "Aspirin helps old men. Fever fell."
+
+
+def asked(
+    name: str, right: tuple[int, int] | None, guess: tuple[int, int] | None, score: float
+) -> tuple[AnswerExample, Answered]:
+    answers = () if right is None else (RightAnswer(PASSAGE[slice(*right)], (right,)),)
+    example = AnswerExample(id=name, texts=("What helps?", PASSAGE), where=name, answers=answers)
+    best = () if guess is None else (FoundAnswer(PASSAGE[slice(*guess)], *guess, score),)
+    return example, Answered(best, 0.0, score, guess is None, Coverage(windows=1))
+
+
+PAIRS = [
+    asked("right", (0, 7), (0, 7), 0.9),
+    asked("borders", (0, 7), (0, 13), 0.8),
+    asked("place", (0, 7), (23, 28), 0.95),
+    asked("invented", None, (0, 7), 0.4),
+    asked("silent", (0, 7), None, 0.3),
+]
+FOUND = survey(MODEL, [example for example, _ in PAIRS], [guess for _, guess in PAIRS])
+
+
+def test_errors_are_counted_by_what_is_wrong() -> None:
+    assert FOUND.told == "4 of 5 questions are not answered word for word"
+    assert [row[:2] for row in FOUND.tables[0].rows] == [(example.id, 1) for example, _ in PAIRS]
+
+
+def test_the_surest_error_comes_first_and_is_marked_in_the_passage() -> None:
+    first = FOUND.cases[0]
+    assert (first.id, first.told) == ("place", "place: right: Aspirin; answered: Fever (0.95)")
+    assert first.texts[0] == PASSAGE
+    assert first.marks == (
+        Mark(0, 7, "answer", "gold", "place"),
+        Mark(23, 28, "answer", "guess", "place", 0.95),
+    )
+
+
+def test_groups_have_scores() -> None:
+    by_word = next(table for table in FOUND.tables if table.name == "by_first_word")
+    assert by_word.rows[0][:3] == ("what", 5, 0.2)
+
+
+def test_labels_are_surveyed_as_pairs() -> None:
+    task = AnswerTask.learn(
+        [AnswerExample(id=name, texts=("q?", "p"), label=name) for name in ("yes", "no")], AnswerSettings()
+    )
+    model = classifier({}, folder=Path("qa"))
+    example = AnswerExample(id="1", texts=("q?", "p"), where="f:1", label="no")
+    said = model.say(answer("yes", 0.9), Coverage())
+    found = survey(replace(model, task=task), [example], [said])
+    assert found.cases[0].id == "1"
