@@ -64,7 +64,7 @@ def read_labelled(path: str | Path, options: ReadOptions | None = None) -> Label
     rows: list[Labelled] = []
     told: list[Remark] = []
     try:
-        _collect(source, options, records, aside)
+        collect(source, options, records, aside)
         if records:
             columns = columns_of([record.fields for record in records], options)
             told.append(Remark(source.name, columns.sentence(), 1))
@@ -76,7 +76,7 @@ def read_labelled(path: str | Path, options: ReadOptions | None = None) -> Label
     return LabelledFile(tuple(rows), tuple(aside), (*told, *source.remarks()))
 
 
-def _collect(source: Source, options: ReadOptions, records: list[Record], aside: list[SetAside]) -> None:
+def collect(source: Source, options: ReadOptions, records: list[Record], aside: list[SetAside]) -> None:
     """Gather the records up to the end of the file, or to where it is damaged."""
     try:
         for item in records_of(source, options):

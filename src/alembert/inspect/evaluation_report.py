@@ -52,6 +52,7 @@ def _by_label(by_label: Mapping[str, Mapping[str, float]]) -> Table:
 
 def sentences(found: Evaluation) -> Iterator[str]:
     """Say what stands behind the scores."""
+    yield from found.scores.notes
     yield coverage_sentence(found.scores.coverage)
     if found.spread:
         each = ", ".join(f"{seed.name}: {seed.value:.4f}" for seed in found.spread.seeds)

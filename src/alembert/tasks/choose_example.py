@@ -1,0 +1,116 @@
+"""Examples of the task `choose`: read from files, or made of texts with tabs or JSON objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembert.corpus.choices import Choices, choices_of, read_choices
+from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.data.order import number
+from alembert.errors import BadInput
+from alembert.tasks.example import Example, Reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChooseExample(Example):
+    """A passage, if there is one, a question and its choices, in this order in `texts`."""
+
+    has_passage: bool = False
+    gold: int | None = None
+    """Which choice is right, from 0; none: not known."""
+
+    @property
+    def passage(self) -> str | None:
+        return self.texts[0] if self.has_passage else None
+
+    @property
+    def question(self) -> str:
+        return self.texts[self.has_passage]
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return self.texts[1 + self.has_passage :]
+
+    @property
+    def kin(self) -> int | str:
+        """Questions about one passage stay together."""
+        if self.passage is None:
+            return self.key
+        return number("passage", " ".join(self.passage.split()).casefold())
+
+    @property
+    def sides(self) -> tuple[str, tuple[str, ...]]:
+        """What is read first, the same for all choices, and what is read after it, one text for each choice.
+
+        The question goes with the choice if there is a passage, so that each window of a long passage has both.
+        """
+        if self.passage is None:
+            return self.question, self.choices
+        return self.passage, tuple(f"{self.question} {choice}" for choice in self.choices)
+
+    def check(self) -> None:
+        """Refuse what cannot be chosen from."""
+        place, count = self.where or f"example {self.id}", len(self.choices)
+        if count < 2:
+            raise BadInput(f"{place} has {count or 'no'} choice{'s' * (not count)}; expected two or more.")
+        if self.gold is not None and not 0 <= self.gold < count:
+            raise BadInput(
+                f"{place} has the answer {self.gold}, out of range: its {count} choices are counted from 0."
+            )
+
+
+def read_examples(files: Sequence[Path], options: ReadOptions) -> Reading[ChooseExample]:
+    """Read files of questions with choices."""
+    examples: list[ChooseExample] = []
+    aside: list[SetAside] = []
+    remarks: list[Remark] = []
+    for path in files:
+        found = read_choices(path, options)
+        examples += map(_example, found.questions)
+        aside += found.set_aside
+        remarks += found.remarks
+    return Reading(tuple(examples), tuple(aside), tuple(remarks))
+
+
+def texts_of(texts: Iterable[str], ids: Sequence[str]) -> list[ChooseExample]:
+    """Make examples of `question<TAB>choice<TAB>choice...`, or of JSON objects, which may have a passage."""
+    return [_of_text(text, name) for text, name in zip(texts, ids, strict=True)]
+
+
+def _of_text(text: str, name: str) -> ChooseExample:
+    if text.lstrip().startswith("{"):
+        return _example(_of_json(text), name)
+    question, *choices = (part.strip() for part in text.split("\t"))
+    if not question or len(choices) < 2 or not all(choices):
+        raise BadInput(
+            f"{name} has {len(choices)} choices, or an empty part; expected a question and two or more choices, parted by "
+            "tabs, or a JSON object with `question`, `choices` and perhaps `passage`."
+        )
+    return ChooseExample(id=name, texts=(question, *choices))
+
+
+def _of_json(text: str) -> Choices:
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput(
+            "The text begins as a JSON object and is none; check its quotes and brackets."
+        ) from None
+    try:
+        return choices_of(fields)
+    except BadInput as wrong:
+        raise BadInput(f"The JSON object cannot be used: {wrong}.") from None
+
+
+def _example(found: Choices, name: str = "") -> ChooseExample:
+    passage = () if found.passage is None else (found.passage,)
+    return ChooseExample(
+        id=found.id or name,
+        texts=(*passage, found.question, *found.texts),
+        where=found.where if found.source else "",
+        has_passage=bool(passage),
+        gold=found.right,
+    )

@@ -1,0 +1,36 @@
+"""What the task `choose` can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from alembert.errors import BadSetting
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChooseSettings:
+    """How choices are read."""
+
+    length: int = 256
+    """Tokens of a window at most, with special ones; a longer passage, question or choice needs several."""
+    overlap: int = 32
+    """Tokens that neighbouring windows share."""
+    pool: Literal["max", "mean"] = "max"
+    """How the scores of the windows of one choice are put together."""
+    train_windows: int | None = None
+    """Windows of one choice that are learnt from at most, evenly spread; what is cut is counted. none: all."""
+
+    def __post_init__(self) -> None:
+        if self.length < 16:
+            raise BadSetting(f"`length` of the task is {self.length}; a window needs at least 16 tokens.")
+        if not 0 <= self.overlap <= self.length // 2:
+            raise BadSetting(
+                f"`overlap` of the task is {self.overlap}; expected 0 to half of `length` ({self.length // 2})."
+            )
+        if self.pool not in ("max", "mean"):
+            raise BadSetting(f"`pool` of the task is {self.pool!r}; expected max or mean.")
+        if self.train_windows is not None and self.train_windows < 1:
+            raise BadSetting(
+                f"`train_windows` of the task is {self.train_windows}; expected 1 or more, or none for all."
+            )
