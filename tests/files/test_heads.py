@@ -104,5 +104,7 @@ def test_another_configuration_of_the_same_shapes_can_be_given() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_model_card_knows_every_kind_of_head(kind: str) -> None:
     outputs = 3 if KINDS[kind].outputs is None else None
-    blueprint = Blueprint(config=CONFIG, heads={"mine": HeadSpec(kind=kind, outputs=outputs)})
-    assert "| head `mine` |" in model_card(blueprint, "alembert")
+    for pooling in KINDS[kind].poolings:
+        spec = HeadSpec(kind=kind, outputs=outputs, pooling=pooling)
+        blueprint = Blueprint(config=CONFIG, heads={"mine": spec})
+        assert "| head `mine` |" in model_card(blueprint, "alembert")

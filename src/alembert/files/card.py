@@ -17,14 +17,23 @@ _MEANING = {
     "tag": "labels tokens",
     "crf": "labels tokens, each in the light of its neighbours (CRF)",
     "pointer": "finds spans of tokens, which may nest and overlap",
+    "relation": "says how two marked entities are related",
     "boundary": "tells for each token whether an entity begins or ends there",
     "span": "finds the start and end of an answer",
+    "embed": "gives one vector a text: ",
 }
 _POOLING = {
     "first": "",
     "mean": ", from the mean of all tokens of the last layer, without a pooler",
     "layers": ", from the mean of all tokens of all layers (without the embeddings), without a pooler",
 }
+_VECTOR = {
+    "cls": "the last state of the first token",
+    "cls_layer": "tanh(linear layer(last state of the first token)); the layer is `embed.layer`",
+    "cls_train_layer": "the last state of the first token, without the layer `embed.layer` that it was trained through",
+    "mean": "the mean of the last states of all tokens",
+}
+"""Of heads of the kind embed."""
 _CRF = (
     "the logits are emissions. The labels of a text are the path that maximises start[first label] + the logits of its "
     "labels + transitions[label, next label] for each step + end[last label] (Viterbi), over the first pieces of its "
@@ -39,6 +48,13 @@ _POINTER = (
     "the vector of a token is a query q and a key k ({0} numbers each), both turned by the token's position (rotary), "
     "then a score for each type as the first token, and one for each type as the last. The score of the span from i to "
     "j as type t is q_i . k_j / {1} + first_i[t] + last_j[t]. Spans above 0 are entities; i and j are first pieces of words."
+)
+
+
+_RELATION = (
+    "there are two columns for each label. The score of a label is the first one at [E1], the marker before the head, plus "
+    "the second at [E2], the marker before the tail (words such as @GENE$ stand for both where entities are replaced); "
+    "columns come in the order of the labels, first all first ones."
 )
 
 
@@ -74,7 +90,8 @@ def _model(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
     yield "vocabulary", f"{config.vocab_size:,} pieces"
     yield "longest input", f"{config.max_position_embeddings} tokens"
     for name, spec in sorted(blueprint.heads.items()):
-        yield f"head `{name}`", _MEANING[spec.kind] + _POOLING[spec.pooling]
+        pooling = _VECTOR if spec.kind == "embed" else _POOLING
+        yield f"head `{name}`", _MEANING[spec.kind] + pooling[spec.pooling]
     for head, labels in sorted(blueprint.labels.items()):
         yield f"labels of `{head}`", ", ".join(labels)
 
@@ -95,6 +112,8 @@ def _reading(blueprint: Blueprint, model_type: str) -> Iterator[str]:
 def _how_to_read(name: str, spec: HeadSpec, model_type: str) -> str:
     if spec.kind == "pointer":
         return _POINTER.format(WIDTH, f"{math.sqrt(WIDTH):g}")
+    if spec.kind == "relation":
+        return _RELATION
     if spec.kind == "crf" and model_type == "alembert":
         return _CRF.format(f"heads.{name}.crf.")
     return _CRF.format("crf.") + _CRF_ELSEWHERE if spec.kind == "crf" else ""

@@ -57,6 +57,8 @@ class Checkpoint:
     """Keys of `config.json` that mean nothing to alembert and are kept for others."""
     unexpected: tuple[str, ...] = ()
     """Weights that were in the file and belong to no part of the model."""
+    folder: Path | None = None
+    """Where it was opened, which may say more about the model; none: it was made here."""
 
     @classmethod
     def new(cls, blueprint: Blueprint, tokenizer: Tokenizer | None = None, *, seed: int = 0) -> Checkpoint:
@@ -167,6 +169,7 @@ def assemble(
         tokenizer=tokenizer,
         extra={k: v for k, v in others.items() if k not in own and k not in _FORGOTTEN},
         unexpected=unexpected,
+        folder=folder,
     )
 
 

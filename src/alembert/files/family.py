@@ -16,12 +16,16 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 
 Names = tuple[str, ...]
-LABELLED: Final = ("classify", "tag", "crf", "pointer")
+LABELLED: Final = ("classify", "tag", "crf", "pointer", "relation")
 """Kinds of heads whose outputs have names."""
 EXTENDED: Final = {"crf": ("tag", "crf.transitions")}
 """Kind of head -> the published kind that it is stored as, and the added weight that tells them apart.
 
 Programs that know the published kind alone open the model as that and leave the added weights out."""
+EMBED: Final = "embed"
+"""Kind of head that the bare architectures carry: programs that know them find the encoder's states, and no more."""
+POOLING: Final = "embed_pooling"
+"""Key of `config.json` for what the vector of such a head is: its weights do not tell it."""
 EXTRA: Final = "extra"
 """Key of our own form for the keys of others; a published family keeps them beside its own."""
 _SAME_ACTIVATION: Final = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
@@ -131,6 +135,9 @@ class Family:
         config = self._read_config(raw)
         published = self.architectures[self._architecture(raw, stored, architecture)].heads
         kinds = tuple(_extended(kind, stored) for kind in published)
+        if not kinds and raw.get(POOLING) is not None:
+            head = HeadSpec(kind=EMBED, pooling=str(raw[POOLING]), dropout=0.0)
+            return Blueprint(config=config, heads={EMBED: head}, pooler=self._has(stored, "pooler."))
         if "masked_lm" in kinds and raw.get("tie_word_embeddings") is False:
             raise BadFile(
                 "config.json asks for untied output weights (`tie_word_embeddings`: false); alembert ties them."
@@ -158,6 +165,8 @@ class Family:
         dropouts = [spec.dropout for kind, spec in blueprint.heads.items() if kind not in self.undropped]
         if dropouts:
             raw[self.dropout_key] = dropouts[0]
+        if EMBED in blueprint.heads:
+            raw[POOLING] = blueprint.heads[EMBED].pooling
         for labels in blueprint.labels.values():
             raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
             raw["label2id"] = {label: i for i, label in enumerate(labels)}
@@ -188,7 +197,8 @@ class Family:
         in_head = self._has(
             [canonical], *(f"{m}." for kind in self.head_modules.values() for m in kind.values())
         )
-        return canonical if in_head or not blueprint.heads else self.prefix + canonical
+        is_bare = not blueprint.heads.keys() - {EMBED}
+        return canonical if in_head or is_bare else self.prefix + canonical
 
     def _read_config(self, raw: Mapping[str, Any]) -> EncoderConfig:
         for key, value in self.fixed.items():
@@ -233,7 +243,7 @@ class Family:
     def _architecture_of(self, blueprint: Blueprint) -> str | None:
         if any(name != spec.kind for name, spec in blueprint.heads.items()):
             return None
-        kinds = {EXTENDED.get(kind, (kind,))[0] for kind in blueprint.heads}
+        kinds = {EXTENDED.get(kind, (kind,))[0] for kind in blueprint.heads if kind != EMBED}
         same_heads = {n: a for n, a in self.architectures.items() if set(a.heads) == kinds}
         by_attention = [n for n, a in same_heads.items() if a.attention == blueprint.config.attention]
         return next(iter([*by_attention, *same_heads]), None)

@@ -27,7 +27,7 @@ ALBERT: Final = Family(
     },
     dropout_key="classifier_dropout_prob",
     dropout=0.1,
-    undropped=("masked_lm", "span"),
+    undropped=("masked_lm", "span", "embed"),
     modules={
         **{ours: theirs for ours, theirs in BERT.modules.items() if ours.startswith("embeddings.")},
         "embeddings.widen": ("encoder.embedding_hidden_mapping_in",),

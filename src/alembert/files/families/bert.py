@@ -27,7 +27,7 @@ BERT: Final = Family(
     defaults={},
     dropout_key="classifier_dropout",
     dropout=None,
-    undropped=("masked_lm", "next_sentence", "span"),
+    undropped=("masked_lm", "next_sentence", "span", "embed"),
     modules={
         "embeddings.token": ("embeddings.word_embeddings",),
         "embeddings.position": ("embeddings.position_embeddings",),
@@ -57,6 +57,7 @@ BERT: Final = Family(
         "crf": {"linear": "classifier", "crf": "crf"},
         "choice": {"linear": "classifier"},
         "span": {"linear": "qa_outputs"},
+        "embed": {"layer": "embed.layer"},
     },
     tied={
         "cls.predictions.decoder.weight": "encoder.embeddings.token.weight",

@@ -1,0 +1,139 @@
+"""Which columns of a table hold the texts that are compared, and their score.
+
+In: all records of a file and the options. Out: the columns, and a sentence that says what was told. Options come first,
+then usual names, then content: a column of numbers is the score, unless it counts the rows, and the others are texts.
+Three texts are an anchor, a partner that means the same and a negative that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from alembert.corpus.labelled_names import GROUPS, LABELS, PAIRS, ROW_IDS, TEXTS
+from alembert.corpus.labelled_records import as_number, mostly_numbers
+from alembert.corpus.readers.contract import Damaged, ReadOptions, how_to_set
+from alembert.corpus.readers.records import field
+from alembert.tasks.compare_settings import Kind
+
+Records = Sequence[Mapping[str, Any]]
+TRIPLES: Final = (
+    ("anchor", "positive", "negative"),
+    ("query", "positive", "negative"),
+    ("premise", "entailment", "contradiction"),
+    ("sent0", "sent1", "hard_neg"),
+)
+"""Anchor, partner and hard negative, as published files call them."""
+PARTNERS: Final = (*(names[:2] for names in TRIPLES), *PAIRS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Names of columns, or paths of fields inside fields."""
+
+    texts: tuple[str, ...]
+    score: str | None = None
+    unused: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        if self.score is not None:
+            return "scores"
+        found: Kind = ("unsupervised", "pairs", "triples")[len(self.texts) - 1]
+        return found
+
+    def sentence(self) -> str:
+        """Say what was told."""
+        texts = ", ".join(self.texts)
+        what = {
+            "unsupervised": f"the text is in column {texts}",
+            "pairs": f"texts that mean the same are in columns {texts}",
+            "triples": f"anchor, partner and negative are in columns {texts}",
+            "scores": f"the texts of a pair are in columns {texts}, their score in column {self.score}",
+        }[self.kind]
+        return what + (f"; not used: {', '.join(self.unused[:12])}" if self.unused else "")
+
+
+def columns_of(records: Records, options: ReadOptions) -> Columns:
+    """Tell the columns of a file, or raise `Damaged` with the option that would."""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    texts = _asked(options.text, names, records, "text") or named(names)
+    (score,) = _asked((options.label,), names, records, "label") if options.label else (None,)
+    if not texts:
+        texts, score = _by_content(names, records, score)
+    elif len(texts) == 2 and score is None:
+        score = _score_beside(texts, names, records)
+    if score is not None and len(texts) != 2:
+        raise Damaged(f"a score belongs to two texts, and {len(texts)} were found; {how_to_set('text')}")
+    unused = tuple(name for name in names if name not in (*texts, score))
+    return Columns(texts=texts, score=score, unused=unused)
+
+
+def _asked(wanted: Sequence[str], names: Sequence[str], records: Records, option: str) -> tuple[str, ...]:
+    """Find columns that were asked for by name, by number, or by a path into nested fields."""
+    if len(wanted) > 3:
+        raise Damaged(
+            f"{len(wanted)} columns of text were asked for; expected one to three; {how_to_set(option)}"
+        )
+    found = []
+    for name in wanted:
+        if name.isdecimal() and name not in names and 1 <= int(name) <= len(names):
+            found.append(names[int(name) - 1])
+        elif name in names or any(field(record, name) is not None for record in records):
+            found.append(name)
+        else:
+            raise Damaged(f"there is no column {name}; the file has {_listed(names)}; {how_to_set(option)}")
+    return tuple(found)
+
+
+def named(names: Sequence[str]) -> tuple[str, ...]:
+    """Find columns by usual names: three texts before two, and two before one."""
+    lower = {name.lower(): name for name in reversed(names)}
+    for known in (*TRIPLES, *PARTNERS, *((name,) for name in TEXTS)):
+        if all(name in lower for name in known):
+            return tuple(lower[name] for name in known)
+    return ()
+
+
+def _score_beside(texts: Sequence[str], names: Sequence[str], records: Records) -> str | None:
+    """Find the score of a pair by its name; words there are labels, which say something else."""
+    name = next((name for name in names if name.lower() in LABELS and name not in texts), None)
+    if name is None or _are_numbers(name, records):
+        return name
+    raise Damaged(
+        f"column {name} holds words, and scores of pairs are numbers; leave it out if all pairs mean the same, give "
+        "triples (anchor, positive, negative), or fine-tune for the task classify"
+    )
+
+
+def _by_content(
+    names: Sequence[str], records: Records, score: str | None
+) -> tuple[tuple[str, ...], str | None]:
+    rest = [name for name in names if name != score and name.lower() not in (*ROW_IDS, *GROUPS)]
+    numbers = [name for name in rest if _are_numbers(name, records)]
+    texts = tuple(name for name in rest if name not in numbers)
+    scores = [name for name in numbers if score is None and not _counts(name, records)]
+    if not 1 <= len(texts) <= 3 or len(scores) > 1:
+        raise Damaged(
+            f"{len(texts)} columns could be texts and {len(scores)} scores; the file has {_listed(names)}; "
+            f"{how_to_set('text')}, and `label` for the score"
+        )
+    return texts, scores[0] if scores and len(texts) == 2 else score
+
+
+def _are_numbers(name: str, records: Records) -> bool:
+    values = [value for record in records if (value := record.get(name)) not in (None, "")]
+    numbers = sum(as_number(str(value)) is not None for value in values)
+    return mostly_numbers(numbers, len(values))
+
+
+def _counts(name: str, records: Records) -> bool:
+    """Tell whether a column only counts the rows."""
+    values = [as_number(str(record.get(name))) for record in records]
+    whole = [value for value in values if value is not None and value.is_integer()]
+    return len(set(whole)) == len(records) > 2
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

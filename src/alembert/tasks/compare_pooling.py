@@ -1,0 +1,239 @@
+"""How a model makes one vector of a text, as its folder states it; and the files that state it to sentence-transformers.
+
+A vector is the last state of the first token (`cls`) or the mean of the last states of all tokens (`mean`), with or
+without a trained layer on it (a linear map and tanh), scaled to length 1 or not. The weights do not tell which: a SimCSE
+model that is read with the wrong one loses twenty points and says nothing. So a folder states it: in `task.json`, if
+the model was fine-tuned for the task `compare`, and in the files of sentence-transformers (`modules.json`,
+`1_Pooling/config.json`), which many published folders have. Where both are there they must agree.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from alembert.errors import BadFile
+from alembert.tasks.files import TASK, read_table, task_names
+
+Mode = Literal["cls", "mean"]
+Name = Literal["cls", "cls_layer", "cls_train_layer", "mean"]
+"""What the head of a model is called that makes such vectors: `Pooling.mode`, and what becomes of a trained layer."""
+MODULES: Final = "modules.json"
+_POOLING: Final = "1_Pooling"
+_DENSE: Final = "2_Dense"
+_LENGTH: Final = "sentence_bert_config.json"
+_LARGEST: Final = 1_000_000
+"""Bytes of a configuration file, at most."""
+_KEYS: Final[dict[Mode, str]] = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}
+"""Mode -> the key of sentence-transformers that is true for it."""
+_OTHER_KEYS: Final = (
+    "pooling_mode_max_tokens",
+    "pooling_mode_mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens",
+    "pooling_mode_lasttoken",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooling:
+    """How the states of a text's tokens become its vector."""
+
+    mode: Mode
+    """The first token, or the mean of all."""
+    dimension: int
+    """Numbers of a vector."""
+    normalise: bool = False
+    """Whether vectors are scaled to length 1."""
+    layer: bool = False
+    """Whether a trained layer is part of the model: only with `cls`, and only in models that were trained here."""
+    length: int | None = None
+    """Tokens that are read at once, with special ones; none: as many as the model can."""
+
+    @classmethod
+    def named(
+        cls, name: Name, dimension: int, *, normalise: bool = False, length: int | None = None
+    ) -> Pooling:
+        """Give the pooling of a head: a layer that is for training alone is no part of it."""
+        return cls(
+            mode="mean" if name == "mean" else "cls",
+            dimension=dimension,
+            normalise=normalise,
+            layer=name == "cls_layer",
+            length=length,
+        )
+
+    @property
+    def name(self) -> Name:
+        """The head that makes such vectors, without one that is for training alone."""
+        return "cls_layer" if self.layer else self.mode
+
+    def in_words(self) -> str:
+        """Say what it is.
+
+        >>> Pooling(mode="cls", dimension=384, layer=True).in_words()
+        'the first token through a trained layer, 384 numbers'
+        """
+        source = "the first token" if self.mode == "cls" else "the mean of all tokens"
+        layer = " through a trained layer" if self.layer else ""
+        scaled = ", scaled to length 1" if self.normalise else ""
+        length = f", texts read by {self.length} tokens" if self.length else ""
+        return f"{source}{layer}, {self.dimension} numbers{scaled}{length}"
+
+
+def pooling_of(folder: str | Path) -> Pooling | None:
+    """Read how a model's folder says that vectors are made; none: it does not say it."""
+    place = Path(folder)
+    own = _of_task(place) if (place / TASK).is_file() else None
+    published = _of_modules(place) if (place / MODULES).is_file() else None
+    if own and published and own != published:
+        raise BadFile(
+            f"{place / TASK} says that a vector is {own.in_words()}, and {MODULES} beside it that it is "
+            f"{published.in_words()}. One of them was changed; restore it, since the wrong one gives bad vectors."
+        )
+    if published and published.layer and not own:
+        raise BadFile(
+            f"{place / MODULES} has a trained layer (Dense), whose weights alembert reads from models alone that were "
+            "fine-tuned with it. Fine-tune one: alembert finetune --task compare."
+        )
+    return own or published
+
+
+# -- what task.json states
+
+
+def _of_task(folder: Path) -> Pooling | None:
+    table = {} if task_names(folder) else read_table(folder)
+    if table.get("task") != "compare":
+        return None
+    name: Any = table.get("pooling")
+    if name not in get_args(Name):
+        raise BadFile(
+            f"{folder / TASK} has the `pooling` {name!r}; expected one of {', '.join(get_args(Name))}."
+        )
+    stated = Pooling.named(
+        name, table.get("dimension", 0), normalise=table.get("normalise", False), length=table.get("window")
+    )
+    return _checked(stated, folder / TASK)
+
+
+# -- what the files of sentence-transformers state
+
+
+def sentence_transformers_files(pooling: Pooling, layer: Mapping[str, Any] | None = None) -> dict[str, bytes]:
+    """Give the files by which sentence-transformers opens a folder: path -> content.
+
+    `layer` has the `weight` (D, D) and the `bias` (D) of a layer that is part of the model, as numpy arrays.
+    """
+    files = {
+        MODULES: _json(_modules(pooling)),
+        f"{_POOLING}/config.json": _json(_pooling_table(pooling)),
+        _LENGTH: _json({"max_seq_length": pooling.length, "do_lower_case": False}),
+        "config_sentence_transformers.json": _json({"prompts": {}, "similarity_fn_name": "cosine"}),
+    }
+    if layer is None:
+        return files
+    from safetensors.numpy import save
+
+    table = {"in_features": pooling.dimension, "out_features": pooling.dimension, "bias": True}
+    activation = {"activation_function": "torch.nn.modules.activation.Tanh"}
+    files[f"{_DENSE}/config.json"] = _json(table | activation)
+    files[f"{_DENSE}/model.safetensors"] = save({f"linear.{name}": each for name, each in layer.items()})
+    return files
+
+
+def _modules(pooling: Pooling) -> list[dict[str, Any]]:
+    parts = [("Transformer", ""), ("Pooling", _POOLING)]
+    parts += [("Dense", _DENSE)] if pooling.layer else []
+    parts += [("Normalize", f"{len(parts)}_Normalize")] if pooling.normalise else []
+    return [
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for place, (kind, path) in enumerate(parts)
+    ]
+
+
+def _pooling_table(pooling: Pooling) -> dict[str, Any]:
+    modes = {key: mode == pooling.mode for mode, key in _KEYS.items()}
+    others = dict.fromkeys(_OTHER_KEYS, False)
+    return {"word_embedding_dimension": pooling.dimension, **modes, **others, "include_prompt": True}
+
+
+def _of_modules(folder: Path) -> Pooling:
+    path = folder / MODULES
+    parts = _parts(path)
+    strange = sorted(parts.keys() - {"Transformer", "Pooling", "Dense", "Normalize"})
+    if strange or "Pooling" not in parts:
+        found = f"a module {strange[0]}" if strange else "no pooling"
+        raise BadFile(
+            f"{path} has {found}; alembert reads a transformer, its pooling, a layer and a scaling."
+        )
+    if parts.get("Transformer"):
+        raise BadFile(f"{path} has its transformer in a folder of its own; expected it beside {MODULES}.")
+    where = folder / parts["Pooling"] / "config.json"
+    table = _object(where)
+    pooling = Pooling(
+        mode=_mode(table, where),
+        dimension=table.get("word_embedding_dimension", table.get("embedding_dimension", 0)),
+        normalise="Normalize" in parts,
+        layer="Dense" in parts,
+        length=_object(folder / _LENGTH).get("max_seq_length") if (folder / _LENGTH).is_file() else None,
+    )
+    return _checked(pooling, where)
+
+
+def _parts(path: Path) -> dict[str, str]:
+    """List the modules: kind -> its folder."""
+    try:
+        return {str(each["type"]).rpartition(".")[2]: str(each["path"]) for each in _read(path)}
+    except (TypeError, KeyError):
+        raise BadFile(f"{path} is damaged: it is no list of modules with a type and a path.") from None
+
+
+def _mode(table: Mapping[str, Any], where: Path) -> Mode:
+    """Read the mode, which newer files give by its name."""
+    true = [key for key in (*_KEYS.values(), *_OTHER_KEYS) if table.get(key) is True]
+    named = table.get("pooling_mode")
+    found: list[Mode] = [mode for mode in get_args(Mode) if true == [_KEYS[mode]] or named == mode]
+    if len(found) != 1:
+        raise BadFile(
+            f"{where} asks for {', '.join(true) or named or 'no pooling'}; alembert has one of "
+            f"{' and '.join(_KEYS.values())}."
+        )
+    return found[0]
+
+
+# -- reading
+
+
+def _checked(pooling: Pooling, where: Path) -> Pooling:
+    numbers = [pooling.dimension, *([] if pooling.length is None else [pooling.length])]
+    are_numbers = all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in numbers)
+    if (
+        not are_numbers
+        or not isinstance(pooling.normalise, bool)
+        or (pooling.layer and pooling.mode == "mean")
+    ):
+        raise BadFile(f"{where} is damaged: it states no pooling that alembert has.")
+    return pooling
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    table = _read(path)
+    if not isinstance(table, Mapping):
+        raise BadFile(f"{path} is damaged: it is no JSON object.")
+    return table
+
+
+def _read(path: Path) -> Any:
+    if not path.is_file() or path.stat().st_size > _LARGEST:
+        raise BadFile(f"{path} is missing or too large, and {MODULES} calls for it. Restore the file.")
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError:
+        raise BadFile(f"{path} is damaged: it is no JSON.") from None
+
+
+def _json(table: Any) -> bytes:
+    return (json.dumps(table, indent=2) + "\n").encode()

@@ -1,0 +1,94 @@
+"""Rows of the task `compare`: each text of an example is read by itself, as `[CLS] text [SEP]`.
+
+To be trained on, a text is cut to a length, as SimCSE does, and what is cut is counted; without supervision the text is
+there twice, and dropout makes the difference. Otherwise long texts are read through windows, and their vectors averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.data.rows import Numbers, Row
+from alembert.tasks.classify_rows import Cutting, text_rows
+from alembert.tasks.example import Coverage, Encoded
+from alembert.text.tokenizer import Tokenizer
+
+ANCHOR, PARTNER, NEGATIVE = range(3)
+"""What a text is in its example."""
+Labels = Sequence[npt.NDArray[Any] | None]
+"""What stands at the first row of each text: its role, or the score; none: not known, or said at another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which text of the example each row belongs to, and how much it counts there: by its tokens."""
+
+    owners: Numbers
+    weights: Numbers
+    texts: int
+
+
+def read_rows(texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, labels: Labels) -> Encoded:
+    """Encode whole texts."""
+    parts = [text_rows([text], [own], cutting, None) for text, own in zip(texts, ids, strict=True)]
+    rows = [
+        replace(row, labels=label if row is part.rows[0] else None)
+        for part, label in zip(parts, labels, strict=True)
+        for row in part.rows
+    ]
+    owners = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])
+    split = int(len(rows) > len(texts))
+    total = Coverage.total(part.coverage for part in parts)
+    coverage = replace(total, examples=1, split_examples=split, gold=_gold(labels))
+    return Encoded(tuple(rows), coverage, _layout(rows, owners))
+
+
+def training_rows(
+    texts: Sequence[str], ids: Sequence[Numbers], tokenizer: Tokenizer, limit: int, labels: Labels
+) -> Encoded:
+    """Encode the beginnings of texts, one row each."""
+    room = limit - 2
+    cls, sep = np.array([tokenizer.cls_id]), np.array([tokenizer.sep_id])
+    rows = tuple(
+        Row(ids=np.concatenate([cls, own[:room], sep]), places=np.zeros(1, np.int64), labels=label)
+        for own, label in zip(ids, labels, strict=True)
+    )
+    coverage = Coverage(
+        examples=1,
+        characters=sum(map(len, texts)),
+        tokens=sum(row.length for row in rows),
+        windows=len(rows),
+        unknown=sum(int(np.count_nonzero(row.ids == tokenizer.unk_id)) for row in rows),
+        gold=_gold(labels),
+        cut_characters=sum(
+            _cut(text, tokenizer, room) for text, own in zip(texts, ids, strict=True) if len(own) > room
+        ),
+    )
+    return Encoded(rows, coverage, _layout(rows, np.arange(len(rows))))
+
+
+def twice(encoded: Encoded) -> Encoded:
+    """Let a text that is alone in its example be its own partner; its characters still count once."""
+    (row,) = encoded.rows
+    partner = None if row.labels is None else np.array([PARTNER])
+    rows, said = (row, replace(row, labels=partner)), encoded.coverage
+    coverage = replace(said, tokens=2 * said.tokens, windows=2, unknown=2 * said.unknown)
+    return Encoded(rows, coverage, _layout(rows, np.arange(2)))
+
+
+def _layout(rows: Sequence[Row], owners: Numbers) -> Layout:
+    return Layout(owners, np.array([row.length for row in rows]), int(owners[-1]) + 1)
+
+
+def _cut(text: str, tokenizer: Tokenizer, room: int) -> int:
+    """Count the characters behind the last token that is kept."""
+    return len(text) - tokenizer.encode(text, add_special_tokens=False).offsets[room - 1][1]
+
+
+def _gold(labels: Labels) -> int:
+    return int(any(label is not None for label in labels))
