@@ -19,6 +19,7 @@ from alembert.cli import (
     corpus,
     demo,
     doctor,
+    embed,
     evaluate,
     finetune,
     inspect,
@@ -44,6 +45,7 @@ app.add_typer(vocab.app, name="vocab")
 app.command("pretrain")(pretrain.pretrain)
 app.command("finetune")(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)
+app.add_typer(embed.app, name="embed")
 app.command("convert")(convert.convert)
 app.command("predict")(predict.predict)
 app.add_typer(inspect.app, name="inspect")

@@ -6,7 +6,6 @@ an input in order, so one number for each input is enough to share them out.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -17,12 +16,11 @@ from typing import Any
 from alembert import artifact
 from alembert.corpus import crew
 from alembert.corpus.decide import KEPT, Fates
-from alembert.corpus.readers import Item, read, reader_for
 from alembert.corpus.refine import Refinery
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.staging import Stage, chunks_of
 from alembert.corpus.store import to_bytes
-from alembert.errors import BadFile
+from alembert.corpus.stream import Stream, known_format, size_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Board:
     def __init__(self, files: Sequence[Path], done: Sequence[bool]) -> None:
         context = crew.context()
         self.files, self.names = list(files), source_names(files)
-        self.sizes = [_size(path) for path in files]
+        self.sizes = [size_of(path) for path in files]
         self._lock = context.Lock()
         self._claimed = context.RawArray("q", len(files))
         self._taken = context.RawArray("b", [bool(each) for each in done])
@@ -96,12 +94,6 @@ class Board:
         return Progress("building", sum(self._bytes), sum(self.sizes), self._characters.value)
 
 
-def _size(path: Path) -> int:
-    if path.is_dir():
-        return sum(_size(child) for child in path.iterdir())
-    return path.stat().st_size
-
-
 def stage_job(board: Board, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
     """Stage chunks until every input is done."""
     for file in board.inputs():
@@ -110,10 +102,10 @@ def stage_job(board: Board, stage: Stage, refinery: Refinery, settings: BuildSet
 
 def _stage_input(board: Board, file: int, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
     """Read an input and stage each chunk that nobody else has; stop as soon as it is done."""
-    path, format = board.files[file], settings.format or _format(board.files[file])  # noqa: A001
+    path, format = board.files[file], settings.format or known_format(board.files[file])  # noqa: A001
     number = 0
-    with closing(_Stream(path)) as stream:
-        for items in chunks_of(stream.items(settings, format), settings):
+    with closing(Stream(path)) as stream:
+        for items in chunks_of(stream.items(settings.read, format), settings):
             if board.is_closed(file):
                 return
             if board.claim(file, number) and not stage.has(file, number):
@@ -123,38 +115,6 @@ def _stage_input(board: Board, file: int, stage: Stage, refinery: Refinery, sett
             number += 1
     stage.end(file, number)
     board.close(file)
-
-
-def _format(path: Path) -> str | None:
-    """Name the format of an input; None if the reader is to say what is wrong with it."""
-    try:
-        return reader_for(path)
-    except BadFile:
-        return None
-
-
-class _Stream:
-    """An input that knows how far it is read; folders and Parquet files need their path, and know it at the end."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: io.BufferedReader | None = None
-
-    def items(self, settings: BuildSettings, format: str | None) -> Iterator[Item]:  # noqa: A002
-        if format in ("brat", "parquet") or self.path.is_dir():
-            return read(self.path, settings.read, format)
-        try:
-            self._file = self.path.open("rb")
-        except OSError:
-            return read(self.path, settings.read, format)  # which sets the file aside, with the reason
-        return read(self._file, settings.read, format)
-
-    def place(self) -> int:
-        return self._file.tell() if self._file else 0
-
-    def close(self) -> None:
-        if self._file:
-            self._file.close()
 
 
 @dataclass(frozen=True)

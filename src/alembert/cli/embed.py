@@ -1,0 +1,190 @@
+"""`alembert embed`: vectors of texts, and the texts nearest to a question."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Device
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from alembert.infer.embed import EncodeSettings, Result
+
+app = typer.Typer(
+    help="Train a model for vectors, make vectors of documents or sentences, and search them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command(
+    "train",
+    add_help_option=False,  # --help goes on to finetune as well
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def train(context: typer.Context) -> None:
+    """Train a model for vectors: `alembert finetune --task compare`, whose options it takes."""
+    from alembert.cli import app as alembert
+
+    arguments = ["finetune", "--task", "compare", *context.args]
+    if code := alembert(args=arguments, prog_name="alembert", standalone_mode=False):
+        raise typer.Exit(int(code))
+
+
+@app.command("encode")
+def encode(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")
+    ],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Files of any known format, or one Corpus.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the vectors go.")],
+    *,
+    unit: Annotated[str | None, typer.Option(help="One vector a document, or a sentence; document.")] = None,
+    pooling: Annotated[
+        str | None,
+        typer.Option(metavar="MODE", help="mean or cls, for a model whose folder does not state it."),
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(help="Tokens read at once; what the model states if not given.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Numbers on the disk: float32, float16 or int8; float32.")
+    ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.")
+    ] = False,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")
+    ] = None,
+    device: Device = "auto",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace vectors that were made otherwise.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
+) -> None:
+    """Make a vector of each document or sentence; goes on where it was stopped."""
+    given = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
+    settings = _settings(config, {name: value for name, value in given.items() if value is not None})
+    mode = _mode(pooling)
+    from alembert.cli.progress import Bar
+    from alembert.corpus.inputs import check_inputs
+    from alembert.hardware.torch_settings import device_named
+    from alembert.infer import embed as verb
+    from alembert.infer.embed_model import Embedder
+
+    check_inputs(files)
+    embedder = Embedder.open(_folder(model), mode=mode, length=length, device=device_named(device))
+    with Bar(sys.stderr) as bar:
+        result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
+    _print_outcome(out, result, as_json=as_json)
+    if result.manifest.counts["set aside"]:
+        raise typer.Exit(SET_ASIDE)
+
+
+def _settings(config: Path | None, given: Mapping[str, Any]) -> EncodeSettings:
+    """Read the file of settings, and let the flags have the last word."""
+    from alembert.infer.embed import EncodeSettings
+    from alembert.settings import changed, read_toml
+
+    settings = changed(EncodeSettings(), read_toml(config), str(config)) if config else EncodeSettings()
+    return changed(settings, given, "The command line")
+
+
+def _mode(pooling: str | None) -> Any:
+    from alembert.errors import BadSetting
+
+    if pooling not in (None, "mean", "cls"):
+        raise BadSetting(f"--pooling is {pooling!r}; expected mean or cls.")
+    return pooling
+
+
+def _folder(model: str) -> Path:
+    """Find the model's folder; the pooling is stated in its files."""
+    from alembert.files.hub import fetch_from_hub, is_hub_id
+
+    return fetch_from_hub(model) if is_hub_id(model) else Path(model)
+
+
+def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
+    from alembert.cli.output import note, print_json
+
+    counts = result.manifest.counts
+    for sentence in _notes(counts):
+        note(sentence)
+    if not result.fresh:
+        print(f"{out} is already complete: nothing to do.", file=sys.stderr)
+    rate = result.units / result.seconds if result.units else None
+    if as_json:
+        print_json({**counts, "vectors per second": None if rate is None else round(rate, 1)}, indent=2)
+        return
+    speed = f", {rate:,.1f} vectors/s" if rate is not None else ""
+    print(
+        f"{out}: {counts['units']:,} vectors of {counts['documents']:,} documents, {counts['tokens']:,} tokens in "
+        f"{counts['windows']:,} windows; {counts['set aside']:,} items set aside{speed}"
+    )
+
+
+def _notes(counts: Mapping[str, int]) -> Iterator[str]:
+    """Say what a user should know about the text."""
+    if long := counts["units in windows"]:
+        yield (
+            f"{long:,} of {counts['units']:,} texts are longer than the model reads at once: their vectors are means "
+            "over windows"
+        )
+    if deleted := counts.get("deletions not applied"):
+        yield (
+            f"the input takes {deleted:,} records back, and a stream cannot: `alembert corpus build` applies them; "
+            "encode its Corpus"
+        )
+
+
+@app.command("search")
+def search(
+    vectors: Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder that `embed encode` wrote.")],
+    queries: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[QUERY]...", help="What to look for; one a line on stdin if none."),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results for each query.")] = 10,
+    measure: Annotated[
+        str, typer.Option(help="How to compare: cosine, or dot (the plain product).")
+    ] = "cosine",
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Look through the int8 copy first; the results are the same.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Where the model is now, if it was moved.")
+    ] = None,
+    device: Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
+) -> None:
+    """Find the texts nearest to a query: exact, with score, place and text."""
+    from alembert.errors import BadSetting
+
+    if measure not in ("cosine", "dot"):
+        raise BadSetting(f"--measure is {measure!r}; expected cosine or dot.")
+    from alembert.cli.embed_search import search_lines
+    from alembert.hardware.torch_settings import device_named
+    from alembert.infer.embed import embedder_of
+    from alembert.infer.embed_store import Index
+
+    index = Index.open(vectors)
+    where = None if model is None else _folder(model)
+    embedder = embedder_of(index, where, device_named(device))
+    search_lines(
+        index,
+        embedder,
+        queries or [],
+        top,
+        measure="dot" if measure == "dot" else "cosine",
+        int8=int8,
+        as_json=as_json,
+    )

@@ -1,0 +1,179 @@
+"""The nearest vectors of an index to a query, exactly, in little memory.
+
+Blocks of the mapped matrix are multiplied in float32 (or the int8 copy is, a quarter of the bytes). Such a score is a
+little wrong, and how wrong at most is known: rounding grows with the width, and of each row of the copy the length of
+what it lacks is stored. A row is left out only if its score with that margin stays below the k best so far; all others
+are computed again in float64 from the stored vectors. So the k that come out are the k best, whatever was looked
+through, equal vectors have equal scores, and of equal scores the earlier row comes first. The trade-off: every vector
+is looked at, and time grows with their number; there is no graph to build, to tune and to be wrong.
+"""
+
+# Q queries, B rows of a block, D width
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.errors import BadInput, BadSetting
+from alembert.infer.embed_numbers import Numbers, Vectors
+from alembert.infer.embed_store import Index
+
+Measure = Literal["cosine", "dot"]
+Scores = npt.NDArray[np.float64]
+RowNumbers = npt.NDArray[np.int64]
+
+AT_ONCE: Final = 64
+"""Queries that one pass over the matrix answers."""
+_BLOCK: Final = 1 << 24
+"""Numbers of a block: 64 MB of float32, which are read where they are mapped. Short blocks would keep the cores waiting
+for each other."""
+_PIECE: Final = 1 << 19
+"""Numbers that are turned into float32 at a time: 2 MB, which stay in the cache until they are multiplied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A row of an index and its score."""
+
+    row: int
+    score: float
+
+
+def nearest(
+    index: Index, queries_QD: Vectors, k: int, *, measure: Measure = "cosine", copy: bool = False
+) -> list[list[Hit]]:
+    """Give the k best rows for each query, the best first; all rows if there are fewer.
+
+    With `copy` the int8 copy is looked through in place of the full vectors; the result is the same.
+    """
+    _check(index, queries_QD, k, copy)
+    found: list[list[Hit]] = []
+    for start in range(0, len(queries_QD), AT_ONCE):
+        found += _nearest(index, queries_QD[start : start + AT_ONCE], k, measure, copy)
+    return found
+
+
+def _check(index: Index, queries_QD: Vectors, k: int, copy: bool) -> None:
+    if k < 1:
+        raise BadSetting(f"The number of results is {k}; expected at least 1.")
+    if queries_QD.ndim != 2 or queries_QD.shape[1] != index.facts.dimension:
+        raise BadInput(
+            f"The queries have the shape {list(queries_QD.shape)}, and the vectors are {index.facts.dimension} wide. "
+            "They come from different models."
+        )
+    if not np.isfinite(queries_QD).all():
+        raise BadInput("A query has numbers that are infinite or none at all.")
+    if copy and index.copy is None:
+        raise BadSetting(
+            f"{index.folder} has no int8 copy to look through. Encode with --int8, or search without it."
+        )
+
+
+def _nearest(index: Index, queries_QD: Vectors, k: int, measure: Measure, copy: bool) -> list[list[Hit]]:
+    # The length of a query changes no order: it is taken out, and put back into the scores of `dot`.
+    full_QD = queries_QD.astype(np.float64)
+    lengths_Q = np.sqrt((full_QD * full_QD).sum(1))
+    units_QD = full_QD / np.where(lengths_Q > 0, lengths_Q, 1)[:, None]
+    best = [_Best(index, unit, min(k, len(index)), measure) for unit in units_QD]
+    for block in _blocks(index, units_QD.astype(np.float32), measure, copy):
+        floors_Q = np.array([each.floor for each in best])
+        for number in np.flatnonzero(block.upper_QB.max(1) > floors_Q):
+            best[number].look_at(block, int(number))
+    factors = lengths_Q if measure == "dot" else np.ones(len(best))
+    return [each.hits(factor) for each, factor in zip(best, factors.tolist(), strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Scores of some rows in float32, each with the margin within which the true one lies."""
+
+    first: int
+    scores_QB: npt.NDArray[np.float32]
+    margins_B: npt.NDArray[np.float32]
+    upper_QB: npt.NDArray[np.float32]
+
+
+def _blocks(index: Index, units_QD: Vectors, measure: Measure, copy: bool) -> Iterator[_Block]:
+    matrix = index.copy if copy and index.copy is not None else index.matrix
+    width = index.facts.dimension
+    # Twice what float32 can lose in a sum of so many products, in whatever order they are added.
+    rounding = np.float32((width + 16) * 2.0**-23)
+    step = max(1, _BLOCK // width)
+    for first in range(0, len(index), step):
+        rows = index.rows[first : first + step]
+        norms_B = rows["norm"] if measure == "dot" else np.sign(rows["norm"])
+        scores_QB = _products(units_QD, matrix[first : first + step])
+        scores_QB *= _weights(rows, measure, scaled=matrix.dtype == np.int8)
+        margins_B: npt.NDArray[np.float32] = rounding * norms_B
+        margins_B += rows["error"] * _weights(rows, measure, scaled=False)
+        yield _Block(first, scores_QB, margins_B, scores_QB + margins_B)
+
+
+def _products(units_QD: Vectors, block_BD: Numbers) -> npt.NDArray[np.float32]:
+    if block_BD.dtype == np.float32:
+        return units_QD @ block_BD.T
+    products_QB = np.empty((len(units_QD), len(block_BD)), np.float32)
+    step = max(1, _PIECE // block_BD.shape[1])
+    for first in range(0, len(block_BD), step):
+        piece = slice(first, first + step)
+        np.matmul(units_QD, block_BD[piece].astype(np.float32).T, out=products_QB[:, piece])
+    return products_QB
+
+
+def _weights(rows: npt.NDArray[Any], measure: Measure, *, scaled: bool) -> npt.NDArray[np.float32]:
+    """Give what the product with a row is multiplied by; a vector of zeros has the cosine 0 with everything."""
+    scales_B: npt.NDArray[np.float32] = rows["scale"] if scaled else np.ones(len(rows), np.float32)
+    if measure == "dot":
+        return scales_B
+    weights_B = np.zeros_like(scales_B)
+    np.divide(scales_B, rows["norm"], out=weights_B, where=rows["norm"] > 0)
+    return weights_B
+
+
+class _Best:
+    """The best rows for one query so far, with scores in float64."""
+
+    def __init__(self, index: Index, unit_D: Scores, k: int, measure: Measure) -> None:
+        self._index = index
+        self._unit_D = unit_D
+        self._k = k
+        self._measure = measure
+        self._scores = np.empty(0)
+        self._rows = np.empty(0, np.int64)
+
+    @property
+    def floor(self) -> float:
+        """A row must be above this to come in; rows come in order, and of equal ones the first stays."""
+        return float(self._scores[-1]) if len(self._scores) == self._k else -np.inf
+
+    def look_at(self, block: _Block, query: int) -> None:
+        """Take what is good enough of a block."""
+        upper_B = block.upper_QB[query]
+        reached = upper_B > self.floor
+        if len(upper_B) > self._k:
+            lower_B = block.scores_QB[query] - block.margins_B
+            reached &= upper_B >= np.partition(lower_B, -self._k)[-self._k]
+        rows = np.concatenate([self._rows, block.first + np.flatnonzero(reached)])
+        scores = np.concatenate([self._scores, self._exact(rows[len(self._rows) :])])
+        order = np.lexsort((rows, -scores))[: self._k]
+        self._rows, self._scores = rows[order], scores[order]
+
+    def hits(self, factor: float) -> list[Hit]:
+        """Give the rows, the best first, with scores times a factor."""
+        pairs = zip(self._rows.tolist(), self._scores.tolist(), strict=True)
+        return [Hit(row, score * factor) for row, score in pairs]
+
+    def _exact(self, rows: RowNumbers) -> Scores:
+        vectors = self._index.exact(rows)
+        # A sum along each row is made in one order, unlike a matrix product: equal rows have equal scores.
+        products: Scores = (vectors * self._unit_D).sum(1)
+        if self._measure == "dot":
+            return products
+        lengths = np.sqrt((vectors * vectors).sum(1))
+        cosines = np.zeros_like(products)
+        np.divide(products, lengths, out=cosines, where=lengths > 0)
+        return cosines

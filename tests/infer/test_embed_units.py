@@ -1,0 +1,92 @@
+"""Units of files and of a Corpus: exact places, several files, nothing lost, and going on from any place."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from alembert.corpus.build import build
+from alembert.corpus.readers import ReadOptions
+from alembert.errors import BadFile, BadSetting
+from alembert.infer.embed_units import Place, Portion, chunks, supply_of
+from scripted_models import write_labelled
+
+START = Place()
+TEXTS = {
+    "1": "Aspirin helps. It thins the blood in most patients.",
+    "2": "Insulin lowers glucose. 糖尿病很常见。",
+    "3": "One sentence only, which is long enough to be kept.",
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    first = write_labelled(tmp_path / "a.jsonl", {"1": (TEXTS["1"], "x"), "2": (TEXTS["2"], "x")})
+    first.write_text(first.read_text() + "not json\n")
+    second = tmp_path / "b.jsonl.gz"
+    second.write_bytes(gzip.compress(json.dumps({"id": "3", "text": TEXTS["3"]}).encode()))
+    return [first, second]
+
+
+def portions(inputs: list[Path], unit: str, after: Place = START) -> list[Portion]:
+    return list(supply_of(inputs, unit, ReadOptions()).portions(after))
+
+
+@pytest.mark.parametrize("unit", ["document", "sentence"])
+def test_the_text_of_a_unit_is_what_stands_at_its_place(files: list[Path], unit: str) -> None:
+    units = [each for portion in portions(files, unit) for each in portion.units]
+    assert len(units) == (3 if unit == "document" else 5)
+    assert all(TEXTS[each.id][each.start : each.end] == each.text for each in units)
+    assert {each.source for each in units} == {"a.jsonl", "b.jsonl.gz"}
+
+
+def test_what_cannot_be_read_is_set_aside_and_counted(files: list[Path]) -> None:
+    bad = [portion for portion in portions(files, "document") if portion.set_aside]
+    assert [(each.source, each.position) for each in bad[0].set_aside] == [("a.jsonl", "line 3")]
+    assert bad[0].counts == {"set aside": 1, "set aside: the line is not JSON": 1}
+
+
+@pytest.mark.parametrize("unit", ["document", "sentence"])
+def test_reading_goes_on_behind_any_place(files: list[Path], unit: str) -> None:
+    everything = portions(files, unit)
+    for number, portion in enumerate(everything, 1):
+        assert portions(files, unit, portion.place) == everything[number:]
+
+
+def test_progress_ends_at_the_total(files: list[Path]) -> None:
+    supply = supply_of(files, "document", ReadOptions())
+    assert (
+        list(supply.portions(Place()))[-1].done == supply.total == sum(path.stat().st_size for path in files)
+    )
+
+
+@pytest.mark.parametrize("unit", ["document", "sentence"])
+def test_a_corpus_gives_the_same_units_and_goes_on_as_well(
+    files: list[Path], unit: str, tmp_path: Path
+) -> None:
+    build(files, tmp_path / "corpus", workers=1)
+    of_corpus = portions([tmp_path / "corpus"], unit)
+    assert [p.units for p in of_corpus] == [p.units for p in portions(files, unit) if p.units]
+    assert portions([tmp_path / "corpus"], unit, of_corpus[0].place) == of_corpus[1:]
+
+
+def test_chunks_close_when_they_are_full_and_keep_everything(files: list[Path]) -> None:
+    everything = portions(files, "document")
+    cut = list(chunks(iter(everything), characters=60))
+    assert [portion for chunk in cut for portion in chunk] == everything
+    assert [len(chunk) for chunk in cut] == [2, 2]
+
+
+def test_a_blank_text_is_set_aside(tmp_path: Path) -> None:
+    table = tmp_path / "blank.txt"
+    table.write_text(" \n \n")
+    (portion,) = portions([table], "sentence")
+    assert (portion.units, portion.counts["set aside"]) == ((), 1)
+
+
+def test_inputs_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="does not exist"):
+        portions([tmp_path / "nowhere"], "document")
+    with pytest.raises(BadSetting, match="No input"):
+        portions([], "document")
