@@ -1,0 +1,88 @@
+"""Errors of the task `generate`: where written texts share little with the right ones; the furthest apart first.
+
+A written text is never quite right, so ROUGE-L takes the place of accuracy, and all texts but perfect ones are cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Final
+
+from alembert.inspect.errors import Case, Survey
+from alembert.inspect.ranges import Sorting
+from alembert.inspect.tables import Table
+from alembert.tasks.generate_example import GenerateExample
+from alembert.tasks.generate_scores import MAIN, TextPrediction
+from alembert.tasks.metrics.rouge import rouge, words
+
+if TYPE_CHECKING:
+    from alembert.infer.task_model import TaskModel
+
+_TOKENS: Final = (0, 128, 256, 384, 512)
+_WORDS: Final = (0, 5, 10, 15, 20, 30, 60)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    example: GenerateExample
+    written: str
+    right: str
+    tokens: int
+    cut: int
+    value: float
+
+
+_SORTINGS: Final[tuple[Sorting[_Judged], ...]] = (
+    Sorting.by_range("by_tokens", "By tokens that the model reads", "tokens", _TOKENS, lambda e: e.tokens),
+    Sorting.by_range(
+        "by_words", "By words of the right text", "words", _WORDS, lambda e: len(words(e.right))
+    ),
+    Sorting("by_cut", "By what is cut", "source", ("whole", "cut"), lambda e: "cut" if e.cut else "whole"),
+)
+
+
+def survey(
+    model: TaskModel, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]
+) -> Survey:
+    """Sort what a model writes by how far it is from what is right."""
+    found = [
+        _judged(example, prediction.text, example.target, prediction)
+        for example, prediction in zip(examples, predictions, strict=True)
+        if prediction.text is not None and example.target is not None
+    ]
+    worst = sorted((each for each in found if each.value < 1), key=lambda each: each.value)
+    mean = fmean(each.value for each in found) if found else 0.0
+    strange = sum(each.value == 0 for each in found)
+    return Survey(
+        told=f"{MAIN} is {mean:.3f} over {len(found):,} texts; {strange:,} share no word with the right one",
+        tables=tuple(_table(found, sorting) for sorting in _SORTINGS),
+        cases=tuple(map(_case, worst)),
+    )
+
+
+def _judged(example: GenerateExample, written: str, right: str, prediction: TextPrediction) -> _Judged:
+    coverage = prediction.coverage
+    value = rouge(written, right)[MAIN]
+    return _Judged(example, written, right, coverage.tokens, coverage.cut_characters, value)
+
+
+def _table(found: Sequence[_Judged], sorting: Sorting[_Judged]) -> Table:
+    rows = []
+    for group in sorting.groups:
+        part = [each for each in found if sorting.group(each) == group]
+        if part:
+            ratio = sum(len(words(e.written)) for e in part) / max(1, sum(len(words(e.right)) for e in part))
+            rows.append((group, len(part), fmean(each.value for each in part), ratio))
+    header = (sorting.of, "texts", MAIN, "length ratio")
+    return Table(name=sorting.name, title=sorting.title, header=header, rows=tuple(rows))
+
+
+def _case(each: _Judged) -> Case:
+    return Case(
+        id=each.example.id,
+        where=each.example.where,
+        told=f"{MAIN} {each.value:.2f}",
+        texts=(f"written: {each.written}", f"right: {each.right}", each.example.source),
+    )

@@ -1,0 +1,201 @@
+"""The kind `extract` of the task `generate`: the sentences of a source that say most of its target.
+
+In: pairs of source and target. Out: sentences of the source with their offsets, in the order of the text. Targets say
+which sentences to choose: one after the other, that which adds most to ROUGE-1 and ROUGE-2, as long as one does
+(Nallapati et al. 2017). Whether a sentence is chosen is learnt by `classify` with the whole document in view, whose rows,
+windows, loss and probabilities are used as they are; the most probable sentences are the answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from alembert.tasks.classify import ClassifyTask
+from alembert.tasks.classify_example import ClassifyExample
+from alembert.tasks.classify_settings import ClassifySettings
+from alembert.tasks.example import Encoded
+from alembert.tasks.generate_example import GenerateExample
+from alembert.tasks.generate_scores import MAIN, SourceTask, TextPrediction
+from alembert.tasks.generate_settings import GenerateSettings
+from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.metrics.rouge import overlap, words
+from alembert.tasks.runner import Outputs
+from alembert.text.sentences import split
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.targets import Target
+
+LABELS: Final = ("left out", "chosen")
+_CLASSIFY: Final = ClassifyTask(ClassifySettings(kind="single", context="document"), "single", LABELS)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a source."""
+
+    start: int
+    end: int
+    score: float
+    """How probable it is that it is chosen."""
+
+
+@dataclass(frozen=True)
+class ExtractPrediction(TextPrediction):
+    """The sentences that were chosen."""
+
+    source: str
+    sentences: tuple[Sentence, ...]
+    """In the order of the text."""
+
+    @property
+    def text(self) -> str | None:
+        return "\n".join(self.source[each.start : each.end] for each in self.sentences)
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """What `classify` needs, and where the sentences are."""
+
+    source: str
+    spans: tuple[tuple[int, int], ...]
+    of_classify: Any
+
+
+@dataclass(frozen=True, eq=False)
+class ExtractTask(SourceTask):
+    """Choose sentences of texts."""
+
+    settings: GenerateSettings
+    classify: ClassifyTask = _CLASSIFY
+
+    @classmethod
+    def learn(cls, examples: Sequence[GenerateExample], settings: GenerateSettings) -> ExtractTask:
+        return cls(settings)
+
+    def decisions(self) -> list[str]:
+        return [
+            f"Of each source the {self.settings.sentences} sentences that are most probably chosen are given; at most "
+            "so many, those that share most words and pairs of words with the target, are learnt as chosen.",
+            f"Models are chosen by {MAIN}.",
+        ]
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.classify.labels
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return self.classify.counted
+
+    def head(self) -> HeadSpec:
+        return self.classify.head()
+
+    def encode(
+        self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int
+    ) -> list[Encoded]:
+        spans = [tuple(split(example.source)) for example in examples]
+        documents = [self._document(example, own) for example, own in zip(examples, spans, strict=True)]
+        encoded = self.classify.encode(documents, tokenizer, longest)
+        return [
+            replace(each, layout=_Layout(example.source, own, each.layout))
+            for each, example, own in zip(encoded, examples, spans, strict=True)
+        ]
+
+    def _document(self, example: GenerateExample, spans: Sequence[tuple[int, int]]) -> ClassifyExample:
+        sentences = tuple(example.source[start:end] for start, end in spans)
+        golds: tuple[str, ...] = ()
+        if example.target is not None:
+            chosen = oracle(sentences, example.target, self.settings.sentences)
+            golds = tuple(LABELS[number in chosen] for number in range(len(sentences)))
+        return ClassifyExample(id=example.id, texts=sentences, golds=golds, is_document=True)
+
+    def balanced(self, encoded: Sequence[Encoded]) -> ExtractTask:
+        return replace(self, classify=self.classify.balanced(encoded))
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: Target, settings: LossSettings) -> Tensor:
+        return self.classify.loss(head, outputs, target, settings)
+
+    def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
+        return self.classify.divergence(one, other, target)
+
+    # -- answers
+
+    def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> ExtractPrediction:
+        layout: _Layout = encoded.layout
+        found = self.classify.decode(replace(encoded, layout=layout.of_classify), outputs)
+        scores = [answer.probabilities[LABELS[1]] for answer in found.answers]
+        best = sorted(range(len(scores)), key=lambda place: -scores[place])[: self.settings.sentences]
+        sentences = tuple(Sentence(*layout.spans[place], scores[place]) for place in sorted(best))
+        return ExtractPrediction(encoded.coverage, layout.source, sentences)
+
+    def question(self) -> dict[str, Any]:
+        return {"kind": "extract", **super().question()}
+
+    def record(self, example: GenerateExample, prediction: TextPrediction) -> dict[str, Any]:
+        assert isinstance(prediction, ExtractPrediction)
+        sentences = [
+            {"text": prediction.source[each.start : each.end], **asdict(each)}
+            for each in prediction.sentences
+        ]
+        coverage = prediction.coverage
+        brief = {"characters": coverage.characters, "tokens": coverage.tokens, "windows": coverage.windows}
+        return {"id": example.id, "text": prediction.text, "sentences": sentences, "coverage": brief}
+
+    def show(self, example: GenerateExample, prediction: TextPrediction) -> list[str]:
+        assert isinstance(prediction, ExtractPrediction)
+        return [
+            f"{each.score:.2f}  {' '.join(prediction.source[each.start : each.end].split())}"
+            for each in prediction.sentences
+        ]
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {"labels": list(self.labels), "settings": asdict(self.settings)}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> ExtractTask:
+        return cls(GenerateSettings.of(table["settings"]))
+
+
+def oracle(sentences: Sequence[str], target: str, most: int) -> set[int]:
+    """Choose the sentences that together say most of a target, at most so many.
+
+    >>> oracle(["It rained.", "Aspirin cured the pain.", "Pain is bad."], "Aspirin cured pain", most=2)
+    {1}
+    """
+    wanted = _counts(words(target))
+    parts = [_counts(words(sentence)) for sentence in sentences]
+    chosen: set[int] = set()
+    said, best = _counts([]), 0.0
+    while len(chosen) < min(most, len(parts)):
+        worth = {n: _worth(said, part, wanted) for n, part in enumerate(parts) if n not in chosen}
+        number = max(worth, key=lambda n: worth[n])
+        if worth[number] <= best:
+            break
+        best = worth[number]
+        chosen.add(number)
+        said = said[0] + parts[number][0], said[1] + parts[number][1]
+    return chosen
+
+
+_Counts = tuple[Counter[str], Counter[tuple[str, str]]]
+
+
+def _counts(found: Sequence[str]) -> _Counts:
+    return Counter(found), Counter(pairwise(found))
+
+
+def _worth(said: _Counts, part: _Counts, wanted: _Counts) -> float:
+    """Give ROUGE-1 and ROUGE-2 (F), added up, of what was said and a part more."""
+    return overlap(said[0] + part[0], wanted[0]) + overlap(said[1] + part[1], wanted[1])
