@@ -15,6 +15,7 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import UserError
 from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model, new_model
+from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.tasks.files import open_task, write_task
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.running import ModelRunner
@@ -74,7 +75,107 @@ def pairs() -> list[dict[str, Any]]:
     ]
 
 
+def choices() -> list[dict[str, Any]]:
+    words = ["imatinib", "asthma", "kras", "warfarin", "sepsis"]
+    return [
+        {"question": p.text[:60], "choices": words[: 4 + n % 2], "answer": n % 4}
+        for n, p in enumerate(sample.passages("en")[:24])
+    ]
+
+
+def choices_about_passages() -> list[dict[str, Any]]:
+    passages = sample.passages("en")
+    return [{**line, "passage": p.text[60:180]} for line, p in zip(choices(), passages, strict=False)]
+
+
+def questions() -> list[dict[str, Any]]:
+    return [line for line in questions_or_none() if line["answers"]]
+
+
+def questions_or_none() -> list[dict[str, Any]]:
+    return [
+        {
+            "id": asked.id,
+            "question": asked.question,
+            "context": passage.text,
+            "answers": [{"text": passage.text[a:b], "answer_start": a} for a, b in asked.answers],
+            "is_impossible": not asked.answers,
+        }
+        for passage in sample.passages("en")[:24]
+        for asked in passage.questions
+    ]
+
+
+def yes_or_no() -> list[dict[str, Any]]:
+    return [
+        {"question": line["question"], "context": line["context"], "answer": ["no", "yes", "maybe"][n % 3]}
+        for n, line in enumerate(questions())
+    ]
+
+
+def marked_pairs() -> list[dict[str, Any]]:
+    texts = [
+        "Case {}: << statins >> and [[ KRAS ]] in some of the older patients.",
+        "<< KRAS >>, not [[ {}-A ]].",
+    ]
+    labels = ["inhibits", "activates", "none"]
+    return [{"text": texts[n % 2].format(n), "label": labels[n % 3]} for n in range(24)]
+
+
+def anonymised_pairs() -> list[dict[str, Any]]:
+    texts = ["@GENE$ is linked to @DISEASE$ in mice.", "In @DISEASE$, case {}, no change of @GENE$."]
+    return [{"text": texts[n % 2].format(n), "label": str(n // 2 % 2)} for n in range(24)]
+
+
+def related() -> list[dict[str, Any]]:
+    """Two drugs and two genes in two sentences each; the first drug inhibits the second gene."""
+    entities = [("drug", 0, 3), ("gene", 8, 11), ("drug", 13, 16), ("gene", 21, 24)]
+    named = [
+        {"id": f"T{n}", "label": label, "spans": [[start, end]]}
+        for n, (label, start, end) in enumerate(entities)
+    ]
+    links = [{"id": "R1", "label": "inhibits", "arguments": [["Arg1", "T0"], ["Arg2", "T3"]]}]
+    text = "Abc and ras. Def and raf, case {}."
+    return [{"id": f"{n}", "text": text.format(n), "entities": named, "relations": links} for n in range(24)]
+
+
+def plain_texts() -> list[dict[str, Any]]:
+    return [{"text": p.text[:150]} for p in sample.passages("en")[:24]]
+
+
+def triples() -> list[dict[str, Any]]:
+    return [
+        {"anchor": p.text[:60], "positive": p.text[20:80], "negative": p.text[80:150]}
+        for p in sample.passages("en")[:24]
+    ]
+
+
+def scored_pairs() -> list[dict[str, Any]]:
+    return [
+        {"sentence1": p.text[:60], "sentence2": p.text[20:90], "score": n % 6 / 2}
+        for n, p in enumerate(sample.passages("en")[:24])
+    ]
+
+
+def titled() -> list[dict[str, Any]]:
+    return [{"abstract": p.text[30:200], "title": p.text[:30]} for p in sample.passages("en")[:24]]
+
+
 CASES = {
+    "answer": Case("answer", {"length": 48, "overlap": 12}, questions),
+    "answer, none": Case("answer", {}, questions_or_none),
+    "answer, label": Case("answer", {"length": 48, "overlap": 8}, yes_or_no),
+    "choose": Case("choose", {}, choices),
+    "choose, passages": Case("choose", {"length": 48, "overlap": 8}, choices_about_passages),
+    "generate": Case("generate", {"target": 12, "decoding": DecodeSettings(longest=9)}, titled),
+    "generate, beam": Case(
+        "generate", {"decoding": DecodeSettings(method="beam", count=2, longest=9)}, titled
+    ),
+    "generate, extract": Case("generate", {"kind": "extract", "sentences": 2}, titled),
+    "relate": Case("relate", {}, marked_pairs),
+    "relate, markers": Case("relate", {"reads": "markers", "length": 48}, marked_pairs),
+    "relate, anonymised": Case("relate", {"reads": "markers"}, anonymised_pairs),
+    "relate, documents": Case("relate", {"distance": 1}, related),
     "tag": Case("tag", {"length": 48, "overlap": 16}, tagged),
     "tag, crf": Case("tag", {"head": "crf", "length": 48, "overlap": 16}, tagged),
     "tag, bioes": Case("tag", {"scheme": "bioes"}, tagged),
@@ -83,6 +184,10 @@ CASES = {
     "classify, several": Case("classify", {}, several_topics),
     "classify, number": Case("classify", {}, numbers),
     "classify, pairs": Case("classify", {"length": 48, "overlap": 8}, pairs),
+    "compare": Case("compare", {}, plain_texts),
+    "compare, triples": Case("compare", {"window": 48}, triples),
+    "compare, scores": Case("compare", {"pooling": "cls_layer", "normalise": True}, scored_pairs),
+    "compare, mean": Case("compare", {"pooling": "mean", "window": 32}, plain_texts),
 }
 
 
@@ -168,9 +273,14 @@ def test_decisions_are_told(ready: Ready) -> None:
 
 def test_the_loss_is_finite_and_reaches_the_head(ready: Ready) -> None:
     loss = ready.loss(ready.trained[:6])
-    found = torch.autograd.grad(loss, list(ready.model.heads.parameters()))
+    # A head without weights hands the loss on to the encoder.
+    embedding = {"embedding": ready.model.encoder.embeddings.token.weight}
+    weights = dict(ready.model.heads.named_parameters()) or embedding
+    found = dict(zip(weights, torch.autograd.grad(loss, list(weights.values())), strict=True))
     assert torch.isfinite(loss)
-    assert all(torch.isfinite(each).all() and each.abs().sum() > 0 for each in found)
+    assert all(torch.isfinite(each).all() for each in found.values())
+    # A bias that is added to all that a softmax compares moves nothing.
+    assert all(each.abs().sum() > 0 for name, each in found.items() if not name.endswith("bias"))
 
 
 def test_two_equal_passes_do_not_diverge(ready: Ready) -> None:
@@ -238,7 +348,7 @@ def test_tuning_on_dev_keeps_a_task_that_can_be_saved(ready: Ready, tmp_path: Pa
 
 
 def test_texts_without_answers_can_be_predicted(ready: Ready) -> None:
-    texts = ["Imatinib\tfor leukemia." if len(ready.examples[0].texts) == 2 else "Imatinib for leukemia."]
+    texts = ["\t".join(["Imatinib for leukemia."] * len(ready.examples[0].texts))]
     examples = ready.task.of_texts(texts)
     encoded = ready.task.encode(examples, ready.tokenizer, LONGEST)
     assert all(row.labels is None for each in encoded for row in each.rows)

@@ -20,7 +20,8 @@ from alembert.tasks.classify_decode import ClassifyPrediction
 from alembert.tasks.classify_example import ClassifyExample
 from alembert.tasks.classify_settings import ClassifySettings
 from alembert.tasks.example import Encoded
-from alembert.tasks.task import Outputs, task_class
+from alembert.tasks.runner import Outputs
+from alembert.tasks.task import task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 

@@ -165,7 +165,7 @@ def test_remarks_are_kept(report):
 def test_decisions_are_the_tasks_the_callers_and_windows(report):
     part = part_of("train", ("no", "a"), remarks=(Remark("a.tsv", "the text is in column 2", 1),))
     rows = tuple(Row(ids=np.zeros(size, np.int64), places=np.zeros(1, np.int64)) for size in (100, 128))
-    part = replace(part, encoded=[Encoded(rows, Coverage())])
+    part = replace(part, encoded=[Encoded(rows, Coverage(split_examples=1))])
     assert report(part, decided=["split 90/10"], longest=512).decided == (
         "one label an example",
         "split 90/10",

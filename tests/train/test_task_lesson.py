@@ -61,3 +61,21 @@ def test_the_last_block_is_asked_for_as_many_tokens_as_are_counted(
     made.loss(model, micro, {name: 1.0}, None)
     assert seen == [micro.tokens if reads_all else micro.wanted]
     assert (micro.wanted is None) == reads_all
+
+
+@pytest.mark.parametrize(("changes", "portions"), [({"batch": 4}, 1), ({"kind": "scores"}, 3)])
+def test_examples_that_are_compared_with_each_other_make_a_step(
+    changes: dict[str, Any], portions: int, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    path = tmp_path / "pairs.csv"
+    score = ["score"] + [str(number) for number in (0, 1, 2, 3, 2, 1, 0, 3)]
+    rows = ["sentence1,sentence2"] + [f"text {number},its partner" for number in range(8)]
+    scored = [f"{row},{value}" for row, value in zip(rows, score, strict=True)]
+    path.write_text("\n".join(scored if "kind" in changes else rows), encoding="utf8")
+    kind = task_class("compare")
+    settings = kind.settings_class(**changes)
+    examples = kind.read([path], settings, ReadOptions()).examples
+    task = kind.learn(examples, settings).for_training()
+    ready = Examples(examples, task.encode(examples, tokenizer, 128))
+    made = TaskLesson(task, ready, ready, FinetuneSettings())
+    assert len(made.take(Cursor(), 3, 0.0)[0]) == portions

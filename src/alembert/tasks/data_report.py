@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from alembert.corpus.readers.contract import Remark
 from alembert.corpus.tag_check import TagProblem
 from alembert.tasks.example import Coverage, Encoded, Example, Reading
 from alembert.tasks.task import AnyTask
@@ -178,7 +179,13 @@ def data_report(
         remarks=tuple(
             f"{one.source}: {one.reason} ({one.count})" for each in readings for one in each.remarks
         ),
-        decided=(*task.decisions(), *decided, *_window_sentence(parts), *_told(readings)),
+        decided=(
+            *task.decisions(),
+            *decided,
+            *_window_sentence(parts),
+            *_cut_sentence(parts),
+            *_told(readings),
+        ),
     )
 
 
@@ -272,18 +279,32 @@ def _unseen(part: PartReport, train: PartReport) -> tuple[str, ...]:
 
 
 def _window_sentence(parts: Sequence[Part]) -> Iterator[str]:
-    cut = {part.name: [each.rows for each in part.encoded if len(each.rows) > 1] for part in parts}
+    cut = {
+        part.name: [each.rows for each in part.encoded if each.rows and each.coverage.split_examples]
+        for part in parts
+    }
     if any(cut.values()):
         widest = max(row.length for examples in cut.values() for rows in examples for row in rows)
         counts = ", ".join(f"{len(examples):,} in {name}" for name, examples in cut.items() if examples)
         yield f"longer texts are read in overlapping windows of up to {widest} tokens: {counts}"
 
 
+def _cut_sentence(parts: Sequence[Part]) -> Iterator[str]:
+    cut = {
+        part.name: [lost for each in part.encoded if (lost := each.coverage.cut_characters)] for part in parts
+    }
+    if any(cut.values()):
+        counts = ", ".join(f"{sum(lost):,} in {len(lost):,} of {name}" for name, lost in cut.items() if lost)
+        yield f"characters that the model does not see, as the settings ask: {counts}"
+
+
 def _told(readings: Sequence[Reading[Any]]) -> Iterator[str]:
     """Give what was told from the files or mended in them, what several have in common once."""
-    sources: dict[str, list[str]] = {}
+    alike: dict[str, list[Remark]] = {}
     for remark in (remark for reading in readings for remark in reading.remarks):
-        sources.setdefault(remark.reason, []).append(remark.source)
-    for reason, named in sources.items():
-        more = f" and {len(named) - 1} more" if len(named) > 1 else ""
-        yield f"{named[0]}{more}: {reason}"
+        alike.setdefault(remark.reason, []).append(remark)
+    for reason, remarks in alike.items():
+        more = f" and {len(remarks) - 1} more" if len(remarks) > 1 else ""
+        count = sum(remark.count for remark in remarks)
+        times = f" ({count:,} times)" if count > len(remarks) else ""
+        yield f"{remarks[0].source}{more}: {reason}{times}"
