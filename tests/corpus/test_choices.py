@@ -123,6 +123,10 @@ def test_columns_can_be_named() -> None:
     assert (found.passage, found.question, found.right) == ("A man coughs.", "Why?", 1)
 
 
+def test_a_number_with_a_point_is_a_number() -> None:
+    assert choices_of({"question": "Which?", "choices": FOUR, "answer": 2.0}).right == 2
+
+
 # -- what cannot be used
 
 
@@ -134,11 +138,13 @@ def test_columns_can_be_named() -> None:
         ({"answer": "E"}, "the answer is number 4, out of range"),
         ({"answer": "aspirin"}, "the answer is none of the 4 choices; expected its number from 0"),
         ({"answer": None}, "the question has no answer; expected its number from 0, its letter or its text"),
-        ({"answer": True}, "the answer is neither a number nor a text"),
+        ({"answer": True}, "the answer is neither a whole number nor a text"),
         ({"choices": ["2", "1", "0"], "answer": "0"}, "the answer could mean choice 1 or 3 of 3"),
         ({"choices": ["x", "x", "y"], "answer": "x"}, "the answer could mean choice 1 or 2 of 3"),
-        ({"choices": ["only"]}, "the question has 1 choices; expected two or more in choices, options"),
-        ({"choices": []}, "the question has 0 choices"),
+        ({"choices": ["only"]}, "the question has 1 choice; expected two or more in choices, options"),
+        ({"choices": []}, "the question has no choices"),
+        ({"choices": {"A": "a", "B": "b"}, "answer": "C"}, "none of the 2 choices, which are called A, B"),
+        ({"answer": 0.5}, "the answer is neither a whole number nor a text"),
         ({"choices": ["a", " ", "c"]}, "choice 2 of 3 is empty, or no text"),
         ({"choices": ["a", None, "c"]}, "choice 2 of 3 is empty, or no text"),
         ({"question": " "}, "there is no question, or it is empty"),

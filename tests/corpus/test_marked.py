@@ -48,7 +48,10 @@ def test_signs_of_the_text_are_no_marks(text: str, found: tuple[str, str]) -> No
     [
         ("<< a >> and << b >> and [[ c ]]", "stand at 2 places"),
         ("<< a >> alone", "one entity is marked"),
+        ("<< a [[ b >> c ]]", "marks of the two entities cross"),
+        ("[[ a << b ]] c >>", "marks of the two entities cross"),
         ("@GENE$ @GENE$ @GENE$", "3 words such as"),
+        ("@GENE$ alone", "1 word such as"),
     ],
 )
 def test_what_cannot_be_told_is_refused(text: str, sentence: str) -> None:

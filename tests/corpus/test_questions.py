@@ -101,6 +101,27 @@ def test_a_table(tmp_path: Path) -> None:
     assert only(read(tmp_path, rows, "q.tsv")).answers[0].spans == ((41, 49),)
 
 
+def test_each_row_of_a_table_has_its_own_line(tmp_path: Path) -> None:
+    rows = f"question\tcontext\tanswer\nWhat?\t{TEXT}\tleukemia\nWho?\t{TEXT}\tleukemia\n"
+    assert [each.position for each in read(tmp_path, rows, "q.tsv").questions] == ["line 2", "line 3"]
+
+
+def test_offsets_of_a_table_are_used(tmp_path: Path) -> None:
+    rows = "question\tcontext\tanswer\tanswer_start\nWhat?\ti saw i\ti\t6\n"
+    assert only(read(tmp_path, rows, "q.tsv")).answers[0].spans == ((6, 7),)
+
+
+@pytest.mark.parametrize("said", ["True", "1"])
+def test_a_table_has_questions_without_an_answer(said: str, tmp_path: Path) -> None:
+    rows = f"question\tcontext\tanswer\tis_impossible\nWhat?\t{TEXT}\t\t{said}\n"
+    assert only(read(tmp_path, rows, "q.tsv")).answers == ()
+
+
+def test_yes_and_no_are_one_label_in_any_case(tmp_path: Path) -> None:
+    content = {"1": {"QUESTION": "Is it?", "CONTEXTS": [TEXT], "final_decision": "Yes"}}
+    assert only(read(tmp_path, content)).label == "yes"
+
+
 def test_columns_that_are_asked_for(tmp_path: Path) -> None:
     path = written(
         tmp_path, json.dumps({"q": "What?", "c": TEXT, "a": "leukemia", "doc": 7}) + "\n", "q.jsonl"
@@ -162,6 +183,12 @@ def test_an_answer_of_yes_is_a_label_unless_it_has_an_offset(tmp_path: Path) -> 
     assert [(question.label, len(question.answers)) for question in found] == [("yes", 0), (None, 1)]
 
 
+def test_an_answer_that_is_not_in_the_passage_does_not_undo_the_others(tmp_path: Path) -> None:
+    found = read(tmp_path, squad(asked(answers=[right("BCR-ABL", 18), right("dasatinib", 3)])))
+    (aside,) = found.set_aside
+    assert aside.reason.endswith("the question is learnt from its other answers")
+
+
 def test_wrong_offsets_are_mended_and_counted(tmp_path: Path) -> None:
     found = read(tmp_path, squad(asked(answers=[right("BCR-ABL", 3), right("leukemia", -1)])))
     assert [answer.spans for answer in only(found).answers] == [((18, 25),), ((41, 49),)]
@@ -208,7 +235,7 @@ def test_an_answer_without_a_place_stays_and_is_reported(
         ({"context": TEXT, "answers": [7]}, "an answer is neither a text nor"),
         ({"context": TEXT, "answers": [right("It", 2.5)]}, "is not a whole number"),
         ({"context": TEXT, "answers": {"text": ["It"], "answer_start": []}}, "as many offsets as texts"),
-        ({"context": TEXT, "label": 3}, "the label of the question is no word"),
+        ({"context": TEXT, "label": 3}, "the label of the question is not a word"),
     ],
 )
 def test_a_bad_question_is_set_aside_with_its_line(

@@ -19,9 +19,9 @@ from alembert.infer.embed_model import Embedder, fingerprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.heads import HeadSpec
 from alembert.tasks.compare import CompareTask
-from alembert.tasks.compare_pooling import Pooling, sentence_transformers_files
+from alembert.tasks.compare_pooling import Name, Pooling, sentence_transformers_files
 from alembert.tasks.compare_settings import CompareSettings
-from alembert.tasks.files import write_task
+from alembert.tasks.files import write_task, write_tasks
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
@@ -58,10 +58,13 @@ def compared(request: pytest.FixtureRequest, plain: Path, tmp_path: Path) -> Pat
     config = checkpoints.open(plain).blueprint.config
     made = Checkpoint.new(Blueprint(config=config, heads={"embed": head}), Tokenizer.open(plain))
     made.save(tmp_path / "compare")
-    settings = CompareSettings(pooling=request.param)
-    task = CompareTask(settings, "pairs", request.param, dimension=WIDTH, window=LONGEST, normalise=True)
-    write_task(tmp_path / "compare", task, {})
+    write_task(tmp_path / "compare", compare_task(request.param), {})
     return tmp_path / "compare"
+
+
+def compare_task(pooling: Name) -> CompareTask:
+    settings = CompareSettings(pooling=pooling)
+    return CompareTask(settings, "pairs", pooling, dimension=WIDTH, window=LONGEST, normalise=True)
 
 
 def states_of(folder: Path, text: str) -> torch.Tensor:
@@ -89,6 +92,18 @@ def test_vectors_equal_those_of_the_task_compare(compared: Path) -> None:
     model = TaskModel.open(compared)
     expected = [prediction.vectors[0] for prediction in model.predict(model.task.of_texts(texts))]
     np.testing.assert_allclose(Embedder.open(compared).embed(texts).vectors_ND, expected, atol=1e-5)
+
+
+def test_the_layer_of_a_model_of_several_tasks_is_that_of_its_head(plain: Path, tmp_path: Path) -> None:
+    head = HeadSpec(kind="embed", pooling="cls_layer", dropout=0.0)
+    config = checkpoints.open(plain).blueprint.config
+    made = Checkpoint.new(Blueprint(config=config, heads={"similar": head}), Tokenizer.open(plain))
+    made.save(tmp_path / "several")
+    write_tasks(tmp_path / "several", {"similar": (compare_task("cls_layer"), {})})
+    model = TaskModel.open(tmp_path / "several", task="similar")
+    (expected,) = model.predict(model.task.of_texts(["aspirin helps"]))
+    found = Embedder.open(tmp_path / "several").embed(["aspirin helps"])
+    np.testing.assert_allclose(found.vectors_ND, expected.vectors, atol=1e-5)
 
 
 def test_real_vectors_equal_those_of_transformers(minilm: Path) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from alembert.corpus.readers.contract import SetAside
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.infer.evaluate import Evaluation, evaluate
 from alembert.infer.task_model import TaskModel
+from alembert.inspect.evaluation_report import sentences
 from alembert.tasks.example import Example
 from alembert.tasks.splitting import parse_split, split
 from scripted_models import Scripted, answer, classifier, tagger, write_labelled, write_tagged
@@ -285,3 +287,20 @@ def _options() -> Any:
     from alembert.corpus.readers.contract import ReadOptions
 
     return ReadOptions()
+
+
+def test_why_nothing_can_be_scored_is_said(tmp_path: Path) -> None:
+    broken = tmp_path / "test.jsonl"
+    broken.write_text('{"text": "a", "entities": []}x\n')
+    with pytest.raises(BadFile, match=r"1 set aside; line 1: the line is not JSON"):
+        evaluate(tagger(GUESSES), [broken])
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [("record", "set aside and are not in the scores"), ("annotation", "of examples that are scored")],
+)
+def test_annotations_that_are_left_out_leave_their_example(kind: Any, sentence: str, file: Path) -> None:
+    aside = SetAside("test.jsonl", "line 1", "1", "why", kind)
+    found = replace(evaluate(tagger(GUESSES), [file]), set_aside=(aside,))
+    assert sentence in [*sentences(found)][-1]

@@ -166,10 +166,11 @@ def test_pairs_keep_the_types_of_training(trained: Callable[..., Path]) -> None:
     assert [(each.head, each.tail) for each in found.pairs] == [(1, 0)]
 
 
-def test_types_that_do_not_meet_are_a_sentence(trained: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("found", ["Disease", "Gene"])
+def test_types_that_make_no_pair_are_a_sentence(found: str, trained: Callable[..., Path]) -> None:
     relater = TaskModel.open(trained("documents", documents()))
-    with pytest.raises(BadSetting, match=r"relates Drug to Gene: no type is in both"):
-        TripleModel(tagger({}, types=("Disease",)), relater)
+    with pytest.raises(BadSetting, match=r"relates Drug to Gene: there is no pair"):
+        TripleModel(tagger({}, types=(found,)), relater)
 
 
 def test_two_models_of_one_task_are_a_sentence(trained: Callable[..., Path]) -> None:

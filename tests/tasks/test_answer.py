@@ -399,7 +399,7 @@ def test_a_text_without_a_passage_is_a_sentence(text: str) -> None:
 
 
 def test_texts_are_questions_with_passages() -> None:
-    plain, record = AnswerTask.of_texts(["who?\ta\tb", '{"question": "who?", "context": "a b"}'])
+    plain, record = AnswerTask.of_texts(["who?\ta\tb", '{"query": "who?", "passage": "a b"}'])
     assert (plain.texts, record.texts) == (("who?", "a\tb"), ("who?", "a b"))
     task().check([plain, record])
 

@@ -349,7 +349,7 @@ def test_the_folder_of_the_model_decides_where_the_settings_do_not(tmp_path: Pat
     for path, content in sentence_transformers_files(stated).items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_bytes(content)
-    learnt = CompareTask.learn([example("a", kind="unsupervised")], CompareSettings())
+    learnt = CompareTask.learn([example("a", kind="unsupervised")] * 2, CompareSettings())
     assert learnt.begun_from(tmp_path).vector == replace(stated, dimension=0)
     assert "as the model's folder states" in " ".join(learnt.begun_from(tmp_path).decisions())
     assert task().begun_from(tmp_path).pooling == "cls_train_layer"
@@ -380,6 +380,14 @@ def test_training_data_are_of_one_kind() -> None:
         CompareTask.learn([example("a")], CompareSettings())
     with pytest.raises(BadInput, match="All pairs have the score 1"):
         CompareTask.learn([example("a", "b", kind="scores", score=1.0)] * 2, CompareSettings())
+
+
+@pytest.mark.parametrize(
+    "only", [example("a", kind="unsupervised"), example("a", "b", kind="pairs")], ids=["text", "pair"]
+)
+def test_one_example_cannot_be_told_apart_from_others(only: CompareExample) -> None:
+    with pytest.raises(BadInput, match="1 example to train on"):
+        CompareTask.learn([only], CompareSettings())
 
 
 @pytest.mark.parametrize(

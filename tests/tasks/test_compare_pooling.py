@@ -11,7 +11,7 @@ from alembert.errors import BadFile
 from alembert.tasks.compare import CompareTask
 from alembert.tasks.compare_pooling import MODULES, Name, Pooling, pooling_of, sentence_transformers_files
 from alembert.tasks.compare_settings import CompareSettings
-from alembert.tasks.files import write_task
+from alembert.tasks.files import write_task, write_tasks
 
 LAYER = {"weight": np.eye(4, dtype=np.float32), "bias": np.zeros(4, np.float32)}
 
@@ -105,3 +105,26 @@ def test_a_task_without_a_known_pooling_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_published_folder_states_its_pooling(minilm: Path) -> None:
     assert pooling_of(minilm) == Pooling(mode="mean", dimension=384, normalise=True, length=256)
+
+
+def write_several(folder: Path, *names: Name) -> None:
+    tasks = {
+        f"task{number}": CompareTask(CompareSettings(), "unsupervised", name, dimension=4)
+        for number, name in enumerate(names)
+    }
+    write_tasks(folder, {name: (task, {}) for name, task in tasks.items()})
+
+
+@pytest.mark.parametrize("names", [["cls_layer"], ["mean"], ["cls", "cls_train_layer"]])
+def test_a_model_of_several_tasks_states_the_pooling_of_those_that_compare(
+    names: list[Name], tmp_path: Path
+) -> None:
+    write_several(tmp_path, *names)
+    assert pooling_of(tmp_path) == Pooling.named(names[0], 4)
+
+
+@pytest.mark.parametrize("names", [["cls", "mean"], ["cls_layer", "cls_layer"]])
+def test_tasks_whose_vectors_differ_state_nothing_together(names: list[Name], tmp_path: Path) -> None:
+    write_several(tmp_path, *names)
+    with pytest.raises(BadFile, match="2 tasks that compare, and their vectors differ"):
+        pooling_of(tmp_path)

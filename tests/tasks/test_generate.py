@@ -89,11 +89,11 @@ def test_what_has_no_room_is_cut_and_counted() -> None:
     assert found.coverage.cut_characters == len("a b c")
 
 
-def test_what_is_cut_is_said_before_training() -> None:
+def test_what_is_cut_is_said_first_of_all() -> None:
     task, examples = GenerateTask(GenerateSettings(source=4, target=4)), [example("a b c d e f", "g h i j a")]
     part = Part("train", Reading(tuple(examples)), task.encode(examples, TOKENIZER, LONGEST))
     said = data_report(task, [part], TOKENIZER, longest=LONGEST).decided
-    assert "characters that the model does not see, as the settings ask: 4 in 1 of train" in said
+    assert said[0] == "characters that the model does not see, as the settings ask: 4 in 1 of train"
 
 
 def test_a_long_source_leaves_room_for_the_target() -> None:
@@ -276,6 +276,11 @@ def test_sentences_are_labelled_by_the_oracle() -> None:
     (found,) = extract().encode([example(SOURCE, TARGET)], TOKENIZER, LONGEST)
     labels = np.concatenate([row.labels for row in found.rows])
     assert [LABELS[label] for label in labels] == ["left out", "chosen", "left out", "chosen"]
+
+
+def test_the_balance_is_that_of_sentences_not_of_targets() -> None:
+    assert extract().answers(example(SOURCE, TARGET)) == ["left out", "chosen", "left out", "chosen"]
+    assert extract().answers(example(SOURCE)) == []
 
 
 def test_the_most_probable_sentences_come_in_the_order_of_the_text_with_exact_offsets() -> None:

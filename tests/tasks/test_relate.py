@@ -170,6 +170,7 @@ def test_marks_that_tell_a_direction_are_not_called_undirected() -> None:
     ("text", "sentence"),
     [
         ("no entity at all", "give a tagger before this model"),
+        ("<< a >> alone", r"expected two\.$"),
         ("@GENE$ and @DISEASE$", "Use data in the same form"),
     ],
 )
@@ -191,6 +192,11 @@ def test_an_unknown_relation_is_refused_with_its_place() -> None:
     task = learnt((PAIR, "a"), (PAIR, "b"))
     with pytest.raises(BadInput, match=r"dev\.txt:3 has the relation 'c'"):
         task.check([of_marked(PAIR, ["c"], id="1", where="dev.txt:3")])
+
+
+def test_the_label_of_a_line_is_no_part_of_its_text() -> None:
+    (example,) = RelateTask.of_texts([json.dumps({"text": PAIR, "label": "a"})])
+    assert (example.form, example.text) == ("marked", PAIR)
 
 
 def test_a_json_object_with_entities_can_be_predicted() -> None:
@@ -249,6 +255,15 @@ def test_the_measure_of_a_sample_is_the_score_of_its_examples(
     drawn = [pair for number in numbers for pair in pairs[3 * number : 3 * number + 3]]
     score = scores_of(compared(drawn, "none"), main, Coverage()).value
     assert measure_of(whole, main)(np.array(numbers)) == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("last", "is_near"), [("binds", True), ("none", False)], ids=["one for all", "all right"]
+)
+def test_a_model_that_says_one_label_is_called_near_chance(last: str, is_near: bool) -> None:
+    pairs: list[tuple[str, str | None]] = [("binds", "binds"), ("binds", "binds"), ("none", last)]
+    notes = scores_of(compared(pairs, None), "micro_f1", Coverage()).notes
+    assert [note.startswith("Near chance: always saying binds") for note in notes] == [True] * is_near
 
 
 def test_without_a_negative_class_micro_f1_is_accuracy() -> None:

@@ -29,7 +29,8 @@ _MENDED: Final = "answers whose stated offset is wrong were found where their te
 _LOOKED_UP: Final = "answers without an offset were found by their text"
 _EMPTY_LIST: Final = "questions with an empty list of answers count as unanswerable"
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": None}
-_UNUSED: Final = "it is not learnt from, and counts as missed in scores"
+_MISSED: Final = "the question is not learnt from, and counts as missed in scores"
+_OTHERS: Final = "the question is learnt from its other answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,10 @@ def _checked(raw: Raw, name: str, position: str, source: Source) -> tuple[Questi
         source.tally[_EMPTY_LIST] += is_impossible is None
         return known, []
     placed = [_placed(text, start, passage, source) for text, start in stated]
-    is_known = raw.any_of and any(answer.spans for answer, _ in placed)
-    reasons = {} if is_known else dict.fromkeys(reason for _, reason in placed if reason)
-    problems = [source.aside(f"{each}: {_UNUSED}", name, position, "annotation") for each in reasons]
+    is_known = any(answer.spans for answer, _ in placed)
+    reasons = {} if raw.any_of and is_known else dict.fromkeys(reason for _, reason in placed if reason)
+    effect = _OTHERS if is_known else _MISSED
+    problems = [source.aside(f"{each}: {effect}", name, position, "annotation") for each in reasons]
     return replace(known, answers=tuple(answer for answer, _ in placed)), problems
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,11 @@ from alembert.tasks.compare_pooling import Mode, Pooling, pooling_of
 from alembert.tasks.example import Coverage
 from alembert.text.tokenizer import Tokenizer
 
-HEAD: Final = "embed"
-"""What the head is called that has a trained layer."""
+if TYPE_CHECKING:
+    from alembert.infer.engine_torch import TorchEngine
+
+KIND: Final = "embed"
+"""The kind of the head that has a trained layer; among several tasks it is called as its task."""
 
 
 class StatesEngine(Protocol):
@@ -114,7 +117,7 @@ class Embedder:
             pooling,
             Origin.of(folder),
             _checked_length(length, pooling, engine.longest),
-            Layer.of(engine.model.head(HEAD)) if pooling.layer else None,
+            Layer.of(_head(engine)) if pooling.layer else None,
         )
 
     def embed(self, texts: Sequence[str]) -> Embedded:
@@ -144,6 +147,11 @@ class Embedder:
             pooled_D = states_TD[0] if self.pooling.mode == "cls" else states_TD.mean(0)
             pooled_RD[number] = pooled_D.float().cpu().numpy()
         return pooled_RD if self.layer is None else self.layer(pooled_RD)
+
+
+def _head(engine: TorchEngine) -> Any:
+    heads = engine.checkpoint.blueprint.heads
+    return engine.model.head(next(name for name, spec in heads.items() if spec.kind == KIND))
 
 
 def chosen_pooling(folder: Path, mode: Mode | None, width: int) -> Pooling:

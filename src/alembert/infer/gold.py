@@ -30,7 +30,10 @@ def read_gold(
     reading = model.read(files, options)
     named = ", ".join(map(str, files))
     if not reading.examples:
-        aside = f" ({len(reading.set_aside):,} set aside)" if reading.set_aside else ""
+        aside = ""
+        if reading.set_aside:
+            first = reading.set_aside[0]
+            aside = f" ({len(reading.set_aside):,} set aside; {first.position}: {first.reason})"
         raise BadFile(
             f"{named} has no example that can be scored{aside}. Give a file with labelled examples."
         )

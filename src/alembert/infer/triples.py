@@ -75,12 +75,14 @@ class TripleModel:
 
     def __post_init__(self) -> None:
         types, rules = cast(TagTask, self.tagger.task).types, cast(RelateTask, self.relater.task).rules
-        known = {name.casefold() for pair in rules.types for name in pair}
-        if rules.is_typed and not known & {name.casefold() for name in types}:
+        found = {name.casefold() for name in types}
+        if rules.is_typed and not any(
+            {head.casefold(), tail.casefold()} <= found for head, tail in rules.types
+        ):
             pairs = ", ".join(f"{head} to {tail}" for head, tail in rules.types[:10])
             raise BadSetting(
                 f"{self.tagger.folder} finds entities of the types {', '.join(types)}, and {self.relater.folder} relates "
-                f"{pairs}: no type is in both. Use models that were trained on the same types."
+                f"{pairs}: there is no pair of which both are found. Use models that were trained on the same types."
             )
 
     @classmethod

@@ -68,8 +68,10 @@ def sentences(found: Evaluation) -> Iterator[str]:
         )
     if found.against:
         yield _against_sentence(found)
-    if found.set_aside:
-        yield f"{len(found.set_aside):,} items of the files were set aside and are not in the scores."
+    if lost := sum(item.kind != "annotation" for item in found.set_aside):
+        yield f"{lost:,} items of the files were set aside and are not in the scores."
+    if unused := len(found.set_aside) - lost:
+        yield f"{unused:,} annotations of examples that are scored could not be used; the notes say why."
 
 
 def coverage_sentence(coverage: Coverage) -> str:

@@ -301,5 +301,6 @@ def check_head_name(name: str) -> None:
     """Refuse a name that outputs and weights cannot carry."""
     if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in RESERVED or hasattr(nn.ModuleDict, name):
         raise BadSetting(
-            f"A head cannot be called {name!r}. Use letters, digits, - and _, and none of {', '.join(RESERVED)}."
+            f"A task or its head cannot be called {name!r}. Use a word of letters, digits, - and _ that begins with a "
+            f"letter; {', '.join(RESERVED)} and names that torch has a use for, such as train, are taken."
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from alembert.corpus.question_layouts import PASSAGES, QUESTIONS
 from alembert.corpus.questions import Question, RightAnswer, read_questions
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.data.order import number
@@ -105,8 +106,14 @@ def examples_of(texts: Sequence[str], ids: Sequence[str] | None) -> list[AnswerE
 
 def _sides(text: str) -> tuple[str, ...]:
     record = _record(text)
-    sides = tuple(text.split("\t", 1)) if record is None else (record.get("question"), record.get("context"))
+    sides = (
+        text.split("\t", 1) if record is None else [_named(record, each) for each in (QUESTIONS, PASSAGES)]
+    )
     return tuple(side for side in sides if isinstance(side, str))
+
+
+def _named(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((record[name] for name in names if name in record), None)
 
 
 def _record(text: str) -> Mapping[str, Any] | None:
@@ -116,7 +123,7 @@ def _record(text: str) -> Mapping[str, Any] | None:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and "question" in found else None
+    return found if isinstance(found, dict) and any(name in found for name in QUESTIONS) else None
 
 
 def check_examples(examples: Sequence[AnswerExample], kind: Kind) -> None:
@@ -125,7 +132,8 @@ def check_examples(examples: Sequence[AnswerExample], kind: Kind) -> None:
         where = example.where or f"Example {example.id}"
         if len(example.texts) != 2 or not all(text.strip() for text in example.texts):
             raise BadInput(
-                f"{where} is not a question with its passage. Give both, parted by a tab: question<TAB>passage."
+                f"{where} is not a question with its passage. Give both, parted by a tab: question<TAB>passage; or as a "
+                "JSON object with `question` and `context`."
             )
         if example.kind not in (None, kind):
             found = "a label" if example.kind == "label" else "an answer in its passage, or none there"

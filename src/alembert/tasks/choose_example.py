@@ -55,11 +55,15 @@ class ChooseExample(Example):
         """Refuse what cannot be chosen from."""
         place, count = self.where or f"example {self.id}", len(self.choices)
         if count < 2:
-            raise BadInput(f"{place} has {count or 'no'} choice{'s' * (not count)}; expected two or more.")
+            raise BadInput(f"{place} has {_few(count)}; expected two or more.")
         if self.gold is not None and not 0 <= self.gold < count:
             raise BadInput(
                 f"{place} has the answer {self.gold}, out of range: its {count} choices are counted from 0."
             )
+
+
+def _few(count: int) -> str:
+    return "one choice" if count else "no choices"
 
 
 def read_examples(files: Sequence[Path], options: ReadOptions) -> Reading[ChooseExample]:
@@ -85,9 +89,10 @@ def _of_text(text: str, name: str) -> ChooseExample:
         return _example(_of_json(text), name)
     question, *choices = (part.strip() for part in text.split("\t"))
     if not question or len(choices) < 2 or not all(choices):
+        found = _few(len(choices)) if len(choices) < 2 else "an empty part"
         raise BadInput(
-            f"{name} has {len(choices)} choices, or an empty part; expected a question and two or more choices, parted by "
-            "tabs, or a JSON object with `question`, `choices` and perhaps `passage`."
+            f"{name} has {found}; expected a question and two or more choices, parted by tabs, or a JSON object with "
+            "`question`, `choices` and perhaps `passage`."
         )
     return ChooseExample(id=name, texts=(question, *choices))
 

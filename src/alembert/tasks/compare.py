@@ -82,6 +82,11 @@ class CompareTask(Task[CompareExample, Compared]):
     @classmethod
     def learn(cls, examples: Sequence[CompareExample], settings: CompareSettings) -> CompareTask:
         kind = _kind_of(examples, settings.kind)
+        if len(examples) < 2 and kind in ("unsupervised", "pairs"):
+            raise BadInput(
+                "There is 1 example to train on, and each text is told apart from those of other examples; give 2 or "
+                "more, better thousands."
+            )
         pooling = POOLINGS[kind] if settings.pooling == "auto" else settings.pooling
         task = cls(settings, kind, pooling, settings.normalise, settings.window)
         if kind != "scores":
@@ -114,7 +119,7 @@ class CompareTask(Task[CompareExample, Compared]):
         facts = {"batch": self.settings.batch, "low": self.low, "high": self.high}
         length = self.settings.tokens_of(self.kind)
         chosen = "spearman" if self.kind == "scores" else "spearman if the development data have scores"
-        otherwise = {"unsupervised": ", else by uniformity, which says little", "scores": ""}
+        otherwise = {"unsupervised": ", else by uniformity", "scores": ""}
         return [
             _SAID[self.kind].format(**facts),
             self._vector_sentence(),
@@ -126,7 +131,7 @@ class CompareTask(Task[CompareExample, Compared]):
         what = {
             "cls": "the last state of the first token",
             "cls_layer": "the last state of the first token through a layer that is trained and kept",
-            "cls_train_layer": "the last state of the first token; in training a layer is on it, which is left out later",
+            "cls_train_layer": "the last state of the first token, in training with a layer on it",
             "mean": "the mean of the last states of all tokens",
         }[self.pooling]
         why = ", as the model's folder states" if self.from_folder else ""

@@ -105,9 +105,25 @@ def pooling_of(folder: str | Path) -> Pooling | None:
 
 
 def _of_task(folder: Path) -> Pooling | None:
-    table = {} if task_names(folder) else read_table(folder)
-    if table.get("task") != "compare":
+    """Read what tasks that compare state: one of several, too, if no other makes vectors in another way."""
+    tables = {name: read_table(folder, name) for name in task_names(folder) or (None,)}
+    stated = {
+        name: _stated(table, folder) for name, table in tables.items() if table.get("task") == "compare"
+    }
+    if not stated:
         return None
+    first = next(iter(stated.values()))
+    # Tasks with equal poolings have the same vectors, since they share the encoder, but not with a layer each.
+    if len(stated) > 1 and (first.layer or any(other != first for other in stated.values())):
+        each = "; ".join(f"{name}: {pooling.in_words()}" for name, pooling in stated.items())
+        raise BadFile(
+            f"{folder / TASK} has {len(stated)} tasks that compare, and their vectors differ ({each}), so the folder "
+            "does not say what a vector is. Fine-tune a model for one of them: alembert finetune --task compare."
+        )
+    return first
+
+
+def _stated(table: Mapping[str, Any], folder: Path) -> Pooling:
     name: Any = table.get("pooling")
     if name not in get_args(Name):
         raise BadFile(

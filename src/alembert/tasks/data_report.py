@@ -180,10 +180,10 @@ def data_report(
             f"{one.source}: {one.reason} ({one.count})" for each in readings for one in each.remarks
         ),
         decided=(
+            *_cut_sentence(parts),  # first: a screen shows as many as it has room for
             *task.decisions(),
             *decided,
             *_window_sentence(parts),
-            *_cut_sentence(parts),
             *_told(readings),
         ),
     )

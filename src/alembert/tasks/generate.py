@@ -102,14 +102,13 @@ class GenerateTask(SourceTask):
         settings, how = self.settings, self.settings.decoding
         search = f"beam search with {how.beams} beams" if how.method == "beam" else f"the method {how.method}"
         read = (
-            "as many tokens as the model can read" if settings.source is None else f"{settings.source} tokens"
+            "what the model has room for is" if settings.source is None else f"{settings.source} tokens are"
         )
         judged = "all" if settings.judged is None else f"at most {settings.judged}"
         return [
             f"A text is written for each source, by {search}, of up to {how.longest} tokens.",
-            f"Of a source the first {read} are read, of a target {settings.target} are learnt; the rest is cut.",
-            f"Models are chosen by {MAIN} of what they write for {judged} of the development examples; `evaluate` "
-            "scores all.",
+            f"Of a source {read} read, of a target {settings.target} tokens are learnt; the rest is cut.",
+            f"Models are chosen by {MAIN} of what they write for {judged} of the development examples.",
         ]
 
     # -- the model

@@ -87,6 +87,11 @@ class ExtractTask(SourceTask):
             f"Models are chosen by {MAIN}.",
         ]
 
+    def answers(self, example: GenerateExample) -> list[str]:
+        """Give how the sentences are labelled, of which the balance tells something, unlike of the targets."""
+        sentences = [example.source[start:end] for start, end in split(example.source)]
+        return list(self._golds(example, sentences))
+
     # -- the model
 
     @property
@@ -113,11 +118,14 @@ class ExtractTask(SourceTask):
 
     def _document(self, example: GenerateExample, spans: Sequence[tuple[int, int]]) -> ClassifyExample:
         sentences = tuple(example.source[start:end] for start, end in spans)
-        golds: tuple[str, ...] = ()
-        if example.target is not None:
-            chosen = oracle(sentences, example.target, self.settings.sentences)
-            golds = tuple(LABELS[number in chosen] for number in range(len(sentences)))
+        golds = self._golds(example, sentences)
         return ClassifyExample(id=example.id, texts=sentences, golds=golds, is_document=True)
+
+    def _golds(self, example: GenerateExample, sentences: Sequence[str]) -> tuple[str, ...]:
+        if example.target is None:
+            return ()
+        chosen = oracle(sentences, example.target, self.settings.sentences)
+        return tuple(LABELS[number in chosen] for number in range(len(sentences)))
 
     def balanced(self, encoded: Sequence[Encoded]) -> ExtractTask:
         return replace(self, classify=self.classify.balanced(encoded))
@@ -175,7 +183,7 @@ def oracle(sentences: Sequence[str], target: str, most: int) -> set[int]:
     {1}
     """
     wanted = _counts(words(target))
-    parts = [_counts(words(sentence)) for sentence in sentences]
+    parts = [_told_apart(_counts(words(sentence)), wanted) for sentence in sentences]
     chosen: set[int] = set()
     said, best = _counts([]), 0.0
     while len(chosen) < min(most, len(parts)):
@@ -189,11 +197,21 @@ def oracle(sentences: Sequence[str], target: str, most: int) -> set[int]:
     return chosen
 
 
-_Counts = tuple[Counter[str], Counter[tuple[str, str]]]
+_Counts = tuple[Counter[Any], Counter[Any]]
+"""Of words, and of pairs of words."""
 
 
 def _counts(found: Sequence[str]) -> _Counts:
     return Counter(found), Counter(pairwise(found))
+
+
+def _told_apart(counts: _Counts, wanted: _Counts) -> _Counts:
+    """Count what is not wanted as one and the same: it matters by its number alone, and small counts add up fast."""
+    words, pairs = (
+        Counter(each if each in known else None for each in found.elements())
+        for found, known in zip(counts, wanted, strict=True)
+    )
+    return words, pairs
 
 
 def _worth(said: _Counts, part: _Counts, wanted: _Counts) -> float:

@@ -119,14 +119,11 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def _check_form(self, example: RelateExample) -> None:
         where = example.where or f"example {example.id}"
         if example.form == "plain":
-            raise BadInput(
-                f"{where} has no pair of entities to relate: {example.layout}. To have the entities found as well, give a "
-                "tagger before this model: alembert predict TAGGER MODEL TEXT."
-            )
+            raise BadInput(f"{where} has no pair of entities to relate: {example.layout}.")
         if example.form != self.form and "anonymised" in (example.form, self.form):
             raise BadInput(
-                f"{where} is {in_words(example.form)}, and this task was learnt from such as: {in_words(self.form)}. "
-                "Use data in the same form."
+                f"{where} is {in_words(example.form)}; each example that this task was learnt from is "
+                f"{in_words(self.form)}. Use data in the same form."
             )
         strange = [each.type for each in example.mentions if each.type.casefold() not in self._stand_ins]
         if self.form == "anonymised" and strange:

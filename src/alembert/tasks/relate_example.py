@@ -21,8 +21,15 @@ from alembert.text.sentences import split as split_sentences
 
 Form = Literal["marked", "anonymised", "document", "plain"]
 """plain: a text without entities, in which there is nothing to relate."""
+_TAGGER = (
+    "To have the entities found as well, give a tagger before this model: alembert predict TAGGER MODEL TEXT"
+)
 UNKNOWN_CONCEPT = "-1"
 """What PubTator files write for a mention whose concept is not in the dictionary."""
+
+
+class NothingMarked(BadInput):
+    """A text in which two entities should be marked has no marks at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,7 @@ def of_marked(
     """Make an example of a text with two marked entities, which have these relations to each other (none: unknown)."""
     pair = marked_pair(text)
     if pair is None:
-        raise BadInput(
+        raise NothingMarked(
             "no entities are marked in the text; expected << a >> and [[ b ]], <e1> and <e2>, or words such as @GENE$"
         )
     return RelateExample(
@@ -184,20 +191,25 @@ def of_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[RelateExam
 
 
 def _of_text(text: str, name: str) -> RelateExample:
-    if text.startswith("{") and (record := _record(text)) is not None:
+    record = _record(text)
+    if record is not None and "entities" in record:
         return of_document(from_record({"id": name, **record}), name, is_annotated=False)[0]
+    if record is not None:  # a line of a file of marked sentences: its label is not to be read
+        text = str(record["text"])
     try:
         return of_marked(text, None, id=name)
+    except NothingMarked as wrong:
+        return RelateExample(id=name, texts=(text,), form="plain", layout=f"{wrong}. {_TAGGER}")
     except BadInput as wrong:
         return RelateExample(id=name, texts=(text,), form="plain", layout=str(wrong))
 
 
 def _record(text: str) -> dict[str, object] | None:
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = json.loads(text) if text.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and "entities" in found else None
+    return found if isinstance(found, dict) and ("entities" in found or "text" in found) else None
 
 
 def _mention(entity: Entity) -> Mention:

@@ -186,7 +186,7 @@ def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided
     # An empty file of development data is met below, so it is nothing that was left out.
     set_aside = tuple(each for each in others.set_aside if each.kind != "file" or others.examples)
     aside, remarks = reading.set_aside + set_aside, reading.remarks + others.remarks
-    if not others.examples:
+    if reading.examples and not others.examples:
         why = "the development files have no example" if data.dev else "no development files were given"
         train, dev, _ = split(reading.examples, AUTOMATIC, seed)
         note = f"{why}: {len(dev):,} of the training examples, a tenth, were set apart for development"
