@@ -411,6 +411,14 @@ def test_the_best_state_is_kept(make: Make, losses: tuple[float, ...], best: int
     assert found.step == best
 
 
+@pytest.mark.parametrize(("keep", "kept"), [("best", 3), ("last", 7)])
+def test_a_run_says_which_weights_it_keeps(make: Make, keep: str, kept: int) -> None:
+    Judged.losses = iter([5.0, 3.0, 4.0, 6.0])
+    loop = make(replace(USUAL, saving=replace(USUAL.saving, steps=1, keep=keep)), lesson=Judged)
+    loop.run()
+    assert loop.kept == kept
+
+
 def test_a_model_that_cannot_be_judged_is_trained_all_the_same(make: Make) -> None:
     Judged.losses = iter([float("nan")] * 4)
     loop = make(lesson=Judged)

@@ -215,6 +215,9 @@ def _show(done: Finetuned, out: Path, as_json: bool) -> None:
     width = max(16, *map(len, done.measures))
     for name, value in done.measures.items():
         print(f"  {name:{width}} {value:.4f}{'  <- chosen by this' if name == done.main else ''}")
+    counts = done.results[done.best].counts
+    if counts["kept_step"] < counts["steps"]:
+        print(f"  weights of step {counts['kept_step']:,} of {counts['steps']:,}, which did best")
     if len(done.results) > 1:
         each = ", ".join(f"{result.value:.4f}" for result in done.results)
         print(f"  {len(done.results)} seeds: {done.main} {done.mean:.4f} +- {done.spread:.4f} ({each})")

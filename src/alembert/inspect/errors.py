@@ -117,6 +117,8 @@ def _survey_of(task: str) -> Callable[[TaskModel, Sequence[Any], Sequence[Any]],
     try:
         module = importlib.import_module(f"alembert.inspect.errors_{task}")
     except ModuleNotFoundError:
-        raise BadSetting(f"There is no error atlas for the task {task}.") from None
+        raise BadSetting(
+            f"There is no error atlas for the task {task}. See its scores with `alembert evaluate`."
+        ) from None
     found: Callable[[TaskModel, Sequence[Any], Sequence[Any]], Survey] = module.survey
     return found

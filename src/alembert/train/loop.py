@@ -76,6 +76,8 @@ class Loop:
         self.streams = torch.get_num_threads() if device == "cpu" else 1
         self.half = _half_precision(settings, device)
         self.peak: float | None = None
+        self.kept = 0
+        """The step whose weights a finished run keeps."""
         self._saved_at = 0.0
         self._choose_parts(0.0)  # so that parts that the model does not have are refused at once
 
@@ -343,6 +345,7 @@ class Loop:
 
     def _finish(self) -> Verdict:
         verdict = self._evaluate()
+        self.kept = self.position.done.step
         if self.settings.saving.keep == "best":
             self._take_best()
         if self.average is not None:
@@ -355,6 +358,7 @@ class Loop:
         snapshot = self.processes.agree(self.states.best)
         if snapshot is None or snapshot.step == self.position.done.step:
             return
+        self.kept = snapshot.step
         tensors = {group: spread(named, self.model) for group, named in snapshot.tensors.items()}
         self.model.load_state_dict(tensors["model"])
         if self.average is not None:

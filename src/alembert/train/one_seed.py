@@ -111,7 +111,8 @@ class OneSeed:
         draft = Draft(self.folder, resumed=True)
         trained = replace(self.learner, model=self.prepared.pieces.whole(loop.model.cpu(), self.learner))
         as_written(trained, self.prepared).write(draft, training=self._card(judged))
-        counts = {**draft.counts, "steps": done.step, "tokens": done.tokens, "seconds": round(done.seconds)}
+        length = {"steps": done.step, "tokens": done.tokens, "seconds": round(done.seconds)}
+        counts = {**draft.counts, **length, "kept_step": loop.kept}
         result = SeedResult(self.settings.seed, scores.main, scores.measures, scores.by_label, counts)
         self._write_tasks({name: task for name, (task, _) in judged.items()})
         self._write_run(loop)
