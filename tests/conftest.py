@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import alembert  # before torch: it sets how torch's threads wait, which torch reads once
+
+assert alembert.__version__
+
 # A shell ignores Ctrl-C for what it starts in the background, and children inherit that; tests of signals need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

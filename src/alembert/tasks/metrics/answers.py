@@ -133,7 +133,8 @@ def best_threshold(scores_N: Floats, is_none_N: Floats, sure_N: Floats) -> tuple
     # Questions that are equally sure fall on the same side.
     is_cut = np.append(True, np.append(sure[1:] != sure[:-1], True)) if len(sure) else np.array([True])
     best = int(np.flatnonzero(is_cut)[np.argmax(totals[is_cut])])
-    below = float(np.nextafter(sure[0], -np.inf)) if len(sure) else 0.0
+    # A whole unit below: the next number below zero is too small for threads that flush such numbers.
+    below = float(sure[0]) - 1 if len(sure) else 0.0
     threshold = float(sure[best - 1]) if best else below
     return threshold, float(totals[best] / max(len(sure), 1))
 
