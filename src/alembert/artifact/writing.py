@@ -189,7 +189,7 @@ def _check_target(place: Place, kind: str, overwrite: bool) -> None:
         )
     if not overwrite:
         raise BadFile(
-            f"{place.shown} is a complete {kind} already. Choose a new folder, or ask to overwrite it."
+            f"{place.shown} is a complete {kind} already. Choose a new folder, or replace it (--overwrite)."
         )
     names = {name_in(place.target, path) for path in visible(place.target)}
     if strange := sorted(names - manifest.files.keys() - {MANIFEST}):

@@ -202,7 +202,10 @@ def _without_overlap(divided: Divided) -> Divided:
     shared = overlaps(divided.dev, divided.train)
     if not shared.count:
         return divided
-    note = f"{shared.count:,} training examples have the text of a development example, and were left out of training"
+    have, were = ("example has", "was") if shared.count == 1 else ("examples have", "were")
+    note = (
+        f"{shared.count:,} training {have} the text of a development example, and {were} left out of training"
+    )
     kept = without(divided.train, (example.key for example in shared.examples))
     return replace(divided, train=kept, notes=(*divided.notes, note))
 
@@ -211,11 +214,14 @@ def _checked(divided: Divided) -> Divided:
     divided = _without_overlap(divided)
     for name, examples in (("train on", divided.train), ("judge by", divided.dev)):
         if not examples:
-            raise BadFile(
-                f"There is no example to {name}.{_why(divided)} Check the files and their format; docs/finetune.md "
-                "shows it."
-            )
+            raise BadFile(f"There is no example to {name}.{_why(divided)} {_advice(divided)}")
     return divided
+
+
+def _advice(divided: Divided) -> str:
+    if divided.train and not divided.set_aside:
+        return "Give files of development data (--dev), or more examples."
+    return "Check the files and their format; docs/finetune.md shows it."
 
 
 def _why(divided: Divided) -> str:
