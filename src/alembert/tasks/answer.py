@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.errors import BadInput, BadSetting
+from alembert.errors import BadInput
 from alembert.tasks.answer_decode import Answered, decode
 from alembert.tasks.answer_example import AnswerExample, check_examples, examples_of, read_examples
 from alembert.tasks.answer_label import LabelAnswerTask
@@ -28,6 +28,7 @@ from alembert.tasks.example import Encoded, Reading
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.answers import SCRIPTS, Script, ScriptName, best_threshold
 from alembert.tasks.runner import Outputs
+from alembert.tasks.setting_checks import saved
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -203,12 +204,9 @@ class AnswerTask(Task[AnswerExample, Answered]):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Task[AnswerExample, Any]:
-        try:
-            if table["kind"] == "label":
-                return LabelAnswerTask.from_table(table)
-            settings = AnswerSettings(**table["settings"])
-        except BadSetting as wrong:
-            raise ValueError(str(wrong)) from None
+        if table["kind"] == "label":
+            return LabelAnswerTask.from_table(table)
+        settings = saved(AnswerSettings, table["settings"])
         script = table["script"]
         if script not in SCRIPTS:
             raise ValueError(f"there is no script {script!r}")

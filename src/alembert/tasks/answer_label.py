@@ -19,6 +19,7 @@ from alembert.tasks.classify_settings import ClassifySettings, Main
 from alembert.tasks.example import Encoded, Reading
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.runner import Outputs
+from alembert.tasks.setting_checks import saved
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -170,7 +171,7 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> LabelAnswerTask:
-        return cls(AnswerSettings(**table["settings"]), ClassifyTask.from_table(table["classify"]))
+        return cls(saved(AnswerSettings, table["settings"]), ClassifyTask.from_table(table["classify"]))
 
 
 def as_pairs(examples: Sequence[AnswerExample]) -> list[ClassifyExample]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from alembert.errors import BadSetting
+from alembert.tasks.setting_checks import check_choices
 
 Kind = Literal["span", "label"]
 """Answers are stretches of the passage, or labels such as yes, no and maybe."""
@@ -46,11 +47,7 @@ class AnswerSettings:
     """How much better no answer must score than the best answer to be given; none: chosen on development data."""
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise BadSetting(
-                    f"`{name}` of the task is {getattr(self, name)!r}; expected one of {', '.join(known)}."
-                )
+        check_choices(self, _CHOICES)
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise BadSetting(f"`{name}` of the task is {getattr(self, name)}; expected {least} or more.")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.errors import BadInput, BadSetting
+from alembert.errors import BadInput
 from alembert.tasks.choose_example import ChooseExample, read_examples, texts_of
 from alembert.tasks.choose_rows import encode_all
 from alembert.tasks.choose_scores import ChoosePrediction, measure_of, scores_of, temperature_of
@@ -28,6 +28,7 @@ from alembert.tasks.classify_rows import Cutting
 from alembert.tasks.example import Encoded, Reading
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.runner import Outputs
+from alembert.tasks.setting_checks import saved
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -192,8 +193,5 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> ChooseTask:
         fewest, most = (int(count) for count in table["choices"])
-        try:
-            settings = ChooseSettings(**table["settings"])
-        except BadSetting as wrong:
-            raise ValueError(str(wrong)) from None
+        settings = saved(ChooseSettings, table["settings"])
         return cls(settings, fewest, most, bool(table["passages"]), float(table["temperature"]))

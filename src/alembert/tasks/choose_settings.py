@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alembert.errors import BadSetting
+from alembert.tasks.setting_checks import check_choices, check_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +23,8 @@ class ChooseSettings:
     """Windows of one choice that are learnt from at most, evenly spread; what is cut is counted. none: all."""
 
     def __post_init__(self) -> None:
-        if self.length < 16:
-            raise BadSetting(f"`length` of the task is {self.length}; a window needs at least 16 tokens.")
-        if not 0 <= self.overlap <= self.length // 2:
-            raise BadSetting(
-                f"`overlap` of the task is {self.overlap}; expected 0 to half of `length` ({self.length // 2})."
-            )
-        if self.pool not in ("max", "mean"):
-            raise BadSetting(f"`pool` of the task is {self.pool!r}; expected max or mean.")
+        check_choices(self, {"pool": ("max", "mean")})
+        check_windows(self.length, self.overlap)
         if self.train_windows is not None and self.train_windows < 1:
             raise BadSetting(
                 f"`train_windows` of the task is {self.train_windows}; expected 1 or more, or none for all."

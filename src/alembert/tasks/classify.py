@@ -60,6 +60,7 @@ from alembert.tasks.metrics.calibration import (
 )
 from alembert.tasks.metrics.classes import balanced_weights, codes, indicator
 from alembert.tasks.runner import Outputs
+from alembert.tasks.setting_checks import saved
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -336,10 +337,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         if kind not in get_args(Kind) or (kind == "number") == bool(labels):
             raise ValueError("the kind of the task and its labels do not fit")
         thresholds = table["thresholds"]
-        try:
-            settings = ClassifySettings(**table["settings"])
-        except BadSetting as wrong:
-            raise ValueError(str(wrong)) from None
+        settings = saved(ClassifySettings, table["settings"])
         return cls(
             settings,
             kind,

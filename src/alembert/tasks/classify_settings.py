@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from alembert.errors import BadSetting
+from alembert.tasks.setting_checks import check_choices, check_windows
 
 Kind = Literal["single", "multi", "number"]
 """One label, any number of labels, or a number for each text."""
@@ -51,21 +52,12 @@ class ClassifySettings:
     """Windows of one text that are learnt from at most, evenly spread; what is cut is counted. none: all."""
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise BadSetting(
-                    f"`{name}` of the task is {getattr(self, name)!r}; expected one of {', '.join(known)}."
-                )
+        check_choices(self, _CHOICES)
         self._check_sizes()
         self._check_together()
 
     def _check_sizes(self) -> None:
-        if self.window < 16:
-            raise BadSetting(f"`length` of the task is {self.length}; a window needs at least 16 tokens.")
-        if not 0 <= self.overlap <= self.window // 2:
-            raise BadSetting(
-                f"`overlap` of the task is {self.overlap}; expected 0 to half of `length` ({self.window // 2})."
-            )
+        check_windows(self.window, self.overlap)
         if self.train_windows is not None and self.train_windows < 1:
             raise BadSetting(
                 f"`train_windows` of the task is {self.train_windows}; expected 1 or more, or none for all."

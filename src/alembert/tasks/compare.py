@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 import numpy as np
 
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.errors import BadFile, BadInput, BadSetting
+from alembert.errors import BadFile, BadInput
 from alembert.tasks.classify_rows import Cutting
 from alembert.tasks.compare_decode import Compared, vectors_of
 from alembert.tasks.compare_example import CompareExample, read_examples, texts_of
@@ -29,6 +29,7 @@ from alembert.tasks.compare_show import lines_of, record_of
 from alembert.tasks.example import Coverage, Encoded, Reading
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.runner import Outputs
+from alembert.tasks.setting_checks import saved
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -287,10 +288,7 @@ class CompareTask(Task[CompareExample, Compared]):
         kind, pooling, window = table["kind"], table["pooling"], table["window"]
         if kind not in get_args(Kind) or pooling not in get_args(Name) or not table["low"] < table["high"]:
             raise ValueError("the kind of the task, its pooling and its scores do not fit")
-        try:
-            settings = CompareSettings(**table["settings"])
-        except BadSetting as wrong:
-            raise ValueError(str(wrong)) from None
+        settings = saved(CompareSettings, table["settings"])
         return cls(
             settings,
             kind,

@@ -7,6 +7,7 @@ from typing import Final, Literal, get_args
 
 from alembert.errors import BadSetting
 from alembert.tasks.compare_pooling import Name
+from alembert.tasks.setting_checks import check_choices
 
 Kind = Literal["unsupervised", "pairs", "triples", "scores"]
 """Texts alone, texts with one that means the same, those and one that does not, or pairs with a number."""
@@ -48,11 +49,7 @@ class CompareSettings:
     """unsupervised: learn from each text (line, record) as it is, or from each of its sentences."""
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise BadSetting(
-                    f"`{name}` of the task is {getattr(self, name)!r}; expected one of {', '.join(known)}."
-                )
+        check_choices(self, _CHOICES)
         for name in ("length", "window"):
             tokens = getattr(self, name)
             if tokens is not None and tokens < 8:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from alembert.errors import BadSetting
 from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.setting_checks import saved
 
 _LEAST = 4
 
@@ -41,7 +42,6 @@ class GenerateSettings:
             value = getattr(self, name)
             if value is not None and value < lowest:
                 raise BadSetting(f"`{name}` of the task is {value}; expected {lowest} or more.")
-
         if self.kind == "extract" and self.source is not None:
             raise BadSetting(
                 "`source` is a setting of the kind write; extract reads sources of any length, in windows. Leave it out."
@@ -50,7 +50,4 @@ class GenerateSettings:
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> GenerateSettings:
         """Make settings of plain values again; raise ValueError for what are none."""
-        try:
-            return cls(**{**table, "decoding": DecodeSettings(**table["decoding"])})
-        except BadSetting as wrong:
-            raise ValueError(str(wrong)) from None
+        return saved(cls, {**table, "decoding": saved(DecodeSettings, table["decoding"])})

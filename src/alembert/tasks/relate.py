@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.errors import BadInput, BadSetting
+from alembert.errors import BadInput
 from alembert.tasks.classify_check import labels_of, listed
 from alembert.tasks.classify_decode import Answer, Calibration, Floats, single_answers
 from alembert.tasks.classify_settings import Kind
@@ -35,6 +35,7 @@ from alembert.tasks.relate_scores import Compared, RelatePrediction, measure_of,
 from alembert.tasks.relate_settings import RelateSettings
 from alembert.tasks.relate_show import lines_of, record_of
 from alembert.tasks.runner import Outputs
+from alembert.tasks.setting_checks import saved
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -317,10 +318,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         form = table["form"]
         if form not in get_args(Form):
             raise ValueError("the form of the examples is not known")
-        try:
-            settings = RelateSettings(**table["settings"])
-        except BadSetting as wrong:
-            raise ValueError(str(wrong)) from None
+        settings = saved(RelateSettings, table["settings"])
         return cls(
             settings,
             form,

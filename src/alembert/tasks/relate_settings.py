@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from alembert.errors import BadSetting
+from alembert.tasks.setting_checks import check_choices
 
 Reads = Literal["first", "markers"]
 Main = Literal["auto", "micro_f1", "macro_f1", "accuracy"]
@@ -34,11 +35,7 @@ class RelateSettings:
     """Measure that models are chosen by: micro_f1 (auto) or macro_f1 of the relations, or accuracy."""
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise BadSetting(
-                    f"`{name}` of the task is {getattr(self, name)!r}; expected one of {', '.join(map(str, known))}."
-                )
+        check_choices(self, _CHOICES)
         if self.length < 16:
             raise BadSetting(f"`length` of the task is {self.length}; a row needs at least 16 tokens.")
         if self.distance is not None and self.distance < 0:

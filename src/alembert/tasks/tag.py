@@ -26,6 +26,7 @@ from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics import calibration, spans
 from alembert.tasks.pointer_decode import pointer_spans
 from alembert.tasks.runner import Outputs
+from alembert.tasks.setting_checks import saved
 from alembert.tasks.tag_examples import (
     FoundEntity,
     TagExample,
@@ -378,7 +379,7 @@ class TagTask(Task[TagExample, Tagged]):
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> TagTask:
         types = tuple(str(label) for label in table["types"])
-        settings = TagSettings(**table["settings"])
+        settings = saved(TagSettings, table["settings"])
         return cls(types, settings, bool(table["partial"]), float(table["temperature"]))
 
 

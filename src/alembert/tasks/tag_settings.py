@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from alembert.errors import BadSetting
+from alembert.tasks.setting_checks import check_choices, check_windows
 from alembert.tasks.tag_words import Scheme
 
 HeadName = Literal["softmax", "crf", "span"]
@@ -29,19 +29,9 @@ class TagSettings:
     """auto: if training files differ in the types they annotate, a type that a file lacks counts as unknown there."""
 
     def __post_init__(self) -> None:
-        for name, known in (("head", get_args(HeadName)), ("scheme", get_args(Scheme))):
-            if getattr(self, name) not in known:
-                raise BadSetting(
-                    f"`{name}` of the task is {getattr(self, name)!r}; expected one of {', '.join(known)}."
-                )
-        if self.partial not in ("auto", "off"):
-            raise BadSetting(f"`partial` of the task is {self.partial!r}; expected auto or off.")
-        if self.length < 16:
-            raise BadSetting(f"`length` of the task is {self.length}; a window needs at least 16 tokens.")
-        if self.overlap is not None and not 0 <= self.overlap <= self.length // 2:
-            raise BadSetting(
-                f"`overlap` of the task is {self.overlap}; expected 0 to half of `length` ({self.length // 2})."
-            )
+        choices = {"head": get_args(HeadName), "scheme": get_args(Scheme), "partial": ("auto", "off")}
+        check_choices(self, choices)
+        check_windows(self.length, self.shared)
 
     @property
     def shared(self) -> int:

@@ -1,0 +1,38 @@
+"""What the settings of several tasks share: checks, each with its sentence, and how they are read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from alembert.errors import BadSetting
+
+S = TypeVar("S")
+
+
+def check_choices(settings: object, choices: Mapping[str, Sequence[object]]) -> None:
+    """Refuse a setting that is none of those that it can be: name -> what it can be."""
+    for name, known in choices.items():
+        value = getattr(settings, name)
+        if value not in known:
+            raise BadSetting(
+                f"`{name}` of the task is {value!r}; expected one of {', '.join(map(str, known))}."
+            )
+
+
+def check_windows(length: int, overlap: int) -> None:
+    """Refuse windows that are too short to be read, or that share more than half of their tokens."""
+    if length < 16:
+        raise BadSetting(f"`length` of the task is {length}; a window needs at least 16 tokens.")
+    if not 0 <= overlap <= length // 2:
+        raise BadSetting(
+            f"`overlap` of the task is {overlap}; expected 0 to half of `length` ({length // 2})."
+        )
+
+
+def saved(settings_class: Callable[..., S], table: Mapping[str, Any]) -> S:
+    """Make settings again from what was saved; what they refuse is a ValueError, since nobody has asked for it."""
+    try:
+        return settings_class(**table)
+    except BadSetting as wrong:
+        raise ValueError(str(wrong)) from None
