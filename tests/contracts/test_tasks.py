@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model, new_model
 from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.tasks.files import open_task, write_task
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.running import ModelRunner
 from alembert.tasks.targets import Target, target_of
@@ -202,6 +203,8 @@ class Ready:
     trained: list[Any]
     """The examples as they are trained on."""
     model: Model
+    teacher: Model
+    """Another model for the same task."""
 
     @property
     def head(self) -> str:
@@ -215,10 +218,27 @@ class Ready:
         target = target_of([row for _, row in rows], [n for n, _ in rows], len(chosen))
         return self.task.loss(self.model.head(self.head), self.outputs(target), target, LossSettings())
 
-    def outputs(self, target: Target) -> torch.Tensor:
+    def outputs(self, target: Target, model: Model | None = None) -> torch.Tensor:
         asked: dict[str, Any] = {"places_P": target.places, "attention": self.task.attention}
-        found: dict[str, torch.Tensor] = self.model(target.batch, [self.head], **asked, only=True)
+        found: dict[str, torch.Tensor] = (model or self.model)(target.batch, [self.head], **asked, only=True)
         return found[self.head]
+
+    def targets(self, *parts: slice) -> list[Target]:
+        """Make a micro-batch of each part of what is computed at once: the rows of an example, or each row alone."""
+        items: list[Any] = [each.rows for each in self.trained]
+        if self.task.counted != "examples":
+            items = [(row,) for rows in items for row in rows]
+        drawn = [[(n, row) for n, rows in enumerate(items[part]) for row in rows] for part in parts]
+        return [target_of([row for _, row in rows], [n for n, _ in rows], 1) for rows in drawn]
+
+    def taught(self, target: Target, settings: ImitationSettings, model: Model) -> torch.Tensor:
+        with torch.inference_mode():
+            outputs = self.outputs(target, model)
+            return self.task.taught(model.head(self.head), outputs, target, settings)
+
+    def imitation(self, target: Target, settings: ImitationSettings, taught: torch.Tensor) -> torch.Tensor:
+        head = self.model.head(self.head)
+        return self.task.imitation(head, self.outputs(target), taught, target, settings)
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -241,12 +261,16 @@ def ready(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         max_position_embeddings=LONGEST,
     )
     spec = task.head()
-    model = new_model(config, {spec.kind: spec}, seed=1).eval()
+    model, teacher = (new_model(config, {spec.kind: spec}, seed=seed).eval() for seed in (1, 2))
     for parameter in model.heads.parameters():  # zero transitions and biases would hide a mix-up
         torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(5))
+    generator = torch.Generator().manual_seed(6)
+    for parameter in teacher.parameters():  # a new model has no opinion that could be taught
+        torch.nn.init.normal_(parameter, std=0.5, generator=generator)
     encoded = task.encode(reading.examples, tokenizer, LONGEST)
     trained = task.for_training().encode(reading.examples, tokenizer, LONGEST)
-    return Ready(task.bind(model.head(spec.kind)), tokenizer, list(reading.examples), encoded, trained, model)
+    bound = task.bind(model.head(spec.kind))
+    return Ready(bound, tokenizer, list(reading.examples), encoded, trained, model, teacher)
 
 
 def test_every_task_has_a_case() -> None:
@@ -299,6 +323,70 @@ def test_the_loss_of_a_batch_is_that_of_its_groups(ready: Ready) -> None:
     with torch.inference_mode():
         apart = sum(float(ready.loss(group)) for group in groups)
         assert sum(float(ready.loss(part)) for part in together) == pytest.approx(apart, rel=1e-4)
+
+
+SOFT = [ImitationSettings(), ImitationSettings(temperature=3.0)]
+IMITATIONS = [*SOFT, ImitationSettings(crf="path")]
+
+
+@pytest.mark.parametrize("settings", SOFT, ids=str)
+def test_nothing_is_learnt_from_oneself(ready: Ready, settings: ImitationSettings) -> None:
+    (target,) = ready.targets(slice(6))
+    loss = ready.imitation(target, settings, ready.taught(target, settings, ready.model))
+    found = torch.autograd.grad(loss, list(ready.model.parameters()), allow_unused=True)
+    assert loss.item() == pytest.approx(0, abs=1e-5)
+    assert all(each is None or each.abs().max() < 1e-4 for each in found)
+
+
+@pytest.mark.parametrize("settings", IMITATIONS, ids=str)
+def test_imitation_of_another_is_positive_and_its_gradient_finite(
+    ready: Ready, settings: ImitationSettings
+) -> None:
+    (target,) = ready.targets(slice(6))
+    loss = ready.imitation(target, settings, ready.taught(target, settings, ready.teacher))
+    found = torch.autograd.grad(loss, list(ready.model.parameters()), allow_unused=True)
+    moved = [each for each in found if each is not None]
+    assert 0 < loss.item() < float("inf")
+    assert all(torch.isfinite(each).all() for each in moved)
+    assert any(each.abs().max() > 0 for each in moved)
+
+
+@pytest.mark.parametrize("settings", IMITATIONS, ids=str)
+def test_imitation_adds_up_over_micro_batches(ready: Ready, settings: ImitationSettings) -> None:
+    whole, *parts = ready.targets(slice(7), slice(2), slice(2, 7))
+    with torch.inference_mode():
+        together, *apart = [
+            float(ready.imitation(each, settings, ready.taught(each, settings, ready.teacher)))
+            for each in (whole, *parts)
+        ]
+    assert sum(apart) == pytest.approx(together, rel=1e-4)
+
+
+@pytest.mark.parametrize("settings", IMITATIONS, ids=str)
+def test_imitation_does_not_depend_on_labels(ready: Ready, settings: ImitationSettings) -> None:
+    (target,) = ready.targets(slice(6))
+    wrong = replace(target, labels=torch.zeros_like(target.labels))
+    with torch.inference_mode():
+        one, other = [
+            float(ready.imitation(each, settings, ready.taught(each, settings, ready.teacher)))
+            for each in (target, wrong)
+        ]
+    assert one == other
+
+
+@pytest.mark.parametrize("settings", IMITATIONS, ids=str)
+def test_what_is_taught_has_a_line_for_each_output_and_half_precision_is_enough(
+    ready: Ready, settings: ImitationSettings
+) -> None:
+    (target,) = ready.targets(slice(6))
+    with torch.inference_mode():
+        outputs = ready.outputs(target)
+        taught = ready.taught(target, settings, ready.teacher)
+        kept = taught.half()
+        exact, rough = (float(ready.imitation(target, settings, each)) for each in (taught, kept))
+    assert len(taught) == len(outputs)
+    assert torch.isfinite(kept).all()
+    assert rough == pytest.approx(exact, rel=5e-3)
 
 
 def test_predictions_do_not_depend_on_order_and_company(ready: Ready) -> None:

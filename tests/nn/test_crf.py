@@ -15,7 +15,7 @@ from alembert.nn.config import preset
 from alembert.nn.crf import FORBIDDEN, Crf
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import new_model
-from alembert.tasks.viterbi import Legal, legal_moves
+from alembert.tasks.viterbi import Legal, legal_moves, marginals
 
 LABELS = ["O", "B-x", "I-x", "B-y", "I-y"]
 LEGAL = legal_moves(LABELS, "bio")
@@ -111,6 +111,69 @@ def test_all_labels_allowed_is_certain() -> None:
     torch.testing.assert_close(found, torch.zeros_like(found))
 
 
+def marginals_one_by_one(
+    model: Crf, row: torch.Tensor, legal: Legal | None, temperature: float = 1.0
+) -> np.ndarray:
+    """The probability of each label at each place, path by path."""
+    found = np.zeros(row.shape)
+    for path in itertools.product(range(row.shape[1]), repeat=len(row)):
+        if path and (legal is None or is_legal(path, legal)):
+            found[range(len(path)), path] += math.exp(score(model, row, path) / temperature)
+    return found / found.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+@pytest.mark.parametrize("legal", [None, LEGAL, legal_moves(["O", "B-x", "I-x", "E-x", "S-x"], "bioes")])
+def test_marginals_are_shares_of_all_legal_paths(legal: Legal | None, temperature: float) -> None:
+    model, scores = crf(), emissions(LENGTHS)
+    found = model.log_marginals(scores, LENGTHS, legal, temperature).exp()
+    expected = [marginals_one_by_one(model, row, legal, temperature) for row in rows_of(scores)]
+    np.testing.assert_allclose(found.detach().numpy(), np.concatenate(expected), atol=1e-12)
+
+
+def test_marginals_are_the_gradient_of_the_partition() -> None:
+    lengths = [int(n) for n in np.random.default_rng(0).integers(0, 60, 12)]
+    model, scores = crf(), emissions(lengths).requires_grad_()
+    (gradient,) = torch.autograd.grad(model.log_partition(scores, lengths, legal=LEGAL).sum(), scores)
+    torch.testing.assert_close(model.log_marginals(scores, lengths, LEGAL).exp(), gradient)
+
+
+def test_marginals_are_those_that_decoding_shows() -> None:
+    model, scores = crf(), emissions([40])
+    weights = [each.detach().numpy() for each in (model.transitions, model.start, model.end)]
+    found = model.log_marginals(scores, [40], LEGAL).exp()
+    np.testing.assert_allclose(found.detach().numpy(), marginals(scores.numpy(), *weights, LEGAL), atol=1e-9)
+
+
+def test_marginals_can_be_learnt_from_emissions_and_moves() -> None:
+    model, scores = crf(), emissions([3, 1, 2]).requires_grad_()
+    inputs = (scores, model.transitions, model.start, model.end)
+    assert torch.autograd.gradcheck(lambda scores, *_: model.log_marginals(scores, [3, 1, 2]), inputs)
+
+
+def test_marginals_of_a_row_do_not_depend_on_its_neighbours() -> None:
+    model, scores = crf(), emissions(LENGTHS)
+    together = model.log_marginals(scores, LENGTHS, LEGAL)
+    alone = [model.log_marginals(row, [len(row)], LEGAL) for row in rows_of(scores)]
+    torch.testing.assert_close(together, torch.cat(alone))
+
+
+def test_marginals_of_a_long_row_of_single_precision_stay_exact() -> None:
+    model, scores = crf(), emissions([2000]) * 10
+    exact = model.log_marginals(scores, [2000]).exp()
+    rough = model.float().log_marginals(scores.float(), [2000]).exp()
+    torch.testing.assert_close(rough.double(), exact, rtol=0, atol=1e-3)
+
+
+def test_gradients_of_marginals_are_finite_and_forbidden_moves_get_none() -> None:
+    model = crf()
+    scores = (emissions(LENGTHS) * 100).requires_grad_()
+    model.log_marginals(scores, LENGTHS, LEGAL).clamp_min(-30).sum().backward()
+    gradient = model.transitions.grad
+    assert (gradient[torch.from_numpy(~LEGAL.transitions)] == 0).all()
+    assert all(part.isfinite().all() for part in (gradient, model.start.grad, model.end.grad, scores.grad))
+
+
 def reference(model: Crf) -> torchcrf.CRF:
     other = torchcrf.CRF(len(model.start), batch_first=True).double()
     pairs = ((other.transitions, model.transitions), (other.start_transitions, model.start))
@@ -197,6 +260,10 @@ def test_rows_without_places_have_a_likelihood_of_one_and_can_be_learnt_from(lab
     found = crf().log_likelihood(scores, labels, [0, 0])
     found.sum().backward()
     assert found.tolist() == [0.0, 0.0]
+
+
+def test_rows_without_places_have_no_marginals() -> None:
+    assert crf().log_marginals(emissions([0, 0]), [0, 0]).shape == (0, 5)
 
 
 def test_lengths_that_do_not_fit_are_refused() -> None:

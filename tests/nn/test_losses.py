@@ -13,6 +13,8 @@ from alembert.nn.losses import (
     binary_cross_entropy,
     cross_entropy,
     partial_cross_entropy,
+    soft_binary_cross_entropy,
+    soft_cross_entropy,
     squared_difference,
     squared_error,
     symmetric_binary_kl,
@@ -136,6 +138,62 @@ def test_divergences_are_distances(
     assert float(there) == 0 if first == second else float(there) > 0
 
 
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+def test_soft_cross_entropy_is_torchs_less_the_entropy_of_the_teacher(temperature: float) -> None:
+    likely = (drawn(1) / temperature).softmax(-1)
+    entropy = -(likely * likely.log()).sum()
+    reference = functional.cross_entropy(drawn(0) / temperature, likely, reduction="sum") - entropy
+    torch.testing.assert_close(soft_cross_entropy(drawn(0), drawn(1), temperature), reference)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+def test_soft_binary_cross_entropy_is_that_of_two_labels(temperature: float) -> None:
+    student, teacher = (torch.stack([each, torch.zeros_like(each)], -1) for each in (drawn(0), drawn(1)))
+    ours = soft_binary_cross_entropy(drawn(0), drawn(1), temperature)
+    torch.testing.assert_close(ours, soft_cross_entropy(student, teacher, temperature) / C)
+
+
+SOFT = [soft_cross_entropy, soft_binary_cross_entropy, squared_difference]
+
+
+@pytest.mark.parametrize("loss", SOFT)
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_a_student_that_equals_its_teacher_learns_nothing(
+    loss: Callable[[Tensor, Tensor], Tensor], scale: float
+) -> None:
+    student = drawn(scale=scale).requires_grad_()
+    found = loss(student, student.detach())
+    (gradient,) = torch.autograd.grad(found, student)
+    assert found.item() == 0
+    assert gradient.abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("loss", SOFT)
+def test_sides_of_short_types_are_compared_in_float32(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    student, teacher = drawn(0).bfloat16(), drawn(1).half()
+    torch.testing.assert_close(loss(student, teacher), loss(student.float(), teacher.float()))
+
+
+@pytest.mark.parametrize("loss", SOFT)
+def test_what_was_computed_in_inference_mode_can_be_imitated(
+    loss: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    with torch.inference_mode():
+        teacher = drawn(1)
+    student = drawn(0).requires_grad_()
+    assert torch.autograd.grad(loss(student, teacher), student)[0].abs().max() > 0
+
+
+@pytest.mark.parametrize("loss", [soft_cross_entropy, soft_binary_cross_entropy])
+def test_sides_that_are_sure_of_opposites_are_finitely_far_apart(
+    loss: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    student = drawn(0, scale=1e3).requires_grad_()
+    found = loss(student, -student.detach())
+    assert torch.isfinite(found)
+    assert torch.autograd.grad(found, student)[0].isfinite().all()
+
+
 @pytest.mark.parametrize("focal", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("size", [1e3, 30.0, -1e3])
 def test_gradients_of_extreme_outputs_are_finite(focal: float, size: float) -> None:
@@ -163,5 +221,7 @@ def test_no_answers_are_no_loss(options: dict[str, object]) -> None:
         partial_cross_entropy(none, none > 0, **options),
         binary_cross_entropy(none, none > 0, **options),
         symmetric_kl(none, none),
+        soft_cross_entropy(none, none),
+        soft_binary_cross_entropy(none, none),
     ]
-    assert [float(each) for each in sums] == [0.0] * 4
+    assert [float(each) for each in sums] == [0.0] * 6

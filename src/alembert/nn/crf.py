@@ -1,12 +1,12 @@
 """A linear-chain conditional random field (Lafferty et al. 2001): how likely a path of labels is as a whole.
 
-In: emissions of all rows one after the other (P, C), and how many of them each row has. Out: one number a row. Rows are
-laid side by side, the longest first, and the recursion goes over time with the rows that still last, so that no
-padding is computed. Moves that the labelling scheme forbids are given by the caller at each call: they are constants
+In: emissions of all rows one after the other (P, C), and how many of them each row has. Out: one number a row, or how
+likely each label is at each place. Rows are laid side by side, the longest first, and the recursion goes over time with
+the rows that still last, so that no padding is computed. Moves that the labelling scheme forbids are given by the caller at each call: they are constants
 and have no gradient, whatever the weights say. The emissions' own mathematics and the decoding live elsewhere.
 """
 
-# P places of all rows, R rows, T places of the longest row, C labels
+# P places of all rows, R rows, C labels
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence
 
 from alembert.errors import BadInput
 
@@ -73,14 +74,36 @@ class Crf(nn.Module):
         emissions_PC = _precise(emissions_PC)
         if allowed_PC is not None:
             emissions_PC = emissions_PC.masked_fill(~allowed_PC, FORBIDDEN)
-        order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
         result_R = emissions_PC.new_zeros(len(lengths))
-        if not order:
+        if not len(emissions_PC):
             return result_R + emissions_PC.sum()  # zero, and part of the graph
-        rows = torch.split(emissions_PC, list(lengths))
-        emissions_TRC = nn.utils.rnn.pad_sequence([rows[row] for row in order])
-        found = self._sum_over_paths(emissions_TRC, [lengths[row] for row in order], legal)
-        return result_R.index_copy(0, torch.tensor(order, device=found.device), found)
+        transitions_CC, start_C, end_C = self._moves(legal)
+        paths_PC = _reached(emissions_PC, lengths, transitions_CC, start_C) + emissions_PC
+        lengths_R = torch.tensor(lengths, device=emissions_PC.device)
+        filled = lengths_R.nonzero()[:, 0]
+        last = lengths_R.cumsum(0)[filled] - 1
+        return result_R.index_copy(0, filled, (paths_PC[last] + end_C).logsumexp(1))
+
+    def log_marginals(
+        self,
+        emissions_PC: Tensor,
+        lengths: Sequence[int],
+        legal: Moves | None = None,
+        temperature: float = 1.0,
+    ) -> Tensor:
+        """Return the logarithm of the probability of each label at each place, over all paths of its row.
+
+        The temperature divides the scores of whole paths: emissions and moves alike.
+        """
+        _check(emissions_PC, lengths)
+        # As for the likelihood: the probabilities stay the same, and sums over long rows stay small.
+        emissions_PC = (_precise(emissions_PC) / temperature).log_softmax(-1)
+        if not len(emissions_PC):
+            return emissions_PC
+        transitions_CC, start_C, end_C = self._moves(legal, temperature)
+        before_PC = _reached(emissions_PC, lengths, transitions_CC, start_C)
+        after_PC = _reached(emissions_PC, lengths, transitions_CC.T, end_C, backwards=True)
+        return (before_PC + emissions_PC + after_PC).log_softmax(-1)
 
     def path_score(
         self, emissions_PC: Tensor, labels_P: Tensor, lengths: Sequence[int], legal: Moves | None = None
@@ -98,32 +121,48 @@ class Crf(nn.Module):
         scores_P = scores_P + torch.where(begins_P.roll(-1), end_C[labels_P], 0.0)
         return scores_P.new_zeros(len(lengths)).index_add(0, row_P, scores_P)
 
-    def _sum_over_paths(self, emissions_TRC: Tensor, lengths: Sequence[int], legal: Moves | None) -> Tensor:
-        """Run the forward recursion over rows that are sorted by length, the longest first."""
-        transitions_CC, start_C, end_C = self._moves(legal)
-        paths_RC = start_C + emissions_TRC[0]
-        ended: list[Tensor] = []
-        lasting = len(lengths)
-        for time, emissions_RC in enumerate(emissions_TRC[1:].unbind(), start=1):
-            if lengths[lasting - 1] <= time:
-                lasting = sum(length > time for length in lengths)
-                ended.append(paths_RC[lasting:])
-                paths_RC = paths_RC[:lasting]
-            paths_RC = (paths_RC[:, :, None] + transitions_CC).logsumexp(1) + emissions_RC[:lasting]
-        return torch.logsumexp(torch.cat((paths_RC, *reversed(ended))) + end_C, dim=1)
-
-    def _moves(self, legal: Moves | None) -> tuple[Tensor, Tensor, Tensor]:
-        weights = (_precise(self.transitions), _precise(self.start), _precise(self.end))
+    def _moves(self, legal: Moves | None, temperature: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+        transitions_CC, start_C, end_C = (
+            _precise(weight) / temperature for weight in (self.transitions, self.start, self.end)
+        )
         if legal is None:
-            return weights
+            return transitions_CC, start_C, end_C
         masks = (
             torch.from_numpy(mask).to(self.start.device)
             for mask in (legal.transitions, legal.start, legal.end)
         )
         transitions_CC, start_C, end_C = (
-            weight.masked_fill(~mask, FORBIDDEN) for weight, mask in zip(weights, masks, strict=True)
+            weight.masked_fill(~mask, FORBIDDEN)
+            for weight, mask in zip((transitions_CC, start_C, end_C), masks, strict=True)
         )
         return transitions_CC, start_C, end_C
+
+
+def _reached(
+    emissions_PC: Tensor,
+    lengths: Sequence[int],
+    moves_CC: Tensor,
+    start_C: Tensor,
+    *,
+    backwards: bool = False,
+) -> Tensor:
+    """Sum over the paths that come to each label of each place, without its own emission; there is a place at least."""
+    order_P, lasting = _side_by_side(lengths, backwards=backwards)
+    order_P = order_P.to(emissions_PC.device)
+    reached_RC = start_C.expand(lasting[0], -1)
+    found = [reached_RC]
+    for emissions_RC, count in zip(torch.split(emissions_PC[order_P], lasting), lasting[1:], strict=False):
+        paths_RC = (reached_RC + emissions_RC)[:count]
+        reached_RC = (paths_RC[:, :, None] + moves_CC).logsumexp(1)
+        found.append(reached_RC)
+    return torch.cat(found)[order_P.argsort()]
+
+
+def _side_by_side(lengths: Sequence[int], *, backwards: bool) -> tuple[Tensor, list[int]]:
+    """Order the places by time, the longest row first; say also how many rows last at each time."""
+    rows = [row for row in torch.split(torch.arange(sum(lengths)), list(lengths)) if len(row)]
+    packed = pack_sequence([row.flip(0) if backwards else row for row in rows], enforce_sorted=False)
+    return packed.data, packed.batch_sizes.tolist()
 
 
 def _precise(values: Tensor) -> Tensor:

@@ -5,6 +5,9 @@ Where an answer is a row of yes-or-no labels, its loss is the mean over them, so
 Everything is computed in float32, whatever the outputs are. Label smoothing and weights are torch's; focal loss
 (Lin et al. 2017) multiplies the loss of an answer by (1 - p) to a power, p being the probability of the right answer.
 The symmetric divergences are those of R-Drop (Liang et al. 2021): half of both directions of Kullback-Leibler.
+The soft losses are those of distillation (Hinton et al. 2015) without the factor of the squared temperature, as in
+TinyBERT. They are cross-entropies less the teacher's own entropy, which is a constant: the gradient is that of the
+cross-entropy, and a student that equals its teacher has none to pay.
 """
 
 # P answers, C labels
@@ -107,7 +110,26 @@ def symmetric_binary_kl(one: Tensor, other: Tensor) -> Tensor:
 
 def squared_difference(one: Tensor, other: Tensor) -> Tensor:
     """Add up the squared distances between the scores of two passes."""
-    return functional.mse_loss(one.float(), other.float(), reduction="sum")
+    return (one.float() - other.float()).square().sum()
+
+
+def soft_cross_entropy(student_PC: Tensor, teacher_PC: Tensor, temperature: float = 1.0) -> Tensor:
+    """Add up, over answers, how far a student's distribution over the labels (last dimension) is from its teacher's.
+
+    It is a sum over the labels of each answer, KL(teacher || student), and not their mean.
+    """
+    student_PC = (student_PC.float() / temperature).log_softmax(-1)
+    teacher_PC = (teacher_PC.float() / temperature).log_softmax(-1)
+    return functional.kl_div(student_PC, teacher_PC, reduction="sum", log_target=True)
+
+
+def soft_binary_cross_entropy(student_PC: Tensor, teacher_PC: Tensor, temperature: float = 1.0) -> Tensor:
+    """Add up how far a student's yes-or-no labels are from its teacher's, the mean over the labels of each answer."""
+    student_PC, teacher_PC = student_PC.float() / temperature, teacher_PC.float() / temperature
+    likely_PC = teacher_PC.sigmoid()
+    yes_PC = functional.logsigmoid(teacher_PC) - functional.logsigmoid(student_PC)
+    no_PC = functional.logsigmoid(-teacher_PC) - functional.logsigmoid(-student_PC)
+    return (likely_PC * yes_PC + (1 - likely_PC) * no_PC).mean(-1).sum()
 
 
 def _doubt(logs: Tensor) -> Tensor:

@@ -20,11 +20,13 @@ from alembert.errors import BadInput
 from alembert.tasks.answer_decode import Answered, decode
 from alembert.tasks.answer_example import AnswerExample, check_examples, examples_of, read_examples
 from alembert.tasks.answer_label import LabelAnswerTask
+from alembert.tasks.answer_rewrite import AnswerRewriter
 from alembert.tasks.answer_rows import Cutting
 from alembert.tasks.answer_scores import Compared, measure_of, scores_of
 from alembert.tasks.answer_settings import AnswerSettings, main_of
 from alembert.tasks.answer_show import lines_of, record_of
 from alembert.tasks.example import Encoded, Reading
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.answers import SCRIPTS, Script, ScriptName, best_threshold
 from alembert.tasks.runner import Outputs
@@ -107,6 +109,9 @@ class AnswerTask(Task[AnswerExample, Answered]):
     def answers(self, example: AnswerExample) -> list[str]:
         return list(dict.fromkeys(example.rights))
 
+    def rewriter(self) -> AnswerRewriter:
+        return AnswerRewriter()
+
     # -- the model
 
     @property
@@ -149,6 +154,13 @@ class AnswerTask(Task[AnswerExample, Answered]):
         from alembert.tasks.answer_losses import span_divergence
 
         return span_divergence(one, other, target)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+    ) -> Tensor:
+        from alembert.tasks.answer_losses import span_imitation
+
+        return span_imitation(outputs, taught, target, settings.temperature)
 
     # -- answers
 

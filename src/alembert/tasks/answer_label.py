@@ -17,6 +17,7 @@ from alembert.tasks.classify_decode import ClassifyPrediction
 from alembert.tasks.classify_example import ClassifyExample
 from alembert.tasks.classify_settings import ClassifySettings, Main
 from alembert.tasks.example import Encoded, Reading
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.runner import Outputs
 from alembert.tasks.setting_checks import saved
@@ -108,6 +109,11 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
 
     def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
         return self.inner.divergence(one, other, target)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+    ) -> Tensor:
+        return self.inner.imitation(head, outputs, taught, target, settings)
 
     # -- answers
 

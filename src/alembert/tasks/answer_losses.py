@@ -11,6 +11,7 @@ from typing import Final
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.targets import Target
@@ -38,6 +39,13 @@ def span_divergence(one_P2: Tensor, other_P2: Tensor, target: Target) -> Tensor:
     """Add up how far two passes are apart about starts and ends: both directions of KL, halved, the mean of the two."""
     one, other = _log_softmax(one_P2, target)[0], _log_softmax(other_P2, target)[0]
     return ((one.exp() - other.exp()) * (one - other)).sum() / 4
+
+
+def span_imitation(student_P2: Tensor, teacher_P2: Tensor, target: Target, temperature: float) -> Tensor:
+    """Add up, over rows, how far a student is from its teacher: KL over the places, the mean of start and end."""
+    student = _log_softmax(student_P2.float() / temperature, target)[0]
+    teacher = _log_softmax(teacher_P2.float() / temperature, target)[0]
+    return functional.kl_div(student, teacher, reduction="sum", log_target=True) / 2
 
 
 def _log_softmax(outputs_P2: Tensor, target: Target) -> tuple[Tensor, Tensor, Tensor]:

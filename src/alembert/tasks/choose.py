@@ -19,6 +19,7 @@ import numpy as np
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
 from alembert.tasks.choose_example import ChooseExample, read_examples, texts_of
+from alembert.tasks.choose_rewrite import ChooseRewriter
 from alembert.tasks.choose_rows import encode_all
 from alembert.tasks.choose_scores import ChoosePrediction, measure_of, scores_of, temperature_of
 from alembert.tasks.choose_settings import ChooseSettings
@@ -26,6 +27,7 @@ from alembert.tasks.choose_show import lines_of, record_of
 from alembert.tasks.classify_decode import Floats, pooled
 from alembert.tasks.classify_rows import Cutting
 from alembert.tasks.example import Encoded, Reading
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.runner import Outputs
 from alembert.tasks.setting_checks import saved
@@ -100,6 +102,9 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     def answers(self, example: ChooseExample) -> list[str]:
         return [] if example.gold is None else [str(example.gold + 1)]
 
+    def rewriter(self) -> ChooseRewriter:
+        return ChooseRewriter()
+
     # -- the model
 
     @property
@@ -134,6 +139,15 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
 
         pool = self.settings.pool
         return divergence_of(Chosen.of(one, target, pool), Chosen.of(other, target, pool))
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+    ) -> Tensor:
+        from alembert.tasks.choose_losses import Chosen, imitation_of
+
+        pool, temperature = self.settings.pool, settings.temperature
+        student = Chosen.of(outputs.float() / temperature, target, pool)
+        return imitation_of(student, Chosen.of(taught.float() / temperature, target, pool))
 
     # -- answers
 

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from alembert.errors import BadSetting
 from alembert.tasks.classify_losses import pooled
@@ -67,3 +68,8 @@ def loss_of(found: Chosen, is_right_C: Tensor, settings: LossSettings) -> Tensor
 def divergence_of(one: Chosen, other: Chosen) -> Tensor:
     """Add up how far two passes over the same rows are apart: both directions of KL, halved."""
     return ((one.logs_C.exp() - other.logs_C.exp()) * (one.logs_C - other.logs_C)).sum() / 2
+
+
+def imitation_of(student: Chosen, teacher: Chosen) -> Tensor:
+    """Add up, over examples, how far a student is from its teacher: KL over the choices."""
+    return functional.kl_div(student.logs_C, teacher.logs_C, reduction="sum", log_target=True)

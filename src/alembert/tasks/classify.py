@@ -46,11 +46,13 @@ from alembert.tasks.classify_example import (
     sides_of,
     texts_of,
 )
+from alembert.tasks.classify_rewrite import ClassifyRewriter
 from alembert.tasks.classify_rows import Cutting, Targets, document_rows, text_rows
 from alembert.tasks.classify_scores import Compared, measure_of, measures_of
 from alembert.tasks.classify_settings import MAINS, ClassifySettings, Kind, wrong_main
 from alembert.tasks.classify_show import confidences_of, lines_of, record_of
 from alembert.tasks.example import Coverage, Encoded, Reading
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.calibration import (
     best_threshold,
@@ -149,6 +151,9 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         golds = [as_kind(gold, self.kind) for gold in example.golds]
         return [label for gold in golds for label in (gold if isinstance(gold, tuple) else (str(gold),))]
 
+    def rewriter(self) -> ClassifyRewriter:
+        return ClassifyRewriter()
+
     # -- the model
 
     @property
@@ -232,6 +237,14 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         from alembert.tasks.classify_losses import divergence_of
 
         return divergence_of(self._evidence(one, target), self._evidence(other, target), self.kind)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+    ) -> Tensor:
+        from alembert.tasks.classify_losses import imitation_of
+
+        student, teacher = self._evidence(outputs, target), self._evidence(taught, target)
+        return imitation_of(student, teacher, self.kind, settings.temperature)
 
     def _evidence(self, outputs: Tensor, target: Target) -> Tensor:
         from alembert.tasks.classify_losses import pooled

@@ -11,6 +11,8 @@ from torch import Tensor
 from alembert.nn.losses import (
     binary_cross_entropy,
     cross_entropy,
+    soft_binary_cross_entropy,
+    soft_cross_entropy,
     squared_difference,
     squared_error,
     symmetric_binary_kl,
@@ -49,3 +51,11 @@ def divergence_of(one_AC: Tensor, other_AC: Tensor, kind: Kind) -> Tensor:
     """Add up how far two passes are apart."""
     apart = {"single": symmetric_kl, "multi": symmetric_binary_kl, "number": squared_difference}
     return apart[kind](one_AC, other_AC)
+
+
+def imitation_of(student_AC: Tensor, teacher_AC: Tensor, kind: Kind, temperature: float) -> Tensor:
+    """Add up how far a student is from its teacher: from its probabilities, or from its numbers as they are."""
+    if kind == "number":
+        return squared_difference(student_AC, teacher_AC)
+    apart = soft_cross_entropy if kind == "single" else soft_binary_cross_entropy
+    return apart(student_AC, teacher_AC, temperature)

@@ -22,11 +22,13 @@ from alembert.tasks.classify_rows import Cutting
 from alembert.tasks.compare_decode import Compared, vectors_of
 from alembert.tasks.compare_example import CompareExample, read_examples, texts_of
 from alembert.tasks.compare_pooling import Name, Pooling, pooling_of, sentence_transformers_files
+from alembert.tasks.compare_rewrite import CompareRewriter
 from alembert.tasks.compare_rows import Labels, read_rows, training_rows, twice
 from alembert.tasks.compare_scores import measure_of, measures_of
 from alembert.tasks.compare_settings import POOLINGS, CompareSettings, Kind
 from alembert.tasks.compare_show import lines_of, record_of
 from alembert.tasks.example import Coverage, Encoded, Reading
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.runner import Outputs
 from alembert.tasks.setting_checks import saved
@@ -155,6 +157,9 @@ class CompareTask(Task[CompareExample, Compared]):
     def answers(self, example: CompareExample) -> list[str]:
         return []
 
+    def rewriter(self) -> CompareRewriter:
+        return CompareRewriter()
+
     # -- the model
 
     @property
@@ -223,8 +228,21 @@ class CompareTask(Task[CompareExample, Compared]):
 
         return divergence(one, other)
 
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+    ) -> Tensor:
+        from alembert.tasks.compare_losses import imitation_of
+
+        return imitation_of(self._used_half(outputs), self._used_half(taught))
+
     def _trained_half(self, outputs: Tensor) -> Tensor:
         return outputs[:, : outputs.shape[1] // 2] if self.pooling == "cls_train_layer" else outputs
+
+    def _used_half(self, outputs: Tensor) -> Tensor:
+        return outputs[:, outputs.shape[1] // 2 :] if self.pooling == "cls_train_layer" else outputs
+
+    def handed_down(self) -> CompareTask:
+        return replace(self, dimension=0, layer=None)
 
     def bind(self, head: nn.Module) -> CompareTask:
         """Take along how wide vectors are and the layer that is part of the model; refuse a head with another pooling."""

@@ -41,6 +41,18 @@ def divergence(one_RD: Tensor, other_RD: Tensor) -> Tensor:
     return squared_difference(units(one_RD), units(other_RD))
 
 
+def imitation_of(student_RD: Tensor, teacher_RE: Tensor) -> Tensor:
+    """Add up how far the directions of a student are from its teacher's, as far as they can be compared.
+
+    Vectors of other widths have no directions in common: then it is how alike the rows of the batch are to each other
+    that is imitated, by the squared difference of the cosines between each row and the others, the mean over these.
+    """
+    if student_RD.shape == teacher_RE.shape:
+        return divergence(student_RD, teacher_RE)
+    alike_RR, taught_RR = (each @ each.T for each in (units(student_RD), units(teacher_RE)))
+    return squared_difference(alike_RR, taught_RR) / max(len(alike_RR) - 1, 1)
+
+
 def units(vectors_RD: Tensor) -> Tensor:
     """Scale vectors to length 1."""
     return functional.normalize(vectors_RD.float(), dim=-1)

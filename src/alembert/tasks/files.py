@@ -20,7 +20,9 @@ from typing import Any, Final
 import numpy as np
 
 from alembert.artifact import atomic_write
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
+from alembert.settings import changed
 from alembert.tasks.names import TASKS
 from alembert.tasks.task import AnyTask, task_class
 
@@ -30,6 +32,8 @@ SEVERAL: Final = "tasks"
 RUN: Final = "run"
 KEYS: Final = "train.keys.npy"
 SURFACES: Final = "surfaces.json"
+COLUMNS: Final = ("id", "text", "title", "label", "entities", "entity_label", "token_labels")
+"""Options of reading that say what is where in a file; what else was said about files is of those files alone."""
 
 
 def write_task(folder: Path, task: AnyTask, training: Mapping[str, Any]) -> None:
@@ -113,6 +117,17 @@ def _whole(folder: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise BadFile(f"{path} is damaged: it is no JSON object.")
     return table
+
+
+def reading_of(training: Mapping[str, Any], options: ReadOptions, where: str) -> ReadOptions:
+    """Give options of reading with the columns that a model was trained on, by the facts kept, unless others are named."""
+    kept, usual = training.get("reading", {}), ReadOptions()
+    columns = {
+        name: kept[name]
+        for name in COLUMNS
+        if name in kept and getattr(options, name) == getattr(usual, name)
+    }
+    return changed(options, columns, where)
 
 
 def run_file(folder: Path, name: str | None, file: str) -> Path:

@@ -21,6 +21,7 @@ from alembert.tasks.example import Encoded
 from alembert.tasks.generate_example import GenerateExample
 from alembert.tasks.generate_scores import MAIN, SourceTask, TextPrediction
 from alembert.tasks.generate_settings import GenerateSettings
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.rouge import overlap, words
 from alembert.tasks.runner import Outputs
@@ -135,6 +136,11 @@ class ExtractTask(SourceTask):
 
     def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
         return self.classify.divergence(one, other, target)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+    ) -> Tensor:
+        return self.classify.imitation(head, outputs, taught, target, settings)
 
     # -- answers
 

@@ -23,6 +23,7 @@ from alembert.tasks.classify_check import labels_of, listed
 from alembert.tasks.classify_decode import Answer, Calibration, Floats, single_answers
 from alembert.tasks.classify_settings import Kind
 from alembert.tasks.example import Coverage, Encoded, Reading
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.calibration import fit_temperature
 from alembert.tasks.metrics.classes import balanced_weights, codes
@@ -30,6 +31,7 @@ from alembert.tasks.relate_example import Form, RelateExample, of_texts
 from alembert.tasks.relate_learn import check_negative, decisions_of, form_of, in_words, negative_of
 from alembert.tasks.relate_pairs import Candidate, Rules, candidates, learn_rules
 from alembert.tasks.relate_read import read_examples
+from alembert.tasks.relate_rewrite import RelateRewriter
 from alembert.tasks.relate_rows import MARKERS, Made, draft_of, made_rows
 from alembert.tasks.relate_scores import Compared, RelatePrediction, measure_of, scores_of
 from alembert.tasks.relate_settings import RelateSettings
@@ -136,6 +138,9 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def answers(self, example: RelateExample) -> list[str]:
         return [pair.label for pair in candidates(example, self.rules) if pair.label is not None]
 
+    def rewriter(self) -> RelateRewriter:
+        return RelateRewriter()
+
     # -- the model
 
     @property
@@ -226,6 +231,14 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         from alembert.tasks.classify_losses import divergence_of
 
         return divergence_of(self._evidence(one), self._evidence(other), self.kind)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+    ) -> Tensor:
+        from alembert.tasks.classify_losses import imitation_of
+
+        student, teacher = self._evidence(outputs), self._evidence(taught)
+        return imitation_of(student, teacher, self.kind, settings.temperature)
 
     def _evidence(self, outputs: Any) -> Any:
         """Give one line a row: of two markers, the first columns at the head's and the others at the tail's."""

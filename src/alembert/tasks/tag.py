@@ -19,9 +19,9 @@ import numpy.typing as npt
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.corpus.tag_check import TagProblem, check_files
 from alembert.data.rows import Row
-from alembert.data.windows import Window, windows
 from alembert.errors import BadFile
 from alembert.tasks.example import Coverage, Encoded, Reading
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics import calibration, spans
 from alembert.tasks.pointer_decode import pointer_spans
@@ -31,11 +31,14 @@ from alembert.tasks.tag_examples import (
     FoundEntity,
     TagExample,
     Tagged,
+    check_types,
     compared,
     read_examples,
     record_of,
     scores_of,
 )
+from alembert.tasks.tag_rewrite import TagRewriter
+from alembert.tasks.tag_rows import allowed_tags, cuts_of, span_lines
 from alembert.tasks.tag_settings import TagSettings
 from alembert.tasks.tag_words import (
     Span,
@@ -50,19 +53,17 @@ from alembert.tasks.tag_words import (
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.tasks.viterbi import Legal, best_legal, legal_moves, marginals, viterbi
 from alembert.text.encoding import Encoding
-from alembert.text.sentences import split as split_sentences
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from alembert.nn.heads import HeadSpec
+    from alembert.tasks.tag_chain import Chain
     from alembert.tasks.targets import Target
 
 HEADS: dict[str, str] = {"softmax": "tag", "crf": "crf", "span": "pointer"}
 """Setting -> kind of head."""
-UNKNOWN_TYPE = -1
-"""First word of a line of a span head's labels that says: entities of this type are not annotated in the row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,17 +144,7 @@ class TagTask(Task[TagExample, Tagged]):
         return told
 
     def check(self, examples: Sequence[TagExample]) -> None:
-        strange: dict[str, str] = {}
-        for example in examples:
-            for _, _, label in (*(example.entities or ()), *example.in_parts):
-                if label not in self.types:
-                    strange.setdefault(label, example.where)
-        if strange:
-            label, where = next(iter(strange.items()))
-            raise BadFile(
-                f"The data have entities of {len(strange)} type(s) that the task does not know, such as {label!r} "
-                f"({where}); it knows {', '.join(self.types)}. Use data of the same types, or fine-tune on all of them."
-            )
+        check_types(examples, self.types)
 
     def answers(self, example: TagExample) -> list[str]:
         return [label for _, _, label in example.entities or ()]
@@ -165,6 +156,9 @@ class TagTask(Task[TagExample, Tagged]):
 
     def problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
         return iter(()) if self.settings.every_token else check_files(files, options)
+
+    def rewriter(self) -> TagRewriter:
+        return TagRewriter()
 
     # -- the model
 
@@ -197,7 +191,7 @@ class TagTask(Task[TagExample, Tagged]):
     def _encoded(self, example: TagExample, encoding: Encoding, tokenizer: Tokenizer, limit: int) -> Encoded:
         words = words_of(encoding)
         ids = np.asarray(encoding.ids, np.int64)
-        cuts = _cuts(example, words, len(ids), limit, min(self.settings.shared, limit // 2))
+        cuts = cuts_of(example, words, len(ids), limit, min(self.settings.shared, limit // 2))
         ranges, lost = self._reachable(example, words)
         rows, first, own = [], [], []
         for window in cuts:
@@ -237,19 +231,9 @@ class TagTask(Task[TagExample, Tagged]):
     ) -> npt.NDArray[Any]:
         unknown = [t for t in self.types if types is not None and t not in types]
         if self.settings.head == "span":
-            place = {label: number for number, label in enumerate(self.types)}
-            lines = [(s - begin, e - 1 - begin, place[t]) for s, e, t in ranges if begin <= s and e <= end]
-            lines += [(UNKNOWN_TYPE, UNKNOWN_TYPE, place[label]) for label in unknown]
-            return np.array(lines, np.int64).reshape(-1, 3)
+            return span_lines(ranges, begin, end, self.types, unknown)
         tags = to_tags(ranges, count, self.labels)[begin:end]
-        if not self.partial:
-            return tags
-        allowed = np.zeros((len(tags), len(self.labels)), np.bool_)
-        allowed[np.arange(len(tags)), tags] = True
-        for number, name in enumerate(self.labels):
-            if name[2:] in unknown:
-                allowed[tags == 0, number] = True
-        return allowed
+        return allowed_tags(tags, self.labels, unknown) if self.partial else tags
 
     def balanced(self, encoded: Sequence[Encoded]) -> TagTask:
         if self.settings.head != "softmax" or self.partial:
@@ -264,7 +248,7 @@ class TagTask(Task[TagExample, Tagged]):
         if self.settings.head == "span":
             return tag_losses.span_loss(outputs, target, len(self.types))
         if self.settings.head == "crf":
-            return tag_losses.crf_loss(head, outputs, target, self.legal)
+            return self._chain(head, target).loss(outputs, target.labels)
         return tag_losses.word_loss(outputs, target, settings, self.weights)
 
     def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
@@ -273,6 +257,25 @@ class TagTask(Task[TagExample, Tagged]):
         if self.settings.head == "span":
             return tag_losses.span_divergence(one, other, target, len(self.types))
         return super().divergence(one, other, target)
+
+    def taught(self, head: nn.Module, outputs: Tensor, target: Target, settings: ImitationSettings) -> Tensor:
+        return self._chain(head, target).taught(outputs, settings) if self.settings.head == "crf" else outputs
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+    ) -> Tensor:
+        from alembert.tasks import tag_losses
+
+        if self.settings.head == "span":
+            return tag_losses.span_imitation(outputs, taught, target, len(self.types), settings.temperature)
+        if self.settings.head == "crf":
+            return self._chain(head, target).imitation(outputs, taught, settings)
+        return super().imitation(head, outputs, taught, target, settings)
+
+    def _chain(self, head: nn.Module, target: Target) -> Chain:
+        from alembert.tasks.tag_chain import Chain
+
+        return Chain.of(head, target, self.legal)
 
     def bind(self, head: nn.Module) -> TagTask:
         if self.settings.head != "crf":
@@ -381,16 +384,6 @@ class TagTask(Task[TagExample, Tagged]):
         types = tuple(str(label) for label in table["types"])
         settings = saved(TagSettings, table["settings"])
         return cls(types, settings, bool(table["partial"]), float(table["temperature"]))
-
-
-def _cuts(example: TagExample, words: Words, length: int, limit: int, overlap: int) -> list[Window]:
-    if length <= limit:
-        return windows(length, limit, overlap)
-    sentences = example.sentences or [start for start, _ in split_sentences(example.text)]
-    breaks = words.pieces_W[np.unique(np.searchsorted(words.starts_W, sentences).clip(max=len(words) - 1))]
-    solid = np.ones(length, np.bool_)
-    solid[words.pieces_W] = False
-    return windows(length, limit, overlap, breaks.tolist(), solid)
 
 
 def _log_softmax(values_WC: Outputs) -> Outputs:

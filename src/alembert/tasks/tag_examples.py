@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from alembert.corpus import readers
 from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.errors import BadFile
 from alembert.tasks.example import Coverage, Example, Reading
 from alembert.tasks.metrics import spans
 from alembert.tasks.metrics.tally import Tally
 from alembert.tasks.tag_words import Span
 from alembert.tasks.task import Scores
+
+ANNOTATED: Final = "annotated_types"
+"""Where a document says, among its `meta`, which types are annotated in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,21 +75,42 @@ def read_examples(files: Sequence[Path], options: ReadOptions, *, partial: bool)
             elif isinstance(item, Remark):
                 remarks.append(item)
         types = frozenset(label for each in found for _, _, label in each.entities or ())
-        examples += [replace(each, types=types) for each in found] if partial else found
+        examples += [_with_types(each, types) for each in found] if partial else found
     return Reading(tuple(examples), tuple(aside), tuple(remarks))
+
+
+def _with_types(example: TagExample, types: frozenset[str]) -> TagExample:
+    return example if example.types is not None else replace(example, types=types)
 
 
 def _example(document: Document, path: Path) -> TagExample:
     whole = [entity for entity in document.entities if len(entity.spans) == 1]
     parted = [entity for entity in document.entities if len(entity.spans) > 1]
+    annotated = document.meta.get(ANNOTATED)
     return TagExample(
         id=document.id,
         texts=(document.text,),
         where=f"{path}, document {document.id}",
         entities=tuple((entity.start, entity.end, entity.label) for entity in whole),
         in_parts=tuple((entity.start, entity.end, entity.label) for entity in parted),
+        types=frozenset(map(str, annotated)) if isinstance(annotated, list) else None,
         sentences=tuple(part.start for part in document.sections if part.kind == "sentence"),
     )
+
+
+def check_types(examples: Sequence[TagExample], types: Sequence[str]) -> None:
+    """Refuse examples with entities of other types."""
+    strange: dict[str, str] = {}
+    for example in examples:
+        for _, _, label in (*(example.entities or ()), *example.in_parts):
+            if label not in types:
+                strange.setdefault(label, example.where)
+    if strange:
+        label, where = next(iter(strange.items()))
+        raise BadFile(
+            f"The data have entities of {len(strange)} type(s) that the task does not know, such as {label!r} "
+            f"({where}); it knows {', '.join(types)}. Use data of the same types, or fine-tune on all of them."
+        )
 
 
 def compared(

@@ -1,21 +1,22 @@
-"""The losses of the three heads that find entities; all are sums over the answers of a micro-batch."""
+"""The losses of the heads that decide word by word or stretch by stretch; all are sums over the answers of a micro-batch."""
 
 # P places, C tags
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from alembert.nn.losses import cross_entropy, partial_cross_entropy, symmetric_binary_kl
+from alembert.nn.losses import (
+    cross_entropy,
+    partial_cross_entropy,
+    soft_binary_cross_entropy,
+    symmetric_binary_kl,
+)
 from alembert.nn.pointer import multilabel_cross_entropy, pointer_scores
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.targets import Target
-from alembert.tasks.viterbi import Legal
 
 
 def word_loss(outputs_PC: Tensor, target: Target, settings: LossSettings, weights: Sequence[float]) -> Tensor:
@@ -30,25 +31,36 @@ def word_loss(outputs_PC: Tensor, target: Target, settings: LossSettings, weight
     )
 
 
-def crf_loss(head: nn.Module, outputs_PC: Tensor, target: Target, legal: Legal) -> Tensor:
-    """The negative log-likelihood of the right path through each row, or of all paths that are allowed.
-
-    A row may begin or end inside an entity, where one window hands over to the next, so any tag may stand there.
-    """
-    crf: Any = head.crf
-    open_ended = replace(legal, start=np.ones_like(legal.start), end=np.ones_like(legal.end))
-    found: Tensor = crf.log_likelihood(outputs_PC, target.labels, target.row_places, open_ended)
-    return -found.sum()
-
-
 def span_divergence(one_PC: Tensor, other_PC: Tensor, target: Target, types: int) -> Tensor:
     """How far two passes are apart about which stretches are entities, a sum over rows."""
     total = one_PC.new_zeros(())
+    for one_S, other_S in _scored_stretches(one_PC, other_PC, target, types):
+        total = total + symmetric_binary_kl(one_S[None], other_S[None])
+    return total
+
+
+def span_imitation(
+    student_PC: Tensor, teacher_PC: Tensor, target: Target, types: int, temperature: float
+) -> Tensor:
+    """Add up how far a student is from its teacher about which stretches are entities of which type.
+
+    It is a sum over the stretches of a row and not their mean: both leave almost all of them alone, and the few that
+    matter would be lost among thousands.
+    """
+    total = student_PC.new_zeros(())
+    for student_S, teacher_S in _scored_stretches(student_PC, teacher_PC, target, types):
+        total = total + soft_binary_cross_entropy(student_S[:, None], teacher_S[:, None], temperature)
+    return total
+
+
+def _scored_stretches(
+    one_PC: Tensor, other_PC: Tensor, target: Target, types: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Give, for each row, the scores that two passes give to all stretches as all types."""
     for one_TC, other_TC in zip(target.by_row(one_PC), target.by_row(other_PC), strict=True):
         first, second = pointer_scores(one_TC, types), pointer_scores(other_TC, types)
         real = torch.isfinite(first)
-        total = total + symmetric_binary_kl(first[real][None], second[real][None])
-    return total
+        yield first[real], second[real]
 
 
 def span_loss(outputs_PC: Tensor, target: Target, types: int) -> Tensor:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.tasks.example import Coverage, E, Encoded, Reading
+from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.names import TASKS
 from alembert.tasks.runner import Runner
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from alembert.corpus.tag_check import TagProblem
     from alembert.nn.heads import HeadSpec
+    from alembert.tasks.rewriting import Rewriter
     from alembert.tasks.targets import Target
 
 P = TypeVar("P")
@@ -100,6 +102,13 @@ class Task(ABC, Generic[E, P]):
     def answers(self, example: E) -> list[str]:
         """Name the right answers of an example (its labels, the types of its entities), to be counted."""
 
+    def rewriter(self) -> Rewriter[E]:
+        """Give what replaces words of examples, for augmentation, and carries their answers along."""
+        raise BadSetting(
+            f"Examples of the task {self.name} cannot be augmented: their answers are texts of their own, which would "
+            "have to change with the words. Leave augmentation out."
+        )
+
     def surfaces(self, examples: Sequence[E]) -> Iterator[tuple[str, str]]:
         """Give text and label of what tasks that find things have found, to tell seen from unseen ones later."""
         return iter(())
@@ -165,6 +174,28 @@ class Task(ABC, Generic[E, P]):
         from alembert.nn.losses import symmetric_kl
 
         return symmetric_kl(one, other)
+
+    def taught(self, head: nn.Module, outputs: Tensor, target: Target, settings: ImitationSettings) -> Tensor:
+        """Give what a student is to imitate of a teacher's outputs, one line for each of theirs; `head` is the teacher's.
+
+        Half precision has to be enough for it. What the labels of the target say is not looked at.
+        """
+        return outputs
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+    ) -> Tensor:
+        """Add up how far a student's outputs are from what it was taught, over the answers that `loss` adds up.
+
+        `head` is the student's. The loss is zero if the student's outputs are the teacher's.
+        """
+        from alembert.nn.losses import soft_cross_entropy
+
+        return soft_cross_entropy(outputs, taught, settings.temperature)
+
+    def handed_down(self) -> Task[E, P]:
+        """Give the task as a student begins it, without what was told from the weights of the teacher."""
+        return self
 
     def bind(self, head: nn.Module) -> Task[E, P]:
         """Take along what decoding needs of the head's weights (CRF transitions); most tasks need nothing."""

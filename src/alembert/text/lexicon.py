@@ -70,15 +70,15 @@ class Lexicon:
         return told
 
 
-def parse_option(option: str) -> tuple[str, Path]:
-    """Read the command-line form of a lexicon.
+def parse_option(option: str, flag: str = "lexicon") -> tuple[str, Path]:
+    """Read the command-line form of a lexicon, which is given by a flag.
 
     >>> parse_option("gene=hgnc.tsv.gz")[0]
     'gene'
     """
     label, sign, path = option.partition("=")
     if not (sign and path and re.fullmatch(r"\w[\w.-]*", label)):
-        raise BadSetting(f"`--lexicon {option}` is not of the form LABEL=PATH, for example gene=hgnc.tsv.gz.")
+        raise BadSetting(f"`--{flag} {option}` is not of the form LABEL=PATH, for example gene=hgnc.tsv.gz.")
     return label, Path(path)
 
 

@@ -26,6 +26,12 @@ al am as at be by co de di el en et go he if ii iii iv ix in is it la le me my n
 vs we xi xii
 """
 
+CHINESE_FUNCTION_WORDS = """
+的 了 和 与 及 或 在 是 有 为 以 于 之 其 也 都 就 而 但 被 把 从 到 对 不 没 没有 不是 无 非 未 我 你 他 她 它 我们 你们 他们
+这 那 这个 那个 什么 怎么 怎么办 怎样 如何 吗 呢 吧 啊 着 过 地 得 很 会 能 可以 可能 要 应该 因为 所以 如果 还 还是 又 再 上 下 中
+里 个 一 一个 两 二 三 四 五 六 七 八 九 十 百 千 万 几
+"""
+
 COMMON_WORDS = """
 act acts add age aged aid aide aim air alert amber angel ant ants ape apex apple apt arc arch area arena ark arm arms army
 art ash ask atlas aware axis baby bad bag ball band bank bar bare bark barn bars base bases bat bath bay beam bean bear

@@ -1,0 +1,184 @@
+"""`alembert augment`: labelled examples to more of them, words replaced and labels carried along."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+from alembert.errors import BadFile, BadSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.files.checkpoint import Checkpoint
+    from alembert.tasks.example import Reading
+    from alembert.tasks.task import AnyTask
+    from alembert.train.augment import Augmented
+
+_SHOWN = 3
+
+
+def augment(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A checkpoint folder, fine-tuned or not; it gives candidates."),
+    ],
+    train: Annotated[
+        list[Path], typer.Option(metavar="FILE", help="Labelled examples to augment; may be repeated.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the examples go: augmented.jsonl.")],
+    *,
+    copies: Annotated[int, typer.Option(min=1, help="Copies of each example.")] = 10,
+    rate: Annotated[float, typer.Option(help="Chance of each word to be replaced.")] = 0.4,
+    candidates: Annotated[int, typer.Option(min=1, help="Words that one may be replaced by.")] = 15,
+    entities: Annotated[
+        float, typer.Option(help="Chance of each entity to be replaced by another of its type.")
+    ] = 0.0,
+    dictionary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE=FILE", help="Names of entities of a type, for --entities; may be repeated."
+        ),
+    ] = None,
+    words: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Another model, with a masked LM, to give candidates."),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The task of the examples, if the model has none, or several."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides about all chance.")] = 0,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    originals: Annotated[
+        bool, typer.Option("--originals/--no-originals", help="Write the originals first, as they are.")
+    ] = True,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file of this name.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
+) -> None:
+    """Augment labelled examples as TinyBERT does: words replaced by others that fit, labels carried along.
+
+    alembert augment work/ner --train train.tsv --copies 10 --out augmented.jsonl
+    """
+    from alembert.cli.output import note
+    from alembert.cli.progress import Bar
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.text.lexicon import parse_option, read_lexicon
+    from alembert.train.augment import augment as run
+    from alembert.train.augment import write_augmented
+    from alembert.train.augment_settings import AugmentSettings
+
+    settings = AugmentSettings(copies=copies, rate=rate, candidates=candidates, entities=entities, seed=seed)
+    if dictionary and not entities:
+        raise BadSetting(
+            "--dictionary names entities for --entities, which is 0. Give a chance, such as 0.3."
+        )
+    _check_files(train, out, overwrite=overwrite)
+    lexicons = [
+        read_lexicon(path, kind)
+        for kind, path in (parse_option(each, "dictionary") for each in dictionary or ())
+    ]
+    options = ReadOptions(text=tuple(text or ()), label=label)
+    checkpoint, known, reading = _opened(model, task, train, options, device)
+    if words is not None:
+        checkpoint = _checkpoint(words, device)
+    with Bar(sys.stderr) as bar:
+        made = run(checkpoint, known, reading.examples, settings, lexicons=lexicons, tell=bar.show)
+    write_augmented(out, known, (*(reading.examples if originals else ()), *made.examples))
+    for sentence in (*(each for lexicon in lexicons for each in lexicon.warnings()), *made.notes):
+        note(sentence)
+    _print(made, reading.examples, out, as_json)
+    for item in reading.set_aside:
+        note(f"{item.source}, {item.position} set aside: {item.reason}")
+    if reading.set_aside:
+        raise typer.Exit(SET_ASIDE)
+
+
+def _check_files(train: Sequence[Path], out: Path, *, overwrite: bool) -> None:
+    """Refuse before the long work what could not be read or written after it."""
+    for path in train:
+        if not path.exists():
+            raise BadFile(f"There is no file {path}. Check the path.")
+    if out.is_dir() or not out.parent.is_dir():
+        raise BadFile(
+            f"{out} cannot be written: it is a folder, or its folder is not there. Make the folder first."
+        )
+    if out.exists() and (not overwrite or out.resolve() in {path.resolve() for path in train}):
+        raise BadFile(
+            f"{out} is there already. Choose another name, or give --overwrite if it is not an input."
+        )
+
+
+def _opened(
+    model: str, name: str | None, files: Sequence[Path], options: ReadOptions, device: str
+) -> tuple[Checkpoint, AnyTask, Reading[Any]]:
+    """Open the model, and read the examples of its task; of a model without one, of the task that is named."""
+    from alembert.hardware.torch_settings import device_named
+    from alembert.infer.engine_torch import TorchEngine
+    from alembert.infer.task_model import TaskModel
+    from alembert.tasks.files import TASK, read_table, task_names
+    from alembert.tasks.task import task_class
+
+    folder = Path(model)
+    if (folder / TASK).is_file():
+        read_table(folder, name)  # a task that the model has not is refused before its weights are read
+        called = name if task_names(folder) else None
+        engine = TorchEngine.open(folder, device_named(device))
+        tuned = TaskModel.of_engine(engine, folder, called)
+        found = _some(tuned.read(files, options))
+        tuned.task.check(found.examples)
+        return engine.checkpoint, tuned.task, found
+    checkpoint = _checkpoint(model, device)
+    if name is None:
+        raise BadSetting(
+            f"{model} was not fine-tuned for a task, so it does not say what the examples are. Name the task: --task tag."
+        )
+    kind = task_class(name)
+    reading = _some(kind.read(files, kind.settings_class(), options))
+    return checkpoint, kind.learn(reading.examples, kind.settings_class()), reading
+
+
+def _some(reading: Reading[Any]) -> Reading[Any]:
+    if not reading.examples:
+        first = reading.set_aside[0].reason if reading.set_aside else "the files are empty"
+        raise BadFile(f"There is no example to augment: {first}. Check the files and their format.")
+    return reading
+
+
+def _checkpoint(folder: str, device: str) -> Checkpoint:
+    from alembert.files import checkpoint as checkpoints
+    from alembert.hardware.torch_settings import device_named
+
+    found = checkpoints.open(folder)
+    found.model.to(device_named(device))
+    return found
+
+
+def _print(made: Augmented, originals: Sequence[Any], out: Path, as_json: bool) -> None:
+    from alembert.cli.output import print_json, visible
+
+    if as_json:
+        print_json({"out": str(out), **made.counts})
+        return
+    count = made.counts
+    share = count["replaced"] / max(1, count["copies"])
+    print(f"{count['copies']:,} copies of {count['examples']:,} examples, {share:.1f} replacements in each")
+    print(
+        f"left out: {count['same']:,} equal to their original or to another copy, {count['lost']:,} whose answers would "
+        "have become unclear"
+    )
+    print(visible(f"written to {out}"))
+    step = max(1, len(made.examples) // _SHOWN)
+    for number in range(0, len(made.examples), step)[:_SHOWN]:
+        before, after = originals[made.origins[number]], made.examples[number]
+        print(visible(f"- {' | '.join(before.texts)}"))
+        print(visible(f"+ {' | '.join(after.texts)}"))

@@ -1,0 +1,146 @@
+"""What a masked LM would put in the place of words, for many words of many texts.
+
+In: texts as pieces, and words as stretches of them. Out: for each word the likeliest substitutes. As in TinyBERT the model
+reads the text with the word masked, [SEP], and the text as it is. Unlike there, a quarter of the asked words are masked at
+a time, so that a text is read four times instead of once a word: each hidden word still stands in the second half, and
+no more is hidden than in pre-training. A word that is one piece is filled by words that are one piece. A Chinese word is
+masked whole, and the words of as many characters compete by the sum of their characters' scores, so that only real words
+come out. Texts too long for the model are cut.
+"""
+
+# P masked positions, V vocabulary, Q words, W substitutes
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from alembert.files.checkpoint import Checkpoint
+from alembert.nn.batch import Batch
+from alembert.tasks.batches import in_batches
+from alembert.train.substitutes import Substitutes
+
+_TURNS: Final = 4
+"""Rows of a text: each hides a part of its words."""
+_LONGEST: Final = 256
+"""Tokens of a row at most: neighbours further away do not help to guess a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A word to be masked."""
+
+    number: int
+    """What the caller calls it."""
+    start: int
+    """Its first piece."""
+    size: int
+    """How many pieces it has."""
+    group: int
+    """What it may be filled with: see `Substitutes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A row, and the words that are masked in it, by their places in the row."""
+
+    ids: list[int]
+    segments: list[int]
+    gaps: tuple[Gap, ...]
+
+
+def masked_lm_of(checkpoint: Checkpoint) -> str | None:
+    """Name the head that can fill masks; none: there is none, or the model reads from left to right."""
+    if checkpoint.blueprint.config.attention != "bidirectional":
+        return None
+    heads = checkpoint.blueprint.heads.items()
+    return next((name for name, spec in heads if spec.kind == "masked_lm"), None)
+
+
+class Filler:
+    """A masked LM that is asked for substitutes."""
+
+    def __init__(self, checkpoint: Checkpoint, head: str, substitutes: Substitutes, count: int) -> None:
+        self._model = checkpoint.model.eval()
+        self._head = head
+        self._tokenizer = substitutes.tokenizer
+        self._count = count
+        config = checkpoint.blueprint.config
+        self.longest = (min(_LONGEST, config.max_position_embeddings) - 3) // 2
+        """Pieces of a text that are read at once."""
+        self._second = min(1, config.type_vocab_size - 1)
+        self._device = self._model.encoder.embeddings.token.weight.device
+        self._words: dict[int, list[str]] = {}
+        self._choices: dict[int, Tensor] = {}
+        for name, group in substitutes.groups.items():
+            fitting = {word: ids for word, ids in group.items() if len(ids) == (name or 1)}
+            self._words[name] = list(fitting)
+            self._choices[name] = torch.tensor(list(fitting.values()), device=self._device)
+
+    def knows(self, group: int, size: int) -> bool:
+        """Tell whether a word of this group that is so many pieces can be filled."""
+        return size == (group or 1) and len(self._words.get(group, ())) > 1
+
+    def fill(
+        self, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[Gap]]
+    ) -> Iterator[tuple[int, list[str]]]:
+        """Give the number of each gap with its likeliest fillings, in any order; a gap that a cut goes through has none.
+
+        Whatever stands there now may be among them."""
+        asked = [each for text, own in zip(texts, gaps, strict=True) for each in self._questions(text, own)]
+
+        def compute(numbers: list[int]) -> list[tuple[int, list[str]]]:
+            with torch.inference_mode():
+                return list(self._answers([asked[number] for number in numbers]))
+
+        for found in in_batches(compute, [len(each.ids) for each in asked], self._device):
+            yield from found
+
+    def _questions(self, ids: Sequence[int], gaps: Sequence[Gap]) -> Iterator[_Question]:
+        for start in range(0, len(ids), self.longest):
+            part = list(ids[start : start + self.longest])
+            inside = [gap for gap in gaps if start <= gap.start and gap.start + gap.size <= start + len(part)]
+            for turn in range(min(_TURNS, len(inside))):
+                yield self._question(part, start, inside[turn::_TURNS])
+
+    def _question(self, part: list[int], begin: int, gaps: Sequence[Gap]) -> _Question:
+        tokenizer = self._tokenizer
+        hidden = list(part)
+        for gap in gaps:
+            at = gap.start - begin
+            hidden[at : at + gap.size] = [tokenizer.mask_id] * gap.size
+        ids = [tokenizer.cls_id, *hidden, tokenizer.sep_id, *part, tokenizer.sep_id]
+        segments = [0] * (len(part) + 2) + [self._second] * (len(part) + 1)
+        placed = tuple(Gap(gap.number, gap.start - begin + 1, gap.size, gap.group) for gap in gaps)
+        return _Question(ids, segments, placed)
+
+    def _answers(self, questions: Sequence[_Question]) -> Iterator[tuple[int, list[str]]]:
+        batch = Batch.packed([each.ids for each in questions], [each.segments for each in questions])
+        starts = batch.starts_B.tolist()
+        gaps = [(begin, gap) for begin, each in zip(starts, questions, strict=True) for gap in each.gaps]
+        places = [begin + gap.start + n for begin, gap in gaps for n in range(gap.size)]
+        predicted_P = torch.tensor(places, device=self._device)
+        outputs = self._model(batch.to(self._device), [self._head], predicted_P=predicted_P, only=True)
+        firsts: dict[int, dict[int, int]] = {}
+        at = 0
+        for _, gap in gaps:
+            firsts.setdefault(gap.group, {})[gap.number] = at
+            at += gap.size
+        yield from self._best(outputs[self._head].float(), firsts)
+
+    def _best(
+        self, logits_PV: Tensor, firsts: Mapping[int, Mapping[int, int]]
+    ) -> Iterator[tuple[int, list[str]]]:
+        """Rank the words of each group at the gaps of the group, given by the line of their first piece."""
+        for group, of_gaps in firsts.items():
+            choices_WN, words = self._choices[group], self._words[group]
+            lines_Q = torch.tensor(list(of_gaps.values()), device=self._device)
+            scores_QW = torch.zeros(len(lines_Q), len(words), device=self._device)
+            for place in range(choices_WN.shape[1]):
+                scores_QW += logits_PV[lines_Q + place][:, choices_WN[:, place]]
+            best = scores_QW.topk(min(self._count + 1, len(words))).indices.tolist()
+            for number, chosen in zip(of_gaps, best, strict=True):
+                yield number, [words[each] for each in chosen]
