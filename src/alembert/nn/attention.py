@@ -120,6 +120,11 @@ class Trace:
         """Return (H, T, T): each row sums to one."""
         return self.scores[layer][document].softmax(-1)
 
+    def see(self, qkv_N3HK: Tensor, plan: Plan) -> None:
+        """Take what one layer attends with."""
+        if self.documents:
+            self.record_scores((group, q, k) for group, (q, k, _) in _rectangles(qkv_N3HK, plan))
+
     def record_scores(self, parts: Iterable[tuple[GroupPlan, Tensor, Tensor]]) -> None:
         """Compute the scores of one layer from the queries and keys of each group."""
         layer: dict[int, Tensor] = {}
@@ -159,8 +164,8 @@ class Attention(nn.Module):
             q_and_k, v_N1HK = qkv_N3HK.split((2, 1), dim=1)
             turned = plan.rotation(q_and_k.flatten(1, 2)).view_as(q_and_k)
             qkv_N3HK = torch.cat((turned, v_N1HK), dim=1)
-        if plan.trace is not None and plan.trace.documents:
-            plan.trace.record_scores((group, q, k) for group, (q, k, _) in _rectangles(qkv_N3HK, plan))
+        if plan.trace is not None:
+            plan.trace.see(qkv_N3HK, plan)
         if isinstance(plan.memory, Reading):
             plan.memory.keep(
                 plan.layer, ((each.group, k, v) for each, (_, k, v) in _rectangles(qkv_N3HK, plan))

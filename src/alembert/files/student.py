@@ -1,0 +1,159 @@
+"""Make a student of a teacher: its shape, and the weights that it begins with.
+
+In: the teacher's Checkpoint and what is wanted: a size (`4x312`), a part of the teacher's layers (`half`), or the folder
+of a student that is there. Out: a Checkpoint without heads, which `files.heads` adds. A student of the teacher's shape
+begins as its layers, bit for bit; a narrower one as its narrowed weights (`student_narrow`); one from scratch with
+fresh weights. With another tokenizer, a piece begins as the mean of the teacher's pieces of it. A student from a folder
+keeps its heads and weights; only markers that a task has added to the teacher's vocabulary are added to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from alembert.errors import BadFile, BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.checkpoint import open as open_checkpoint
+from alembert.files.family import Blueprint
+from alembert.files.hub import is_hub_id
+from alembert.files.resize import EMBEDDING, with_new_rows
+from alembert.files.student_narrow import State, block_sources, narrowed
+from alembert.files.student_pieces import mean_rows, piece_sources
+from alembert.files.student_settings import StudentSettings
+from alembert.files.student_shape import Shape, check_depth, is_size, parse_size, shape_of
+from alembert.nn.config import EncoderConfig
+from alembert.nn.model import Model
+from alembert.text.tokenizer import Tokenizer
+
+_RANDOM_ROWS: Final = 128
+_RANDOM_LENGTH: Final = 32
+
+
+def student_of(
+    teacher: Checkpoint,
+    wanted: str,
+    settings: StudentSettings,
+    *,
+    tokenizer: Tokenizer | None = None,
+    rows: Sequence[Sequence[int]] = (),
+    seed: int = 1,
+) -> Checkpoint:
+    """Make the student, or open it.
+
+    `rows` are rows of the text that it will read, as ids of the teacher's pieces with its special ones: a few thousand
+    tokens, by which weights are narrowed; empty: rows of random pieces, which keep less.
+    """
+    if not is_size(wanted) and (is_hub_id(wanted) or Path(wanted).exists()):
+        return _opened(teacher, wanted, settings, tokenizer)
+    config = teacher.blueprint.config
+    shape = shape_of(parse_size(wanted, config), config, settings)
+    own = tokenizer or teacher.tokenizer
+    if not shape.layers:
+        size = config.vocab_size if tokenizer is None else tokenizer.vocab_size
+        blueprint = Blueprint(config=replace(shape.config, vocab_size=size))
+        return _finished(teacher, Checkpoint.new(blueprint, own, seed=seed))
+    state = _begun(teacher, shape, rows, seed)
+    if tokenizer is not None:
+        known = _known_tokenizer(teacher)
+        state[EMBEDDING] = mean_rows(state[EMBEDDING], piece_sources(known, tokenizer))
+    sized = replace(shape.config, vocab_size=len(state[EMBEDDING]))
+    blueprint = Blueprint(config=sized, pooler=teacher.model.pooler is not None)
+    model = Model.skeleton(sized, pooler=blueprint.pooler)
+    model.load_state_dict({name: weight.clone() for name, weight in state.items()}, assign=True)
+    return _finished(teacher, Checkpoint(model=model, blueprint=blueprint, tokenizer=own))
+
+
+def _finished(teacher: Checkpoint, student: Checkpoint) -> Checkpoint:
+    """Take over what others have written into the teacher's configuration."""
+    student.model.eval()
+    extra = dict(teacher.extra)
+    if student.tokenizer is not None and "pad_token_id" in extra:
+        extra["pad_token_id"] = student.tokenizer.pad_id
+    return replace(student, extra=extra)
+
+
+def _begun(teacher: Checkpoint, shape: Shape, rows: Sequence[Sequence[int]], seed: int) -> State:
+    old, new = teacher.blueprint.config, shape.config
+    parts = ("hidden_size", "num_attention_heads", "intermediate_size")
+    if all(getattr(old, part) == getattr(new, part) for part in parts):
+        return _copied(teacher.model, shape)
+    return narrowed(teacher.model, shape, rows or _random_rows(teacher, seed))
+
+
+def _copied(teacher: Model, shape: Shape) -> State:
+    state = {n: w for n, w in teacher.state_dict().items() if not n.startswith(("encoder.blocks.", "heads."))}
+    for mine, theirs in block_sources(shape, teacher.config).items():
+        block = teacher.encoder.blocks[theirs].state_dict()
+        state |= {f"encoder.blocks.{mine}.{name}": weight for name, weight in block.items()}
+    return state
+
+
+def _random_rows(teacher: Checkpoint, seed: int) -> list[list[int]]:
+    """Draw rows of the teacher's pieces, between its special ones if it has a tokenizer."""
+    config, tokenizer = teacher.blueprint.config, teacher.tokenizer
+    length = min(_RANDOM_LENGTH, config.max_position_embeddings - 2)
+    size = config.vocab_size if tokenizer is None else tokenizer.vocab_size
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randint(size, (_RANDOM_ROWS, max(1, length)), generator=generator).tolist()
+    ends = ([], []) if tokenizer is None or length < 1 else ([tokenizer.cls_id], [tokenizer.sep_id])
+    return [[*ends[0], *row, *ends[1]] for row in rows]
+
+
+def _known_tokenizer(teacher: Checkpoint) -> Tokenizer:
+    if teacher.tokenizer is None:
+        raise BadFile(
+            "The teacher has no tokenizer, so nobody knows what its pieces are. Put the files of the tokenizer that it "
+            "was trained with into its folder."
+        )
+    return teacher.tokenizer
+
+
+def _opened(
+    teacher: Checkpoint, wanted: str, settings: StudentSettings, tokenizer: Tokenizer | None
+) -> Checkpoint:
+    if tokenizer is not None or settings != StudentSettings(start=settings.start):
+        raise BadSetting(
+            f"The student {wanted} is there and has its shape and vocabulary; `heads`, `inner`, `layers` and another "
+            "tokenizer are for one that is made. Leave them out."
+        )
+    student = open_checkpoint(wanted)
+    _check_limits(student.blueprint.config, teacher.blueprint.config, wanted)
+    return _with_vocabulary_of(teacher, student, wanted)
+
+
+def _check_limits(student: EncoderConfig, teacher: EncoderConfig, wanted: str) -> None:
+    check_depth(student.num_hidden_layers, teacher)
+    for name, what in (("max_position_embeddings", "tokens"), ("type_vocab_size", "segments")):
+        ours, theirs = getattr(student, name), getattr(teacher, name)
+        if ours < theirs:
+            raise BadFile(
+                f"The student {wanted} reads up to {ours} {what} and its teacher {theirs} (`{name}`). Use a student that "
+                "was made of this teacher."
+            )
+
+
+def _with_vocabulary_of(teacher: Checkpoint, student: Checkpoint, wanted: str) -> Checkpoint:
+    """Check that both cut text alike; what a task has added to the teacher's vocabulary is added to the student's."""
+    theirs, ours = _known_tokenizer(teacher), student.tokenizer
+    if ours is None or not _begins_as(theirs, ours):
+        found = "none" if ours is None else repr(ours)
+        raise BadFile(
+            f"The student {wanted} has another tokenizer than its teacher ({found}, and the teacher {theirs!r}); they must "
+            "read the same pieces. Use a student that was made of this teacher."
+        )
+    if theirs.vocab_size == ours.vocab_size:
+        return replace(student, tokenizer=theirs)
+    sources = piece_sources(ours, theirs)
+    fresh = {number: sources[number] for number in range(ours.vocab_size, theirs.vocab_size)}
+    return with_new_rows(student, theirs, fresh)
+
+
+def _begins_as(longer: Tokenizer, shorter: Tokenizer) -> bool:
+    """Tell whether a tokenizer is another one, perhaps with pieces after those of it."""
+    one, other = (replace(each.parts.settings, model_max_length=None) for each in (longer, shorter))
+    return one == other and longer.vocabulary.pieces[: shorter.vocab_size] == shorter.vocabulary.pieces

@@ -1,0 +1,261 @@
+"""Narrow a teacher's weights to a student's shape.
+
+In: the teacher's model, the student's `Shape`, and rows of text. Out: the student's weights. The teacher reads the rows
+once, and its states decide what is kept:
+
+- of the states, the coordinates that vary most, the same in all layers, so that residuals and layer norms keep their
+  meaning. Matrices that write into the states lose the other rows; matrices that read them get the other coordinates
+  from the kept ones, as far as these tell them (least squares);
+- of each attention head, the directions in which queries and keys, or values and output, make the largest products;
+  of the heads, if the student has fewer, those that write most;
+- of the feed-forward part, the neurons that vary most, times the weights with which they are heard.
+
+At the teacher's own shape nothing is lost. The alternative, a rotation to principal components (P^T W P), was clearly
+worse where all layers are kept and about as good where most are left out: a layer norm after a rotation is another one.
+Rows of the text that the student will read keep more than rows of random pieces, most of all where all layers are kept.
+"""
+
+# N tokens, D and d width of teacher and student, H heads, K and k their head size, F and f inner width
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from alembert.files.student_shape import Shape
+from alembert.nn.batch import Batch
+from alembert.nn.config import EncoderConfig
+from alembert.nn.model import Model
+
+LOOKED_AT: Final = 8192
+"""Tokens that the teacher reads at most."""
+_RIDGE: Final = 1e-3
+"""Share of the mean variance that keeps least squares sound where coordinates depend on each other."""
+_FLOOR: Final = 1e-4
+"""The same, of the root mean square, for directions in a head that nothing points to."""
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the teacher did while it read."""
+
+    inputs: dict[str, Tensor]
+    """Module that reads the states -> what it read (N, D); `last`: the last states."""
+    activity: dict[str, Tensor]
+    """Module -> how much each of its F inputs varies."""
+
+    def variance(self) -> Tensor:
+        """Add up how much each coordinate of the states varies (D)."""
+        return torch.stack([states_ND.var(0) for states_ND in self.inputs.values()]).sum(0)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the teacher's states are told from the kept coordinates: all = mix @ kept + shift."""
+
+    mix_Dd: Tensor
+    shift_D: Tensor
+
+    @classmethod
+    def of(cls, states_ND: Tensor, kept_d: Tensor) -> Reading:
+        """Fit the dropped coordinates on the kept ones, which stay as they are."""
+        width = states_ND.shape[1]
+        dropped = torch.ones(width, dtype=torch.bool).index_fill(0, kept_d, value=False)
+        mean_D = states_ND.double().mean(0)
+        centred_ND = states_ND - mean_D
+        kept_Nd = centred_ND[:, kept_d]
+        gram_dd = kept_Nd.T @ kept_Nd
+        gram_dd += torch.eye(len(kept_d)) * (_RIDGE * gram_dd.diagonal().mean() + torch.finfo().tiny)
+        mix_Dd = torch.eye(width, dtype=torch.double)[:, kept_d]
+        mix_Dd[dropped] = torch.linalg.solve(gram_dd, kept_Nd.T @ centred_ND[:, dropped]).T
+        return cls(mix_Dd, mean_D - mix_Dd @ mean_D[kept_d])
+
+    def through(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Give a linear layer over all coordinates as one over the kept ones."""
+        wide = weight.double()
+        # Where all are kept the shift is a rounding error.
+        return (wide @ self.mix_Dd).to(weight), (bias + wide @ self.shift_D).to(bias)
+
+
+def narrowed(teacher: Model, shape: Shape, rows: Sequence[Sequence[int]]) -> State:
+    """Give the weights of a student, its pooler's among them if the teacher has one."""
+    old, new = teacher.config, shape.config
+    blocks = block_sources(shape, old)
+    seen = _look(teacher, set(blocks.values()), rows)
+    state = {name: weight.detach() for name, weight in teacher.state_dict().items()}
+    kept_d = _strongest(seen.variance(), new.hidden_size)
+    result = _narrow_embeddings(state, kept_d, old)
+    for mine, theirs in blocks.items():
+        at = f"encoder.blocks.{theirs}."
+        block = _narrow_attention(_inside(state, at), seen.inputs[f"{at}attention.qkv"], kept_d, (old, new))
+        block |= _narrow_feed_forward(_inside(state, at), seen, at, kept_d, new.intermediate_size)
+        block |= {name: state[at + name][kept_d] for name in _norms("attention_norm", "output_norm")}
+        result |= {f"encoder.blocks.{mine}.{name}": weight for name, weight in block.items()}
+    result |= {name: state[name][kept_d] for name in _norms("encoder.final_norm") if name in state}
+    if teacher.pooler is not None:
+        reading = Reading.of(seen.inputs["last"], kept_d)
+        weight, bias = state["pooler.dense.weight"][kept_d], state["pooler.dense.bias"][kept_d]
+        result["pooler.dense.weight"], result["pooler.dense.bias"] = reading.through(weight, bias)
+    return {name: weight.contiguous() for name, weight in result.items()}
+
+
+def block_sources(shape: Shape, teacher: EncoderConfig) -> dict[int, int]:
+    """Map the student's stored blocks to the teacher's; where layers share one, the last of them decides."""
+    inner = teacher.inner_group_num
+    theirs = [
+        block for layer in shape.layers for block in teacher.layer_order[(layer - 1) * inner : layer * inner]
+    ]
+    return dict(zip(shape.config.layer_order, theirs, strict=True))
+
+
+@torch.no_grad()
+def _look(teacher: Model, blocks: set[int], rows: Sequence[Sequence[int]]) -> Seen:
+    """Let a copy of the teacher, which shares its weights and drops nothing, read the rows."""
+    model = Model.skeleton(teacher.config)
+    model.load_state_dict(
+        {n: w for n, w in teacher.state_dict().items() if n in model.state_dict()}, assign=True
+    )
+    inputs: dict[str, list[Tensor]] = defaultdict(list)
+    activity: dict[str, list[Tensor]] = defaultdict(list)
+    for number in blocks:
+        at = f"encoder.blocks.{number}."
+        for name in ("attention.qkv", "inner", "outer"):
+            part = model.get_submodule(at + name)
+            if name == "outer":
+                part.register_forward_pre_hook(_Keep(activity[at + name], spread=True))
+            else:
+                part.register_forward_pre_hook(_Keep(inputs[at + name]))
+    inputs["last"].append(model.eval()(Batch.packed(_few(rows)))["hidden"])
+    # A block that several layers share has read several times.
+    return Seen(
+        {name: torch.cat(states) for name, states in inputs.items()},
+        {name: torch.stack(spreads).mean(0) for name, spreads in activity.items()},
+    )
+
+
+@dataclass(frozen=True)
+class _Keep:
+    """A hook that keeps what a module reads, or how much each coordinate of it varies."""
+
+    into: list[Tensor]
+    spread: bool = False
+
+    def __call__(self, module: nn.Module, given: tuple[Tensor, ...]) -> None:
+        self.into.append(given[0].std(0) if self.spread else given[0])
+
+
+def _few(rows: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+    taken: list[Sequence[int]] = []
+    tokens = 0
+    for row in rows:
+        tokens += len(row)
+        if taken and tokens > LOOKED_AT:
+            break
+        taken.append(row)
+    return taken
+
+
+def _narrow_embeddings(state: State, kept_d: Tensor, old: EncoderConfig) -> State:
+    at = "encoder.embeddings."
+    if old.embedding_size is not None:
+        widened = {name: state[name][kept_d] for name in (f"{at}widen.weight", f"{at}widen.bias")}
+        return {name: weight for name, weight in state.items() if name.startswith(at)} | widened
+    return {name: weight[..., kept_d] for name, weight in state.items() if name.startswith(at)}
+
+
+def _narrow_attention(
+    block: State, states_ND: Tensor, kept_d: Tensor, configs: tuple[EncoderConfig, EncoderConfig]
+) -> State:
+    old, new = configs
+    heads, size = old.num_attention_heads, old.head_size
+    weight_3HKD = block["attention.qkv.weight"].double().view(3, heads, size, -1)
+    bias_3HK = block["attention.qkv.bias"].double().view(3, heads, size)
+    out_HdK = block["attention.out.weight"][kept_d].double().view(len(kept_d), heads, size).transpose(0, 1)
+    qkv_ND = nn.functional.linear(states_ND, block["attention.qkv.weight"], block["attention.qkv.bias"])
+    qkv_3HNK = qkv_ND.double().view(-1, 3, heads, size).permute(1, 2, 0, 3)
+    writes_H = torch.stack([_writes(*head) for head in zip(qkv_3HNK[2], out_HdK, strict=True)])
+    turns, outs = [], []
+    for head in _strongest(writes_H, new.num_attention_heads).tolist():
+        turn_3kK, back_kK = _head_turns(qkv_3HNK[:, head], out_HdK[head], new.head_size)
+        turns.append((turn_3kK @ weight_3HKD[:, head], (turn_3kK @ bias_3HK[:, head, :, None]).squeeze(-1)))
+        outs.append(out_HdK[head] @ back_kK.T)
+    weight = torch.stack([w for w, _ in turns], 1).flatten(0, 2)
+    bias = torch.stack([b for _, b in turns], 1).flatten()
+    weight, bias = Reading.of(states_ND, kept_d).through(weight, bias)
+    return {
+        "attention.qkv.weight": weight.to(states_ND),
+        "attention.qkv.bias": bias.to(states_ND),
+        "attention.out.weight": torch.cat(outs, 1).to(states_ND),
+        "attention.out.bias": block["attention.out.bias"][kept_d],
+    }
+
+
+def _writes(v_NK: Tensor, out_dK: Tensor) -> Tensor:
+    """Tell how much what a head writes would vary if each token saw itself alone."""
+    return (_triangle(v_NK - v_NK.mean(0)) @ out_dK.T).square().sum().sqrt()
+
+
+def _head_turns(qkv_3NK: Tensor, out_dK: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Give what turns queries, keys and values of a head to fewer dimensions, and its output back."""
+    q_NK, k_NK, v_NK = qkv_3NK
+    # A softmax does not see what all keys share.
+    to_q, to_k = fewer_dimensions(q_NK, k_NK - k_NK.mean(0), size)
+    to_out, to_v = fewer_dimensions(out_dK, v_NK, size)
+    # Scores are divided by the root of the head's size, which has changed.
+    scale = math.sqrt(size / q_NK.shape[1])
+    return torch.stack((to_q * scale, to_k, to_v)), to_out
+
+
+def fewer_dimensions(left_NK: Tensor, right_MK: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Give two (k, K) matrices that keep `left @ right.T` as well as k dimensions can, and the ratio of their sizes.
+
+    These are the leading singular vectors of the product, found from the two triangular factors.
+    """
+    left_KK, right_KK = _triangle(left_NK), _triangle(right_MK)
+    u_KK, values_K, v_KK = torch.linalg.svd(left_KK @ right_KK.T)
+    roots_k1 = values_K[:size, None].sqrt()
+    to_left = roots_k1 * torch.linalg.solve(left_KK, u_KK[:, :size]).T
+    to_right = roots_k1 * torch.linalg.solve(right_KK, v_KK[:size].T).T
+    balance = (left_KK.norm() / right_KK.norm()).sqrt()
+    return to_left * balance, to_right / balance
+
+
+def _triangle(rows_NK: Tensor) -> Tensor:
+    """Factor the mean square: R with R^T R = rows^T rows / N, made invertible."""
+    rows_NK = rows_NK / math.sqrt(len(rows_NK))
+    size = rows_NK.shape[1]
+    floor = _FLOOR * rows_NK.norm() / math.sqrt(size) + torch.finfo().tiny
+    triangle_KK: Tensor = torch.linalg.qr(torch.cat((rows_NK, floor * torch.eye(size))), mode="r")[1]
+    return triangle_KK
+
+
+def _narrow_feed_forward(block: State, seen: Seen, at: str, kept_d: Tensor, inner: int) -> State:
+    outer_dF = block["outer.weight"][kept_d]
+    kept_f = _strongest(seen.activity[f"{at}outer"] * outer_dF.norm(dim=0), inner)
+    reading = Reading.of(seen.inputs[f"{at}inner"], kept_d)
+    weight, bias = reading.through(block["inner.weight"][kept_f], block["inner.bias"][kept_f])
+    return {
+        "inner.weight": weight,
+        "inner.bias": bias,
+        "outer.weight": outer_dF[:, kept_f],
+        "outer.bias": block["outer.bias"][kept_d],
+    }
+
+
+def _strongest(strength: Tensor, count: int) -> Tensor:
+    """Give the places of the largest numbers, in rising order."""
+    return strength.topk(count).indices.sort().values
+
+
+def _inside(state: State, at: str) -> State:
+    return {name.removeprefix(at): weight for name, weight in state.items() if name.startswith(at)}
+
+
+def _norms(*names: str) -> list[str]:
+    return [f"{name}.{kind}" for name in names for kind in ("weight", "bias")]
