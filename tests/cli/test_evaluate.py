@@ -87,6 +87,42 @@ def test_a_comparison_is_told(command: Any) -> None:
     assert "Against old: f1 differs by +0.6667, 95 % interval " in out
 
 
+def test_a_comparison_shows_score_size_and_speed_side_by_side(command: Any) -> None:
+    code, out, _ = command("evaluate ner test.jsonl --rounds 5 --against old")
+    lines = out[out.index("Score, size and speed") :].splitlines()
+    assert code == 0
+    assert lines[1].split() == ["ner", "old"]
+    names = {line[:17].strip() for line in lines[2:13]}
+    assert {"f1", "95 % interval", "share kept", "parameters", "texts a second", "speed-up"} <= names
+    assert "measured on this machine" in out
+
+
+def test_speed_can_be_left_out(command: Any) -> None:
+    _, out, _ = command("evaluate ner test.jsonl --rounds 5 --against old --no-speed --json")
+    compared = json.loads(out)["comparison"]
+    assert (compared["machine"], [model["speed"] for model in compared["models"]]) == (None, [None, None])
+
+
+def test_several_models_are_compared_with_the_first_of_them(command: Any) -> None:
+    code, out, _ = command("evaluate ner test.jsonl --rounds 5 --against ner --against old --no-speed --json")
+    compared = json.loads(out)["comparison"]
+    assert (code, compared["reference"]) == (0, "ner")
+    assert [model["name"] for model in compared["models"]] == ["ner", "ner", "old"]
+    assert [model["kept"] for model in compared["models"]] == [1.0, 1.0, 0.0]
+
+
+def test_without_another_model_there_is_no_comparison(command: Any) -> None:
+    _, out, _ = command("evaluate ner test.jsonl --rounds 5 --json")
+    assert "comparison" not in json.loads(out)
+
+
+def test_the_report_has_the_comparison(command: Any) -> None:
+    command("evaluate ner test.jsonl --rounds 5 --against old --report report.html")
+    html = Path("report.html").read_text(encoding="utf8")
+    assert "<h2>Score, size and speed</h2>" in html
+    assert "f1 against speed" in html
+
+
 @pytest.mark.parametrize("arguments", ["ner test.jsonl --against old", "cls labels.jsonl"])
 def test_the_report_is_one_page(arguments: str, command: Any) -> None:
     code, _, err = command(f"evaluate {arguments} --rounds 5 --report out/report.html")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,9 @@ import typer
 from alembert.cli.codes import SET_ASIDE
 
 if TYPE_CHECKING:
+    from alembert.infer.contest import Contest, Tell
     from alembert.infer.evaluate import Evaluation
+    from alembert.inspect.comparison import Comparison
 
 
 def evaluate(
@@ -22,8 +25,12 @@ def evaluate(
         str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="Another model to compare with on the same examples.")
+        list[Path] | None,
+        typer.Option(metavar="MODEL", help="Another model to compare with; may be given again."),
     ] = None,
+    speed: Annotated[
+        bool, typer.Option("--speed/--no-speed", help="Measure how fast the compared models are here.")
+    ] = True,
     part: Annotated[
         str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
     ] = None,
@@ -45,39 +52,45 @@ def evaluate(
     from alembert.cli.progress import Bar
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.hardware.torch_settings import device_named
-    from alembert.infer.evaluate import evaluate as run
-    from alembert.infer.task_model import TaskModel
+    from alembert.infer.contest import hold, open_all
+    from alembert.infer.evaluate import evaluation_of
     from alembert.inspect.evaluation_page import page
 
     check_page(report)
-    where = device_named(device)
-    opened = TaskModel.open(model, where, task)
-    other = None if against is None else TaskModel.open(against, where, _same_task(task, against))
+    where, folders = device_named(device), [model, *(against or ())]
+    models = open_all(folders, where, task)
     options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding)
     with Bar(sys.stderr) as bar:
-        found = run(
-            opened, files, options, part=part, against=other, rounds=rounds, device=where, tell=bar.show
-        )
+        contest = hold(models, files, options, part=part, rounds=rounds, tell=bar.show)
+        found = evaluation_of(contest, device=where, tell=bar.show)
+        compared = _compared(contest, folders, where, speed, bar.show) if against else None
     if report is not None:
-        write_page(report, page(found))
+        write_page(report, page(found, compared))
     if as_json:
-        print_json(found.to_table())
+        print_json(found.to_table() | ({"comparison": compared.to_table()} if compared else {}))
     else:
-        _print(found)
+        _print(found, compared)
     _warn(found)
     if found.set_aside:
         raise typer.Exit(SET_ASIDE)
 
 
-def _same_task(task: str | None, rival: Path) -> str | None:
-    """Name the task of a rival, which may be a model of this one alone."""
-    from alembert.tasks.files import task_names
+def _compared(contest: Contest, folders: Sequence[Path], device: str, speed: bool, tell: Tell) -> Comparison:
+    """Compare all models with the first that was named after the evaluated one."""
+    from alembert.corpus.jobs import source_names
+    from alembert.infer.speed import SECONDS
+    from alembert.inspect.comparison import comparison_of
 
-    return task if task and task_names(rival) else None
+    # The folder in which one stands has no name, and that of a seed is a number.
+    short = source_names([folder if folder.name else folder.resolve() for folder in folders])
+    names = [str(path) if name.isdecimal() else name for name, path in zip(short, folders, strict=True)]
+    seconds = SECONDS if speed else None
+    return comparison_of(contest, names, reference=1, device=device, speed_seconds=seconds, tell=tell)
 
 
-def _print(found: Evaluation) -> None:
+def _print(found: Evaluation, compared: Comparison | None) -> None:
     from alembert.cli.output import visible
+    from alembert.inspect.comparison_report import lines
     from alembert.inspect.evaluation_report import headline, sentences, tables
 
     print(visible(f"{found.model}, task {found.task}, on {', '.join(found.files)}"))
@@ -89,6 +102,10 @@ def _print(found: Evaluation) -> None:
     print()
     for sentence in sentences(found):
         print(visible(sentence))
+    if compared:
+        print()
+        for line in lines(compared):
+            print(visible(line))
 
 
 def _warn(found: Evaluation) -> None:

@@ -14,7 +14,9 @@ from alembert.artifact import few
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
+from alembert.infer.size import USUAL_TOKENS, Size
 from alembert.nn.batch import Batch
+from alembert.nn.multiplications import encoder_multiplications
 from alembert.tasks.batches import in_batches
 from alembert.tasks.decoding.model_writer import ModelWriter
 from alembert.tasks.running import ModelRunner
@@ -42,6 +44,18 @@ class TorchEngine:
     def open(cls, where: str | Path, device: str = "cpu") -> TorchEngine:
         """Open a Checkpoint for prediction."""
         return cls(checkpoints.open(where), device)
+
+    @property
+    def size(self) -> Size:
+        """What the model costs on any machine; of several tasks, all heads are in it."""
+        config = self.checkpoint.blueprint.config
+        return Size(
+            parameters=self.checkpoint.parameters,
+            bytes=self.checkpoint.bytes,
+            layers=config.num_hidden_layers,
+            width=config.hidden_size,
+            multiplications=encoder_multiplications(config, tokens=USUAL_TOKENS),
+        )
 
     def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, ModelRunner]:
         """Give a task what it needs of the weights of its head (none: called as its kind), and what runs it."""

@@ -8,30 +8,23 @@ seeds, and the one that is compared with, are each run over all examples, which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from alembert.artifact import few
-from alembert.corpus.jobs import Progress
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.errors import BadSetting
-from alembert.infer.gold import read_gold
+from alembert.infer.contest import Contest, Entrant, Tell, hold, predicted
 from alembert.infer.trust import Trust, trust_of
 from alembert.tasks.judged import confusion_of, judged
-from alembert.tasks.metrics import bootstrap
 from alembert.tasks.metrics.bootstrap import Interval
 from alembert.tasks.task import Measure, Scores
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
-
-Tell = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,66 +124,32 @@ def evaluate(
     tell: Tell = lambda _: None,
 ) -> Evaluation:
     """Score a model on labelled files; `device` is for the models of its other seeds."""
-    if rounds < 1:
-        raise BadSetting(f"`rounds` is {rounds}; expected at least 1, and 1000 for an interval of 95 %.")
-    if against is not None:
-        _check_alike(model, against)
-    paths = [Path(path) for path in files]
-    reading = read_gold(model, paths, options or ReadOptions(), part)
-    examples, task = reading.examples, model.task
-    predictions = _predicted(model, examples, tell)
-    measure, kin = task.measure(examples, predictions), _kin(examples)
-    answers = judged(task, examples, predictions)
-    other = None if against is None else _rival(against, examples, tell)
+    models = [model] if against is None else [model, against]
+    contest = hold(models, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
+    return evaluation_of(contest, device=device, tell=tell)
+
+
+def evaluation_of(contest: Contest, *, device: str = "cpu", tell: Tell = lambda _: None) -> Evaluation:
+    """Evaluate the first model of a contest, against the second if there is one."""
+    first, *others = contest.entrants
+    model, examples = first.model, contest.examples
+    answers = judged(model.task, examples, first.predictions)
     return Evaluation(
         model=str(model.folder),
-        task=task.name,
-        files=tuple(map(str, paths)),
+        task=model.task.name,
+        files=contest.files,
         examples=len(examples),
-        scores=task.score(examples, predictions),
-        interval=bootstrap.interval(measure, len(examples), rounds=rounds, seed=seed, kin=kin),
-        rounds=rounds,
+        scores=first.scores,
+        interval=first.interval,
+        rounds=contest.rounds,
         spread=_spread(model, examples, device, tell),
-        seen=_seen(model, examples, measure),
+        seen=_seen(model, examples, first.measure),
         trust=None if answers is None else trust_of(answers),
-        confusion=_confusion(model, examples, predictions),
-        against=None if other is None else _against(other, measure, rounds, seed, kin),
-        set_aside=reading.set_aside,
-        remarks=reading.remarks,
+        confusion=_confusion(model, examples, first.predictions),
+        against=_against(contest, first, others[0]) if others else None,
+        set_aside=contest.reading.set_aside,
+        remarks=contest.reading.remarks,
     )
-
-
-def _check_alike(model: TaskModel, other: TaskModel) -> None:
-    """Refuse to compare what does not answer the same question."""
-    one, two = model.task, other.task
-    if one.name != two.name:
-        raise BadSetting(
-            f"{model.folder} is a model for the task {one.name}, {other.folder} for {two.name}; "
-            "only models for the same task can be compared."
-        )
-    mine, theirs = one.question(), two.question()
-    for what in mine:
-        if mine[what] != theirs[what]:
-            raise BadSetting(
-                f"{model.folder} and {other.folder} cannot be compared: they differ in their {what}, "
-                f"{_brief(mine[what])} against {_brief(theirs[what])}. Compare models that answer the same question."
-            )
-
-
-def _brief(value: Any) -> str:
-    return few(value) if isinstance(value, list) else str(value)
-
-
-def _kin(examples: Sequence[Any]) -> npt.NDArray[np.int64] | None:
-    """Number the documents that examples belong to; none: each is one of its own."""
-    number: dict[int | str, int] = {}
-    found = [number.setdefault(example.kin, len(number)) for example in examples]
-    return None if len(number) == len(found) else np.array(found, np.int64)
-
-
-def _predicted(model: TaskModel, examples: Sequence[Any], tell: Tell) -> list[Any]:
-    phase = f"evaluating {model.folder.name}"
-    return model.predict(examples, lambda done: tell(Progress(phase, done, len(examples))))
 
 
 def _spread(model: TaskModel, examples: Sequence[Any], device: str, tell: Tell) -> Spread | None:
@@ -200,7 +159,7 @@ def _spread(model: TaskModel, examples: Sequence[Any], device: str, tell: Tell) 
     seeds = []
     for folder in folders:
         member = type(model).open(folder, device, model.name)
-        value = member.task.score(examples, _predicted(member, examples, tell)).value
+        value = member.task.score(examples, predicted(member, examples, tell)).value
         seeds.append(Seed(name=folder.name, value=value))
     return Spread(seeds=tuple(seeds))
 
@@ -218,31 +177,12 @@ def _confusion(model: TaskModel, examples: Sequence[Any], predictions: Sequence[
     return None if found is None else Confusion(labels=found[0], counts=found[1])
 
 
-@dataclass(frozen=True)
-class _Rival:
-    """What another model scores on the same examples."""
-
-    model: str
-    scores: Scores
-    measure: Measure
-    examples: int
-
-
-def _rival(other: TaskModel, examples: Sequence[Any], tell: Tell) -> _Rival:
-    other.task.check(examples)
-    predictions = _predicted(other, examples, tell)
-    scores, measure = other.task.score(examples, predictions), other.task.measure(examples, predictions)
-    return _Rival(str(other.folder), scores, measure, len(examples))
-
-
-def _against(
-    other: _Rival, measure: Measure, rounds: int, seed: int, kin: npt.NDArray[np.int64] | None
-) -> Against:
-    found = bootstrap.paired(measure, other.measure, other.examples, rounds=rounds, seed=seed, kin=kin)
+def _against(contest: Contest, first: Entrant, other: Entrant) -> Against:
+    found = contest.paired(first, other)
     return Against(
-        model=other.model,
+        model=str(other.model.folder),
         scores=other.scores,
-        interval=bootstrap.interval(other.measure, other.examples, rounds=rounds, seed=seed, kin=kin),
+        interval=other.interval,
         difference=found.difference,
         difference_interval=found.interval,
         p_value=found.p_value,

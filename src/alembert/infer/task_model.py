@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.settings import changed
+from alembert.infer.size import Size
 from alembert.tasks.example import Encoded, Example, Reading
-from alembert.tasks.files import TASK, open_task, read_keys, read_surfaces, read_table, task_names
+from alembert.tasks.files import (
+    TASK,
+    open_task,
+    read_keys,
+    read_surfaces,
+    read_table,
+    reading_of,
+    task_names,
+)
 from alembert.tasks.runner import Runner
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
@@ -18,8 +26,6 @@ from alembert.text.tokenizer import Tokenizer
 AT_ONCE: Final = 512
 """Examples that are encoded and computed together: enough to sort by length, few enough to hold."""
 SEEDS: Final = "seeds"
-COLUMNS: Final = ("id", "text", "title", "label", "entities", "entity_label", "token_labels")
-"""Options of reading that say what is where in a file; what else was said about files is of those files alone."""
 
 
 class TaskEngine(Protocol):
@@ -31,6 +37,10 @@ class TaskEngine(Protocol):
     @property
     def longest(self) -> int:
         """Tokens that the model reads at once."""
+
+    @property
+    def size(self) -> Size:
+        """What the model costs on any machine."""
 
     def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, Runner]:
         """Give the task what it needs of the weights of its head (none: called as its kind), and what runs it."""
@@ -64,13 +74,8 @@ class TaskModel:
 
     def read(self, files: Sequence[Path], options: ReadOptions) -> Reading[Any]:
         """Read examples of the model's task, from the columns that it was trained on unless others are named."""
-        kept, usual = self.training().get("reading", {}), ReadOptions()
-        columns = {
-            name: kept[name]
-            for name in COLUMNS
-            if name in kept and getattr(options, name) == getattr(usual, name)
-        }
-        return self.task.read(files, self.task.settings, changed(options, columns, str(self.folder / TASK)))
+        options = reading_of(self.training(), options, str(self.folder / TASK))
+        return self.task.read(files, self.task.settings, options)
 
     def predict(self, examples: Sequence[Example], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
         """Predict all examples; `tell` hears how many are done."""

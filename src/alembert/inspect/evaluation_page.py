@@ -8,6 +8,8 @@ from typing import Final
 
 from alembert.infer.evaluate import Confusion, Evaluation
 from alembert.infer.trust import Trust
+from alembert.inspect.comparison import Comparison
+from alembert.inspect.comparison_page import section
 from alembert.inspect.evaluation_report import headline, sentences, tables
 from alembert.plots import Curve, curve_chart, figure, legend, percent, ticks
 from alembert.plots import page as framed
@@ -19,18 +21,22 @@ _MOST_LABELS: Final = 40
 """Labels up to which a confusion matrix can be read."""
 
 
-def page(found: Evaluation) -> str:
-    """Return the page."""
-    return framed(f"Evaluation of {found.model}", f"Evaluation of {found.model}", "\n".join(_body(found)))
+def page(found: Evaluation, comparison: Comparison | None = None) -> str:
+    """Return the page, with a comparison of the model with others if there is one."""
+    title = f"Evaluation of {found.model}"
+    return framed(title, title, "\n".join(_body(found, comparison)))
 
 
-def _body(found: Evaluation) -> Iterator[str]:
+def _body(found: Evaluation, comparison: Comparison | None) -> Iterator[str]:
     yield f"<p>Task {escape(found.task)}, {escape(', '.join(found.files))}: {found.examples:,} examples.</p>"
     yield f"<p><strong>{escape(headline(found))}</strong></p>"
-    yield figure(
-        interval_chart(found.scores.main, list(_lines(found))),
-        f"{found.scores.main} with its 95 % interval; of seeds, the value alone",
-    )
+    if comparison:
+        yield from section(comparison)
+    if found.spread or not comparison:  # the plot of a comparison has all intervals, but no seeds
+        yield figure(
+            interval_chart(found.scores.main, list(_lines(found))),
+            f"{found.scores.main} with its 95 % interval; of seeds, the value alone",
+        )
     yield from (f"<p>{escape(sentence)}</p>" for sentence in sentences(found))
     for table in tables(found):
         yield f"<h2>{escape(table.title)}</h2>\n{table.html()}"

@@ -1,0 +1,23 @@
+"""What a model costs, apart from any machine: numbers, bytes, layers, multiplications."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+USUAL_TOKENS: Final = 128
+"""Length of the text for which multiplications are counted: attention makes a token of a longer text dearer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large a model is."""
+
+    parameters: int
+    """Numbers in its weights, heads included."""
+    bytes: int
+    """What the weights take in memory."""
+    layers: int
+    width: int
+    multiplications: int
+    """Of the encoder, for one token of a text of `USUAL_TOKENS`."""

@@ -1,0 +1,129 @@
+"""How fast models answer on this machine, measured side by side: from text to answer, tokenizer and decoding included.
+
+In: models and the examples that they are scored on. Out: texts and tokens a second. Models take turns over the same
+sample, in one order and then in the other, so that whatever else the machine does falls on all of them alike; the middle
+of several rounds counts. The sample grows until the slowest model needs a fair share of the time that is allowed, so a
+slow model is measured on fewer texts, not for longer. Nothing but these numbers depends on a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from alembert.corpus.jobs import Progress
+from alembert.errors import BadSetting
+
+if TYPE_CHECKING:
+    from alembert.infer.task_model import TaskModel
+
+SECONDS: Final = 10.0
+"""What measuring may take for each model, about."""
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 7
+_SHARE: Final = 10
+"""A round of the slowest model takes at least this part of its time, if there are texts enough."""
+
+Clock = Callable[[], float]
+Tell = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """How fast a model answered the same texts several times."""
+
+    texts: int
+    tokens: int
+    """Tokens of these texts as this model reads them, special ones and overlaps of windows included."""
+    seconds: tuple[float, ...]
+    """What each round took."""
+
+    @property
+    def texts_per_second(self) -> float:
+        return self.texts / median(self.seconds)
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / median(self.seconds)
+
+    @property
+    def unrest(self) -> float:
+        """How far the slowest round is from the fastest, as a share of the middle one."""
+        return (max(self.seconds) - min(self.seconds)) / median(self.seconds)
+
+
+def speeds(
+    models: Sequence[TaskModel],
+    examples: Sequence[Any],
+    *,
+    seconds: float = SECONDS,
+    clock: Clock = perf_counter,
+    tell: Tell = lambda _: None,
+) -> list[Speed]:
+    """Measure models in turn; each takes about `seconds` at most, but for three rounds of at least one text."""
+    if seconds <= 0:
+        raise BadSetting(f"The time to measure speed is {seconds:g} seconds; expected more than 0.")
+    sample = _sample(models, examples, seconds / _SHARE, clock)
+    took: list[list[float]] = [[] for _ in models]
+    turns = list(range(len(models)))
+    while len(took[0]) < FEWEST_ROUNDS or (len(took[0]) < MOST_ROUNDS and _is_time_left(took, seconds)):
+        tell(Progress("measuring speed", len(took[0]), MOST_ROUNDS))
+        for number in turns:
+            took[number].append(_timed(models[number], sample, clock))
+        turns.reverse()
+    return [
+        Speed(texts=len(sample), tokens=_tokens(model, sample), seconds=tuple(each))
+        for model, each in zip(models, took, strict=True)
+    ]
+
+
+def _sample(
+    models: Sequence[TaskModel], examples: Sequence[Any], share: float, clock: Clock
+) -> Sequence[Any]:
+    """Double the texts until the slowest model needs its share of the time, or all are in."""
+    count = 1
+    while count < len(examples):
+        drawn = evenly(examples, count)
+        slowest = max(_timed(model, drawn, clock) for model in models)
+        if slowest >= share:
+            return drawn
+        # A guess from almost no time would be none: at most four times as many at once.
+        count *= 4 if slowest < share / 8 else 2
+    return examples
+
+
+def evenly(examples: Sequence[Any], count: int) -> list[Any]:
+    """Take examples from everywhere in their order.
+
+    >>> evenly("abcdefgh", 3)
+    ['a', 'c', 'f']
+    """
+    return [examples[number * len(examples) // count] for number in range(count)]
+
+
+def _timed(model: TaskModel, sample: Sequence[Any], clock: Clock) -> float:
+    start = clock()
+    model.predict(sample)
+    return clock() - start
+
+
+def _is_time_left(took: Sequence[Sequence[float]], seconds: float) -> bool:
+    """Tell whether another round of the slowest model ends in time; what the sample took is left out."""
+    return max(sum(each) + median(each) for each in took) <= seconds * (1 - 2 / _SHARE)
+
+
+def _tokens(model: TaskModel, sample: Sequence[Any]) -> int:
+    return sum(each.tokens for each in model.encode(sample))
+
+
+def this_machine(device: str) -> str:
+    """Name what computes, in a few words."""
+    if device != "cpu":
+        return device
+    from alembert.hardware.cpu import read_cpu
+    from alembert.hardware.threads import choose_threads
+
+    threads = choose_threads().count
+    return f"{read_cpu().model}, {threads} thread{'s' * (threads > 1)}"

@@ -1,0 +1,156 @@
+"""Models side by side: score, size and speed, and what each keeps of the score of one of them.
+
+In: folders of models for the same task, by name, and labelled files; or a contest that was held already. Out: a
+`Comparison` of plain values, which the terminal, a page, a plot and JSON show each in its own form. Scores never depend
+on speed: it is measured afterwards, and not at all if no time is allowed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadSetting
+from alembert.infer.contest import Contest, Entrant, Tell, hold, open_all
+from alembert.infer.size import Size
+from alembert.infer.speed import SECONDS, Clock, Speed, speeds, this_machine
+from alembert.tasks.metrics import bootstrap
+from alembert.tasks.metrics.bootstrap import Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What is known of one model."""
+
+    name: str
+    folder: str
+    score: float
+    interval: Interval
+    size: Size
+    speed: Speed | None = None
+    """None: it was not measured."""
+    against: bootstrap.Comparison | None = None
+    """Its score minus that of the reference, on the same examples; none: it is the reference."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Models on the same examples."""
+
+    task: str
+    files: tuple[str, ...]
+    examples: int
+    set_aside: int
+    """Items of the files that could not be read and are in no score."""
+    measure: str
+    """The score that is compared; higher is better."""
+    rounds: int
+    """Samples that intervals are computed from."""
+    against: int
+    """Number of the model that the others are compared with."""
+    models: tuple[Standing, ...]
+    machine: str | None = None
+    """Where speed was measured; none: it was not."""
+
+    @property
+    def reference(self) -> Standing:
+        """The model that the others are compared with."""
+        return self.models[self.against]
+
+    def kept(self, model: Standing) -> float | None:
+        """Give the share of the reference's score that a model has; none: there is nothing to keep."""
+        return model.score / self.reference.score if self.reference.score > 0 else None
+
+    def speed_up(self, model: Standing) -> float | None:
+        """Say how many times the texts of the reference a model reads in the same time; none: it was not measured."""
+        if model.speed is None or self.reference.speed is None:
+            return None
+        return model.speed.texts_per_second / self.reference.speed.texts_per_second
+
+    def fewer(self, model: Standing) -> float:
+        """Say how many times fewer multiplications than the reference a model's encoder needs."""
+        return self.reference.size.multiplications / model.size.multiplications
+
+    def to_table(self) -> dict[str, Any]:
+        """Give everything as plain values; docs/evaluate.md names the keys."""
+        table = asdict(self)
+        table["reference"] = self.models[table.pop("against")].name
+        for row, model in zip(table["models"], self.models, strict=True):
+            row["kept"] = self.kept(model)
+            row["fewer_multiplications"] = self.fewer(model)
+            row["speed_up"] = self.speed_up(model)
+            if model.speed is not None:
+                rates = ("texts_per_second", "tokens_per_second")
+                row["speed"] |= {rate: getattr(model.speed, rate) for rate in rates}
+        return table
+
+
+def compare(
+    models: Mapping[str, str | Path],
+    files: Sequence[str | Path],
+    options: ReadOptions | None = None,
+    *,
+    task: str | None = None,
+    part: str | None = None,
+    rounds: int = 1000,
+    seed: int = 1,
+    device: str = "cpu",
+    speed_seconds: float | None = SECONDS,
+    tell: Tell = lambda _: None,
+) -> Comparison:
+    """Compare models, given by name, with the first of them; `speed_seconds` is for each, none measures no speed."""
+    if not models:
+        raise BadSetting("There is no model to compare. Give at least one folder.")
+    opened = open_all([Path(folder) for folder in models.values()], device, task)
+    contest = hold(opened, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
+    return comparison_of(contest, list(models), device=device, speed_seconds=speed_seconds, tell=tell)
+
+
+def comparison_of(
+    contest: Contest,
+    names: Sequence[str],
+    *,
+    reference: int = 0,
+    device: str = "cpu",
+    speed_seconds: float | None = SECONDS,
+    clock: Clock = perf_counter,
+    tell: Tell = lambda _: None,
+) -> Comparison:
+    """Compare the models of a contest, which have these names, with one of them."""
+    models = [entrant.model for entrant in contest.entrants]
+    measured: Sequence[Speed | None] = [None] * len(models)
+    if speed_seconds is not None:
+        measured = speeds(models, contest.examples, seconds=speed_seconds, clock=clock, tell=tell)
+    others = [
+        None if number == reference else contest.paired(entrant, contest.entrants[reference])
+        for number, entrant in enumerate(contest.entrants)
+    ]
+    return Comparison(
+        task=models[0].task.name,
+        files=contest.files,
+        examples=len(contest.examples),
+        set_aside=sum(item.kind != "annotation" for item in contest.reading.set_aside),
+        measure=contest.entrants[0].scores.main,
+        rounds=contest.rounds,
+        against=reference,
+        models=tuple(map(_standing, names, contest.entrants, measured, others)),
+        machine=None if speed_seconds is None else this_machine(device),
+    )
+
+
+def _standing(
+    name: str, entrant: Entrant, speed: Speed | None, against: bootstrap.Comparison | None
+) -> Standing:
+    return Standing(
+        name=name,
+        folder=str(entrant.model.folder),
+        score=entrant.scores.value,
+        interval=entrant.interval,
+        size=entrant.model.engine.size,
+        speed=speed,
+        against=against,
+    )
