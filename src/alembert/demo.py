@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PIECES = 1500
 TERMS = 200
 TOKENS = 300_000
+COPIES = 2
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,10 @@ class Folders:
     def classifier(self) -> Path:
         return self.out / "classifier"
 
+    @property
+    def student(self) -> Path:
+        return self.out / "student"
+
     def labelled(self, task: str, split: str) -> Path:
         """Where the examples of a task are."""
         return self.out / f"{task}-{split}.jsonl"
@@ -88,7 +93,7 @@ def run(out: Path) -> Iterator[Step]:
             f"The folder {out} cannot be made: {problem.strerror}. Choose another with --out."
         ) from None
     yield _machine()
-    for step in (_corpus, _vocab, _checkpoint, _extend, _pretrain, _tagger, _classifier):
+    for step in (_corpus, _vocab, _checkpoint, _extend, _pretrain, _tagger, _classifier, _student):
         yield step(folders)
     yield _what_next(folders)
 
@@ -284,6 +289,37 @@ def _finetuned(folders: Folders, task: str, out: Path, epochs: float) -> tuple[s
         f"test part, {found.scores.coverage.examples} examples: {found.scores.main} {found.scores.value:.3f}, "
         f"95 % of resamples {found.interval.low:.3f} to {found.interval.high:.3f}",
     )
+
+
+def _student(folders: Folders) -> Step:
+    """Distil the tagger into one layer, and compare it with its teacher and with the same student without one."""
+    from alembert.inspect.comparison import compare
+    from alembert.inspect.comparison_page import write
+    from alembert.inspect.comparison_report import lines
+    from alembert.train.distill import distill
+    from alembert.train.distill_recipes import controls, fast
+    from alembert.train.lecture_hall import Distillation
+    from alembert.train.surroundings import Surroundings
+    from alembert.train.task_data import Data
+
+    train, dev, test = (folders.labelled("tag", split) for split in sample.SPLITS)
+    wish = Distillation(teacher=str(folders.tagger), student="1x96", data=Data(train=(train,), dev=(dev,)))
+    usual = fast()
+    settings = replace(
+        usual,
+        augment=replace(usual.augment, copies=COPIES),
+        prediction=replace(usual.prediction, optimiser=replace(usual.prediction.optimiser, rate=1e-3)),
+    )
+    around = Surroundings(overwrite=True)
+    distill(wish, folders.student, settings, around=around)
+    found = {"teacher": folders.tagger, "student": folders.student}
+    for name, changed in controls(settings).items():
+        found[name] = folders.out / f"student-{name.replace(' ', '-')}"
+        distill(wish, found[name], changed, around=around)
+    comparison = compare(found, [test], speed_seconds=2.0)
+    page = next(path for path in write(comparison, folders.out / "comparison") if path.suffix == ".html")
+    told = (*lines(comparison), f"plot: {page}")
+    return Step(f"9. The tagger distilled into 1 layer of width 96, with {COPIES} copies of each text", told)
 
 
 def _write_labelled(folders: Folders, task: str, split: str) -> Path:

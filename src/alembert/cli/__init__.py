@@ -14,10 +14,12 @@ from typer.exceptions import TyperException
 
 from alembert import __version__
 from alembert.cli import (
+    augment,
     codes,
     convert,
     corpus,
     demo,
+    distill,
     doctor,
     embed,
     evaluate,
@@ -44,6 +46,8 @@ app.add_typer(corpus.app, name="corpus")
 app.add_typer(vocab.app, name="vocab")
 app.command("pretrain")(pretrain.pretrain)
 app.command("finetune")(finetune.finetune)
+app.command("distill")(distill.distill)
+app.command("augment")(augment.augment)
 app.command("evaluate")(evaluate.evaluate)
 app.add_typer(embed.app, name="embed")
 app.command("convert")(convert.convert)

@@ -181,7 +181,7 @@ def _run(
         )
         done = run(assignment, out, settings, seeds=seeds, tune=tune, around=around)
     if speaks():
-        _show(done, out, as_json)
+        show_scores(done, out, as_json)
         if any(report.set_aside.count for report in done.reports.values()):
             raise typer.Exit(SET_ASIDE)
 
@@ -202,7 +202,8 @@ def seconds(text: str | None) -> float | None:
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-def _show(done: Finetuned, out: Path, as_json: bool) -> None:
+def show_scores(done: Finetuned, out: Path, as_json: bool) -> None:
+    """Print what a run for a task reached on the development data."""
     from dataclasses import asdict
 
     from alembert.cli.output import print_json

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from alembert.artifact import Draft
 from alembert.errors import BadSetting
@@ -27,14 +27,15 @@ from alembert.tasks.data_report import DataReport
 from alembert.tasks.data_screen import lines
 from alembert.train.co_training import NAME as MASKED_LM
 from alembert.train.distributed import Processes
-from alembert.train.finetune_settings import FinetuneSettings
-from alembert.train.learner import learner_of
+from alembert.train.finetune_settings import EpochSettings, FinetuneSettings
+from alembert.train.learner import learner_of, lesson_of
 from alembert.train.one_seed import OneSeed, SeedResult
 from alembert.train.surroundings import Surroundings
 from alembert.train.task_data import Prepared, Subject, prepare, reports_of, tokenizer_of
 from alembert.train.tuning import search
 from alembert.train.workplace import Workplace
 
+Epochs = TypeVar("Epochs", bound=EpochSettings)
 SEEDS: Final = "seeds"
 TUNING: Final = "tuning"
 
@@ -167,7 +168,9 @@ class _Run:
                 start(replace(settings, seed=settings.seed + number), self._folder(draft, number)).run()
                 for number in range(self.seeds)
             )
-            return self._finished(draft, reports, results)
+            named = isinstance(self.assignment, Curriculum)
+            folder = partial(self._folder, draft)
+            return finished(draft, reports, results, folder, self.processes, are_named=named)
 
     def _folder(self, draft: Draft, number: int) -> Path:
         seed = self.settings.seed + number
@@ -209,18 +212,37 @@ class _Run:
         folder: Path,
     ) -> OneSeed:
         learner = learner_of(prepared, settings)
-        settings = _with_length(settings, prepared)
-        return OneSeed(folder, prepared, reports, learner, settings, self.around, self.processes)
+        settings = with_length(settings, prepared)
+        masked = {"masked LM beside it": f"weight {settings.masked_lm.weight:g}"}
+        return OneSeed(
+            folder,
+            prepared,
+            reports,
+            learner,
+            settings,
+            partial(lesson_of, prepared, settings),
+            self.around,
+            self.processes,
+            told=masked if settings.masked_lm.weight else {},
+        )
 
-    def _finished(
-        self, draft: Draft, reports: Mapping[str, DataReport], results: tuple[SeedResult, ...]
-    ) -> Finetuned:
-        best = max(range(len(results)), key=lambda number: results[number].value)
-        if self.processes.is_first:
-            if self.seeds > 1:
-                _copy(self._folder(draft, best), draft.path)
-            draft.counts.update(results[best].counts)
-        return Finetuned(reports, results, best, isinstance(self.assignment, Curriculum))
+
+def finished(
+    draft: Draft,
+    reports: Mapping[str, DataReport],
+    results: tuple[SeedResult, ...],
+    folder: Callable[[int], Path],
+    processes: Processes,
+    *,
+    are_named: bool = False,
+) -> Finetuned:
+    """Make the seed that did best the result; `folder` says where each is."""
+    best = max(range(len(results)), key=lambda number: results[number].value)
+    if processes.is_first:
+        if len(results) > 1:
+            _copy(folder(best), draft.path)
+        draft.counts.update(results[best].counts)
+    return Finetuned(reports, results, best, are_named)
 
 
 def _open(model: str) -> Checkpoint:
@@ -241,7 +263,7 @@ def _prepared(
     )
 
 
-def _with_length(settings: FinetuneSettings, prepared: Prepared) -> FinetuneSettings:
+def with_length(settings: Epochs, prepared: Prepared) -> Epochs:
     """Turn epochs into tokens, and looks in a pass into looks in the run."""
     if any(settings.length_of_run.values()):
         return settings

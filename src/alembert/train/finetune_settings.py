@@ -1,4 +1,7 @@
-"""What `finetune` can be told, whatever the task; each task has settings of its own beside these."""
+"""What `finetune` can be told, whatever the task; each task has settings of its own beside these.
+
+`EpochSettings` are what distillation for a task shares with it.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from alembert.train.several_settings import MaskedLMSettings, SeveralSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSettings(RunSettings):
-    """How a model is fine-tuned."""
+class EpochSettings(RunSettings):
+    """How a model learns from labelled examples, in passes over them."""
 
     epochs: float = 5.0
     """Passes over the training data, unless hours, tokens or steps are given."""
@@ -30,15 +33,21 @@ class FinetuneSettings(RunSettings):
     """How often the state is saved, and which weights are written."""
     loss: LossSettings = field(default_factory=LossSettings)
     """What is added to the plain loss."""
-    regularise: RegulariseSettings = field(default_factory=RegulariseSettings)
-    """R-Drop and adversarial training."""
-    masked_lm: MaskedLMSettings = field(default_factory=MaskedLMSettings)
-    """Masked LM on the same rows, beside the task."""
-    several: SeveralSettings = field(default_factory=SeveralSettings)
-    """How several tasks share a run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("epochs", "looks"):
             if not 0 < getattr(self, name) < 10_000:
                 raise BadSetting(f"`{name}` is {getattr(self, name)}; expected a positive number of passes.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings(EpochSettings):
+    """How a model is fine-tuned."""
+
+    regularise: RegulariseSettings = field(default_factory=RegulariseSettings)
+    """R-Drop and adversarial training."""
+    masked_lm: MaskedLMSettings = field(default_factory=MaskedLMSettings)
+    """Masked LM on the same rows, beside the task."""
+    several: SeveralSettings = field(default_factory=SeveralSettings)
+    """How several tasks share a run."""

@@ -111,7 +111,7 @@ def gather(
     shards = find_or_build(
         corpus, tokenizer, kitchen.cache, words=words, workers=kitchen.workers, tell=kitchen.tell
     )
-    _check_split(shards, settings)
+    check_split(shards, settings.evaluation.share, needed=2 if settings.objectives.next_sentence else 1)
     fresh = fresh if opened is not None else tuple(checkpoint.blueprint.heads)
     return Ingredients(corpus, tokenizer, shards, checkpoint, fresh)
 
@@ -140,14 +140,13 @@ def check_corpus(corpus: Corpus, settings: PretrainSettings) -> None:
     )
 
 
-def _check_split(shards: Shards, settings: PretrainSettings) -> None:
+def check_split(shards: Shards, share: float, *, needed: int = 1) -> None:
     """Refuse a corpus of which too little is left to train on."""
     if not len(shards):
         raise BadFile(
             "No document of the corpus has a token, so there is nothing to train on. Check its text."
         )
-    held_out = Split(shards, settings.evaluation.share).held_out_count
-    needed = 2 if settings.objectives.next_sentence else 1
+    held_out = Split(shards, share).held_out_count
     if len(shards) - held_out < needed:
         raise BadSetting(
             f"Of the {len(shards)} document(s) of the corpus {held_out} are held out, and training needs at least "

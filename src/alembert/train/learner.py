@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.heads import with_heads
+from alembert.nn.heads import HeadSpec
 from alembert.train.co_training import CoTrained, masked_lm_head
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.lesson import Lesson
@@ -15,17 +17,23 @@ from alembert.train.task_lesson import TaskLesson
 
 
 def learner_of(prepared: Prepared, settings: FinetuneSettings) -> Checkpoint:
-    """Give the model a head for each task, and one for masked LM if that goes along.
+    """Give the model a head for each task, and one for masked LM if that goes along."""
+    if not settings.masked_lm.weight:
+        return with_task_heads(prepared, settings.seed)
+    name, spec = masked_lm_head(prepared.checkpoint.blueprint)
+    return with_task_heads(prepared, settings.seed, {name: spec})
+
+
+def with_task_heads(
+    prepared: Prepared, seed: int, others: Mapping[str, HeadSpec] | None = None
+) -> Checkpoint:
+    """Give the model a head for each task, and others, unless a task has one of this name.
 
     A head that it has already is kept only if its labels are the same, in this order.
     """
-    heads = {each.head: each.task.head() for each in prepared.tasks}
+    heads = {**(others or {}), **{each.head: each.task.head() for each in prepared.tasks}}
     labels = {each.head: each.task.labels for each in prepared.tasks if each.task.labels}
-    if settings.masked_lm.weight:
-        name, spec = masked_lm_head(prepared.checkpoint.blueprint)
-        heads.setdefault(name, spec)
-    bare = _without_strangers(prepared)
-    learner = with_heads(bare, heads, pooler=False, seed=settings.seed)
+    learner = with_heads(_without_strangers(prepared), heads, pooler=False, seed=seed)
     return replace(learner, blueprint=replace(learner.blueprint, labels=labels))
 
 
@@ -46,7 +54,15 @@ def as_written(trained: Checkpoint, prepared: Prepared) -> Checkpoint:
 def lesson_of(prepared: Prepared, settings: FinetuneSettings) -> Lesson:
     """Put together what the model learns: a task, or several in turn, with masked LM beside them if wanted."""
     lessons = [
-        TaskLesson(each.task, each.train, each.dev, settings, name=each.name, head=each.head)
+        TaskLesson(
+            each.task,
+            each.train,
+            each.dev,
+            settings,
+            name=each.name,
+            head=each.head,
+            regularise=settings.regularise,
+        )
         for each in prepared.tasks
     ]
     weights = {each.name: each.subject.weight for each in prepared.tasks}

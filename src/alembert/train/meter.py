@@ -41,11 +41,15 @@ class Meter:
             self.sums[name] = self.sums.get(name, 0.0) + value
 
     def losses(self) -> dict[str, float]:
-        """Give the mean loss by objective."""
+        """Give the mean loss by objective; what has a count alone is none."""
         counts = {
             name.removeprefix("count "): n for name, n in self.sums.items() if name.startswith("count ")
         }
-        return {name: self.sums[f"loss {name}"] / count for name, count in counts.items() if count}
+        return {
+            name: self.sums[f"loss {name}"] / count
+            for name, count in counts.items()
+            if count and f"loss {name}" in self.sums
+        }
 
     @property
     def tokens_per_second(self) -> float:

@@ -1,4 +1,4 @@
-"""One seed of a fine-tuning run: train, choose thresholds on the development data, write everything into a folder.
+"""One seed of a run for a task: train, choose thresholds on the development data, write everything into a folder.
 
 A folder is done when its `run/scores.json` is there, which is written last: a run of several seeds that was stopped
 goes on with the one that was not done.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +26,9 @@ from alembert.tasks.surfaces import count_surfaces
 from alembert.tasks.task import AnyTask, Scores
 from alembert.train.curves import write_curves
 from alembert.train.distributed import Processes
-from alembert.train.finetune_settings import FinetuneSettings
-from alembert.train.learner import as_written, lesson_of
+from alembert.train.finetune_settings import EpochSettings
+from alembert.train.learner import as_written
+from alembert.train.lesson import Lesson
 from alembert.train.loop import Loop
 from alembert.train.runlog import RunLog
 from alembert.train.several import together
@@ -65,9 +66,14 @@ class OneSeed:
     reports: Mapping[str, DataReport]
     learner: Checkpoint
     """The model with the heads of the run, before training."""
-    settings: FinetuneSettings
+    settings: EpochSettings
+    lesson: Callable[[], Lesson]
+    """Makes what the model learns."""
     around: Surroundings
     processes: Processes
+    phase: str = "fine-tuning"
+    told: Mapping[str, str] = field(default_factory=dict)
+    """More for the model card."""
 
     def check(self) -> None:
         """Refuse what cannot run, before anything is written."""
@@ -93,14 +99,14 @@ class OneSeed:
         prepared = self.prepared
         return Loop(
             prepared.pieces.model(with_dropout(self.learner, wanted.dropout, wanted.attention_dropout)),
-            lesson_of(prepared, self.settings),
+            self.lesson(),
             self.settings,
             states=States(self.folder / STATE),
             log=RunLog(self.folder / RUN, tensorboard=self.processes.is_first),
             processes=self.processes,
             device=self.around.device,
             sharded=self.around.shard,
-            tell=lambda progress: self.around.tell(replace(progress, phase="fine-tuning")),
+            tell=lambda progress: self.around.tell(replace(progress, phase=self.phase)),
         )
 
     def _written(self, loop: Loop) -> SeedResult:
@@ -140,7 +146,7 @@ class OneSeed:
             report = self.reports[each.name].to_table()
             atomic_write(run_file(self.folder, each.called, "data.json"), _json(report))
         atomic_write(self.folder / RUN / "settings.toml", to_toml(self.settings).encode())
-        write_curves(loop.log, self.folder / RUN, "Fine-tuning")
+        write_curves(loop.log, self.folder / RUN, self.phase.capitalize())
 
     def _facts(self, part: PreparedTask) -> dict[str, Any]:
         divided = part.divided
@@ -162,12 +168,11 @@ class OneSeed:
                 ),
             }
         passes = f"{settings.epochs:g} passes" if settings.tokens else "see run/settings.toml"
-        masked = {"masked LM beside it": f"weight {settings.masked_lm.weight:g}"}
         return {
             **told,
+            **self.told,
             "length of the run": passes,
             "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
-            **(masked if settings.masked_lm.weight else {}),
             "seed": str(settings.seed),
         }
 

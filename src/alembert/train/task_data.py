@@ -6,7 +6,7 @@ part for each task. What was decided on the way is said in sentences: it is what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -240,9 +240,19 @@ def prepare(
     seed: int,
     balanced: bool = False,
     whole_vocabulary: bool = False,
+    known: Mapping[str | None, AnyTask] | None = None,
+    more: Callable[[AnyTask, Sequence[Any]], Sequence[Any]] = lambda task, examples: (),
 ) -> Prepared:
-    """Let each task understand its examples, and encode them; an only task has the name none."""
-    learnt = {name: _learnt(name, subject, seed, checkpoint) for name, subject in subjects.items()}
+    """Let each task understand its examples, and encode them; an only task has the name none.
+
+    Tasks in `known` are taken as they are: their labels are not those of the data but of a model that has them already.
+    `more` makes further training examples of those that there are.
+    """
+    learnt = {
+        name: _learnt(name, subject, seed, checkpoint, (known or {}).get(name))
+        for name, subject in subjects.items()
+    }
+    learnt = {name: (task, _with_more(task, divided, more)) for name, (task, divided) in learnt.items()}
     markers = {marker: word for task, _ in learnt.values() for marker, word in task.markers.items()}
     checkpoint = with_markers(checkpoint, tokenizer_of(checkpoint), markers)
     encoded = {name: _encoded(task, divided, checkpoint) for name, (task, divided) in learnt.items()}
@@ -263,12 +273,28 @@ def prepare(
     return Prepared(tasks, pieces, checkpoint)
 
 
-def _learnt(name: str | None, subject: Subject, seed: int, checkpoint: Checkpoint) -> tuple[AnyTask, Divided]:
+def _with_more(
+    task: AnyTask, divided: Divided, more: Callable[[AnyTask, Sequence[Any]], Sequence[Any]]
+) -> Divided:
+    found = tuple(more(task, divided.train))
+    if not found:
+        return divided
+    note = f"{len(found):,} of the examples to train on are copies of the others with words replaced"
+    return replace(divided, train=(*divided.train, *found), notes=(*divided.notes, note))
+
+
+def _learnt(
+    name: str | None, subject: Subject, seed: int, checkpoint: Checkpoint, known: AnyTask | None
+) -> tuple[AnyTask, Divided]:
     kind = task_class(subject.task)
     try:
         divided = divide(kind, subject.data, subject.settings, seed)
-        task = kind.learn(divided.train, subject.settings)
-        task = task if checkpoint.folder is None else task.begun_from(checkpoint.folder)
+        if known is None:
+            task = kind.learn(divided.train, subject.settings)
+            task = task if checkpoint.folder is None else task.begun_from(checkpoint.folder)
+        else:
+            task = known
+            task.check(divided.train)
         task.check(divided.dev)
     except UserError as problem:
         if name is not None:

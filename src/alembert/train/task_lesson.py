@@ -18,9 +18,10 @@ from alembert.tasks.example import Encoded
 from alembert.tasks.running import ModelRunner
 from alembert.tasks.targets import Target, target_of
 from alembert.tasks.task import AnyTask
-from alembert.train.finetune_settings import FinetuneSettings
+from alembert.train.finetune_settings import EpochSettings
 from alembert.train.lesson import Micro, Verdict
 from alembert.train.regularise import regularised_loss
+from alembert.train.regularise_settings import RegulariseSettings
 
 DEV = "dev"
 
@@ -45,19 +46,21 @@ class TaskLesson:
         task: AnyTask,
         train: Examples,
         dev: Examples,
-        settings: FinetuneSettings,
+        settings: EpochSettings,
         *,
         name: str | None = None,
         head: str | None = None,
+        regularise: RegulariseSettings | None = None,
     ) -> None:
         """Prepare the lesson; `name` is what its loss is called, if not as the task, `head` the head, if not as its kind."""
         self.task = task
         self.name = name or task.name
         self.dev = dev
         self.settings = settings
+        self.regularise = regularise or RegulariseSettings()
         self.spec = task.head()
         self.head = head or self.spec.kind
-        self.items = _items(train.encoded, together=task.counted == "examples")
+        self.items = items_of(train.encoded, together=task.counted == "examples")
         self.feed = ItemFeed(
             [sum(row.length for row in item) for item in self.items],
             seed=settings.seed,
@@ -101,7 +104,7 @@ class TaskLesson:
             batch=micro.batch,
             width=model.config.embedding_width,
             noise=noise,
-            settings=self.settings.regularise,
+            settings=self.regularise,
         )
         return total / totals[self.name], {self.name: float(plain)}
 
@@ -122,7 +125,7 @@ class TaskLesson:
         return Verdict({DEV: dict(scores.measures)}, -scores.value)
 
 
-def _items(encoded: Sequence[Encoded], *, together: bool) -> list[tuple[Row, ...]]:
+def items_of(encoded: Sequence[Encoded], *, together: bool) -> list[tuple[Row, ...]]:
     """List what is computed at once: the rows of an example, or each row alone; rows without an answer are left out."""
     if together:
         return [each.rows for each in encoded if each.rows]

@@ -60,15 +60,7 @@ class TextLesson:
 
     def cutting(self, progress: float) -> Cutting:
         """Say how documents are cut at this point of the run."""
-        sequences = self.settings.sequences
-        is_late = progress >= 1 - sequences.long_share
-        return Cutting(
-            length=sequences.long_length if is_late and sequences.long_length else sequences.length,
-            pairs=self.settings.objectives.pairs,
-            short_share=sequences.short_share,
-            cut=sequences.cut,
-            late_share=sequences.late_share,
-        )
+        return self.settings.sequences.cutting(progress, self.settings.objectives.pairs)
 
     def micro(self, portion: Portion) -> Micro:
         at, seed = portion.at, self.settings.seed

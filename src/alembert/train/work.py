@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alembert.nn.config import EncoderConfig
+from alembert.nn.multiplications import multiplications_of
 
 
 def multiply_adds(
@@ -26,16 +27,9 @@ def multiply_adds(
     >>> multiply_adds(preset("base", vocab_size=30522), [512], 77, wanted=77) // 10**9
     47
     """
-    width, narrow, tokens = config.hidden_size, config.embedding_width, sum(lengths)
-    widen = 0 if config.embedding_size is None else tokens * narrow * width
-    # Queries, keys and values are three squares; scores and mixing: every token with every token of its document, twice.
-    before = tokens * 3 * width * width + 2 * width * sum(length * length for length in lengths)
-    # The output of attention is a square; the two sides of the feed-forward part are equal.
-    after = width * width + 2 * width * config.intermediate_size
-    layers = len(config.layer_order)
-    finished = tokens * (layers - 1) + (tokens if wanted is None else wanted)
-    head = predictions * (width * narrow + narrow * config.vocab_size)
-    return widen + layers * before + finished * after + head
+    narrow = config.embedding_width
+    head = predictions * (config.hidden_size * narrow + narrow * config.vocab_size)
+    return multiplications_of(config, lengths, wanted) + head
 
 
 def training_flop(

@@ -1,0 +1,336 @@
+"""`alembert distill`: a teacher to a small student, on plain text or for the teacher's task."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
+
+if TYPE_CHECKING:
+    from alembert.train.distill_general import GeneralStudent
+    from alembert.train.distill_settings import DistillSettings, GeneralSettings
+    from alembert.train.lecture_hall import Distillation
+    from alembert.train.surroundings import Surroundings
+
+Files = list[Path] | None
+
+
+def distill(
+    teacher: Annotated[
+        str | None,
+        typer.Argument(metavar="TEACHER", help="A fine-tuned model; with --corpus, one that is not."),
+    ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(help="4x312 (layers x width), half (of the teacher's layers), or a folder."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the student goes; run again to continue.")
+    ] = None,
+    *,
+    corpus: Annotated[
+        Files, typer.Option(metavar="INPUT", help="General stage: a Corpus folder, or files with text.")
+    ] = None,
+    train: Annotated[Files, typer.Option(metavar="FILE", help="Task stage: examples to train on.")] = None,
+    dev: Annotated[
+        Files, typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none.")
+    ] = None,
+    data: Annotated[Files, typer.Option(metavar="FILE", help="Examples that are divided by --split.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which task, if the teacher has several.")
+    ] = None,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="A new student's own tokenizer; only answers are then taught."),
+    ] = None,
+    augment: Annotated[
+        int | None,
+        typer.Option(min=0, help="New texts made of each training example; the teacher labels them."),
+    ] = None,
+    words: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="A model with a masked LM that gives the words of --augment."),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="fast (what did best here), or tinybert (as published).")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="How the student begins: auto, teacher (its layers) or scratch.")
+    ] = None,
+    epochs: Annotated[float | None, typer.Option(help="Task stage: passes that teach the answers.")] = None,
+    inside_epochs: Annotated[
+        float | None,
+        typer.Option(help="Task stage: passes before them that teach what happens inside; 0 for none."),
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option(help="General stage: length of the run by the clock.")
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(help="General stage: length of the run in tokens: 500k, 20M.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Highest learning rate, in the task stage of the answers.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Train so many times, and report mean and spread.")] = 1,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Train the student without distillation and without augmentation too; compare all on this file.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings in TOML, on top of the preset.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where what the teacher says is kept.")
+    ] = None,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+    show_config: ShowConfig = False,
+    as_json: ScoresAsJson = False,
+) -> None:
+    """Distil a small student from a teacher. A stopped run continues with the same command.
+
+    With --corpus it is the general stage, on plain text; with --train or --data the stage for the teacher's task.
+    """
+    from dataclasses import replace
+
+    from alembert.settings import to_toml
+
+    given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
+    if corpus:
+        _check_unused("--corpus", {"--train": train, "--dev": dev, "--data": data, "--augment": augment})
+        given |= {"hours": hours, "tokens": _count(tokens), "optimiser": _table(rate=rate)}
+        general = _general_settings(preset, config, _present(given))
+        if show_config:
+            print(to_toml(general), end="")
+            return
+        found = _checked(teacher, student, out)
+        _run_general(*found, corpus, general, _Place(cache, device, overwrite), as_json)
+        return
+    _check_unused("a task", {"--hours": hours, "--tokens": tokens})
+    given |= {
+        "augment": _table(copies=augment),
+        "intermediate": _passes(inside_epochs),
+        "prediction": _table(epochs=epochs, optimiser=_table(rate=rate)),
+    }
+    settings = _task_settings(preset, config, _present(given))
+    if show_config:
+        print(to_toml(settings), end="")
+        return
+    teacher, student, out = _checked(teacher, student, out)
+    if not (train or data):
+        raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
+    if split is not None and not data:
+        raise typer.BadParameter("--split divides the files of --data, which was not given")
+    wish = replace(
+        _wish(teacher, student, task, (train, dev, data), split), words=words, vocabulary=vocabulary
+    )
+    _run_task(wish, out, settings, seeds, _Place(cache, device, overwrite), as_json, compare=compare)
+
+
+class _Place:
+    """Where a run computes and keeps things."""
+
+    def __init__(self, cache: Path | None, device: str, overwrite: bool) -> None:
+        self.cache, self.device, self.overwrite = cache, device, overwrite
+
+    def surroundings(self, **told: Any) -> Surroundings:
+        from alembert.cli.output import note
+        from alembert.hardware.torch_settings import device_named
+        from alembert.train.surroundings import Surroundings
+
+        return Surroundings(
+            cache=self.cache,
+            device=device_named(self.device),
+            overwrite=self.overwrite,
+            say=note,
+            show=lambda lines: print(*lines, sep="\n", file=sys.stderr),
+            **told,
+        )
+
+
+def _checked(teacher: str | None, student: str | None, out: Path | None) -> tuple[str, str, Path]:
+    if teacher is None or student is None or out is None:
+        raise typer.BadParameter("give TEACHER, --student and --out; or --show-config")
+    return teacher, student, out
+
+
+def _check_unused(with_what: str, flags: dict[str, Any]) -> None:
+    if wrong := [name for name, value in flags.items() if value is not None]:
+        raise typer.BadParameter(f"{' and '.join(wrong)} cannot be used with {with_what}")
+
+
+def _count(tokens: str | None) -> int | None:
+    from alembert.cli.pretrain import number
+
+    return None if tokens is None else number(tokens)
+
+
+def _table(**values: Any) -> dict[str, Any] | None:
+    return _present(values) or None
+
+
+def _present(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if value is not None}
+
+
+def _passes(epochs: float | None) -> dict[str, Any] | None:
+    if epochs is None:
+        return None
+    return {"epochs": epochs, "skip": False} if epochs else {"skip": True}
+
+
+def _general_settings(preset: str | None, config: Path | None, changes: dict[str, Any]) -> GeneralSettings:
+    from alembert.settings import changed
+    from alembert.train.distill_recipes import GENERAL
+
+    name, table = _layers(preset, config)
+    settings = GENERAL[name]()
+    return changed(changed(settings, table, str(config)), changes, "The command line")
+
+
+def _task_settings(preset: str | None, config: Path | None, changes: dict[str, Any]) -> DistillSettings:
+    from alembert.settings import changed
+    from alembert.train.distill_recipes import PRESETS
+
+    name, table = _layers(preset, config)
+    settings = PRESETS[name]()
+    return changed(changed(settings, table, str(config)), changes, "The command line")
+
+
+def _layers(preset: str | None, config: Path | None) -> tuple[str, dict[str, Any]]:
+    """Find the preset, of the command line or of the file, and what the file changes."""
+    from alembert.settings import read_toml
+    from alembert.train.distill_recipes import check_preset
+
+    table = read_toml(config) if config else {}
+    in_file = str(table.pop("preset", "fast"))
+    return check_preset(preset or in_file), table
+
+
+def _wish(
+    teacher: str,
+    student: str,
+    task: str | None,
+    files: tuple[Files, Files, Files],
+    split: str | None,
+) -> Distillation:
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.tasks.files import TASK, read_table, reading_of
+    from alembert.train.lecture_hall import Distillation
+    from alembert.train.task_data import Data
+
+    train, dev, data = (tuple(each or ()) for each in files)
+    training = read_table(Path(teacher), task).get("training", {})
+    options = reading_of(training, ReadOptions(), str(Path(teacher) / TASK))
+    found = Data(train=train, dev=dev, whole=data, split=split or "80/10/10", options=options)
+    return Distillation(teacher=teacher, student=student, data=found, task=task)
+
+
+def _run_general(
+    teacher: str,
+    student: str,
+    out: Path,
+    corpus: list[Path],
+    settings: GeneralSettings,
+    place: _Place,
+    as_json: bool,
+) -> None:
+    from alembert.cli.progress import Bar
+    from alembert.train.distill_general import distill_general
+    from alembert.train.distributed import speaks
+
+    with Bar(sys.stderr, plain_every=60) as bar:
+        around = place.surroundings(tell=bar.show_training, tell_reading=bar.show)
+        done = distill_general(teacher, student, corpus, out, settings=settings, around=around)
+    if speaks():
+        _show_general(done, out, as_json)
+
+
+def _show_general(done: GeneralStudent, out: Path, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from alembert.cli.output import print_json
+
+    if as_json:
+        print_json({"folder": str(out), "before": done.before, "after": done.after, "run": asdict(done.done)})
+        return
+    print(f"{out}: distance to the teacher on held-out text, before and after")
+    for name, value in done.after.items():
+        print(f"  {name:12} {done.before.get(name, float('nan')):8.4f} -> {value:.4f}")
+    print(f"Next: alembert distill FINE_TUNED_TEACHER --student {out} --train FILE --dev FILE --out FOLDER")
+
+
+def _run_task(
+    wish: Distillation,
+    out: Path,
+    settings: DistillSettings,
+    seeds: int,
+    place: _Place,
+    as_json: bool,
+    *,
+    compare: Path | None,
+) -> None:
+    from alembert.cli.finetune import show_scores
+    from alembert.cli.progress import Bar
+    from alembert.train.distill import distill as run
+    from alembert.train.distributed import speaks
+
+    with Bar(sys.stderr, plain_every=60) as bar:
+        around = place.surroundings(tell=bar.show_training, tell_reading=bar.show)
+        done = run(wish, out, settings, seeds=seeds, around=around)
+        others = {} if compare is None else _controls(wish, out, settings, seeds, around)
+    if speaks():
+        show_scores(done, out, as_json)
+        if compare is not None:
+            _compare({"student": out, **others}, wish, compare, _beside(out))
+        if any(report.set_aside.count for report in done.reports.values()):
+            raise typer.Exit(SET_ASIDE)
+
+
+def _beside(out: Path) -> Path:
+    """Where the students that the result is compared with are, and the comparison."""
+    return out.with_name(f"{out.name}-comparison")
+
+
+def _controls(
+    wish: Distillation, out: Path, settings: DistillSettings, seeds: int, around: Surroundings
+) -> dict[str, Path]:
+    """Train what the result is compared with; what is done already is found."""
+    from contextlib import suppress
+
+    from alembert.errors import AlreadyDone
+    from alembert.train.distill import distill as run
+    from alembert.train.distill_recipes import controls
+
+    folders = {}
+    for name, changed in controls(settings).items():
+        folders[name] = _beside(out) / name.replace(" ", "-")
+        around.say(f"The student {name}: {folders[name]}")
+        folders[name].parent.mkdir(parents=True, exist_ok=True)
+        with suppress(AlreadyDone):
+            run(wish, folders[name], changed, seeds=seeds, around=around)
+    return folders
+
+
+def _compare(students: dict[str, Path], wish: Distillation, test: Path, folder: Path) -> None:
+    from alembert.cli.output import visible
+    from alembert.inspect.comparison import compare
+    from alembert.inspect.comparison_page import write
+    from alembert.inspect.comparison_report import lines
+
+    found = compare({"teacher": Path(wish.teacher), **students}, [test], task=wish.task)
+    print(*map(visible, lines(found)), sep="\n")
+    for path in write(found, folder):
+        print(path)

@@ -1,0 +1,173 @@
+"""The verb `distill` with labelled data: a fine-tuned teacher and examples to a small model for the same task.
+
+In: a Checkpoint with its task, what the student is (a size, a share of the teacher's layers, or a folder), files of
+examples, settings. Out: a Checkpoint folder as `finetune` writes it. The task is the teacher's, with its labels in its
+order, so that they cannot differ; data with other labels are refused. The same call goes on with a run that was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from alembert.artifact import Draft, few
+from alembert.errors import BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.checkpoint import open as open_checkpoint
+from alembert.files.hub import is_hub_id
+from alembert.files.student import student_of
+from alembert.settings import as_table
+from alembert.tasks.data_screen import lines
+from alembert.tasks.files import TASK, open_task
+from alembert.tasks.task import AnyTask
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.augment import augment
+from alembert.train.distill_settings import DistillSettings
+from alembert.train.distributed import Processes
+from alembert.train.finetune import Finetuned, finished
+from alembert.train.lecture_hall import Distillation, LectureHall
+from alembert.train.pupil import Pupil
+from alembert.train.surroundings import Surroundings
+from alembert.train.task_data import Subject, prepare, reports_of, tokenizer_of
+from alembert.train.workplace import Workplace
+
+SHOWN: Final = 256
+"""Rows by which a student is cut out of its teacher."""
+
+
+def distill(
+    wish: Distillation,
+    out: str | Path,
+    settings: DistillSettings,
+    *,
+    seeds: int = 1,
+    around: Surroundings | None = None,
+) -> Finetuned:
+    """Distil a teacher into a student, or go on with a run that was stopped."""
+    if not 1 <= seeds <= 100:
+        raise BadSetting(f"The number of seeds is {seeds}; expected 1 to 100.")
+    with Processes.join() as processes:
+        around = around or Surroundings()
+        heard = around if processes.is_first else around.silent()
+        return _Run(wish, Path(out), settings, seeds, heard, processes).run()
+
+
+@dataclass
+class _Run:
+    """One call of the verb."""
+
+    wish: Distillation
+    out: Path
+    settings: DistillSettings
+    seeds: int
+    around: Surroundings
+    processes: Processes
+
+    def run(self) -> Finetuned:
+        place = Workplace(self.out, self._plan(), self.processes, self.around.overwrite)
+        place.check()
+        hall = self.processes.agree(self._gathered)
+        reports = reports_of(hall.prepared)
+        for report in reports.values():
+            self.around.show(lines(report))
+        Pupil(hall, self.settings.seed, reports, place.unfinished).check()
+        with place.begun() as draft:
+            results = tuple(
+                Pupil(hall, self.settings.seed + number, reports, self._folder(draft, number)).run()
+                for number in range(self.seeds)
+            )
+            return finished(draft, reports, results, partial(self._folder, draft), self.processes)
+
+    def _folder(self, draft: Draft, number: int) -> Path:
+        seed = self.settings.seed + number
+        return draft.path / "seeds" / str(seed) if self.seeds > 1 else draft.path
+
+    def _plan(self) -> dict[str, Any]:
+        wish = self.wish
+        models = [each for each in (wish.teacher, wish.student, wish.words) if each is not None]
+        folders = [each for each in models if Path(each).is_dir()]
+        named = set(models) - set(folders)
+        return {
+            "config": {
+                "verb": "distill",
+                "named": sorted(named),
+                "task": wish.task,
+                "parts": [len(wish.data.train), len(wish.data.dev), len(wish.data.whole)],
+                "split": wish.data.split if wish.data.whole else None,
+                "seeds": self.seeds,
+                **as_table(self.settings),
+            },
+            "inputs": [
+                *wish.data.files,
+                *map(Path, folders),
+                *([wish.vocabulary] if wish.vocabulary else []),
+            ],
+            "seed": self.settings.seed,
+        }
+
+    def _gathered(self) -> LectureHall:
+        if is_hub_id(self.wish.teacher):
+            raise BadSetting(
+                f"The teacher is {self.wish.teacher}, which has no task. Fine-tune it first: alembert finetune."
+            )
+        teacher = open_checkpoint(self.wish.teacher)
+        task = open_task(Path(self.wish.teacher), self.wish.task).handed_down()
+        _check_same_task(task, self.wish)
+        own = None if self.wish.vocabulary is None else Tokenizer.open(self.wish.vocabulary)
+        student = student_of(
+            teacher,
+            self.wish.student,
+            self.settings.student,
+            tokenizer=own,
+            rows=self._first_rows(teacher, task),
+            seed=self.settings.seed,
+        )
+        subject = Subject(task=task.name, data=self.wish.data, settings=task.settings)
+        prepared = prepare(
+            {None: subject},
+            student,
+            seed=self.settings.seed,
+            known={None: task},
+            more=partial(self._augmented, teacher),
+        )
+        return LectureHall(self.wish, teacher, prepared, self.settings, self.out, self.around, self.processes)
+
+    def _first_rows(self, teacher: Checkpoint, task: AnyTask) -> list[Sequence[int]]:
+        """Give some rows of the data, by which a narrower student is cut out of its teacher."""
+        data = self.wish.data
+        found = task.read((*data.train, *data.whole), task.settings, data.options).examples
+        task.check(found)
+        longest = teacher.blueprint.config.max_position_embeddings
+        encoded = task.encode(found[:SHOWN], tokenizer_of(teacher), longest)
+        return [row.ids.tolist() for each in encoded for row in each.rows][:SHOWN]
+
+    def _augmented(self, teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> Sequence[Any]:
+        if not self.settings.augment.copies:
+            return ()
+        source = teacher if self.wish.words is None else open_checkpoint(self.wish.words)
+        made = augment(source, task, examples, self.settings.augment, tell=self.around.tell_reading)
+        for note in made.notes:
+            self.around.say(note)
+        return made.examples
+
+
+def _check_same_task(task: AnyTask, wish: Distillation) -> None:
+    """Refuse a student that was fine-tuned for something else than its teacher."""
+    folder = Path(wish.student)
+    if not (folder / TASK).is_file():
+        return
+    other = open_task(folder, wish.task)
+    if (other.name, other.labels) != (task.name, task.labels):
+        raise BadSetting(
+            f"The student {folder} was fine-tuned for {_described(other)}, and its teacher for {_described(task)}. Give a "
+            "student that is not fine-tuned, or one with the teacher's labels in the teacher's order."
+        )
+
+
+def _described(task: AnyTask) -> str:
+    return (
+        f"the task {task.name} with the labels {few(task.labels)}" if task.labels else f"the task {task.name}"
+    )

@@ -1,0 +1,191 @@
+"""The verb `distill` with plain text: a teacher and a Corpus to a small model that later learns tasks.
+
+In: a Checkpoint that is not fine-tuned, what the student is, a Corpus folder or raw files, settings. Out: a Checkpoint
+folder without heads, whose `run/` holds log, settings and curves. The text is read as it is, nothing is masked, and only
+what happens inside both models is compared. The same call goes on with a run that was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from alembert import artifact
+from alembert.artifact import Draft
+from alembert.corpus.inputs import check_inputs
+from alembert.corpus.shard_build import find_or_build
+from alembert.corpus.shards import Shards
+from alembert.data.feed import Cursor, Feed, Split
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.checkpoint import open as open_checkpoint
+from alembert.files.heads import with_dropout, with_heads
+from alembert.files.student import student_of
+from alembert.settings import as_table, to_toml
+from alembert.train.clock import Mileage
+from alembert.train.curves import write_curves
+from alembert.train.distill_settings import GeneralSettings
+from alembert.train.distributed import Processes
+from alembert.train.exercises import Assembler
+from alembert.train.imitation_lesson import HELD_OUT, TextImitation
+from alembert.train.ingredients import CACHE, Kitchen, check_split, open_corpus
+from alembert.train.inside import Inside
+from alembert.train.loop import Loop
+from alembert.train.projections import fit_projections
+from alembert.train.runlog import RunLog
+from alembert.train.state import States
+from alembert.train.surroundings import Surroundings
+from alembert.train.task_data import tokenizer_of
+from alembert.train.teacher import Teacher
+from alembert.train.workplace import Workplace
+
+RUN: Final = "run"
+STATE: Final = ".state"
+USUAL_TOKENS: Final = 5_000_000
+SHOWN: Final = 8192
+"""Tokens by which a student is cut out of its teacher, about."""
+
+
+@dataclass(frozen=True)
+class GeneralStudent:
+    """What a run has done, and how far the student was from its teacher on held-out text before and after it."""
+
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    done: Mileage
+
+
+def distill_general(
+    teacher: str,
+    student: str,
+    inputs: Sequence[str | Path],
+    out: str | Path,
+    *,
+    settings: GeneralSettings,
+    around: Surroundings | None = None,
+) -> GeneralStudent:
+    """Teach a student on plain text, or go on with a run that was stopped."""
+    files = [Path(path) for path in inputs]
+    check_inputs(files)
+    with Processes.join() as processes:
+        around = around or Surroundings()
+        heard = around if processes.is_first else around.silent()
+        return _Run(teacher, student, files, Path(out), settings, heard, processes).run()
+
+
+@dataclass
+class _Run:
+    """One call of the verb."""
+
+    teacher: str
+    student: str
+    files: list[Path]
+    out: Path
+    settings: GeneralSettings
+    around: Surroundings
+    processes: Processes
+
+    def run(self) -> GeneralStudent:
+        place = Workplace(self.out, self._plan(), self.processes, self.around.overwrite)
+        place.check()
+        teacher = open_checkpoint(self.teacher)
+        shards = self.processes.in_turn(lambda: self._shards(teacher))
+        self.settings = self._with_length(self.settings)
+        assembler = Assembler(shards, tokenizer_of(teacher), self.settings.batch.padded)
+        student = student_of(
+            teacher,
+            self.student,
+            self.settings.student,
+            rows=_first_rows(assembler, self.settings),
+            seed=self.settings.seed,
+        )
+        inside = Inside(self.settings.losses, student.blueprint.config, teacher.blueprint.config)
+        student = with_heads(student, inside.heads, seed=self.settings.seed)
+        lesson = TextImitation(assembler, Teacher(teacher.model), inside, self.settings)
+        loop = self.processes.agree(lambda: self._loop(student, lesson, place.unfinished))
+        with place.begun() as draft:
+            return self._train(loop, draft, student, shards)
+
+    def _plan(self) -> dict[str, Any]:
+        folders = [each for each in (self.teacher, self.student) if Path(each).is_dir()]
+        named = [each for each in (self.teacher, self.student) if each not in folders]
+        config = {"verb": "distill", "stage": "general", "named": named, **as_table(self.settings)}
+        return {"config": config, "inputs": [*self.files, *map(Path, folders)], "seed": self.settings.seed}
+
+    def _shards(self, teacher: Checkpoint) -> Shards:
+        around = self.around
+        cache = around.cache or self.out.absolute().parent / CACHE
+        kitchen = Kitchen(cache, around.workers, around.say, around.tell_reading)
+        corpus = open_corpus(self.files, kitchen)
+        shards = find_or_build(
+            corpus, tokenizer_of(teacher), cache, workers=kitchen.workers, tell=kitchen.tell
+        )
+        check_split(shards, self.settings.evaluation.share)
+        return shards
+
+    def _with_length(self, settings: GeneralSettings) -> GeneralSettings:
+        if any(settings.length_of_run.values()):
+            return settings
+        self.around.say(
+            f"No length was given: the run takes {USUAL_TOKENS:,} tokens. --hours, --tokens or --steps choose another."
+        )
+        return replace(settings, tokens=USUAL_TOKENS)
+
+    def _loop(self, student: Checkpoint, lesson: TextImitation, unfinished: Path) -> Loop:
+        wanted = self.settings.model
+        model = with_dropout(student, wanted.dropout, wanted.attention_dropout).model
+        if self.settings.losses.fitted:
+            fit_projections(model, lesson, lesson.inside)
+        return Loop(
+            model,
+            lesson,
+            self.settings,
+            states=States(unfinished / STATE),
+            log=RunLog(unfinished / RUN, tensorboard=self.processes.is_first),
+            processes=self.processes,
+            device=self.around.device,
+            sharded=self.around.shard,
+            tell=lambda progress: self.around.tell(replace(progress, phase="distillation")),
+        )
+
+    def _train(self, loop: Loop, draft: Draft, student: Checkpoint, shards: Shards) -> GeneralStudent:
+        after = loop.run().scores[HELD_OUT]
+        loop.log.close()
+        rows = (row["scores"][HELD_OUT] for row in loop.log.rows("held_out"))
+        before: dict[str, float] = self.processes.from_first(next(rows, {}))
+        done = GeneralStudent(before, after, loop.position.done)
+        if self.processes.is_first:
+            trained = with_heads(replace(student, model=loop.model.cpu()), {})
+            trained.write(draft, training=self._card(shards, done))
+            artifact.atomic_write(draft.path / RUN / "settings.toml", to_toml(self.settings).encode())
+            write_curves(loop.log, draft.path / RUN, "Distillation")
+            mileage = done.done
+            draft.counts.update(
+                {"steps": mileage.step, "tokens": mileage.tokens, "seconds": round(mileage.seconds)}
+            )
+        return done
+
+    def _card(self, shards: Shards, run: GeneralStudent) -> dict[str, str]:
+        weights = self.settings.losses.chosen()
+        return {
+            "teacher": Path(self.teacher).name,
+            "student": self.student,
+            "corpus": f"{shards.counts['documents']:,} documents, {shards.counts['tokens']:,} tokens",
+            "losses": ", ".join(f"{name} (weight {weight:g})" for name, weight in weights.items()),
+            "length of the run": f"{run.done.step:,} steps, {run.done.tokens:,} tokens",
+            "held-out text": ", ".join(
+                f"{name} {run.before.get(name, float('nan')):.4g} -> {value:.4g}"
+                for name, value in run.after.items()
+            ),
+            "seed": str(self.settings.seed),
+        }
+
+
+def _first_rows(assembler: Assembler, settings: GeneralSettings) -> list[list[int]]:
+    """Give some rows of the text, by which a narrower student is cut out of its teacher."""
+    split = Split(assembler.shards, settings.evaluation.share)
+    feed = Feed(assembler.shards, split, seed=settings.seed, micro_tokens=SHOWN)
+    (portion,), _ = feed.take(Cursor(), 1, settings.sequences.cutting(0.0))
+    batch = assembler.micro(portion.stretches, [], "", ()).batch
+    return [ids.tolist() for ids in batch.split(batch.ids_N)]

@@ -1,0 +1,158 @@
+"""What `distill` can be told: which losses bind a student to its teacher, in which stages, and how the student begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from alembert.errors import BadSetting
+from alembert.files.student_settings import StudentSettings
+from alembert.tasks.imitation_settings import ImitationSettings
+from alembert.train.augment_settings import AugmentSettings
+from alembert.train.finetune_settings import EpochSettings
+from alembert.train.settings import HeldOutSettings, RunSettings, SequenceSettings
+
+INSIDE: Final = ("attention", "hidden", "embeddings", "relations", "contrastive")
+"""Losses that compare what happens inside both models."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsideWeights:
+    """How much each loss inside the model counts; 0 leaves it out."""
+
+    attention: float = 0.0
+    """Attention scores before the softmax, layer by layer (TinyBERT); needs the teacher's number of heads."""
+    hidden: float = 0.0
+    """Hidden states after each layer, projected to the teacher's width (TinyBERT)."""
+    embeddings: float = 0.0
+    """What the embeddings give, projected to the teacher's width (TinyBERT)."""
+    relations: float = 0.0
+    """How tokens relate to each other by queries, keys and values of one layer (MiniLM); any width, any heads."""
+    contrastive: float = 0.0
+    """The mean state of a text, projected, is nearest to the teacher's of the same text among those computed with it."""
+    layer_map: Literal["uniform", "last", "given"] = "uniform"
+    """Which of the teacher's layers the student's imitate: evenly spread, its last ones, or those of `layers`."""
+    layers: tuple[int, ...] = ()
+    """For `given`: the teacher's layer, from 1, for each of the student's, in rising order."""
+    projection: Literal["auto", "each", "shared"] = "auto"
+    """Matrices to the teacher's width: one for each layer, or one for all (the first TinyBERT); auto: one each where the
+    widths differ, and none where they are equal."""
+    fitted: bool = True
+    """Whether projections begin as what fits the first texts best, by least squares, and not at random (TinyBERT)."""
+    relation_heads: int = 12
+    """Into how many heads `relations` cuts both models; divides both widths."""
+    relation_layer: int | None = None
+    """The teacher's layer, from 1, whose relations the student's last layer imitates; none: the last."""
+    temperature: float = 0.05
+    """What cosines of `contrastive` are divided by."""
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            weight = getattr(self, name)
+            if not 0 <= weight < float("inf"):
+                raise BadSetting(
+                    f"The weight of `{name}` is {weight}; expected 0 (leave it out) or a positive number."
+                )
+        if (self.layer_map == "given") != bool(self.layers):
+            raise BadSetting('`layers` and layer_map = "given" belong together: give both, or neither.')
+        if self.relation_heads < 1 or self.temperature <= 0:
+            raise BadSetting("`relation_heads` and `temperature` of the losses are positive numbers.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The losses that there are."""
+        return INSIDE
+
+    def chosen(self) -> dict[str, float]:
+        """Give the losses that have a weight."""
+        return {name: getattr(self, name) for name in self.names if getattr(self, name)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageWeights(InsideWeights):
+    """How much each loss of a stage of distillation for a task counts; 0 leaves it out."""
+
+    prediction: float = 0.0
+    """What the teacher's head answers."""
+    hard: float = 0.0
+    """The right answers of the training data."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.chosen():
+            raise BadSetting("All losses of a stage have the weight 0. Give at least one, or epochs = 0.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*INSIDE, "prediction", "hard")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageSettings(EpochSettings):
+    """One stage of distillation for a task."""
+
+    skip: bool = False
+    """Leave this stage out."""
+    losses: StageWeights = field(default_factory=lambda: StageWeights(prediction=1.0))
+    """What binds the student to the teacher."""
+    imitation: ImitationSettings = field(default_factory=ImitationSettings)
+    """How the teacher's answers are taught."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheSettings:
+    """Whether what the teacher says is kept on the disk."""
+
+    use: Literal["auto", "never"] = "auto"
+    """auto: the teacher reads each text once, if what it says fits into `gigabytes`; never: it reads it in every pass."""
+    gigabytes: float = 20.0
+    """The most that the cache may take; half of the free disk is the limit too."""
+
+    def __post_init__(self) -> None:
+        if self.use not in ("auto", "never") or not self.gigabytes > 0:
+            raise BadSetting(
+                f"The cache is used {self.use!r}, up to {self.gigabytes} GB; expected auto or never, and a positive number."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillSettings:
+    """How a student learns a task from a teacher: first what happens inside, then the answers."""
+
+    seed: int = 1
+    """Decides about all chance."""
+    student: StudentSettings = field(default_factory=StudentSettings)
+    """How the student begins."""
+    augment: AugmentSettings = field(default_factory=lambda: AugmentSettings(copies=0))
+    """New texts made of the training examples; copies = 0: the examples alone."""
+    intermediate: StageSettings = field(default_factory=StageSettings)
+    """The stage that teaches what happens inside."""
+    prediction: StageSettings = field(default_factory=StageSettings)
+    """The stage that teaches the answers."""
+    cache: CacheSettings = field(default_factory=CacheSettings)
+    """What the teacher says, kept on the disk."""
+
+    def __post_init__(self) -> None:
+        if self.prediction.skip:
+            raise BadSetting("The stage `prediction` makes the model for the task; it cannot be skipped.")
+        if not self.prediction.losses.chosen().keys() & {"prediction", "hard"}:
+            raise BadSetting("The stage `prediction` needs a weight for `prediction` or `hard`.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralSettings(RunSettings):
+    """How a student learns from a teacher on plain text."""
+
+    student: StudentSettings = field(default_factory=StudentSettings)
+    """How the student begins."""
+    losses: InsideWeights = field(default_factory=InsideWeights)
+    """What binds the student to the teacher."""
+    sequences: SequenceSettings = field(default_factory=SequenceSettings)
+    """How documents become sequences."""
+    evaluation: HeldOutSettings = field(default_factory=HeldOutSettings)
+    """What is held out."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.losses.chosen():
+            raise BadSetting("All losses have the weight 0. Give at least one, such as hidden = 1.")

@@ -1,0 +1,315 @@
+"""The verb from end to end on the embedded sample: both stages, what comes out, what is refused, and going on."""
+
+import json
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from alembert import hardware, sample
+from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.checkpoint import open as open_checkpoint
+from alembert.files.family import Blueprint
+from alembert.files.student_settings import StudentSettings
+from alembert.infer.task_model import TaskModel
+from alembert.nn.config import EncoderConfig
+from alembert.tasks.tag_settings import TagSettings
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import Vocabulary
+from alembert.train.distill import distill
+from alembert.train.distill_general import distill_general
+from alembert.train.distill_recipes import GENERAL, PRESETS, controls
+from alembert.train.distill_settings import (
+    CacheSettings,
+    DistillSettings,
+    GeneralSettings,
+    InsideWeights,
+    StageSettings,
+    StageWeights,
+)
+from alembert.train.finetune import Assignment, finetune
+from alembert.train.finetune_settings import FinetuneSettings
+from alembert.train.lecture_hall import Distillation
+from alembert.train.optim_settings import OptimiserSettings
+from alembert.train.runlog import TrainingProgress
+from alembert.train.settings import BatchSettings, SavingSettings
+from alembert.train.surroundings import Surroundings
+from alembert.train.task_data import Data
+
+RATE = OptimiserSettings(rate=1e-3)
+SETTINGS = DistillSettings(
+    intermediate=StageSettings(
+        epochs=2,
+        losses=StageWeights(hidden=1, attention=1, embeddings=1),
+        optimiser=RATE,
+        saving=SavingSettings(keep="last"),
+    ),
+    prediction=StageSettings(epochs=2, losses=StageWeights(prediction=1, hard=0.5), optimiser=RATE),
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+
+
+def lines_of(split: str, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": passage.id,
+            "text": passage.text,
+            "label": passage.topic,
+            "entities": [
+                {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
+                for n, each in enumerate(passage.entities)
+            ],
+        }
+        for passage in sample.passages("en", split)[:count]
+    ]
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf8")
+    return path
+
+
+def config(tokenizer: Tokenizer, layers: int = 4) -> EncoderConfig:
+    return EncoderConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=48,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=96,
+        max_position_embeddings=128,
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
+    """A folder with `plain`, the taggers `teacher` and `crf`, `train.jsonl` and `dev.jsonl`."""
+    folder = tmp_path_factory.mktemp("distill")
+    Checkpoint.new(Blueprint(config=config(tokenizer)), tokenizer, seed=3).save(folder / "plain")
+    data = data_of(folder, write_all=True)
+    settings = FinetuneSettings(epochs=3, optimiser=OptimiserSettings(rate=2e-3))
+    for name, of_task in (("teacher", TagSettings()), ("crf", TagSettings(head="crf"))):
+        job = Assignment(task="tag", model=str(folder / "plain"), data=data, settings=of_task)
+        finetune(job, folder / name, settings)
+    return folder
+
+
+def data_of(place: Path, *, write_all: bool = False) -> Data:
+    if write_all:
+        write(place / "train.jsonl", lines_of("train", 24))
+        write(place / "dev.jsonl", lines_of("dev", 8))
+    return Data(train=(place / "train.jsonl",), dev=(place / "dev.jsonl",))
+
+
+def wish(place: Path, **changes: Any) -> Distillation:
+    usual = {"teacher": str(place / "teacher"), "student": "2x24", "data": data_of(place)}
+    return Distillation(**{**usual, **changes})
+
+
+def around(tmp_path: Path, **changes: Any) -> Surroundings:
+    return Surroundings(**{"cache": tmp_path / "cache", **changes})
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return open_checkpoint(folder).model.state_dict()
+
+
+def same(one: Path, other: Path) -> bool:
+    first, second = weights(one), weights(other)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_narrow_student_has_the_teachers_task_and_no_projections(place: Path, tmp_path: Path) -> None:
+    done = distill(wish(place), tmp_path / "out", SETTINGS, around=around(tmp_path))
+    student, teacher = TaskModel.open(tmp_path / "out"), TaskModel.open(place / "teacher")
+    assert student.task.labels == teacher.task.labels
+    assert set(open_checkpoint(tmp_path / "out").blueprint.heads) == {"tag"}
+    shape = open_checkpoint(tmp_path / "out").blueprint.config
+    assert (shape.num_hidden_layers, shape.hidden_size) == (2, 24)
+    assert 0 <= done.measures["f1"] <= 1
+
+
+@pytest.mark.parametrize("teacher", ["teacher", "crf"])
+def test_half_of_a_teacher_learns_its_answers(teacher: str, place: Path, tmp_path: Path) -> None:
+    losses: dict[str, list[float]] = {}
+
+    def hear(progress: TrainingProgress) -> None:
+        losses.setdefault(progress.phase, []).append(progress.loss or 0.0)
+
+    job = wish(place, teacher=str(place / teacher), student="half")
+    settings = replace(
+        SETTINGS, prediction=replace(SETTINGS.prediction, epochs=6, losses=StageWeights(prediction=1))
+    )
+    distill(job, tmp_path / "out", settings, around=around(tmp_path, tell=hear))
+    assert all(found[-1] < 0.7 * found[0] for found in losses.values())
+    assert set(losses) == {"inside", "distillation"}
+
+
+def test_a_teacher_is_asked_once_for_several_seeds(place: Path, tmp_path: Path) -> None:
+    asked: list[int] = []
+    surroundings = around(tmp_path, tell_reading=lambda progress: asked.append(progress.done))
+    distill(wish(place), tmp_path / "out", SETTINGS, seeds=2, around=surroundings)
+    assert len(asked) == 2  # one record for each stage
+    assert not same(tmp_path / "out" / "seeds" / "1", tmp_path / "out" / "seeds" / "2")
+
+
+def test_the_cache_changes_nothing(place: Path, tmp_path: Path) -> None:
+    distill(wish(place), tmp_path / "cached", SETTINGS, around=around(tmp_path))
+    live = replace(SETTINGS, cache=CacheSettings(use="never"))
+    distill(wish(place), tmp_path / "live", live, around=around(tmp_path))
+    one, other = weights(tmp_path / "cached"), weights(tmp_path / "live")
+    # The teacher reads rows in other company, which moves a few numbers by a half-precision step.
+    assert all(torch.allclose(one[name], other[name], atol=2e-3) for name in one)
+
+
+def kill_in(phase: str) -> Callable[[TrainingProgress], None]:
+    def hear(progress: TrainingProgress) -> None:
+        if progress.phase == phase and progress.step == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    return hear
+
+
+@pytest.mark.parametrize("phase", ["inside", "distillation"])
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, place: Path, tmp_path: Path) -> None:
+    distill(wish(place), tmp_path / "whole", SETTINGS, around=around(tmp_path))
+    with pytest.raises(Interrupted):
+        distill(wish(place), tmp_path / "parts", SETTINGS, around=around(tmp_path, tell=kill_in(phase)))
+    distill(wish(place), tmp_path / "parts", SETTINGS, around=around(tmp_path))
+    assert same(tmp_path / "whole", tmp_path / "parts")
+    assert not list((tmp_path / "parts").rglob(".state"))
+
+
+def test_the_same_command_again_says_so(place: Path, tmp_path: Path) -> None:
+    distill(wish(place), tmp_path / "out", SETTINGS, around=around(tmp_path))
+    with pytest.raises(AlreadyDone):
+        distill(wish(place), tmp_path / "out", SETTINGS, around=around(tmp_path))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_whole(name: str) -> None:
+    settings = PRESETS[name]()
+    assert settings.prediction.losses.prediction == 1
+    assert controls(replace(settings, augment=replace(settings.augment, copies=3))).keys() == {
+        "without distillation",
+        "without augmentation",
+    }
+
+
+def test_tinybert_is_as_published() -> None:
+    settings = PRESETS["tinybert"]()
+    inside = settings.intermediate
+    assert inside.losses.chosen() == {"attention": 1, "hidden": 1, "embeddings": 1}
+    assert (inside.schedule.kind, inside.optimiser.rate) == ("constant", 5e-5)
+    assert settings.prediction.losses.chosen() == {"prediction": 1}
+    assert (settings.prediction.epochs, settings.prediction.optimiser.rate) == (3, 3e-5)
+    assert settings.prediction.imitation.temperature == 1
+    assert settings.student == StudentSettings(start="scratch")
+
+
+def test_a_student_deeper_than_its_teacher_is_refused(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="deeper"):
+        distill(wish(place, student="6x24"), tmp_path / "out", SETTINGS, around=around(tmp_path))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_student_with_another_vocabulary_is_refused(
+    place: Path, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    other = Tokenizer.from_vocabulary(
+        Vocabulary((*tuple(tokenizer.vocabulary)[:-9], "zebra", "##zebra")), lowercase=True
+    )
+    shape = replace(config(other, 2), vocab_size=other.vocab_size)
+    Checkpoint.new(Blueprint(config=shape), other).save(tmp_path / "student")
+    with pytest.raises((BadSetting, BadFile), match=r"vocabulary|tokenizer"):
+        distill(
+            wish(place, student=str(tmp_path / "student")),
+            tmp_path / "out",
+            SETTINGS,
+            around=around(tmp_path),
+        )
+
+
+def test_a_teacher_without_a_task_is_refused(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="Fine-tune it first"):
+        distill(wish(place, teacher=str(place / "plain")), tmp_path / "out", SETTINGS)
+
+
+def test_labels_that_the_teacher_does_not_know_are_refused(place: Path, tmp_path: Path) -> None:
+    lines = lines_of("train", 6)
+    lines[0]["entities"] = [{"id": "T1", "label": "planet", "spans": [[0, 4]]}]
+    data = Data(train=(write(tmp_path / "train.jsonl", lines),), dev=(place / "dev.jsonl",))
+    with pytest.raises(BadFile, match="planet"):
+        distill(wish(place, data=data), tmp_path / "out", SETTINGS, around=around(tmp_path))
+
+
+def test_a_student_with_other_labels_is_refused(place: Path, tmp_path: Path) -> None:
+    lines = [
+        {"id": str(n), "text": f"Aspirin helps {n}.", "label": "no" if n % 2 else "yes"} for n in range(8)
+    ]
+    data = Data(train=(write(tmp_path / "yes.jsonl", lines),))
+    job = Assignment(task="classify", model=str(place / "plain"), data=data)
+    finetune(job, tmp_path / "student", FinetuneSettings(steps=1))
+    with pytest.raises(BadSetting, match="labels no, yes"):
+        distill(wish(place, student=str(tmp_path / "student")), tmp_path / "out", SETTINGS)
+
+
+def test_a_student_may_have_a_vocabulary_of_its_own(
+    place: Path, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    own = Tokenizer.from_vocabulary(
+        Vocabulary(tuple(p for n, p in enumerate(tokenizer.vocabulary) if n < 800 or len(p) < 4)),
+        lowercase=True,
+    )
+    own.save(tmp_path / "vocab")
+    short = [{**line, "text": line["text"][:60], "entities": []} for line in lines_of("train", 12)]
+    data = Data(train=(write(tmp_path / "short.jsonl", short),), dev=(place / "dev.jsonl",))
+    settings = replace(SETTINGS, intermediate=replace(SETTINGS.intermediate, skip=True))
+    distill(
+        wish(place, student="half", vocabulary=tmp_path / "vocab", data=data),
+        tmp_path / "out",
+        settings,
+        around=around(tmp_path),
+    )
+    assert open_checkpoint(tmp_path / "out").blueprint.config.vocab_size == own.vocab_size
+
+
+GENERAL_SETTINGS = GeneralSettings(
+    steps=4,
+    losses=InsideWeights(hidden=1, embeddings=1),
+    batch=BatchSettings(tokens=512, micro_tokens=256),
+    optimiser=RATE,
+)
+
+
+def test_the_general_stage_makes_a_student_that_learns_a_task(
+    place: Path, home: Path, tmp_path: Path
+) -> None:
+    done = distill_general(
+        str(place / "plain"),
+        "2x24",
+        [home / "corpus"],
+        tmp_path / "general",
+        settings=GENERAL_SETTINGS,
+        around=around(tmp_path),
+    )
+    assert done.after["hidden"] < done.before["hidden"]
+    general = open_checkpoint(tmp_path / "general")
+    assert not general.blueprint.heads
+    distill(
+        wish(place, student=str(tmp_path / "general")), tmp_path / "out", SETTINGS, around=around(tmp_path)
+    )
+    assert open_checkpoint(tmp_path / "out").blueprint.config.hidden_size == 24
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_general_presets_look_inside(name: str) -> None:
+    assert GENERAL[name]().losses.chosen()
