@@ -29,15 +29,15 @@ def tinybert() -> DistillSettings:
     return DistillSettings(
         student=StudentSettings(start="scratch"),
         intermediate=StageSettings(
-            epochs=10,
-            losses=StageWeights(attention=1, hidden=1, embeddings=1, projection="shared", fitted=False),
+            epochs=10.0,
+            losses=StageWeights(attention=1.0, hidden=1.0, embeddings=1.0, projection="shared", fitted=False),
             optimiser=OptimiserSettings(rate=5e-5),
             schedule=ScheduleSettings(kind="constant", warmup=0.0),
             saving=SavingSettings(keep="last"),
         ),
         prediction=StageSettings(
-            epochs=3,
-            losses=StageWeights(prediction=1),
+            epochs=3.0,
+            losses=StageWeights(prediction=1.0),
             optimiser=OptimiserSettings(rate=3e-5),
             schedule=ScheduleSettings(warmup=0.1),
         ),
@@ -48,16 +48,16 @@ def fast() -> DistillSettings:
     """A student that begins as its teacher: states for a few passes at a high rate, then answers."""
     return DistillSettings(
         intermediate=StageSettings(
-            epochs=3,
-            losses=StageWeights(hidden=1),
+            epochs=3.0,
+            losses=StageWeights(hidden=1.0),
             optimiser=OptimiserSettings(rate=5e-4),
             schedule=ScheduleSettings(warmup=0.06),
             saving=SavingSettings(keep="last"),
             evaluation=EvaluationSettings(at_start=False),
         ),
         prediction=StageSettings(
-            epochs=5,
-            losses=StageWeights(prediction=1, hard=0.5),
+            epochs=5.0,
+            losses=StageWeights(prediction=1.0, hard=0.5),
             optimiser=OptimiserSettings(rate=2e-4),
         ),
     )
@@ -70,7 +70,7 @@ def general_tinybert() -> GeneralSettings:
     """TinyBERT's general stage: attention, states and embeddings on plain text, a student from nothing."""
     return GeneralSettings(
         student=StudentSettings(start="scratch"),
-        losses=InsideWeights(attention=1, hidden=1, embeddings=1, projection="shared", fitted=False),
+        losses=InsideWeights(attention=1.0, hidden=1.0, embeddings=1.0, projection="shared", fitted=False),
         batch=BatchSettings(tokens=256 * 128),
         optimiser=OptimiserSettings(rate=1e-4),
         schedule=ScheduleSettings(warmup=0.1),
@@ -80,7 +80,7 @@ def general_tinybert() -> GeneralSettings:
 def general_fast() -> GeneralSettings:
     """A student that begins as its teacher and learns its states on plain text."""
     return GeneralSettings(
-        losses=InsideWeights(hidden=1),
+        losses=InsideWeights(hidden=1.0),
         batch=BatchSettings(tokens=2048, micro_tokens=1024),
         optimiser=OptimiserSettings(rate=5e-4),
         schedule=ScheduleSettings(warmup=0.06),

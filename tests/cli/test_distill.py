@@ -1,0 +1,134 @@
+"""`alembert distill`: what is written, printed and refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alembert import hardware, sample
+from alembert.cli import run
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import Blueprint
+from alembert.nn.config import EncoderConfig
+from alembert.tasks.files import write_task
+from alembert.tasks.tag import TagTask
+from alembert.tasks.tag_settings import TagSettings
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import Vocabulary
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,"
+BRIEF = """
+[intermediate]
+steps = 2
+[prediction]
+steps = 2
+"""
+
+
+def lines_of(split: str, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": passage.id,
+            "text": passage.text[:80],
+            "entities": [
+                {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
+                for n, each in enumerate(passage.entities)
+                if each.end <= 80
+            ],
+        }
+        for passage in sample.passages("en", split)[:count]
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a plain model, a tagger, examples and texts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+    pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{each}" for each in LETTERS))
+    tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*pieces), lowercase=True)
+    config = EncoderConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
+        max_position_embeddings=128,
+    )
+    Checkpoint.new(Blueprint(config=config), tokenizer).save("plain")
+    task = TagTask(tuple(sorted(sample.LABELS)), TagSettings())
+    blueprint = Blueprint(config=config, heads={"tag": task.head()}, labels={"tag": task.labels})
+    Checkpoint.new(blueprint, tokenizer, seed=2).save("ner")
+    write_task(Path("ner"), task, {})
+    for split, count in (("train", 12), ("dev", 6)):
+        text = "".join(json.dumps(line) + "\n" for line in lines_of(split, count))
+        Path(f"{split}.jsonl").write_text(text, encoding="utf8")
+    Path("brief.toml").write_text(BRIEF)
+    return tmp_path
+
+
+TASK = ["distill", "ner", "--train", "train.jsonl", "--dev", "dev.jsonl", "--config", "brief.toml"]
+
+
+def test_a_student_for_a_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*TASK, "--student", "1x12", "--out", "small", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["main"] == "f1"
+    assert (folder / "small" / "task.json").is_file()
+
+
+def test_augmented_copies_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*TASK, "--student", "half", "--augment", "1", "--out", "small"]) == 0
+    assert "are copies of the others with words replaced" in capsys.readouterr().err
+
+
+def test_the_comparison_is_printed_and_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*TASK, "--student", "half", "--compare", "dev.jsonl", "--out", "small"]) == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in ("teacher", "student", "without distillation", "speed-up"))
+    table = json.loads((folder / "small-comparison" / "comparison.json").read_text())
+    assert [model["name"] for model in table["models"]] == ["teacher", "student", "without distillation"]
+
+
+def test_the_general_stage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.passages("en"))
+    (folder / "texts.jsonl").write_text(texts, encoding="utf8")
+    asked = ["distill", "plain", "--student", "1x12", "--corpus", "texts.jsonl", "--tokens", "4k"]
+    assert run([*asked, "--out", "general"]) == 0
+    assert "hidden" in capsys.readouterr().out
+    assert run([*TASK, "--student", "general", "--out", "small"]) == 0
+
+
+@pytest.mark.parametrize("stage", [["--corpus", "texts.jsonl"], []], ids=["general", "task"])
+@pytest.mark.parametrize("preset", ["fast", "tinybert"])
+def test_settings_can_be_shown_and_read_again(
+    stage: list[str], preset: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["distill", *stage, "--show-config"]
+    assert run([*asked, "--preset", preset]) == 0
+    shown = capsys.readouterr().out
+    (folder / "shown.toml").write_text(shown)
+    assert run([*asked, "--config", "shown.toml"]) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["distill"], "give TEACHER, --student and --out"),
+        (["distill", "ner", "--student", "half", "--out", "x"], "--corpus for the general stage"),
+        ([*TASK, "--student", "3x24", "--out", "x"], "deeper"),
+        ([*TASK, "--student", "small", "--out", "x"], "no size of a student and no folder"),
+        ([*TASK, "--student", "half", "--preset", "quick", "--out", "x"], "no preset"),
+        ([*TASK, "--student", "half", "--hours", "1", "--out", "x"], "--hours cannot be used"),
+        (["distill", "plain", "--train", "train.jsonl", "--student", "half", "--out", "x"], "Fine-tune it"),
+        (["distill", "ner", "--corpus", "t", "--train", "t", "--student", "half", "--out", "x"], "--train"),
+    ],
+)
+def test_what_is_refused(
+    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert told in capsys.readouterr().err
+    assert not (folder / "x").exists()
