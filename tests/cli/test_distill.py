@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from alembert.tasks.tag import TagTask
 from alembert.tasks.tag_settings import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
+from sample_lines import labelled, write_lines
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,"
 BRIEF = """
@@ -24,21 +24,6 @@ steps = 2
 [prediction]
 steps = 2
 """
-
-
-def lines_of(split: str, count: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": passage.id,
-            "text": passage.text[:80],
-            "entities": [
-                {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
-                for n, each in enumerate(passage.entities)
-                if each.end <= 80
-            ],
-        }
-        for passage in sample.passages("en", split)[:count]
-    ]
 
 
 @pytest.fixture
@@ -62,8 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Checkpoint.new(blueprint, tokenizer, seed=2).save("ner")
     write_task(Path("ner"), task, {})
     for split, count in (("train", 12), ("dev", 6)):
-        text = "".join(json.dumps(line) + "\n" for line in lines_of(split, count))
-        Path(f"{split}.jsonl").write_text(text, encoding="utf8")
+        write_lines(Path(f"{split}.jsonl"), labelled(split, count, 80))
     Path("brief.toml").write_text(BRIEF)
     return tmp_path
 

@@ -13,8 +13,6 @@ import pytest
 
 from alembert.errors import Busy
 from alembert.infer.embed import EncodeSettings, encode
-
-sys.path.append(str(Path(__file__).parents[1]))
 from scripted_embedder import Scripted
 
 FORK = multiprocessing.get_context("fork") if sys.platform != "win32" else None

@@ -1,6 +1,5 @@
 """The verb from end to end on the embedded sample: both stages, what comes out, what is refused, and going on."""
 
-import json
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from alembert import hardware, sample
+from alembert import hardware
 from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
@@ -40,6 +39,7 @@ from alembert.train.runlog import TrainingProgress
 from alembert.train.settings import BatchSettings, SavingSettings
 from alembert.train.surroundings import Surroundings
 from alembert.train.task_data import Data
+from sample_lines import labelled, write_lines
 
 RATE = OptimiserSettings(rate=1e-3)
 SETTINGS = DistillSettings(
@@ -56,26 +56,6 @@ SETTINGS = DistillSettings(
 @pytest.fixture(autouse=True)
 def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
-
-
-def lines_of(split: str, count: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": passage.id,
-            "text": passage.text,
-            "label": passage.topic,
-            "entities": [
-                {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
-                for n, each in enumerate(passage.entities)
-            ],
-        }
-        for passage in sample.passages("en", split)[:count]
-    ]
-
-
-def write(path: Path, lines: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf8")
-    return path
 
 
 def config(tokenizer: Tokenizer, layers: int = 4) -> EncoderConfig:
@@ -104,8 +84,8 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
 
 def data_of(place: Path, *, write_all: bool = False) -> Data:
     if write_all:
-        write(place / "train.jsonl", lines_of("train", 24))
-        write(place / "dev.jsonl", lines_of("dev", 8))
+        write_lines(place / "train.jsonl", labelled("train", 24))
+        write_lines(place / "dev.jsonl", labelled("dev", 8))
     return Data(train=(place / "train.jsonl",), dev=(place / "dev.jsonl",))
 
 
@@ -244,9 +224,9 @@ def test_a_teacher_without_a_task_is_refused(place: Path, tmp_path: Path) -> Non
 
 
 def test_labels_that_the_teacher_does_not_know_are_refused(place: Path, tmp_path: Path) -> None:
-    lines = lines_of("train", 6)
+    lines = labelled("train", 6)
     lines[0]["entities"] = [{"id": "T1", "label": "planet", "spans": [[0, 4]]}]
-    data = Data(train=(write(tmp_path / "train.jsonl", lines),), dev=(place / "dev.jsonl",))
+    data = Data(train=(write_lines(tmp_path / "train.jsonl", lines),), dev=(place / "dev.jsonl",))
     with pytest.raises(BadFile, match="planet"):
         distill(wish(place, data=data), tmp_path / "out", SETTINGS, around=around(tmp_path))
 
@@ -255,7 +235,7 @@ def test_a_student_with_other_labels_is_refused(place: Path, tmp_path: Path) -> 
     lines = [
         {"id": str(n), "text": f"Aspirin helps {n}.", "label": "no" if n % 2 else "yes"} for n in range(8)
     ]
-    data = Data(train=(write(tmp_path / "yes.jsonl", lines),))
+    data = Data(train=(write_lines(tmp_path / "yes.jsonl", lines),))
     job = Assignment(task="classify", model=str(place / "plain"), data=data)
     finetune(job, tmp_path / "student", FinetuneSettings(steps=1))
     with pytest.raises(BadSetting, match="labels no, yes"):
@@ -270,8 +250,8 @@ def test_a_student_may_have_a_vocabulary_of_its_own(
         lowercase=True,
     )
     own.save(tmp_path / "vocab")
-    short = [{**line, "text": line["text"][:60], "entities": []} for line in lines_of("train", 12)]
-    data = Data(train=(write(tmp_path / "short.jsonl", short),), dev=(place / "dev.jsonl",))
+    short = [{**line, "text": line["text"][:60], "entities": []} for line in labelled("train", 12)]
+    data = Data(train=(write_lines(tmp_path / "short.jsonl", short),), dev=(place / "dev.jsonl",))
     settings = replace(SETTINGS, intermediate=replace(SETTINGS.intermediate, skip=True))
     distill(
         wish(place, student="half", vocabulary=tmp_path / "vocab", data=data),

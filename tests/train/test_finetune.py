@@ -31,6 +31,7 @@ from alembert.train.runlog import TrainingProgress
 from alembert.train.settings import BatchSettings, EvaluationSettings, SavingSettings
 from alembert.train.surroundings import Surroundings
 from alembert.train.task_data import Data
+from sample_lines import labelled, write_lines
 
 SETTINGS = FinetuneSettings(
     epochs=2,
@@ -45,34 +46,14 @@ def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
 
 
-def lines_of(split: str, count: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": passage.id,
-            "text": passage.text,
-            "topic": passage.topic,
-            "entities": [
-                {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
-                for n, each in enumerate(passage.entities)
-            ],
-        }
-        for passage in sample.passages("en", split)[:count]
-    ]
-
-
-def write(path: Path, lines: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
     """A folder with `model`, `train.jsonl` and `dev.jsonl`."""
     folder = tmp_path_factory.mktemp("finetune")
     config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=128)
     Checkpoint.new(Blueprint(config=config), tokenizer, seed=3).save(folder / "model")
-    write(folder / "train.jsonl", lines_of("train", 30))
-    write(folder / "dev.jsonl", lines_of("dev", 8))
+    write_lines(folder / "train.jsonl", labelled("train", 30))
+    write_lines(folder / "dev.jsonl", labelled("dev", 8))
     return folder
 
 
@@ -186,8 +167,8 @@ def test_the_best_weights_are_kept_and_patience_ends_the_run(place: Path, tmp_pa
 
 
 def test_dev_texts_are_taken_out_of_training(place: Path, tmp_path: Path) -> None:
-    lines = lines_of("train", 12) + lines_of("dev", 8)[:3]
-    job = assignment(place, data={"train": (write(tmp_path / "more.jsonl", lines),)})
+    lines = labelled("train", 12) + labelled("dev", 8)[:3]
+    job = assignment(place, data={"train": (write_lines(tmp_path / "more.jsonl", lines),)})
     report = examine_data(job, SETTINGS)
     assert report.parts[0].examples == 12
     assert any(
@@ -214,14 +195,14 @@ def test_one_file_is_divided(place: Path) -> None:
 
 def test_types_that_training_does_not_have_are_refused(place: Path, tmp_path: Path) -> None:
     strange = [{"id": "1", "text": "A b c", "entities": [{"id": "T1", "label": "planet", "spans": [[0, 1]]}]}]
-    job = assignment(place, data={"dev": (write(tmp_path / "strange.jsonl", strange),)})
+    job = assignment(place, data={"dev": (write_lines(tmp_path / "strange.jsonl", strange),)})
     with pytest.raises(BadFile, match=r"planet.*it knows chemical, disease, gene"):
         finetune(job, tmp_path / "out", SETTINGS)
     assert not list(tmp_path.glob("out*"))
 
 
 def test_files_without_entities_are_refused(place: Path, tmp_path: Path) -> None:
-    plain = write(tmp_path / "plain.jsonl", [{"id": str(n), "text": f"text {n}"} for n in range(5)])
+    plain = write_lines(tmp_path / "plain.jsonl", [{"id": str(n), "text": f"text {n}"} for n in range(5)])
     with pytest.raises(BadFile, match="None of the 4 training examples has an entity"):
         examine_data(assignment(place, data={"train": (plain,), "dev": ()}), SETTINGS)
 
@@ -279,12 +260,15 @@ def test_several_files_with_different_types_make_one_tagger(place: Path, tmp_pat
     def only(label: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{**line, "entities": [e for e in line["entities"] if e["label"] == label]} for line in lines]
 
-    lines = lines_of("train", 30)
-    one = write(tmp_path / "disease.jsonl", only("disease", lines[:15]))
-    other = write(tmp_path / "gene.jsonl", only("gene", lines[15:]))
+    lines = labelled("train", 30)
+    one = write_lines(tmp_path / "disease.jsonl", only("disease", lines[:15]))
+    other = write_lines(tmp_path / "gene.jsonl", only("gene", lines[15:]))
     job = assignment(
         place,
-        data={"train": (one, other), "dev": (write(tmp_path / "d.jsonl", only("gene", lines_of("dev", 8))),)},
+        data={
+            "train": (one, other),
+            "dev": (write_lines(tmp_path / "d.jsonl", only("gene", labelled("dev", 8))),),
+        },
     )
     finetune(job, tmp_path / "out", SETTINGS)
     task = TaskModel.open(tmp_path / "out").task
@@ -294,8 +278,8 @@ def test_several_files_with_different_types_make_one_tagger(place: Path, tmp_pat
 
 def test_classification_goes_the_same_way(place: Path, tmp_path: Path) -> None:
     for split, count in (("train", 30), ("dev", 8)):
-        lines = [{"text": each["text"], "label": each["topic"]} for each in lines_of(split, count)]
-        write(tmp_path / f"{split}.jsonl", lines)
+        lines = [{"text": each["text"], "label": each["topic"]} for each in labelled(split, count)]
+        write_lines(tmp_path / f"{split}.jsonl", lines)
     data = {"train": (tmp_path / "train.jsonl",), "dev": (tmp_path / "dev.jsonl",)}
     done = finetune(assignment(place, task="classify", data=data), tmp_path / "out", SETTINGS)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")

@@ -29,8 +29,9 @@ from alembert.train.distill_settings import DistillSettings
 from alembert.train.distributed import Processes
 from alembert.train.finetune import Finetuned, finished
 from alembert.train.lecture_hall import Distillation, LectureHall
+from alembert.train.one_seed import check_seeds, seed_folder
 from alembert.train.pupil import Pupil
-from alembert.train.surroundings import Surroundings
+from alembert.train.surroundings import Surroundings, among_processes
 from alembert.train.task_data import Subject, prepare, reports_of, tokenizer_of
 from alembert.train.workplace import Workplace
 
@@ -47,11 +48,8 @@ def distill(
     around: Surroundings | None = None,
 ) -> Finetuned:
     """Distil a teacher into a student, or go on with a run that was stopped."""
-    if not 1 <= seeds <= 100:
-        raise BadSetting(f"The number of seeds is {seeds}; expected 1 to 100.")
-    with Processes.join() as processes:
-        around = around or Surroundings()
-        heard = around if processes.is_first else around.silent()
+    check_seeds(seeds)
+    with among_processes(around) as (heard, processes):
         return _Run(wish, Path(out), settings, seeds, heard, processes).run()
 
 
@@ -82,8 +80,7 @@ class _Run:
             return finished(draft, reports, results, partial(self._folder, draft), self.processes)
 
     def _folder(self, draft: Draft, number: int) -> Path:
-        seed = self.settings.seed + number
-        return draft.path / "seeds" / str(seed) if self.seeds > 1 else draft.path
+        return seed_folder(draft.path, self.settings.seed + number, self.seeds)
 
     def _plan(self) -> dict[str, Any]:
         wish = self.wish

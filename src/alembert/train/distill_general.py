@@ -35,7 +35,7 @@ from alembert.train.loop import Loop
 from alembert.train.projections import fit_projections
 from alembert.train.runlog import RunLog
 from alembert.train.state import States
-from alembert.train.surroundings import Surroundings
+from alembert.train.surroundings import Surroundings, among_processes
 from alembert.train.task_data import tokenizer_of
 from alembert.train.teacher import Teacher
 from alembert.train.workplace import Workplace
@@ -68,9 +68,7 @@ def distill_general(
     """Teach a student on plain text, or go on with a run that was stopped."""
     files = [Path(path) for path in inputs]
     check_inputs(files)
-    with Processes.join() as processes:
-        around = around or Surroundings()
-        heard = around if processes.is_first else around.silent()
+    with among_processes(around) as (heard, processes):
         return _Run(teacher, student, files, Path(out), settings, heard, processes).run()
 
 

@@ -29,14 +29,13 @@ from alembert.train.co_training import NAME as MASKED_LM
 from alembert.train.distributed import Processes
 from alembert.train.finetune_settings import EpochSettings, FinetuneSettings
 from alembert.train.learner import learner_of, lesson_of
-from alembert.train.one_seed import OneSeed, SeedResult
-from alembert.train.surroundings import Surroundings
+from alembert.train.one_seed import OneSeed, SeedResult, check_seeds, seed_folder
+from alembert.train.surroundings import Surroundings, among_processes
 from alembert.train.task_data import Prepared, Subject, prepare, reports_of, tokenizer_of
 from alembert.train.tuning import search
 from alembert.train.workplace import Workplace
 
 Epochs = TypeVar("Epochs", bound=EpochSettings)
-SEEDS: Final = "seeds"
 TUNING: Final = "tuning"
 
 
@@ -120,11 +119,8 @@ def finetune(
     around: Surroundings | None = None,
 ) -> Finetuned:
     """Fine-tune a model for a task or several, or go on with a run that was stopped; `tune` are seconds to search rates and epochs."""
-    if not 1 <= seeds <= 100:
-        raise BadSetting(f"The number of seeds is {seeds}; expected 1 to 100.")
-    with Processes.join() as processes:
-        around = around or Surroundings()
-        heard = around if processes.is_first else around.silent()
+    check_seeds(seeds)
+    with among_processes(around) as (heard, processes):
         return _Run(assignment, Path(out), settings, seeds, tune, heard, processes).run()
 
 
@@ -173,8 +169,7 @@ class _Run:
             return finished(draft, reports, results, folder, self.processes, are_named=named)
 
     def _folder(self, draft: Draft, number: int) -> Path:
-        seed = self.settings.seed + number
-        return draft.path / SEEDS / str(seed) if self.seeds > 1 else draft.path
+        return seed_folder(draft.path, self.settings.seed + number, self.seeds)
 
     def _tuned(self, start: Callable[[FinetuneSettings, Path], OneSeed], draft: Draft) -> FinetuneSettings:
         """Search settings, if it was asked for; the run of the best is that of the first seed."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from alembert.artifact import Draft, atomic_write
+from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.heads import with_dropout
 from alembert.nn.model import Model
@@ -37,8 +38,20 @@ from alembert.train.surroundings import Surroundings
 from alembert.train.task_data import Prepared, PreparedTask
 
 RUN: Final = "run"
+SEEDS: Final = "seeds"
 STATE: Final = ".state"
 SCORES: Final = "scores.json"
+
+
+def check_seeds(count: int) -> None:
+    """Refuse a number of seeds that nobody means."""
+    if not 1 <= count <= 100:
+        raise BadSetting(f"The number of seeds is {count}; expected 1 to 100.")
+
+
+def seed_folder(whole: Path, seed: int, seeds: int) -> Path:
+    """Say where a seed goes: into a folder of its own, unless it is the only one."""
+    return whole / SEEDS / str(seed) if seeds > 1 else whole
 
 
 @dataclass(frozen=True)

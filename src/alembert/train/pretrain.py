@@ -25,7 +25,7 @@ from alembert.train.loop import Loop
 from alembert.train.runlog import RunLog
 from alembert.train.settings import PretrainSettings
 from alembert.train.state import States
-from alembert.train.surroundings import Surroundings
+from alembert.train.surroundings import Surroundings, among_processes
 from alembert.train.text_lesson import TextLesson
 from alembert.train.workplace import Workplace
 
@@ -55,9 +55,7 @@ def pretrain(
     """Pre-train a model, or go on with a run that was stopped."""
     files = [Path(path) for path in inputs]
     check_inputs(files)
-    with Processes.join() as processes:
-        around = around or Surroundings()
-        heard = around if processes.is_first else around.silent()
+    with among_processes(around) as (heard, processes):
         return _Run(files, Path(out), start, settings, heard, processes).run()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alembert.corpus.jobs import Progress
+from alembert.train.distributed import Processes
 from alembert.train.runlog import TrainingProgress
 
 
@@ -35,3 +37,11 @@ class Surroundings:
         """Give the same for a process that says nothing."""
         quiet = Surroundings()
         return replace(self, say=quiet.say, show=quiet.show, tell_reading=quiet.tell_reading, tell=quiet.tell)
+
+
+@contextmanager
+def among_processes(around: Surroundings | None) -> Iterator[tuple[Surroundings, Processes]]:
+    """Join the processes of torchrun, of which the first alone speaks."""
+    with Processes.join() as processes:
+        around = around or Surroundings()
+        yield (around if processes.is_first else around.silent()), processes
