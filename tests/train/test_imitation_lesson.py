@@ -147,6 +147,18 @@ def test_the_teacher_is_in_evaluation_mode(tagging: TaskLesson, tokenizer: Token
     assert not any(weight.requires_grad for weight in lesson.teacher.model.parameters())
 
 
+def test_a_teacher_of_whom_nothing_is_wanted_does_not_read(
+    tagging: TaskLesson, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = {tagging.head: tagging.spec}
+    student, teacher = (model_of(config(tokenizer), heads, seed).eval() for seed in (1, 2))
+    lesson = imitation(tagging, student, teacher, StageWeights(hard=1))
+    monkeypatch.setattr(teacher, "forward", None)
+    micro = first_micro(lesson)
+    loss, _ = lesson.loss(student, micro, totals(micro), None)
+    assert value(loss) > 0
+
+
 def test_a_narrower_student_is_projected_and_learns_the_projection(
     tagging: TaskLesson, tokenizer: Tokenizer
 ) -> None:

@@ -128,7 +128,7 @@ class LectureHall:
         self._check_reading(lesson, teacher, wanted)
         cache = self.around.cache or self.out.absolute().parent / CACHE
         needed = bytes_needed(rows, teacher, wanted)
-        if not (wanted.is_inside or wanted.answers):
+        if wanted.is_nothing:
             return None
         if self.settings.cache.use == "never" and not self.has_own_reading:
             return None

@@ -41,6 +41,10 @@ class Wanted:
         return tuple(sorted({*self.attention, *self.relations}))
 
     @property
+    def is_nothing(self) -> bool:
+        return not (self.answers or self.is_inside)
+
+    @property
     def is_inside(self) -> bool:
         """Whether anything but answers is wanted."""
         return bool(self.states or self.layers)
@@ -102,7 +106,9 @@ class Teacher:
         return self.model.config
 
     def says(self, batch: Batch, wanted: Wanted, target: Target | None = None) -> Said:
-        """Read a batch; answers need the target, which says where the head is asked."""
+        """Read a batch, unless nothing is wanted; answers need the target, which says where the head is asked."""
+        if wanted.is_nothing:
+            return Said(wanted, self.config, _line_up(None, wanted, len(batch.ids_N)))
         watch = Watch(layers=wanted.layers) if wanted.is_inside else None
         attention = None if self.task is None else self.task.attention
         heads = [self.head] if wanted.answers and self.head else []
