@@ -93,9 +93,14 @@ class TaskImitation:
 
     def micro(self, portion: ItemPortion) -> Micro:
         micro = self.lesson.micro(portion)
-        said = None if self.record is None else self.record.said(self._rows_of(portion), micro.batch)
+        said = self._recorded(portion, micro)
         micro = micro if self.inside.watch() is None else replace(micro, wanted=None)
         return with_teacher(micro, self._counts(micro), said)
+
+    def _recorded(self, portion: ItemPortion, micro: Micro) -> Said | None:
+        if self.record is None:
+            return None
+        return self.record.said(self._rows_of(portion), micro.batch, inside=self.wanted.is_inside)
 
     def _rows_of(self, portion: ItemPortion) -> list[int]:
         return [

@@ -8,7 +8,7 @@ has other rows of the same examples; then answers alone can be compared, line by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 
 from alembert.data.rows import Row
@@ -126,6 +126,7 @@ class LectureHall:
         """Let the teacher read everything once, if what it says has room."""
         rows, wanted = self._own_rows, wanted_of(inside, stage)
         self._check_reading(lesson, teacher, wanted)
+        wanted = wanted if wanted.is_nothing else self._wanted_by_all(stage)
         cache = self.around.cache or self.out.absolute().parent / CACHE
         needed = bytes_needed(rows, teacher, wanted)
         if wanted.is_nothing:
@@ -147,6 +148,13 @@ class LectureHall:
         )
         recorder = Recorder(cache / f"teacher-{key}", rows, teacher, wanted, self.around.tell_reading)
         return self.processes.in_turn(recorder.record)
+
+    def _wanted_by_all(self, stage: StageSettings) -> Wanted:
+        """Say what all stages want that ask the teacher alike, so that it reads for them together."""
+        settings = self.settings
+        stages = [each for each in (settings.intermediate, settings.prediction) if not each.skip]
+        alike = [each for each in stages if each.imitation == stage.imitation]
+        return reduce(Wanted.joined, (wanted_of(self.inside(each), each) for each in alike), Wanted())
 
     def _check_reading(self, lesson: TaskLesson, teacher: Teacher, wanted: Wanted) -> None:
         """Refuse to compare what two readings of a text do not share."""

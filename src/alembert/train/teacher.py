@@ -49,6 +49,15 @@ class Wanted:
         """Whether anything but answers is wanted."""
         return bool(self.states or self.layers)
 
+    def joined(self, other: Wanted) -> Wanted:
+        """Give what two want together."""
+        return Wanted(
+            tuple(sorted({*self.states, *other.states})),
+            tuple(sorted({*self.attention, *other.attention})),
+            tuple(sorted({*self.relations, *other.relations})),
+            self.answers or other.answers,
+        )
+
     def parts(self, layer: int) -> int:
         """Count what is recorded of a layer: queries and keys, or values too."""
         return 3 if layer in self.relations else 2

@@ -70,10 +70,11 @@ class Record:
     tokens_NW: Halves
     answers_PC: Halves
 
-    def said(self, numbers: Sequence[int], batch: Batch) -> Said:
-        """Give what was said about the rows of a batch, by their numbers in its order."""
-        tokens_NW = np.empty((len(batch.ids_N), self.tokens_NW.shape[1]), np.float16)
-        if self.wanted.is_inside:
+    def said(self, numbers: Sequence[int], batch: Batch, *, inside: bool = True) -> Said:
+        """Give what was said about the rows of a batch, by their numbers in its order; `inside`: more than answers."""
+        inside = inside and self.wanted.is_inside
+        tokens_NW = np.empty((len(batch.ids_N), self.tokens_NW.shape[1] if inside else 0), np.float16)
+        if inside:
             for number, start, length in zip(numbers, batch.starts_B.tolist(), batch.lengths, strict=True):
                 tokens_NW[start : start + length] = self.tokens_NW[self.tokens.of_row(number)]
         answers = None
