@@ -64,7 +64,16 @@ def test_a_student_for_a_task(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_augmented_copies_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*TASK, "--student", "half", "--augment", "1", "--out", "small"]) == 0
-    assert "are copies of the others with words replaced" in capsys.readouterr().err
+    assert "were added: copies with words replaced" in capsys.readouterr().err
+
+
+def test_plain_text_is_labelled_by_the_teacher(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.passages("en")[:5])
+    (folder / "texts.jsonl").write_text(texts, encoding="utf8")
+    assert run([*TASK, "--student", "half", "--texts", "texts.jsonl", "--out", "small"]) == 0
+    told = capsys.readouterr().err
+    assert "sentences of plain text are labelled by the teacher" in told
+    assert "`hard` is left out" in told
 
 
 def test_the_comparison_is_printed_and_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,9 @@ def distill(
         int | None,
         typer.Option(min=0, help="New texts made of each training example; the teacher labels them."),
     ] = None,
+    texts: Annotated[
+        Files, typer.Option(metavar="INPUT", help="Plain text whose sentences the teacher labels as well.")
+    ] = None,
     words: Annotated[
         str | None,
         typer.Option(metavar="FOLDER", help="A model with a masked LM that gives the words of --augment."),
@@ -134,7 +137,10 @@ def distill(
     if split is not None and not data:
         raise typer.BadParameter("--split divides the files of --data, which was not given")
     wish = replace(
-        _wish(teacher, student, task, (train, dev, data), split), words=words, vocabulary=vocabulary
+        _wish(teacher, student, task, (train, dev, data), split),
+        texts=tuple(texts or ()),
+        words=words,
+        vocabulary=vocabulary,
     )
     _run_task(wish, out, settings, seeds, _Place(cache, device, overwrite), as_json, compare=compare)
 

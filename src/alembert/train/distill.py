@@ -29,6 +29,7 @@ from alembert.train.distill_settings import DistillSettings
 from alembert.train.distributed import Processes
 from alembert.train.finetune import Finetuned, finished
 from alembert.train.lecture_hall import Distillation, LectureHall
+from alembert.train.more_texts import sentences_of
 from alembert.train.one_seed import check_seeds, seed_folder
 from alembert.train.pupil import Pupil
 from alembert.train.surroundings import Surroundings, among_processes
@@ -50,6 +51,9 @@ def distill(
     """Distil a teacher into a student, or go on with a run that was stopped."""
     check_seeds(seeds)
     with among_processes(around) as (heard, processes):
+        if wish.texts:
+            heard.say("Nobody knows the right answers of plain text, so the loss `hard` is left out.")
+            settings = settings.without_right_answers()
         return _Run(wish, Path(out), settings, seeds, heard, processes).run()
 
 
@@ -99,6 +103,7 @@ class _Run:
             },
             "inputs": [
                 *wish.data.files,
+                *wish.texts,
                 *map(Path, folders),
                 *([wish.vocabulary] if wish.vocabulary else []),
             ],
@@ -128,7 +133,7 @@ class _Run:
             student,
             seed=self.settings.seed,
             known={None: task},
-            more=partial(self._augmented, teacher),
+            more=partial(self._more, teacher),
         )
         return LectureHall(self.wish, teacher, prepared, self.settings, self.out, self.around, self.processes)
 
@@ -140,6 +145,19 @@ class _Run:
         longest = teacher.blueprint.config.max_position_embeddings
         encoded = task.encode(found[:SHOWN], tokenizer_of(teacher), longest)
         return [row.ids.tolist() for each in encoded for row in each.rows][:SHOWN]
+
+    def _more(self, teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> Sequence[Any]:
+        """Make further examples: copies of those that there are, and sentences of plain text."""
+        return (*self._augmented(teacher, task, examples), *self._unlabelled(task))
+
+    def _unlabelled(self, task: AnyTask) -> Sequence[Any]:
+        if not self.wish.texts:
+            return ()
+        found = sentences_of(
+            self.wish.texts, self.settings.most_texts, self.settings.seed, self.around.tell_reading
+        )
+        self.around.say(f"{len(found):,} sentences of plain text are labelled by the teacher.")
+        return task.of_texts(found, [f"text-{number}" for number in range(1, len(found) + 1)])
 
     def _augmented(self, teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> Sequence[Any]:
         if not self.settings.augment.copies:

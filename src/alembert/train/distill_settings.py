@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from alembert.errors import BadSetting
@@ -125,6 +125,8 @@ class DistillSettings:
     """How the student begins."""
     augment: AugmentSettings = field(default_factory=lambda: AugmentSettings(copies=0))
     """New texts made of the training examples; copies = 0: the examples alone."""
+    most_texts: int = 20_000
+    """Sentences of plain text (--texts) that the teacher labels, at most."""
     intermediate: StageSettings = field(default_factory=StageSettings)
     """The stage that teaches what happens inside."""
     prediction: StageSettings = field(default_factory=StageSettings)
@@ -133,10 +135,21 @@ class DistillSettings:
     """What the teacher says, kept on the disk."""
 
     def __post_init__(self) -> None:
+        if self.most_texts < 1:
+            raise BadSetting(f"`most_texts` is {self.most_texts}; expected 1 or more.")
         if self.prediction.skip:
             raise BadSetting("The stage `prediction` makes the model for the task; it cannot be skipped.")
         if not self.prediction.losses.chosen().keys() & {"prediction", "hard"}:
             raise BadSetting("The stage `prediction` needs a weight for `prediction` or `hard`.")
+
+    def without_right_answers(self) -> DistillSettings:
+        """Give the settings for texts of which nobody knows the right answers."""
+        stages = {
+            name: replace(stage, losses=replace(stage.losses, hard=0.0))
+            for name, stage in (("intermediate", self.intermediate), ("prediction", self.prediction))
+            if stage.losses.hard
+        }
+        return replace(self, **stages)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)

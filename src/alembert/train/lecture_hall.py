@@ -41,6 +41,8 @@ class Distillation:
     data: Data
     task: str | None = None
     """Which of the teacher's tasks, if it has several."""
+    texts: tuple[Path, ...] = ()
+    """Plain text, a Corpus folder or raw files, whose sentences the teacher labels."""
     words: str | None = None
     """A Checkpoint with a masked LM that gives words for new texts; none: the teacher's neighbouring words."""
     vocabulary: Path | None = None

@@ -279,7 +279,7 @@ def _with_more(
     found = tuple(more(task, divided.train))
     if not found:
         return divided
-    note = f"{len(found):,} of the examples to train on are copies of the others with words replaced"
+    note = f"{len(found):,} of the examples to train on were added: copies with words replaced, or plain text"
     return replace(divided, train=(*divided.train, *found), notes=(*divided.notes, note))
 
 
