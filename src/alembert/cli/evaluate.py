@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint, or an Export.")],
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Labelled files of any known format.")],
     *,
     task: Annotated[
@@ -51,13 +51,14 @@ def evaluate(
     from alembert.cli.pages import check_page, write_page
     from alembert.cli.progress import Bar
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.hardware.torch_settings import device_named
     from alembert.infer.contest import hold, open_all
+    from alembert.infer.engines import device_for
     from alembert.infer.evaluate import evaluation_of
     from alembert.inspect.evaluation_page import page
 
     check_page(report)
-    where, folders = device_named(device), [model, *(against or ())]
+    folders = [model, *(against or ())]
+    where = device_for(folders, device)
     models = open_all(folders, where, task)
     options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding)
     with Bar(sys.stderr) as bar:

@@ -27,7 +27,7 @@ _LEGEND: Final = "[right]Type  {guessed}Type  [{both]}Type"
 
 
 def errors(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint, or an Export.")],
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Labelled files of any known format.")],
     *,
     task: Annotated[

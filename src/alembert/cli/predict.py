@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def predict(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")
+        str, typer.Argument(metavar="MODEL", help="A checkpoint or Export folder, or hub:organisation/name.")
     ],
     texts: Annotated[
         list[str] | None,
@@ -97,9 +97,10 @@ def predict(
 def _predict(model: str, texts: list[str], task: str | None, as_json: bool) -> None:
     from alembert.cli.predict_task import predict_texts, predict_triples
     from alembert.infer.several import open_model
-    from alembert.infer.triples import TripleModel
 
     if texts and os.path.isdir(texts[0]):  # noqa: PTH112 (Path.is_dir raises for a text too long for a name)
+        from alembert.infer.triples import TripleModel
+
         _refuse({"task": task}, "one model of several tasks")
         predict_triples(TripleModel.open(model, texts[0]), texts[1:], as_json)
     else:

@@ -1,7 +1,9 @@
-"""`alembert predict` with fine-tuned models: what it reads and prints. Loaded with the command, since it loads torch."""
+"""`alembert predict` with fine-tuned models: what it reads and prints. Loaded with the command."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -9,9 +11,11 @@ from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import each_line
 from alembert.cli.output import note, print_json, visible
 from alembert.errors import BadInput
-from alembert.infer.several import SeveralModel
-from alembert.infer.task_model import TaskModel
-from alembert.infer.triples import TripleModel
+
+if TYPE_CHECKING:
+    from alembert.infer.several import SeveralModel
+    from alembert.infer.task_model import TaskModel
+    from alembert.infer.triples import TripleModel
 
 
 def predict_texts(model: TaskModel | SeveralModel, texts: Sequence[str], as_json: bool) -> None:

@@ -19,3 +19,21 @@ def by_token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         tokens += lengths[row]
     if batch:
         yield batch
+
+
+def by_padded_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Yield batches as `by_token_budget` does, of texts that are all padded to the longest of their batch.
+
+    The budget counts the padding.
+
+    >>> list(by_padded_budget([5, 2, 9, 3], budget=10))
+    [[1, 3], [0], [2]]
+    """
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[row] > budget:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch

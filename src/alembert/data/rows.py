@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
+USUAL_TOKENS: Final = 128
+"""Length of the row for which the cost of a model is told: attention makes a token of a longer one dearer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

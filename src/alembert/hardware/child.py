@@ -103,6 +103,9 @@ def try_torch(dtype: str, threads: int) -> dict[str, float]:
 
 
 def _openvino_forward(dtype: str, threads: int) -> Callable[[int], Call]:
+    # As in `openvino_settings`, which this program does not import: OpenVINO has nobody to report its use to.
+    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+
     import numpy as np
     import openvino
     from openvino import opset13 as ops

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,11 @@ import torch
 from torch import Tensor
 
 from alembert.artifact import few
+from alembert.data.rows import USUAL_TOKENS
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
-from alembert.infer.size import USUAL_TOKENS, Size
+from alembert.infer.size import Size
 from alembert.nn.batch import Batch
 from alembert.nn.multiplications import encoder_multiplications
 from alembert.tasks.batches import in_batches
@@ -27,6 +29,8 @@ from alembert.text.tokenizer import Tokenizer
 
 class TorchEngine:
     """A Checkpoint ready to compute."""
+
+    name: Final = "torch"
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         if checkpoint.tokenizer is None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-USUAL_TOKENS: Final = 128
-"""Length of the text for which multiplications are counted: attention makes a token of a longer text dearer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,4 +16,4 @@ class Size:
     layers: int
     width: int
     multiplications: int
-    """Of the encoder, for one token of a text of `USUAL_TOKENS`."""
+    """Of the encoder, for one token of a text of `data.rows.USUAL_TOKENS`."""

@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from alembert.corpus.jobs import Progress
 from alembert.errors import BadSetting
-
-if TYPE_CHECKING:
-    from alembert.infer.task_model import TaskModel
+from alembert.tasks.example import Encoded
 
 SECONDS: Final = 10.0
 """What measuring may take for each model, about."""
@@ -28,6 +26,16 @@ _SHARE: Final = 10
 
 Clock = Callable[[], float]
 Tell = Callable[[Progress], None]
+
+
+class Answering(Protocol):
+    """What is measured: a `TaskModel`, or anything else that reads and answers examples."""
+
+    def encode(self, examples: Sequence[Any]) -> Sequence[Encoded]:
+        """Turn examples into what the model reads."""
+
+    def predict(self, examples: Sequence[Any]) -> Sequence[Any]:
+        """Answer examples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +63,7 @@ class Speed:
 
 
 def speeds(
-    models: Sequence[TaskModel],
+    models: Sequence[Answering],
     examples: Sequence[Any],
     *,
     seconds: float = SECONDS,
@@ -80,7 +88,7 @@ def speeds(
 
 
 def _sample(
-    models: Sequence[TaskModel], examples: Sequence[Any], share: float, clock: Clock
+    models: Sequence[Answering], examples: Sequence[Any], share: float, clock: Clock
 ) -> Sequence[Any]:
     """Double the texts until the slowest model needs its share of the time, or all are in."""
     count = 1
@@ -103,7 +111,7 @@ def evenly(examples: Sequence[Any], count: int) -> list[Any]:
     return [examples[number * len(examples) // count] for number in range(count)]
 
 
-def _timed(model: TaskModel, sample: Sequence[Any], clock: Clock) -> float:
+def _timed(model: Answering, sample: Sequence[Any], clock: Clock) -> float:
     start = clock()
     model.predict(sample)
     return clock() - start
@@ -114,7 +122,7 @@ def _is_time_left(took: Sequence[Sequence[float]], seconds: float) -> bool:
     return max(sum(each) + median(each) for each in took) <= seconds * (1 - 2 / _SHARE)
 
 
-def _tokens(model: TaskModel, sample: Sequence[Any]) -> int:
+def _tokens(model: Answering, sample: Sequence[Any]) -> int:
     return sum(each.tokens for each in model.encode(sample))
 
 

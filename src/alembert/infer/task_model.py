@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from alembert.corpus.readers.contract import ReadOptions
+from alembert.infer.engines import open_engine
 from alembert.infer.size import Size
 from alembert.tasks.example import Encoded, Example, Reading
 from alembert.tasks.files import (
@@ -30,6 +31,10 @@ SEEDS: Final = "seeds"
 
 class TaskEngine(Protocol):
     """What computes the answers of heads."""
+
+    @property
+    def name(self) -> str:
+        """What it is called: torch, openvino int8."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -59,12 +64,13 @@ class TaskModel:
 
     @classmethod
     def open(cls, folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel:
-        """Open a folder that `finetune` wrote; `task` is the name of one of several."""
+        """Open a folder that `finetune` or `export` wrote; `task` is the name of one of several.
+
+        The engine is the one that the folder is made for (`engine.name` says which).
+        """
         place = Path(folder)
         read_table(place, task)  # a folder without the task is refused before its weights are read
-        from alembert.infer.engine_torch import TorchEngine
-
-        return cls.of_engine(TorchEngine.open(place, device), place, task if task_names(place) else None)
+        return cls.of_engine(open_engine(place, device), place, task if task_names(place) else None)
 
     @classmethod
     def of_engine(cls, engine: TaskEngine, folder: Path, name: str | None = None) -> TaskModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alembert.infer.size import USUAL_TOKENS
+from alembert.data.rows import USUAL_TOKENS
 from alembert.inspect.comparison import Comparison, Standing
 from alembert.inspect.evaluation_report import between
 from alembert.inspect.tables import Table

@@ -277,15 +277,13 @@ class TagTask(Task[TagExample, Tagged]):
 
         return Chain.of(head, target, self.legal)
 
-    def bind(self, head: nn.Module) -> TagTask:
-        if self.settings.head != "crf":
-            return self
-        crf: Any = head.crf
-        parts = {
-            name: getattr(crf, name).detach().float().cpu().numpy()
-            for name in ("transitions", "start", "end")
-        }
-        return replace(self, path=_Path(**parts))
+    @property
+    def decoding_weights(self) -> tuple[str, ...]:
+        return ("crf.transitions", "crf.start", "crf.end") if self.settings.head == "crf" else ()
+
+    def bound_to(self, weights: Mapping[str, npt.NDArray[np.float32]]) -> TagTask:
+        parts = [weights[name] for name in self.decoding_weights]
+        return replace(self, path=_Path(*parts)) if parts else self
 
     # -- answers
 

@@ -197,8 +197,18 @@ class Task(ABC, Generic[E, P]):
         """Give the task as a student begins it, without what was told from the weights of the teacher."""
         return self
 
+    @property
+    def decoding_weights(self) -> tuple[str, ...]:
+        """Name the weights of the head that decoding needs (CRF transitions); most tasks need none."""
+        return ()
+
     def bind(self, head: nn.Module) -> Task[E, P]:
-        """Take along what decoding needs of the head's weights (CRF transitions); most tasks need nothing."""
+        """Take along what decoding needs of the head."""
+        named = {name: head.get_parameter(name) for name in self.decoding_weights}
+        return self.bound_to({name: each.detach().float().cpu().numpy() for name, each in named.items()})
+
+    def bound_to(self, weights: Mapping[str, npt.NDArray[np.float32]]) -> Task[E, P]:
+        """Take along the weights that `decoding_weights` names, wherever they were kept."""
         return self
 
     # -- answers

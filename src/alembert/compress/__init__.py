@@ -1,0 +1,1 @@
+"""Models made ready for use without torch: the graph, its quantisation, and the folder that holds them."""

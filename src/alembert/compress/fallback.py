@@ -1,0 +1,48 @@
+"""Which products stay in float, so that int8 costs no more than it may.
+
+All are quantised first. If that costs too much, those that harm most go back to float: one, then two, four and so on,
+each time with everything else quantised anew. So few tries are needed, at the price of keeping up to twice as many in
+float as would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+G = TypeVar("G")
+
+
+@dataclass(frozen=True)
+class Fallback(Generic[G]):
+    """What the search needs to know of graphs, whatever they are."""
+
+    quantised: Callable[[Sequence[str]], G]
+    """Quantise, with these products in float."""
+    loss: Callable[[G], float]
+    """What it costs, in points."""
+    ranked: Callable[[G], Sequence[str]]
+    """Name the products, the most harmful first."""
+
+    def within(
+        self, limit: float, say: Callable[[str], None] = lambda _: None
+    ) -> tuple[G, tuple[str, ...]] | None:
+        """Find a graph that costs at most `limit` points, and what is in float in it; none: there is none."""
+        graph = self.quantised(())
+        lost = self.loss(graph)
+        if lost <= limit:
+            return graph, ()
+        names = self.ranked(graph)
+        count = 1
+        while count < len(names):
+            say(
+                f"int8 costs {lost:.2f} points, more than {limit:g}: trying with {count} of {len(names)} products in float"
+            )
+            kept = tuple(names[:count])
+            graph = self.quantised(kept)
+            lost = self.loss(graph)
+            if lost <= limit:
+                return graph, kept
+            count *= 2
+        return None

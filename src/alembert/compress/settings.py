@@ -1,0 +1,27 @@
+"""Settings of an export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alembert.errors import BadSetting
+from alembert.tasks.export_files import Precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSettings:
+    """How a checkpoint becomes an Export."""
+
+    precision: Precision = "int8"
+    rows: int = 300
+    """Rows of text that the quantisation is calibrated on, at most."""
+    limit: float = 0.5
+    """Points of the task's score that int8 may cost, before parts of the model go back to float."""
+
+    def __post_init__(self) -> None:
+        if self.precision not in ("int8", "fp32"):
+            raise BadSetting(f"The numbers of an Export are {self.precision!r}; expected int8 or fp32.")
+        if self.rows < 1:
+            raise BadSetting(f"There are {self.rows} rows to calibrate on; expected at least 1.")
+        if not 0 <= self.limit <= 100:
+            raise BadSetting(f"int8 may cost {self.limit:g} points; expected 0 to 100.")

@@ -1,0 +1,51 @@
+"""The one door to OpenVINO and NNCF: what must be in place before they load, and how models are compiled.
+
+Both report their use to a server over the package `openvino_telemetry` when they are imported. It is hidden from them
+here; without it they run, and have nobody to tell. The instruction limit is in the environment since `import alembert`
+(`environment`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from alembert.errors import BadSetting
+
+
+def import_openvino() -> Any:
+    """Import OpenVINO with its telemetry switched off; one sentence says how to install it if it is not there."""
+    return _imported("openvino", "An Export runs in OpenVINO")
+
+
+def import_nncf() -> Any:
+    """Import NNCF with its telemetry switched off and its running commentary silenced."""
+    nncf = _imported("nncf", "An Export with int8 numbers is made by NNCF")
+    nncf.set_log_level(logging.ERROR)
+    return nncf
+
+
+def compile_settings(threads: int, streams: int) -> dict[str, Any]:
+    """Give the options of `compile_model`: so many independent streams on so many threads in all.
+
+    The type of what is not quantised is named: on processors with bfloat16 OpenVINO would take that by itself, and the
+    answers would not be those of float32.
+    """
+    return {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": streams,
+        "INFERENCE_PRECISION_HINT": "f32",
+        "ENABLE_CPU_PINNING": False,
+    }
+
+
+def _imported(library: str, purpose: str) -> Any:
+    if find_spec(library) is None:
+        raise BadSetting(f"{purpose}, which is not installed. Install it: pip install 'alembert[openvino]'")
+    if "openvino" not in sys.modules:
+        # None makes `import openvino_telemetry` fail, as if it were not installed.
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+    return importlib.import_module(library)

@@ -1,0 +1,39 @@
+"""Which engine runs a folder: OpenVINO an Export, torch a Checkpoint. The folder alone decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alembert.errors import BadSetting
+from alembert.tasks.export_files import is_export
+
+if TYPE_CHECKING:
+    from alembert.infer.task_model import TaskEngine
+
+
+def open_engine(folder: Path, device: str = "cpu") -> TaskEngine:
+    """Open a fine-tuned model with the engine that it is made for; `device` is for torch."""
+    if is_export(folder):
+        from alembert.infer.engine_openvino import OpenVinoEngine
+
+        return OpenVinoEngine.open(folder)
+    if find_spec("torch") is None:
+        raise BadSetting(
+            f"{folder} is a checkpoint, which runs in torch, and torch is not installed. Install it (pip install torch), "
+            "or export the model where it is installed (alembert export)."
+        )
+    from alembert.infer.engine_torch import TorchEngine
+
+    return TorchEngine.open(folder, device)
+
+
+def device_for(folders: Iterable[Path], wanted: str) -> str:
+    """Choose the device of models: what was wanted of torch, the CPU if all are Exports, for which torch is not loaded."""
+    if all(is_export(folder) for folder in folders):
+        return "cpu"
+    from alembert.hardware.torch_settings import device_named
+
+    return device_named(wanted)

@@ -1,0 +1,151 @@
+"""The graph of every encoder and head gives what torch gives, with and without padding."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alembert.compress.graph import build_graph
+from alembert.data.rows import Row
+from alembert.errors import BadSetting
+from alembert.nn.batch import Batch
+from alembert.nn.config import EncoderConfig
+from alembert.nn.heads import HeadSpec
+from alembert.nn.model import Model, new_model
+from alembert.tasks.running_openvino import Requests, padded
+from small_checkpoints import opinionated
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "tanh": {"hidden_act": "gelu_new"},
+    "albert": {"embedding_size": 8, "num_hidden_groups": 1},
+    "groups": {"num_hidden_groups": 2, "num_hidden_layers": 3, "inner_group_num": 2},
+    "pre-norm": {"layer_norm_position": "pre", "hidden_act": "relu"},
+    "rotary": {"position_embedding_type": "rotary"},
+    "sinusoidal": {"position_embedding_type": "sinusoidal"},
+}
+HEADS = {
+    "tag": HeadSpec(kind="tag", outputs=5),
+    "crf": HeadSpec(kind="crf", outputs=5),
+    "pointer": HeadSpec(kind="pointer", outputs=3),
+    "relation": HeadSpec(kind="relation", outputs=3),
+    "span": HeadSpec(kind="span"),
+    "boundary": HeadSpec(kind="boundary"),
+    "choice": HeadSpec(kind="choice"),
+    "next": HeadSpec(kind="next_sentence"),
+    "first": HeadSpec(kind="classify", outputs=3),
+    "mean": HeadSpec(kind="classify", outputs=3, pooling="mean"),
+    "layers": HeadSpec(kind="classify", outputs=3, pooling="layers"),
+    "cls": HeadSpec(kind="embed", pooling="cls"),
+    "cls_layer": HeadSpec(kind="embed", pooling="cls_layer"),
+    "cls_train_layer": HeadSpec(kind="embed", pooling="cls_train_layer"),
+    "mean_vector": HeadSpec(kind="embed", pooling="mean"),
+}
+
+
+def model_of(**changes: Any) -> Model:
+    shape = {
+        "vocab_size": 50,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": 32,
+    }
+    model = new_model(EncoderConfig(**{**shape, **changes}), HEADS).eval()
+    opinionated(model)
+    return model
+
+
+def rows_of(lengths: Sequence[int]) -> list[Row]:
+    random = np.random.default_rng(len(lengths))
+    return [
+        Row(
+            ids=random.integers(0, 50, length),
+            places=np.arange(length),
+            segments=(np.arange(length) > length // 2).astype(np.int64),
+        )
+        for length in lengths
+    ]
+
+
+def computed(model: Model, head: str, rows: Sequence[Row]) -> list[npt.NDArray[np.float32]]:
+    outputs = run(Requests(build_graph(model, head), threads=1, streams=1), rows)
+    if not model.spec(head).per_token:
+        return list(outputs)
+    return [outputs[place, : row.length] for place, row in enumerate(rows)]
+
+
+def run(requests: Requests, rows: Sequence[Row]) -> npt.NDArray[np.float32]:
+    with requests.one() as request:
+        outputs: npt.NDArray[np.float32] = request.infer(padded(rows))[0]
+    return outputs
+
+
+@torch.inference_mode()
+def expected(model: Model, head: str, rows: Sequence[Row]) -> list[npt.NDArray[np.float32]]:
+    batch = Batch.packed(
+        [row.ids for row in rows], [row.segments for row in rows if row.segments is not None]
+    )
+    outputs = model(batch, [head], only=True)[head]
+    parts = batch.split(outputs) if model.spec(head).per_token else outputs
+    return [part.numpy() for part in parts]
+
+
+@pytest.fixture(params=SHAPES, scope="module")
+def model(request: pytest.FixtureRequest) -> Model:
+    return model_of(**SHAPES[request.param])
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_graph_gives_what_torch_gives(model: Model, head: str) -> None:
+    rows = rows_of([5, 32, 1, 5])
+    for found, wanted in zip(computed(model, head, rows), expected(model, head, rows), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Requests:
+    return Requests(build_graph(model_of(), "tag"), threads=1, streams=1)
+
+
+@settings(deadline=None, max_examples=20)
+@given(lengths=st.lists(st.integers(1, 32), min_size=1, max_size=6))
+def test_what_is_beside_a_row_does_not_change_it(lengths: list[int], tagger: Requests) -> None:
+    rows = rows_of(lengths)
+    for found, row in zip(run(tagger, rows), rows, strict=True):
+        np.testing.assert_allclose(found[: row.length], run(tagger, [row])[0], atol=1e-5)
+
+
+def test_only_the_first_token_leaves_the_last_layer_if_no_other_is_read() -> None:
+    def shape_of(head: str) -> str:
+        nodes = {node.get_friendly_name(): node for node in build_graph(model_of(), head).get_ops()}
+        return str(nodes["layer.1.outer"].get_output_partial_shape(0))
+
+    assert shape_of("first") == "[?,1,16]"
+    assert shape_of("mean") == "[?,?,16]"
+
+
+def test_shared_layers_share_their_weights_in_the_graph() -> None:
+    graph = build_graph(model_of(**SHAPES["albert"]), "tag")
+    named = [node.get_friendly_name() for node in graph.get_ops() if node.get_type_name() == "Constant"]
+    assert named.count("encoder.blocks.0.inner.weight") == 1
+
+
+def test_a_head_over_the_vocabulary_is_refused() -> None:
+    model = new_model(
+        EncoderConfig(vocab_size=9, hidden_size=8, num_attention_heads=2),
+        {"words": HeadSpec(kind="masked_lm")},
+    )
+    with pytest.raises(BadSetting, match="fill masks or write texts"):
+        build_graph(model, "words")
+
+
+def test_attention_that_does_not_see_everything_is_refused() -> None:
+    with pytest.raises(BadSetting, match="causal attention"):
+        build_graph(model_of(attention="causal"), "tag")

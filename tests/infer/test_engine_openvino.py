@@ -1,0 +1,158 @@
+"""The OpenVINO engine: which folder it opens, what it says of itself, batches of any size, and nothing of torch."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alembert.compress.export import export
+from alembert.compress.settings import ExportSettings
+from alembert.data.rows import Row
+from alembert.errors import BadFile, BadSetting
+from alembert.files import checkpoint as checkpoints
+from alembert.infer import engines
+from alembert.infer.task_model import TaskModel
+from alembert.tasks.example import Coverage, Encoded
+from alembert.tasks.export_files import is_export
+from alembert.tasks.running_openvino import GraphRunner
+from small_checkpoints import fine_tuned
+
+FP32 = ExportSettings(precision="fp32")
+# Fails on any attempt to connect, and on torch: the command must do without either.
+GUARDED = """
+import socket, sys
+def refuse(*arguments, **more):
+    raise AssertionError("a connection was attempted")
+socket.socket.connect = socket.socket.connect_ex = socket.create_connection = socket.getaddrinfo = refuse
+from alembert.cli import run
+code = run(sys.argv[1:])
+heavy = {"torch", "transformers", "nncf", "pyarrow", "lxml"} & set(sys.modules)
+sys.exit(f"loaded: {heavy}" if heavy else code)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a CRF tagger, its Export, and examples."""
+    place = tmp_path_factory.mktemp("exports")
+    fine_tuned("tag, crf", place / "checkpoint", place / "examples.jsonl")
+    export(checkpoints.open(place / "checkpoint"), place / "export", FP32)
+    return place
+
+
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path) -> Path:
+    """An Export to be damaged."""
+    export(checkpoints.open(folder / "checkpoint"), tmp_path / "export", FP32)
+    return tmp_path / "export"
+
+
+def encoded(lengths: Sequence[int]) -> list[Encoded]:
+    random = np.random.default_rng(3)
+    rows = [Row(ids=random.integers(5, 60, n), places=np.arange(1, n)) for n in lengths]
+    return [Encoded((row,), Coverage()) for row in rows]
+
+
+def runner(folder: Path, **more: int) -> GraphRunner:
+    return GraphRunner(folder / "export" / "model.xml", per_token=True, **more)
+
+
+def test_the_folder_decides_about_the_engine(folder: Path) -> None:
+    names = {name: TaskModel.open(folder / name).engine.name for name in ("checkpoint", "export")}
+    assert names == {"checkpoint": "torch", "export": "openvino fp32"}
+    assert [is_export(folder / name) for name in ("checkpoint", "export", "nowhere")] == [False, True, False]
+
+
+def test_a_manifest_of_another_program_makes_no_export(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
+    assert not is_export(tmp_path)
+
+
+def test_the_size_is_that_of_the_checkpoint_but_for_the_bytes(folder: Path) -> None:
+    one, other = (TaskModel.open(folder / name).engine.size for name in ("checkpoint", "export"))
+    assert (other.parameters, other.layers, other.width) == (one.parameters, one.layers, one.width)
+    assert other.multiplications == one.multiplications
+    assert other.bytes == (folder / "export" / "model.bin").stat().st_size
+
+
+def test_what_is_known_of_the_training_goes_along(folder: Path) -> None:
+    one, other = (TaskModel.open(folder / name) for name in ("checkpoint", "export"))
+    assert other.training() == one.training() == {"examples": 24}
+    assert other.train_keys() == one.train_keys() != set()
+
+
+@pytest.mark.parametrize(("threads", "budget"), [(1, 1), (1, 64), (2, 16), (3, 64), (2, 10_000)])
+def test_results_do_not_depend_on_batches_and_streams(folder: Path, threads: int, budget: int) -> None:
+    texts = encoded([3, 40, 7, 64, 2, 7, 7, 30])
+    expected = runner(folder, threads=1, budget=1).outputs(texts)
+    found = runner(folder, threads=threads, budget=budget).outputs(texts)
+    for each, (one,), (other,) in zip(texts, found, expected, strict=True):
+        assert one.shape == (each.rows[0].length - 1, other.shape[1])
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_nothing_to_compute_is_no_error(folder: Path) -> None:
+    assert runner(folder).outputs([]) == []
+
+
+def test_an_export_cannot_write(folder: Path) -> None:
+    with pytest.raises(BadSetting, match="cannot write texts"):
+        runner(folder).writer()
+
+
+def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", GUARDED, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_predict_needs_neither_torch_nor_the_network(folder: Path) -> None:
+    done = run("predict", folder / "export", "aspirin and sepsis", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["coverage"]["characters"] == 18
+
+
+@pytest.mark.parametrize("verb", [("evaluate",), ("inspect", "errors")])
+def test_other_verbs_need_neither_torch_nor_the_network(verb: tuple[str, ...], folder: Path) -> None:
+    done = run(*verb, folder / "export", folder / "examples.jsonl", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+
+
+def test_a_checkpoint_without_torch_is_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    with pytest.raises(BadSetting, match="torch is not installed"):
+        TaskModel.open(folder / "checkpoint")
+
+
+def test_a_graph_of_another_size_is_refused(copied: Path) -> None:
+    (copied / "model.bin").write_bytes(b"short")
+    with pytest.raises(BadFile, match=r"damaged.*model\.bin"):
+        TaskModel.open(copied)
+
+
+def test_labels_that_do_not_fit_are_refused(copied: Path) -> None:
+    table = json.loads((copied / "task.json").read_text())
+    swapped = json.dumps({**table, "types": table["types"][::-1]}, indent=2, ensure_ascii=False)
+    (copied / "task.json").write_text(f"{swapped}\n")
+    with pytest.raises(BadFile, match="do not fit"):
+        TaskModel.open(copied)
+
+
+def test_facts_of_another_version_are_refused(copied: Path) -> None:
+    manifest = json.loads((copied / "manifest.json").read_text())
+    manifest["config"]["graph"]["precision"] = "int2"
+    (copied / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BadFile, match="Export the checkpoint again"):
+        TaskModel.open(copied)
+
+
+def test_decoding_weights_that_are_no_numbers_are_refused(copied: Path) -> None:
+    size = (copied / "decoding.npz").stat().st_size
+    (copied / "decoding.npz").write_bytes(b"x" * size)
+    with pytest.raises(BadFile, match=r"decoding\.npz is missing or damaged"):
+        TaskModel.open(copied)

@@ -1,0 +1,59 @@
+"""Fine-tuned checkpoint folders with random weights, small enough to be made for each test."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import LABELLED, Blueprint
+from alembert.nn.config import EncoderConfig
+from alembert.tasks.files import write_keys, write_task
+from alembert.tasks.task import AnyTask, task_class
+from task_cases import CASES, LONGEST, TOKENIZER
+
+
+def examples_of(name: str, file: Path) -> tuple[AnyTask, tuple[Any, ...]]:
+    """Write the examples of a case to a file; give the task that learnt from them, and the examples."""
+    case = CASES[name]
+    file.write_text("\n".join(map(json.dumps, case.lines())) + "\n", encoding="utf8")
+    kind = task_class(case.task)
+    settings = kind.settings_class(**case.settings)
+    examples = kind.read([file], settings, ReadOptions()).examples
+    return kind.learn(examples, settings), examples
+
+
+def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any, ...]:
+    """Write a checkpoint for the task of a case, and its examples to a file; give the examples."""
+    task, examples = examples_of(name, file)
+    tokenizer = TOKENIZER.with_markers(task.markers)
+    shape = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": LONGEST,
+    }
+    spec = task.head()
+    labels = {spec.kind: task.labels} if spec.kind in LABELLED and task.labels else {}
+    blueprint = Blueprint(
+        config=EncoderConfig(vocab_size=tokenizer.vocab_size, **{**shape, **config}),
+        heads={spec.kind: spec},
+        labels=labels,
+    )
+    made = Checkpoint.new(blueprint, tokenizer)
+    opinionated(made.model)
+    made.save(folder)
+    write_task(folder, task.bind(made.model.head(spec.kind)), {"examples": len(examples)})
+    write_keys(folder, (example.key for example in examples[:3]))
+    return examples
+
+
+def opinionated(model: torch.nn.Module, std: float = 0.3) -> None:
+    """Draw weights that say different things of different texts; those of a new model hardly do, and biases hide."""
+    generator = torch.Generator().manual_seed(5)
+    for name, parameter in model.named_parameters():
+        if not name.endswith("norm.weight"):
+            torch.nn.init.normal_(parameter, std=std, generator=generator)
