@@ -9,7 +9,8 @@ import pytest
 from alembert.corpus.build import build
 from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadFile, BadSetting
-from alembert.infer.embed_units import Place, Portion, chunks, supply_of
+from alembert.infer.embed_units import Portion, supply_of
+from alembert.infer.supply import Place, chunks
 from scripted_models import write_labelled
 
 START = Place()

@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 
 from alembert import __version__
 from alembert.cli import (
+    annotate,
     augment,
     codes,
     convert,
@@ -23,6 +24,7 @@ from alembert.cli import (
     doctor,
     embed,
     evaluate,
+    export,
     finetune,
     inspect,
     predict,
@@ -50,8 +52,10 @@ app.command("distill")(distill.distill)
 app.command("augment")(augment.augment)
 app.command("evaluate")(evaluate.evaluate)
 app.add_typer(embed.app, name="embed")
+app.command("export")(export.export)
 app.command("convert")(convert.convert)
 app.command("predict")(predict.predict)
+app.command("annotate")(annotate.annotate)
 app.add_typer(inspect.app, name="inspect")
 
 

@@ -94,7 +94,11 @@ def line(progress: Progress, fresh: int, seconds: float, cells: int = _CELLS) ->
     if not progress.total:
         return f"{progress.phase} ..."
     text = f"{progress.phase} {_bar(progress.done / progress.total, cells)}"
-    if progress.characters and seconds > 0:
+    if progress.documents and seconds > 0:
+        text += (
+            f"  {progress.documents / seconds:,.1f} documents/s, {progress.tokens / seconds:,.0f} tokens/s"
+        )
+    elif progress.characters and seconds > 0:
         text += f"  {progress.characters / seconds / 1e6:.2f} M characters/s"
     if fresh > 0:
         left = int((progress.total - progress.done) * seconds / fresh)

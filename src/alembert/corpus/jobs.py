@@ -25,12 +25,14 @@ from alembert.corpus.stream import Stream, known_format, size_of
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a build has come; `done` and `total` count bytes of input, then parts."""
+    """How far work has come; `done` and `total` count bytes of input or parts, the others what this run has done."""
 
     phase: str
     done: int
     total: int
     characters: int = 0
+    documents: int = 0
+    tokens: int = 0
 
 
 def source_names(files: Sequence[Path]) -> list[str]:

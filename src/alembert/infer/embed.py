@@ -2,13 +2,12 @@
 
 Inputs are read as a stream and cut into chunks, whose borders depend on the input alone. A chunk is computed whole: its
 texts are packed into batches without padding, one stream of batches a core. Its vectors and units are then appended to
-files that a kill cannot spoil (`embed_ledger`). So memory is that of one chunk, a stopped run loses one chunk at most,
+files that a kill cannot spoil (`ledger`). So memory is that of one chunk, a stopped run loses one chunk at most,
 and the same command goes on to the bytes of a run that was not stopped.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,7 +23,6 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.corpus.refine import as_records
 from alembert.errors import BadFile, BadSetting
-from alembert.infer.embed_ledger import Ledger, npy_head
 from alembert.infer.embed_model import Embedded, Embedder, Origin
 from alembert.infer.embed_numbers import ROW, TYPES, stored
 from alembert.infer.embed_store import (
@@ -40,7 +38,9 @@ from alembert.infer.embed_store import (
     Index,
     unit_line,
 )
-from alembert.infer.embed_units import Place, Portion, Supply, UnitKind, chunks, supply_of
+from alembert.infer.embed_units import Portion, UnitKind, UnitSupply, supply_of
+from alembert.infer.ledger import Ledger, json_line, npy_head
+from alembert.infer.supply import Place, chunks
 from alembert.tasks.compare_pooling import Pooling
 from alembert.tasks.example import Coverage
 
@@ -177,7 +177,7 @@ class _Encoding:
         self._tell = tell
         self._width = embedder.pooling.dimension
 
-    def run(self, supply: Supply) -> dict[str, int]:
+    def run(self, supply: UnitSupply) -> dict[str, int]:
         """Encode what is left, and give all counts."""
         began, total = time.perf_counter(), supply.total
         artifact.atomic_write(self._folder / FACTS, self._facts().to_bytes())
@@ -205,7 +205,7 @@ class _Encoding:
             MATRIX: numbers.matrix.tobytes(),
             ROWS: numbers.rows.tobytes(),
             UNITS: b"".join(lines),
-            SET_ASIDE: b"".join(_json_line(record) for record in asides),
+            SET_ASIDE: b"".join(json_line(record) for record in asides),
         }
         if numbers.copy is not None:
             blocks[COPY] = numbers.copy.tobytes()
@@ -260,7 +260,3 @@ def _count(counts: Counter[str], chunk: Sequence[Portion], coverage: Coverage) -
             "unknown pieces": coverage.unknown,
         }
     )
-
-
-def _json_line(record: dict[str, Any]) -> bytes:
-    return f"{json.dumps(record, ensure_ascii=False)}\n".encode("utf8", "backslashreplace")

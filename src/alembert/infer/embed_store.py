@@ -25,6 +25,7 @@ import numpy.typing as npt
 from alembert import artifact
 from alembert.errors import BadFile
 from alembert.infer.embed_numbers import ROW, TYPES, Numbers, restored
+from alembert.infer.ledger import json_line
 
 KIND: Final = "Vectors"
 FORMAT: Final = 1
@@ -116,9 +117,9 @@ class Index:
 
 
 def unit_line(unit: Unit) -> bytes:
-    """Write a unit as a line; unpaired surrogates become escapes, which JSON has."""
+    """Write a unit as a line."""
     record = {"id": unit.id, "source": unit.source, "start": unit.start, "end": unit.end, "text": unit.text}
-    return f"{json.dumps(record, ensure_ascii=False)}\n".encode("utf8", "backslashreplace")
+    return json_line(record)
 
 
 def _mapped(path: Path) -> Numbers:

@@ -1,39 +1,26 @@
 """What an index is made of: the documents or sentences of files, or of a Corpus, one after the other.
 
-In: paths, and how to read them. Out: portions, one for each item of an input, with the units that came of it and what
-could not be used. A portion knows its place, so that work which was stopped goes on behind it: inputs that are done are
-not opened again, and of the one that was not, items are read and passed over, which costs little beside a model.
+In: paths, and how to read them. Out: portions, one for each item of an input (`supply`), with the units that came of it
+and what could not be used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Literal
 
 from alembert.corpus.document import Document, Span
-from alembert.corpus.inputs import check_inputs, named_corpus
-from alembert.corpus.jobs import source_names
-from alembert.corpus.readers import Item, ReadOptions, Remark, SetAside
+from alembert.corpus.readers import ReadOptions, Remark, SetAside
 from alembert.corpus.refine import kind_of, sentences_of
-from alembert.corpus.store import Corpus
-from alembert.corpus.stream import Stream, known_format, size_of
+from alembert.infer import supply
 from alembert.infer.embed_store import Unit
+from alembert.infer.supply import Place, Supply, Taken
 from alembert.text.language import detect
 
 UnitKind = Literal["document", "sentence"]
-_MOST_PORTIONS: Final = 4096
-"""Items of a chunk: what is set aside has no characters, and still takes memory."""
-
-
-class Place(NamedTuple):
-    """How many items of which input were taken; those of the inputs before it all were."""
-
-    input: int = 0
-    items: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,15 +39,21 @@ class Portion:
         return sum(len(unit.text) for unit in self.units)
 
 
-class Supply(Protocol):
-    """Inputs that can be read from any place on."""
+@dataclass(frozen=True)
+class UnitSupply:
+    """Inputs as the units that they are made of."""
+
+    supply: Supply
+    unit: UnitKind
 
     @property
     def total(self) -> int:
         """How much there is to read: bytes, or documents."""
+        return self.supply.total
 
     def portions(self, after: Place) -> Iterator[Portion]:
         """Give what follows a place."""
+        return map(partial(_portion_of, self.unit), self.supply.items(after))
 
 
 def supply_of(
@@ -68,74 +61,18 @@ def supply_of(
     unit: UnitKind,
     options: ReadOptions,
     format: str | None = None,  # noqa: A002
-) -> Supply:
+) -> UnitSupply:
     """Take one Corpus folder, or files of any format that has a reader."""
-    check_inputs(inputs)
-    corpus = named_corpus(inputs)
-    return _Files(tuple(inputs), unit, options, format) if corpus is None else _OfCorpus(corpus, unit)
+    return UnitSupply(supply.supply_of(inputs, options, format), unit)
 
 
-def chunks(portions: Iterator[Portion], characters: int) -> Iterator[list[Portion]]:
-    """Put portions together until they have so many characters; where borders fall depends on the input alone."""
-    chunk: list[Portion] = []
-    size = 0
-    for portion in portions:
-        chunk.append(portion)
-        size += portion.characters
-        if size >= characters or len(chunk) >= _MOST_PORTIONS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
-@dataclass(frozen=True)
-class _Files:
-    files: tuple[Path, ...]
-    unit: UnitKind
-    options: ReadOptions
-    format: str | None
-
-    @property
-    def total(self) -> int:
-        return sum(map(size_of, self.files))
-
-    def portions(self, after: Place) -> Iterator[Portion]:
-        before = sum(map(size_of, self.files[: after.input]))
-        for number in range(after.input, len(self.files)):
-            yield from self._of_file(number, after.items if number == after.input else 0, before)
-            before += size_of(self.files[number])
-
-    def _of_file(self, number: int, passed: int, before: int) -> Iterator[Portion]:
-        path, source = self.files[number], source_names(self.files)[number]
-        with closing(Stream(path)) as stream:
-            items = stream.items(self.options, self.format or known_format(path))
-            for count, item in enumerate(islice(items, passed, None), passed + 1):
-                place = Place(number, count)
-                yield _portion_of(item, source, self.unit, place, before + stream.place())
-
-
-@dataclass(frozen=True)
-class _OfCorpus:
-    corpus: Corpus
-    unit: UnitKind
-
-    @property
-    def total(self) -> int:
-        return self.corpus.counts.get("documents", 0)
-
-    def portions(self, after: Place) -> Iterator[Portion]:
-        for count, entry in enumerate(islice(self.corpus.entries(), after.items, None), after.items + 1):
-            spans = entry.sentences if self.unit == "sentence" else _whole(entry.document)
-            yield _portion(entry.document, entry.source, spans, Place(0, count), count)
-
-
-def _portion_of(item: Item, source: str, unit: UnitKind, place: Place, done: int) -> Portion:
+def _portion_of(unit: UnitKind, taken: Taken) -> Portion:
+    item, place, done = taken.item, taken.place, taken.done
     if isinstance(item, Document):
-        spans = _sentences(item) if unit == "sentence" else _whole(item)
-        return _portion(item, source, spans, place, done)
+        spans = _sentences(item, taken.sentences) if unit == "sentence" else _whole(item)
+        return _portion(item, taken.source, spans, place, done)
     if isinstance(item, SetAside):
-        aside = SetAside(source, item.position, item.id, item.reason, item.kind)
+        aside = SetAside(taken.source, item.position, item.id, item.reason, item.kind)
         return Portion(place, done, set_aside=(aside,), counts=_counts_of(aside))
     if isinstance(item, Remark):
         return Portion(place, done, counts={f"remark: {item.reason}": item.count})
@@ -158,7 +95,9 @@ def _whole(document: Document) -> list[Span]:
     return [(0, len(document.text))] if document.text else []
 
 
-def _sentences(document: Document) -> list[Span]:
+def _sentences(document: Document, known: Sequence[Span] | None) -> Sequence[Span]:
+    if known is not None:
+        return known
     return list(sentences_of(document, document.language or detect(document.text)))
 
 

@@ -45,6 +45,8 @@ def write(documents: Iterable[Document], target: Target) -> Losses:
 
 def _file_name(name: str, losses: Losses) -> str:
     quoted = quote(name, safe=" ()[]+,=@") or "%00"
+    if quoted.startswith("."):  # such files are hidden, and nobody reads them
+        quoted = f"%2E{quoted[1:]}"
     if len(quoted) <= _LONGEST_NAME:
         return quoted
     losses["ids too long for a file name were shortened"] += 1

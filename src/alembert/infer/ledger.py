@@ -93,6 +93,11 @@ class Ledger:
                 )
 
 
+def json_line(record: Mapping[str, Any]) -> bytes:
+    """Write a record as a line; unpaired surrogates become escapes, which JSON has."""
+    return f"{json.dumps(record, ensure_ascii=False)}\n".encode("utf8", "backslashreplace")
+
+
 def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """Write the head of a `.npy` file, which is equally long for any number of rows.
 

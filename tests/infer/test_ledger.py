@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from alembert.errors import BadFile
-from alembert.infer.embed_ledger import Ledger, npy_head
+from alembert.infer.ledger import Ledger, npy_head
 
 HEADS = {"a": b"head", "b": b""}
 

@@ -1,0 +1,136 @@
+"""`alembert annotate`: a corpus of any size with what fine-tuned models find in it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Device
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from alembert.infer.annotate import AnnotateSettings, Result
+
+
+def annotate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint, or an Export.")],
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT",
+            help="Files of any known format, folders of them, or one Corpus. Folders of models that come first "
+            "annotate in the same pass.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the annotated documents go.")],
+    *,
+    format: Annotated[  # noqa: A002
+        str | None,
+        typer.Option(
+            metavar="NAME", help="jsonl (if not given), bioc, bioc-json, pubtator, brat or parquet."
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="One task of a model that has several; all of them if not given."),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the annotations of the input beside those of the models.")
+    ] = False,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")
+    ] = None,
+    device: Device = "auto",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace annotations that were made otherwise.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
+) -> None:
+    """Annotate documents, each exactly once; goes on where it was stopped."""
+    settings = _settings(config, {} if format is None else {"format": format})
+    models, files = _parted([model, *inputs])
+    from alembert.cli.progress import Bar
+    from alembert.corpus.inputs import check_inputs
+    from alembert.infer import annotate as verb
+    from alembert.infer.annotate_models import Pipeline
+    from alembert.infer.engines import device_for
+
+    check_inputs(files)
+    pipeline = Pipeline.open(models, task=task, keep=keep, device=device_for(models, device))
+    with Bar(sys.stderr, plain_every=60) as bar:
+        result = verb.annotate(pipeline, files, out, settings, overwrite=overwrite, tell=bar.show)
+    _print_outcome(out, result, as_json=as_json)
+    if result.fresh and result.manifest.counts["set aside"]:
+        raise typer.Exit(SET_ASIDE)
+
+
+def _settings(config: Path | None, given: Mapping[str, Any]) -> AnnotateSettings:
+    """Read the file of settings, and let the flags have the last word."""
+    from alembert.infer.annotate import AnnotateSettings
+    from alembert.settings import changed, read_toml
+
+    settings = changed(AnnotateSettings(), read_toml(config), str(config)) if config else AnnotateSettings()
+    return changed(settings, given, "The command line")
+
+
+def _parted(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Part models from inputs: the first path is a model, and so are the folders of models that follow it."""
+    from alembert.tasks.files import TASK
+
+    count = 1
+    while count < len(paths) and (paths[count] / TASK).is_file():
+        count += 1
+    return list(paths[:count]), list(paths[count:])
+
+
+def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
+    from alembert.cli.output import note, print_json
+
+    counts = result.manifest.counts
+    for sentence in _notes(counts, out):
+        note(sentence)
+    if not result.fresh:
+        print(f"{out} is already complete: nothing to do.", file=sys.stderr)
+    rates = _rates(result)
+    if as_json:
+        print_json({**counts, **rates}, indent=2)
+        return
+    speed = ", ".join(f"{rate:,.1f} {name.replace(' per second', '/s')}" for name, rate in rates.items())
+    print(
+        f"{out}: {counts['written']:,} of {counts['read']:,} documents in {counts['parts']:,} parts, with "
+        f"{counts['entities']:,} entities, {counts['relations']:,} relations and {counts['labels']:,} labels; "
+        f"{counts['set aside']:,} set aside" + (f"; {speed}" if speed else "")
+    )
+
+
+def _rates(result: Result) -> dict[str, float]:
+    if not result.documents:
+        return {}
+    return {
+        "documents per second": round(result.documents / result.seconds, 1),
+        "tokens per second": round(result.tokens / result.seconds, 1),
+    }
+
+
+def _notes(counts: Mapping[str, int], out: Path) -> Iterator[str]:
+    """Say what a user should know about the documents."""
+    for name in ("entities", "relations", "labels"):
+        if gone := counts.get(f"{name} of the input left out"):
+            yield f"{gone:,} {name} of the input made way for those of the models (--keep keeps both)"
+    for name, count in counts.items():
+        if name.startswith("format: "):
+            yield f"{name.removeprefix('format: ')}: {count:,}"
+    if far := counts.get("pairs too far apart"):
+        yield f"{far:,} pairs of entities are too far apart for the relation model, and were not read"
+    if lost := counts.get("annotations of the input set aside"):
+        yield f"{lost:,} annotations of the input could not be read: see {out}/set-aside.jsonl"
+    if deleted := counts.get("deletions not applied"):
+        yield (
+            f"the input takes {deleted:,} records back, and a stream cannot: `alembert corpus build` applies them; "
+            "annotate its Corpus"
+        )

@@ -1,0 +1,223 @@
+"""`annotate`: a corpus of any size in, the same documents with what models find in them out, each exactly once.
+
+Inputs are read as a stream and cut into chunks, whose borders depend on the input alone. A chunk is computed whole and
+becomes one part of the output (`annotate_parts`), which is on the disk before the record that counts it (`ledger`).
+While a chunk is computed, the next one is read and the last one is written, each in a thread of its own; the model
+has all cores as it is. So memory is that of three chunks, a stopped run loses two at most, and the same command goes on
+to the bytes of a run that was not stopped. Each document that is read is in a part, or in `set-aside.jsonl` with the
+reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from alembert import artifact
+from alembert.corpus.jobs import Progress
+from alembert.corpus.readers import FORMATS, ReadOptions, SetAside
+from alembert.corpus.refine import as_records
+from alembert.errors import BadSetting
+from alembert.infer.annotate_chunks import Computed, Portion, compute, portion_of
+from alembert.infer.annotate_models import Pipeline
+from alembert.infer.annotate_parts import (
+    FORMS,
+    KIND,
+    PARTS,
+    SET_ASIDE,
+    PartFormat,
+    Written,
+    clear_from,
+    write_part,
+)
+from alembert.infer.ledger import Ledger, json_line
+from alembert.infer.supply import Place, Supply, chunks, files_of, one_ahead, supply_of
+
+FORMAT: Final = 1
+ALWAYS: Final = (
+    "read",
+    "written",
+    "set aside",
+    "parts",
+    "characters",
+    "tokens",
+    "windows",
+    "documents in windows",
+    "unknown pieces",
+    "entities",
+    "relations",
+    "labels",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnotateSettings:
+    """What is read, and what is written."""
+
+    format: PartFormat = "jsonl"
+    """Format of the output: jsonl, bioc (XML), bioc-json, pubtator, brat or parquet."""
+    part_characters: int = 200_000
+    """Text that goes into one part: what is computed together, and what a stopped run can lose."""
+    max_characters: int = 1_000_000
+    """A longer document is set aside: it would hold up the others, and a stopped run would begin it again."""
+    input_format: str | None = None
+    """Format of all inputs; recognised for each when not given."""
+    read: ReadOptions = field(default_factory=ReadOptions)
+    """How files are read."""
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMS:
+            raise BadSetting(f"`format` is {self.format!r}; expected one of {', '.join(FORMS)}.")
+        if self.input_format is not None and self.input_format not in FORMATS:
+            raise BadSetting(
+                f"`input_format` is {self.input_format!r}, which no reader has. Use one of {', '.join(FORMATS)}."
+            )
+        for name in ("part_characters", "max_characters"):
+            if getattr(self, name) < 1:
+                raise BadSetting(f"`{name}` is {getattr(self, name)}; expected 1 or more.")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Finished annotations; `fresh` is False if they were complete before."""
+
+    manifest: artifact.Manifest
+    fresh: bool
+    documents: int = 0
+    """Documents that this run has written, without those of a run that it went on with."""
+    tokens: int = 0
+    seconds: float = 0.0
+    """What that took."""
+
+
+def annotate(
+    pipeline: Pipeline,
+    inputs: Sequence[str | Path],
+    out: str | Path,
+    settings: AnnotateSettings | None = None,
+    *,
+    overwrite: bool = False,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> Result:
+    """Annotate documents, or go on where that was stopped; a complete result is left as it is."""
+    settings = settings or AnnotateSettings()
+    files = files_of([Path(path) for path in inputs])
+    supply = supply_of(files, settings.read, settings.input_format)
+    config = {
+        "format": FORMAT,
+        "tasks": list(pipeline.tasks),
+        "replaced": list(pipeline.replaced),
+        "settings": asdict(settings),
+    }
+    plan: dict[str, Any] = {"config": config, "inputs": [*pipeline.folders, *files]}
+    if done := artifact.finished(out, KIND, **plan):
+        return Result(done, fresh=False)
+    with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
+        job = _Annotating(draft.path, pipeline, settings, supply, tell)
+        draft.counts.update(job.run())
+    manifest = artifact.open_artifact(out, KIND)
+    return Result(manifest, fresh=True, documents=job.documents, tokens=job.tokens, seconds=job.seconds)
+
+
+class _Annotating:
+    """One run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        pipeline: Pipeline,
+        settings: AnnotateSettings,
+        supply: Supply,
+        tell: Callable[[Progress], None],
+    ) -> None:
+        self.documents = self.tokens = 0
+        self.seconds = 0.0
+        self._folder = folder
+        self._pipeline = pipeline
+        self._settings = settings
+        self._supply = supply
+        self._tell = tell
+        self._counts = Counter(dict.fromkeys(ALWAYS, 0))
+
+    def run(self) -> dict[str, int]:
+        """Annotate what is left, and give all counts."""
+        began = time.perf_counter()
+        with Ledger(self._folder, {PARTS: b"", SET_ASIDE: b""}) as ledger:
+            place, done = self._recorded(ledger)
+            clear_from(self._folder, self._counts["parts"])
+            self._progress(done)
+            self._annotate(place, ledger)
+        self.seconds = time.perf_counter() - began
+        return dict(self._counts)
+
+    def _recorded(self, ledger: Ledger) -> tuple[Place, int]:
+        """Take up what a stopped run has left: where it stands, and how far that is."""
+        if ledger.state is None:
+            return Place(), 0
+        self._counts.update(ledger.state["counts"])
+        return Place(*ledger.state["place"]), ledger.state["done"]
+
+    def _annotate(self, place: Place, ledger: Ledger) -> None:
+        """Compute one chunk after the other; each is written while the next is computed."""
+        writing: Future[None] | None = None
+        with (
+            ThreadPoolExecutor(1, thread_name_prefix="write") as pool,
+            closing(self._chunks(place)) as coming,
+        ):
+            for chunk in coming:
+                computed = compute(self._pipeline, chunk)
+                if writing is not None:
+                    writing.result()  # what it raises ends the run before more is computed
+                writing = pool.submit(self._add, computed, ledger)
+                self.documents += len(computed.annotated)
+                self.tokens += computed.tokens
+                self._progress(chunk[-1].done)
+            if writing is not None:
+                writing.result()
+
+    def _chunks(self, place: Place) -> Generator[list[Portion], None, None]:
+        portions = (portion_of(taken, self._settings.max_characters) for taken in self._supply.items(place))
+        return one_ahead(chunks(portions, self._settings.part_characters))
+
+    def _progress(self, done: int) -> None:
+        rates = {"documents": self.documents, "tokens": self.tokens}
+        self._tell(Progress("annotating", done, self._supply.total, **rates))
+
+    def _add(self, computed: Computed, ledger: Ledger) -> None:
+        """Write a part, and record it with what was set aside on the way to it."""
+        number = self._counts["parts"]
+        documents = [each.document for _, each in computed.annotated]
+        written = write_part(self._folder, number, documents, self._settings.format)
+        computed = computed.without(written.refused)
+        self._counts.update(computed.counts(self._pipeline))
+        self._counts.update({f"format: {reason}": many for reason, many in written.losses.items()})
+        self._counts["parts"] += written.name is not None
+        blocks = {
+            PARTS: b"" if written.name is None else json_line(part_record(written, computed)),
+            SET_ASIDE: b"".join(json_line(record) for record in as_records(_sorted(computed))),
+        }
+        last = computed.portions[-1]
+        ledger.add(blocks, {"place": last.place, "done": last.done, "counts": self._counts})
+
+
+def _sorted(computed: Computed) -> list[SetAside]:
+    """Give what was set aside in the order of the input."""
+    return [aside for _, aside in sorted(computed.set_aside, key=lambda pair: pair[0])]
+
+
+def part_record(written: Written, computed: Computed) -> dict[str, Any]:
+    """Say what a part holds: how much, and from which to which item of the input."""
+    first, last = computed.annotated[0][0], computed.annotated[-1][0]
+    return {
+        "part": written.name,
+        "documents": len(computed.annotated),
+        "characters": sum(len(each.document.text) for _, each in computed.annotated),
+        "from": {"file": first.source, "item": first.place.items},
+        "to": {"file": last.source, "item": last.place.items},
+    }

@@ -1,0 +1,170 @@
+"""What a corpus of any size is read from: files, folders of files, or one Corpus, as one stream of items.
+
+In: paths, and how to read them. Out: items in their order, each with its place, so that work which was stopped goes on
+behind it: inputs that are done are not opened again, and of the one that was not, items are read and passed over, which
+costs little beside a model. Items go together in chunks whose borders depend on the input alone, so that work on whole
+chunks gives the same result however often it was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from alembert import artifact
+from alembert.corpus.document import Span
+from alembert.corpus.inputs import check_inputs, named_corpus
+from alembert.corpus.jobs import source_names
+from alembert.corpus.readers import Item, ReadOptions
+from alembert.corpus.readers.brat import has_annotations
+from alembert.corpus.store import Corpus
+from alembert.corpus.stream import Stream, known_format, size_of
+from alembert.errors import BadFile
+
+_MOST_ITEMS: Final = 4096
+"""Items of a chunk: what is set aside has no characters, and still takes memory."""
+
+
+class Place(NamedTuple):
+    """How many items of which input were taken; those of the inputs before it all were."""
+
+    input: int = 0
+    items: int = 0
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An item of an input, and where reading stands behind it."""
+
+    place: Place
+    done: int
+    """How far that is, in the measure of `Supply.total`."""
+    source: str
+    item: Item
+    sentences: tuple[Span, ...] | None = None
+    """Those of the document, if they are known."""
+
+
+class Supply(Protocol):
+    """Inputs that can be read from any place on."""
+
+    @property
+    def total(self) -> int:
+        """How much there is to read: bytes, or documents."""
+
+    def items(self, after: Place) -> Iterator[Taken]:
+        """Give what follows a place."""
+
+
+def supply_of(inputs: Sequence[Path], options: ReadOptions, format: str | None = None) -> Supply:  # noqa: A002
+    """Take one Corpus folder, or files of any format that has a reader."""
+    check_inputs(inputs)
+    corpus = named_corpus(inputs)
+    return _Files(tuple(inputs), options, format) if corpus is None else _OfCorpus(corpus)
+
+
+def files_of(inputs: Sequence[Path]) -> list[Path]:
+    """Put the files of folders in their place, in the order of their names; what a reader takes whole stays."""
+    check_inputs(inputs)
+    try:
+        return [file for path in inputs for file in _files_of(path)]
+    except OSError as error:
+        raise BadFile(
+            f"The folder {error.filename} cannot be read: {error.strerror}. Check its permissions, or leave it out."
+        ) from None
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir() or (path / artifact.MANIFEST).is_file() or has_annotations(path):
+        return [path]
+    inside = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
+    if not inside:
+        raise BadFile(f"The folder {path} is empty. Name a folder with files, or the files themselves.")
+    # A link to a folder may lead back to where it stands: it is left to the readers, which set it aside.
+    return [file for each in inside for file in ([each] if each.is_symlink() else _files_of(each))]
+
+
+class Sized(Protocol):
+    """What goes into chunks."""
+
+    @property
+    def characters(self) -> int: ...
+
+
+S = TypeVar("S", bound=Sized)
+T = TypeVar("T")
+
+
+def chunks(items: Iterator[S], characters: int) -> Iterator[list[S]]:
+    """Put items together until they have so many characters; where borders fall depends on the input alone."""
+    chunk: list[S] = []
+    size = 0
+    for item in items:
+        chunk.append(item)
+        size += item.characters
+        if size >= characters or len(chunk) >= _MOST_ITEMS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def one_ahead(items: Iterator[T]) -> Generator[T, None, None]:
+    """Make the next item in a thread of its own while the last one is being used.
+
+    >>> list(one_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as pool:
+        coming = pool.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, items, end)
+            yield item  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class _Files:
+    files: tuple[Path, ...]
+    options: ReadOptions
+    format: str | None
+
+    @cached_property
+    def total(self) -> int:
+        return sum(map(size_of, self.files))
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return source_names(self.files)
+
+    def items(self, after: Place) -> Iterator[Taken]:
+        before = sum(map(size_of, self.files[: after.input]))
+        for number in range(after.input, len(self.files)):
+            yield from self._of_file(number, after.items if number == after.input else 0, before)
+            before += size_of(self.files[number])
+
+    def _of_file(self, number: int, passed: int, before: int) -> Iterator[Taken]:
+        path, source = self.files[number], self._names[number]
+        with closing(Stream(path)) as stream:
+            items = stream.items(self.options, self.format or known_format(path))
+            for count, item in enumerate(islice(items, passed, None), passed + 1):
+                yield Taken(Place(number, count), before + stream.place(), source, item)
+
+
+@dataclass(frozen=True)
+class _OfCorpus:
+    corpus: Corpus
+
+    @property
+    def total(self) -> int:
+        return self.corpus.counts.get("documents", 0)
+
+    def items(self, after: Place) -> Iterator[Taken]:
+        for count, entry in enumerate(islice(self.corpus.entries(), after.items, None), after.items + 1):
+            yield Taken(Place(0, count), count, entry.source, entry.document, entry.sentences)

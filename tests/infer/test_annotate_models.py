@@ -1,0 +1,204 @@
+"""Models in one pass: what each adds to a document, what of the input stays, and which models are refused."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alembert.corpus.document import Document, Entity, Relation, problems
+from alembert.errors import BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import Blueprint
+from alembert.infer.annotate_models import Pipeline
+from alembert.infer.several import SeveralExamples, SeveralModel
+from alembert.infer.task_model import TaskModel
+from alembert.infer.triples import TripleModel
+from alembert.nn.config import preset
+from alembert.tasks.choose import ChooseTask
+from alembert.tasks.classify import ClassifyTask
+from alembert.tasks.classify_decode import Answer, ClassifyPrediction
+from alembert.tasks.classify_settings import ClassifySettings
+from alembert.tasks.relate_settings import RelateSettings
+from alembert.train.finetune import Assignment, finetune
+from alembert.train.finetune_settings import FinetuneSettings
+from alembert.train.task_data import Data
+from scripted_models import Engine, Scripted, Silent, answer, classifier, tagger
+
+TEXT = "Aspirin helps against breast cancer. The patient has it."
+FOUND = {"a": [(0, 7, "Drug", 0.98765), (22, 35, "Disease", 0.5)]}
+OLD = Document(
+    "a",
+    TEXT,
+    entities=(Entity("T1", "Old", ((8, 13),), ("C1",)), Entity("T2", "Old", ((14, 21),))),
+    relations=(Relation("R1", "old", (("Arg1", "T1"), ("Arg2", "T2"))),),
+    labels=("old",),
+    meta={"year": 2020},
+)
+
+
+def annotated(document: Document, *models: Any, **options: Any) -> Document:
+    (found,) = Pipeline.of(models, **options).annotate([document])
+    assert list(problems(found.document)) == []
+    assert (found.document.id, found.document.text) == (document.id, document.text)
+    return found.document
+
+
+def test_a_tagger_gives_entities_with_scores_in_place_of_those_of_the_input() -> None:
+    document = annotated(OLD, tagger(FOUND))
+    assert document.entities == (
+        Entity("T1", "Drug", ((0, 7),), attributes=(("score", "0.9877"),)),
+        Entity("T2", "Disease", ((22, 35),), attributes=(("score", "0.5000"),)),
+    )
+    assert (document.relations, document.labels, document.meta) == ((), ("old",), {"year": 2020})
+
+
+def test_what_the_input_had_can_be_kept_beside_it() -> None:
+    document = annotated(OLD, tagger(FOUND), keep=True)
+    assert [(entity.id, entity.label) for entity in document.entities] == [
+        ("T3", "Drug"),
+        ("T1", "Old"),
+        ("T2", "Old"),
+        ("T4", "Disease"),
+    ]
+    assert document.relations == OLD.relations
+
+
+def test_a_classifier_gives_a_label_with_its_score() -> None:
+    document = annotated(OLD, classifier({"a": answer("yes", 0.81234)}))
+    assert (document.labels, document.entities) == (("yes",), OLD.entities)
+    assert document.meta == {"year": 2020, "label_scores": {"yes": 0.8123}}
+
+
+def test_scores_go_with_the_labels_that_made_way() -> None:
+    before = annotated(OLD, classifier({"a": answer("no", 0.9)}))
+    after = annotated(before, classifier({"a": answer("yes", 0.8)}))
+    assert (after.labels, after.meta["label_scores"]) == (("yes",), {"yes": 0.8})
+
+
+def test_labels_of_several_classifiers_go_together() -> None:
+    several = Answer(labels=("x", "z"), probabilities={"x": 0.9, "y": 0.1, "z": 0.6}, score=0.6)
+    models = [
+        classifier({"a": several}, labels=("x", "y", "z"), kind="multi"),
+        classifier({"a": answer("yes", 0.8)}),
+    ]
+    document = annotated(OLD, *models, keep=True)
+    assert document.labels == ("old", "x", "z", "yes")
+    assert document.meta["label_scores"] == {"x": 0.9, "z": 0.6, "yes": 0.8}
+
+
+def test_a_number_goes_into_meta() -> None:
+    document = annotated(OLD, classifier({"a": Answer(value=2.5)}, kind="number"))
+    assert (document.labels, document.meta["value"]) == ((), 2.5)
+
+
+def test_sentences_that_are_classified_are_stretches_of_the_text() -> None:
+    task = ClassifyTask(ClassifySettings(context="document"), "single", ("claim", "fact"))
+    script = {"a": (answer("claim", 0.7), answer("fact", 0.9))}
+    model = Scripted(task, Engine(), Silent(), Path("cls"), script=script, say=ClassifyPrediction)
+    document = annotated(OLD, model)
+    surfaces = [(entity.label, entity.surface(TEXT)) for entity in document.entities]
+    assert surfaces == [("claim", "Aspirin helps against breast cancer."), ("fact", "The patient has it.")]
+
+
+def test_two_taggers_add_up_in_the_order_of_the_text() -> None:
+    models = [tagger({"a": [FOUND["a"][1]]}, types=("Disease",)), tagger({"a": [FOUND["a"][0]]})]
+    document = annotated(OLD, *models)
+    assert [(entity.label, entity.start) for entity in document.entities] == [("Drug", 0), ("Disease", 22)]
+
+
+@dataclass(frozen=True)
+class Together(SeveralModel):
+    """Several tasks that say what their scripts say."""
+
+    def predictions(self, examples: Sequence[SeveralExamples]) -> Iterator[dict[str, Any]]:
+        for example in examples:
+            yield {name: model.predict([example.by_task[name]])[0] for name, model in self.models.items()}
+
+
+def test_a_model_of_several_tasks_gives_all_of_them() -> None:
+    models = {"ner": tagger({"1": FOUND["a"]}), "good": classifier({"text-1": answer("yes", 0.8)})}
+    document = annotated(OLD, Together(models, Engine(), Path("several")))
+    assert (len(document.entities), document.labels) == (2, ("yes",))
+
+
+def test_coverage_counts_characters_once_and_tokens_of_all_models() -> None:
+    one = Pipeline.of([tagger(FOUND)]).annotate([OLD])[0].coverage
+    two = Pipeline.of([tagger(FOUND), tagger(FOUND)]).annotate([OLD])[0].coverage
+    assert (two.characters, two.examples) == (one.characters, one.examples) == (len(TEXT), 1)
+    assert two.tokens == 2 * one.tokens > 0
+
+
+@pytest.fixture(scope="module")
+def relater(tmp_path_factory: pytest.TempPathFactory) -> TaskModel:
+    """A tiny relation model that was trained on documents, for a moment."""
+    place, tokenizer = tmp_path_factory.mktemp("relate"), Engine().tokenizer
+    config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=128)
+    Checkpoint.new(Blueprint(config=config), tokenizer, seed=3).save(place / "model")
+    lines = []
+    for n in range(12):
+        entities = [
+            {"id": f"T{k}", "label": label, "spans": [list(span)]}
+            for k, (label, span) in enumerate([("Drug", (0, 7)), ("Disease", (22, 35))])
+        ]
+        arguments = [["Arg1", "T0"], ["Arg2", "T1"]]
+        relations = [{"id": "R1", "label": ("treats", "causes")[n % 2], "arguments": arguments}]
+        lines.append({"id": str(n), "text": f"{TEXT} {n}", "entities": entities, "relations": relations})
+    (place / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    job = Assignment(
+        task="relate",
+        data=Data(train=(place / "train.jsonl",)),
+        model=str(place / "model"),
+        settings=RelateSettings(),
+    )
+    finetune(job, place / "relater", FinetuneSettings(epochs=1))
+    return TaskModel.open(place / "relater")
+
+
+def test_relations_are_those_that_predict_finds(relater: TaskModel) -> None:
+    finder = tagger(FOUND)
+    document = annotated(OLD, relater, finder)
+    (expected,) = TripleModel(finder, relater).extract([TEXT], ["a"])
+    by_id = {entity.id: entity for entity in document.entities}
+    triples = [
+        (by_id[head].start, relation.label, by_id[tail].start, relation.attributes)
+        for relation in document.relations
+        for (_, head), (_, tail) in [relation.arguments]
+    ]
+    assert triples == [
+        (each["head"]["start"], each["relation"], each["tail"]["start"], (("score", f"{each['score']:.4f}"),))
+        for each in expected.triples
+    ]
+    assert triples
+
+
+def test_without_a_tagger_the_entities_of_the_input_are_related(relater: TaskModel) -> None:
+    known = annotated(OLD, tagger(FOUND))
+    document = annotated(known, relater)
+    assert document.entities == known.entities
+    assert [relation.arguments for relation in document.relations] == [(("Arg1", "T1"), ("Arg2", "T2"))]
+
+
+def test_a_tagger_and_a_relation_model_without_common_types_are_refused(relater: TaskModel) -> None:
+    with pytest.raises(BadSetting, match="there is no pair of which both are found"):
+        Pipeline.of([tagger(FOUND, types=("Gene",)), relater])
+
+
+@pytest.mark.parametrize(
+    ("task", "sentence"),
+    [
+        (ChooseTask.__new__(ChooseTask), "whose answers are no annotations"),
+        (ClassifyTask(ClassifySettings(), "single", ("no", "yes"), pairs=True), "classifies pairs of texts"),
+        (ClassifyTask(ClassifySettings(context="document"), "number"), "gives each sentence a number"),
+    ],
+)
+def test_models_whose_answers_are_no_annotations_are_refused(task: Any, sentence: str) -> None:
+    with pytest.raises(BadSetting, match=sentence):
+        Pipeline.of([Scripted(task, Engine(), Silent(), Path("model"))])
+
+
+def test_a_task_is_named_for_one_model_alone() -> None:
+    with pytest.raises(BadSetting, match="Name a task for one model alone"):
+        Pipeline.open(["one", "two"], task="tag")
