@@ -31,3 +31,12 @@ def test_openvino_takes_the_options_of_compiling() -> None:
     assert compile_settings(threads=2, streams=2).keys() <= set(
         core.get_property("CPU", "SUPPORTED_PROPERTIES")
     )
+
+
+def test_other_loggers_stay_as_they_are() -> None:
+    """NNCF makes every later logger of the process one of its own, which tells the root nothing."""
+    check = (
+        "import logging; from alembert.hardware.openvino_settings import import_nncf; import_nncf(); "
+        "assert logging.getLoggerClass() is logging.Logger"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=120)

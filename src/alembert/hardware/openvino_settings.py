@@ -23,8 +23,12 @@ def import_openvino() -> Any:
 
 def import_nncf() -> Any:
     """Import NNCF with its telemetry switched off and its running commentary silenced."""
+    ordinary = logging.getLoggerClass()
     nncf = _imported("nncf", "An Export with int8 numbers is made by NNCF")
-    nncf.set_log_level(logging.ERROR)
+    # It makes all loggers of the process its own, which say nothing to the root.
+    logging.setLoggerClass(ordinary)
+    # Its own function would change handlers that others use too.
+    logging.getLogger("nncf").setLevel(logging.ERROR)
     return nncf
 
 
