@@ -18,6 +18,11 @@ class Mileage:
     tokens: int = 0
     seconds: float = 0.0
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Give the length of a run as a manifest has it."""
+        return {"steps": self.step, "tokens": self.tokens, "seconds": round(self.seconds)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:

@@ -126,7 +126,7 @@ class _Run:
         if any(settings.length_of_run.values()):
             return settings
         self.around.say(
-            f"No length was given: the run takes {USUAL_TOKENS:,} tokens. --hours, --tokens or --steps choose another."
+            f"No length was given: the run takes {USUAL_TOKENS:,} tokens. --hours or --tokens choose another."
         )
         return replace(settings, tokens=USUAL_TOKENS)
 
@@ -158,10 +158,7 @@ class _Run:
             trained.write(draft, training=self._card(shards, done))
             artifact.atomic_write(draft.path / RUN / "settings.toml", to_toml(self.settings).encode())
             write_curves(loop.log, draft.path / RUN, "Distillation")
-            mileage = done.done
-            draft.counts.update(
-                {"steps": mileage.step, "tokens": mileage.tokens, "seconds": round(mileage.seconds)}
-            )
+            draft.counts.update(done.done.counts)
         return done
 
     def _card(self, shards: Shards, run: GeneralStudent) -> dict[str, str]:

@@ -126,12 +126,10 @@ class OneSeed:
         """Choose thresholds, score, and write the folder; the scores come last."""
         judged = {each.name: _judged(each, loop.model) for each in self.prepared.tasks}
         scores = _whole_scores(self.prepared, {name: found for name, (_, found) in judged.items()})
-        done = loop.position.done
         draft = Draft(self.folder, resumed=True)
         trained = replace(self.learner, model=self.prepared.pieces.whole(loop.model.cpu(), self.learner))
         as_written(trained, self.prepared).write(draft, training=self._card(judged))
-        length = {"steps": done.step, "tokens": done.tokens, "seconds": round(done.seconds)}
-        counts = {**draft.counts, **length, "kept_step": loop.kept}
+        counts = {**draft.counts, **loop.position.done.counts, "kept_step": loop.kept}
         result = SeedResult(self.settings.seed, scores.main, scores.measures, scores.by_label, counts)
         self._write_tasks({name: task for name, (task, _) in judged.items()})
         self._write_run(loop)

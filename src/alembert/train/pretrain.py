@@ -141,10 +141,7 @@ class _Run:
             )
         kept.write(draft, training=_card(found, self.settings, done))
         artifact.atomic_write(draft.path / RUN / "settings.toml", to_toml(self.settings).encode())
-        mileage = done.done
-        draft.counts.update(
-            {"steps": mileage.step, "tokens": mileage.tokens, "seconds": round(mileage.seconds)}
-        )
+        draft.counts.update(done.done.counts)
 
 
 def _without_idle_start(
