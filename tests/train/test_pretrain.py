@@ -63,10 +63,13 @@ def around(home: Path) -> Surroundings:
 
 
 @pytest.fixture(scope="module")
-def learnt(home: Path, around: Surroundings) -> tuple[Path, Pretrained]:
+def learnt(
+    home: Path, around: Surroundings, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Pretrained]:
     """A model that has really learnt something, and what the verb said about it."""
+    out = tmp_path_factory.mktemp("learnt") / "model"  # not in `home`: workers may come back to this file
     start = Start(size="tiny", tokenizer=home / "vocab")
-    return home / "learnt", pretrain([home / "corpus"], home / "learnt", start, LEARNING, around)
+    return out, pretrain([home / "corpus"], out, start, LEARNING, around)
 
 
 @pytest.fixture

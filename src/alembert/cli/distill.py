@@ -63,7 +63,10 @@ def distill(
         typer.Option(metavar="FOLDER", help="A model with a masked LM that gives the words of --augment."),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="fast (what did best here), or tinybert (as published).")
+        str | None,
+        typer.Option(
+            help="fast (a student that begins as its teacher, in a few passes), or tinybert (as published)."
+        ),
     ] = None,
     start: Annotated[
         str | None, typer.Option(help="How the student begins: auto, teacher (its layers) or scratch.")

@@ -1,6 +1,6 @@
 """Presets of distillation: settings that belong together, each a function that returns them.
 
-`tinybert` is the published procedure, stage by stage; `fast` is what did best here in a fraction of its time.
+`tinybert` is the published procedure, stage by stage; `fast` does it in a fraction of the time.
 """
 
 from __future__ import annotations
