@@ -170,13 +170,18 @@ def _summary(log: RunLog) -> str:
 
 def html(drawn: list[Panel], title: str, summary: str) -> str:
     """Write the page."""
-    plots = [
+    body = f"<p>{escape(summary)}</p>\n{_table(drawn)}\n{plots(drawn)}"
+    return page(f"Training: {title}", title, body)
+
+
+def plots(drawn: Iterable[Panel]) -> str:
+    """Draw panels beside each other, to stand in any page."""
+    each = [
         f"<div>{figure(curve_chart(panel.title, panel.curves, panel.form), f'{panel.title}, by step')}"
         f"{legend({curve.name: curve.colour for curve in panel.clear})}</div>\n"
         for panel in drawn
     ]
-    body = f'<p>{escape(summary)}</p>\n{_table(drawn)}\n<div class="several">\n{"".join(plots)}\n</div>'
-    return page(f"Training: {title}", title, body)
+    return f'<div class="several">\n{"".join(each)}\n</div>'
 
 
 def _table(drawn: list[Panel]) -> str:

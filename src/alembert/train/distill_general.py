@@ -29,7 +29,7 @@ from alembert.train.distill_settings import GeneralSettings
 from alembert.train.distributed import Processes
 from alembert.train.exercises import Assembler
 from alembert.train.imitation_lesson import HELD_OUT, TextImitation
-from alembert.train.ingredients import CACHE, Kitchen, check_split, open_corpus
+from alembert.train.ingredients import Kitchen, check_split, open_corpus
 from alembert.train.inside import Inside
 from alembert.train.loop import Loop
 from alembert.train.projections import fit_projections
@@ -113,7 +113,7 @@ class _Run:
 
     def _shards(self, teacher: Checkpoint) -> Shards:
         around = self.around
-        cache = around.cache or self.out.absolute().parent / CACHE
+        cache = around.cache_for(self.out)
         kitchen = Kitchen(cache, around.workers, around.say, around.tell_reading)
         corpus = open_corpus(self.files, kitchen)
         shards = find_or_build(

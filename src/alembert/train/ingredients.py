@@ -34,7 +34,6 @@ from alembert.text.tokenizer import Tokenizer
 from alembert.train.objectives import build_objectives
 from alembert.train.settings import PretrainSettings
 
-CACHE: Final = ".alembert-cache"
 LEARNT_PIECES: Final = 8000
 """Size of a vocabulary that is learnt on the way, because none was given."""
 

@@ -20,7 +20,6 @@ from alembert.tasks.files import task_names
 from alembert.train.distill_settings import DistillSettings, StageSettings
 from alembert.train.distributed import Processes
 from alembert.train.imitation_lesson import TaskImitation, wanted_of
-from alembert.train.ingredients import CACHE
 from alembert.train.inside import Inside
 from alembert.train.own_pieces import OwnPieces
 from alembert.train.surroundings import Surroundings
@@ -129,7 +128,7 @@ class LectureHall:
         rows, wanted = self._own_rows, wanted_of(inside, stage)
         self._check_reading(lesson, teacher, wanted)
         wanted = wanted if wanted.is_nothing else self._wanted_by_all(stage)
-        cache = self.around.cache or self.out.absolute().parent / CACHE
+        cache = self.around.cache_for(self.out)
         needed = bytes_needed(rows, teacher, wanted)
         if wanted.is_nothing:
             return None

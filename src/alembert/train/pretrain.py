@@ -20,7 +20,7 @@ from alembert.settings import as_table, to_toml
 from alembert.train.clock import Mileage
 from alembert.train.curves import write_curves
 from alembert.train.distributed import Processes
-from alembert.train.ingredients import CACHE, Ingredients, Kitchen, Start, gather
+from alembert.train.ingredients import Ingredients, Kitchen, Start, gather
 from alembert.train.loop import Loop
 from alembert.train.runlog import RunLog
 from alembert.train.settings import PretrainSettings
@@ -97,7 +97,7 @@ class _Run:
     def _gather(self) -> Ingredients:
         """Let the first process make what is missing; the others find it made."""
         around = self.around
-        cache = around.cache or self.out.absolute().parent / CACHE
+        cache = around.cache_for(self.out)
         kitchen = Kitchen(cache, around.workers, around.say, around.tell_reading)
         return self.processes.in_turn(
             lambda: gather(self.files, self.start, self.settings, kitchen, around.dictionary)

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from alembert.corpus.jobs import Progress
 from alembert.train.distributed import Processes
 from alembert.train.runlog import TrainingProgress
+
+CACHE: Final = ".alembert-cache"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,10 @@ class Surroundings:
     """Called with lines that belong together: a table."""
     tell_reading: Callable[[Progress], None] = lambda _: None
     tell: Callable[[TrainingProgress], None] = lambda _: None
+
+    def cache_for(self, out: Path) -> Path:
+        """Give the folder for what is made on the way to a result."""
+        return self.cache or out.absolute().parent / CACHE
 
     def silent(self) -> Surroundings:
         """Give the same for a process that says nothing."""
