@@ -7,7 +7,7 @@ import pytest
 
 from alembert.errors import BadSetting
 from alembert.hardware import openvino_settings
-from alembert.hardware.openvino_settings import compile_settings, import_nncf, import_openvino
+from alembert.hardware.openvino_settings import compile_settings, import_nncf, import_openvino, the_core
 
 
 @pytest.mark.parametrize("door", ["import_openvino", "import_nncf"])
@@ -27,7 +27,7 @@ def test_what_is_not_installed_is_one_sentence(door: object, monkeypatch: pytest
 
 
 def test_openvino_takes_the_options_of_compiling() -> None:
-    core = import_openvino().Core()
+    core = the_core()
     assert compile_settings(threads=2, streams=2).keys() <= set(
         core.get_property("CPU", "SUPPORTED_PROPERTIES")
     )
@@ -38,5 +38,18 @@ def test_other_loggers_stay_as_they_are() -> None:
     check = (
         "import logging; from alembert.hardware.openvino_settings import import_nncf; import_nncf(); "
         "assert logging.getLoggerClass() is logging.Logger"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=120)
+
+
+def test_signals_are_handled_after_other_cores_came_and_went() -> None:
+    """A Core moves the stack of signal handlers; two that end in the order of their making leave it on lost memory."""
+    check = (
+        "import faulthandler, signal; faulthandler.enable(); "
+        "from alembert.hardware.openvino_settings import import_nncf, import_openvino, the_core; "
+        "import_nncf(); cores = [the_core(), the_core()]; "
+        "other = import_openvino().Core(); other.get_property('CPU', 'FULL_DEVICE_NAME'); del other; cores.clear(); "
+        "heard = []; signal.signal(signal.SIGTERM, lambda *_: heard.append(1)); "
+        "signal.raise_signal(signal.SIGTERM); assert heard"
     )
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=120)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,8 +22,22 @@ def import_openvino() -> Any:
     return _imported("openvino", "An Export runs in OpenVINO")
 
 
+@cache
+def the_core() -> Any:
+    """Give the one Core of the process, which stays to its end.
+
+    Each Core moves the stack on which signals are handled, if there is one of its own (`faulthandler` makes it), and puts
+    back the one that it found when it goes. With several that come and go in any order, the next signal would run on
+    memory that is gone.
+    """
+    core = import_openvino().Core()
+    core.get_property("CPU", "FULL_DEVICE_NAME")  # the move comes with the first use
+    return core
+
+
 def import_nncf() -> Any:
     """Import NNCF with its telemetry switched off and its running commentary silenced."""
+    the_core()  # before those that NNCF makes
     ordinary = logging.getLoggerClass()
     nncf = _imported("nncf", "An Export with int8 numbers is made by NNCF")
     # It makes all loggers of the process its own, which say nothing to the root.
@@ -52,4 +67,14 @@ def _imported(library: str, purpose: str) -> Any:
     if "openvino" not in sys.modules:
         # None makes `import openvino_telemetry` fail, as if it were not installed.
         sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+        _import_without_converter()
     return importlib.import_module(library)
+
+
+def _import_without_converter() -> None:
+    """Import OpenVINO without its model converter, which it does without: loading it would take as long as all the rest."""
+    sys.modules["openvino.tools.ovc"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("openvino")
+    finally:
+        del sys.modules["openvino.tools.ovc"]
