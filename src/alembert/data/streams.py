@@ -1,37 +1,61 @@
 """Several batches at once: one stream of work per core, with a bounded look-ahead, results in the order of the batches.
 
 On a CPU, two batches on one core each finish sooner than one batch after the other on two cores: no core waits for the
-other inside a matrix product.
+other inside a matrix product. Streams may be nested: work of one may itself run in streams.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
 from itertools import islice
+from threading import Event
 from typing import TypeVar
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
+_LEFT: ContextVar[tuple[Event, ...]] = ContextVar("left", default=())
+"""Set when nobody waits any more for the streams that the work at hand is part of."""
+
+
+class _Left(BaseException):
+    """Nobody waits for the result; nothing that handles errors should take this for one."""
+
 
 def in_streams(
     compute: Callable[[Work], Result], work: Iterable[Work], streams: int, *, ahead: int = 2
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield `compute(item)` for each item in order, at most `ahead` items a stream under way or waiting.
+
+    A single stream needs no thread: items are computed as they are asked for. Who leaves the loop early waits for the
+    items under way, of nested streams for those of the innermost.
 
     >>> list(in_streams(abs, [-3, 2, -1], streams=2))
     [3, 2, 1]
     """
     items = iter(work)
+    if streams < 2:
+        yield from map(compute, items)
+        return
+    left, around = Event(), _LEFT.get()
+
+    def computed(item: Work) -> Result:
+        if any(event.is_set() for event in around):
+            raise _Left
+        _LEFT.set((*around, left))
+        return compute(item)
+
     with ThreadPoolExecutor(streams, thread_name_prefix="stream") as pool:
         waiting: deque[Future[Result]] = deque(
-            pool.submit(compute, i) for i in islice(items, ahead * streams)
+            pool.submit(computed, i) for i in islice(items, ahead * streams)
         )
         try:
             while waiting:
                 result = waiting.popleft().result()
-                waiting.extend(pool.submit(compute, item) for item in islice(items, 1))
+                waiting.extend(pool.submit(computed, item) for item in islice(items, 1))
                 yield result
         finally:
+            left.set()
             for future in waiting:
                 future.cancel()

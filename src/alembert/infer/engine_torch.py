@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -21,7 +23,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.multiplications import encoder_multiplications
 from alembert.tasks.batches import in_batches
 from alembert.tasks.decoding.model_writer import ModelWriter
-from alembert.tasks.running import ModelRunner
+from alembert.tasks.running import ModelRunner, head_outputs
 from alembert.tasks.running_together import TogetherRunner
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
@@ -43,6 +45,9 @@ class TorchEngine:
         self.attention = checkpoint.blueprint.config.attention
         self.device = device
         self.model = checkpoint.model.to(device).eval()
+        self.turn = (
+            Lock()
+        )  # one caller has all cores: how many threads an operation takes is set for the process
 
     @classmethod
     def open(cls, where: str | Path, device: str = "cpu") -> TorchEngine:
@@ -78,7 +83,11 @@ class TorchEngine:
 
     def together(self, tasks: Mapping[str, AnyTask]) -> TogetherRunner:
         """Give what runs the heads of several tasks, which have their names, at once."""
-        return TogetherRunner(self.model, {name: task.attention for name, task in tasks.items()})
+        return TogetherRunner(
+            partial(head_outputs, self.model),
+            {name: self.model.spec(name).per_token for name in tasks},
+            {name: task.attention for name, task in tasks.items()},
+        )
 
     def hidden_states(self, documents: Sequence[Sequence[int]]) -> Iterator[tuple[int, Tensor]]:
         """Encode documents, given as token ids; yield the number and the states (T, D) of each, short ones first.

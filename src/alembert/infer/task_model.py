@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from alembert.corpus.readers.contract import ReadOptions
+from alembert.data.streams import in_streams
 from alembert.infer.engines import open_engine
 from alembert.infer.size import Size
 from alembert.tasks.example import Encoded, Example, Reading
@@ -26,6 +28,8 @@ from alembert.text.tokenizer import Tokenizer
 
 AT_ONCE: Final = 512
 """Examples that are encoded and computed together: enough to sort by length, few enough to hold."""
+OVERLAPPED: Final = 2
+"""Parts under way at a time: one keeps the engine busy while the other is encoded or decoded."""
 SEEDS: Final = "seeds"
 
 
@@ -46,6 +50,10 @@ class TaskEngine(Protocol):
     @property
     def size(self) -> Size:
         """What the model costs on any machine."""
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """What a thread holds while it computes, if only one may at a time."""
 
     def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, Runner]:
         """Give the task what it needs of the weights of its head (none: called as its kind), and what runs it."""
@@ -92,12 +100,16 @@ class TaskModel:
         return predictions
 
     def predictions(self, examples: Sequence[Example]) -> Iterator[Any]:
-        """Predict examples in their order, some at a time."""
-        for start in range(0, len(examples), AT_ONCE):
-            part = examples[start : start + AT_ONCE]
-            encoded = self.encode(part)
-            for each, outputs in zip(encoded, self.task.run(self.runner, encoded), strict=True):
-                yield self.task.decode(each, outputs)
+        """Predict examples in their order; while some are computed, others are encoded or decoded."""
+        parts = [examples[start : start + AT_ONCE] for start in range(0, len(examples), AT_ONCE)]
+        for answers in in_streams(self._answers, parts, min(OVERLAPPED, len(parts)), ahead=1):
+            yield from answers
+
+    def _answers(self, examples: Sequence[Example]) -> list[Any]:
+        encoded = self.encode(examples)
+        with self.engine.turn:
+            outputs = self.task.run(self.runner, encoded)
+        return [self.task.decode(*pair) for pair in zip(encoded, outputs, strict=True)]
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """Turn examples into what the model reads."""

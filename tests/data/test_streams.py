@@ -1,0 +1,31 @@
+"""Streams of work inside streams of work."""
+
+from alembert.data import streams
+from alembert.data.streams import in_streams
+
+
+def test_who_leaves_early_waits_for_the_innermost_items_only() -> None:
+    computed: list[int] = []
+
+    def inner(item: int) -> int:
+        outermost = streams._LEFT.get()[0]
+        assert outermost.wait(60)  # until nobody waits for the whole
+        computed.append(item)
+        return item
+
+    def outer(item: int) -> int:
+        return sum(in_streams(inner, range(1000), streams=2)) if item else 0
+
+    results = in_streams(outer, range(3), streams=2, ahead=1)
+    assert next(results) == 0
+    results.close()
+    assert len(computed) < 10
+
+
+def test_streams_in_streams_give_all_results_in_order() -> None:
+    def outer(item: int) -> list[int]:
+        return list(in_streams(lambda n: n * item, range(20), streams=3))
+
+    assert list(in_streams(outer, range(5), streams=2)) == [
+        [n * item for n in range(20)] for item in range(5)
+    ]
