@@ -1,6 +1,7 @@
 """Fine-tuned checkpoint folders with random weights, small enough to be made for each test."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,17 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import LABELLED, Blueprint
 from alembert.nn.config import EncoderConfig
-from alembert.tasks.files import write_keys, write_task
+from alembert.tasks.files import write_keys, write_task, write_tasks
 from alembert.tasks.task import AnyTask, task_class
 from task_cases import CASES, LONGEST, TOKENIZER
+
+SHAPE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": LONGEST,
+}
 
 
 def examples_of(name: str, file: Path) -> tuple[AnyTask, tuple[Any, ...]]:
@@ -29,17 +38,10 @@ def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any,
     """Write a checkpoint for the task of a case, and its examples to a file; give the examples."""
     task, examples = examples_of(name, file)
     tokenizer = TOKENIZER.with_markers(task.markers)
-    shape = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 24,
-        "max_position_embeddings": LONGEST,
-    }
     spec = task.head()
     labels = {spec.kind: task.labels} if spec.kind in LABELLED and task.labels else {}
     blueprint = Blueprint(
-        config=EncoderConfig(vocab_size=tokenizer.vocab_size, **{**shape, **config}),
+        config=EncoderConfig(vocab_size=tokenizer.vocab_size, **{**SHAPE, **config}),
         heads={spec.kind: spec},
         labels=labels,
     )
@@ -49,6 +51,27 @@ def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any,
     write_task(folder, task.bind(made.model.head(spec.kind)), {"examples": len(examples)})
     write_keys(folder, (example.key for example in examples[:3]))
     return examples
+
+
+def fine_tuned_together(cases: Mapping[str, str], folder: Path, place: Path) -> dict[str, tuple[Any, ...]]:
+    """Write a checkpoint for several tasks, name -> case; give the examples of each, whose files go to `place`."""
+    read = {name: examples_of(case, place / f"{name}.jsonl") for name, case in cases.items()}
+    tokenizer = TOKENIZER.with_markers(
+        dict.fromkeys(each for task, _ in read.values() for each in task.markers)
+    )
+    heads = {name: task.head() for name, (task, _) in read.items()}
+    labels = {
+        name: task.labels for name, (task, _) in read.items() if heads[name].kind in LABELLED and task.labels
+    }
+    config = EncoderConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
+    made = Checkpoint.new(Blueprint(config=config, heads=heads, labels=labels), tokenizer)
+    opinionated(made.model)
+    made.save(folder)
+    bound = {name: task.bind(made.model.head(name)) for name, (task, _) in read.items()}
+    write_tasks(folder, {name: (task, {"examples": len(read[name][1])}) for name, task in bound.items()})
+    for name, (_, examples) in read.items():
+        write_keys(folder, (example.key for example in examples[:3]), name)
+    return {name: examples for name, (_, examples) in read.items()}
 
 
 def opinionated(model: torch.nn.Module, std: float = 0.3) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from alembert.cli import run
 from alembert.hardware import openvino_settings
-from small_checkpoints import fine_tuned
+from small_checkpoints import fine_tuned, fine_tuned_together
 
 INT8 = ["export", "ner", "--calibrate", "examples.jsonl", "--rows", "6", "--no-speed"]
 GUARDED = """
@@ -100,6 +100,8 @@ def test_lines_that_cannot_be_used_are_told(command: Any) -> None:
         (["export", "nowhere", "--fp32", "--out", "new"], "nowhere"),
         (["export", "ner", "--calibrate", "nowhere.tsv", "--out", "new"], "There is no file nowhere.tsv"),
         (["export", "ner", "--fp32", "--dev", "nowhere.tsv", "--out", "new"], "There is no file nowhere.tsv"),
+        (["export", "ner", "--format", "tf", "--fp32", "--out", "new"], "expected openvino or onnx"),
+        (["export", "ner", "--format", "onnx", "--int8", "--out", "new"], "fp32 numbers alone"),
         (["export", "ner", "--fp32", "--out", "ner"], "is a Checkpoint; an Export will not replace it"),
     ],
 )
@@ -124,6 +126,40 @@ def test_without_openvino_it_says_how_to_install_it(command: Any, monkeypatch: p
     code, _, err = command("export", "ner", "--fp32", "--out", "fp32")
     assert code == 2
     assert "pip install 'alembert[openvino]'" in err
+
+
+def test_onnx_is_written_for_other_programs(command: Any) -> None:
+    pytest.importorskip("onnx")
+    code, out, _ = command("export", "ner", "--format", "onnx", "--out", "onnx")
+    assert code == 0
+    assert out.startswith("onnx: for programs that read ONNX\n")
+    assert command("predict", "onnx", "aspirin", "--json")[0] == 0
+
+
+@pytest.fixture
+def _several(tmp_path: Path) -> None:
+    fine_tuned_together({"ner": "tag", "topic": "classify"}, Path("both"), tmp_path)
+
+
+@pytest.mark.usefixtures("_several")
+def test_several_tasks_have_files_of_their_names(command: Any) -> None:
+    files = ["--calibrate", "ner=ner.jsonl", "--calibrate", "topic=topic.jsonl", "--dev", "topic=topic.jsonl"]
+    options = ["--rows", "6", "--limit", "100", "--no-speed", "--json"]
+    code, out, _ = command("export", "both", *files, *options, "--out", "int8")
+    assert code == 0
+    assert {name: each["judged"] for name, each in json.loads(out)["tasks"].items()} == {
+        "ner": 24,
+        "topic": 24,
+    }
+    assert json.loads(command("predict", "int8", "aspirin", "--json")[1]).keys() == {"ner", "topic"}
+
+
+@pytest.mark.usefixtures("_several")
+@pytest.mark.parametrize("word", ["ner.jsonl", "other=ner.jsonl"])
+def test_a_file_of_several_tasks_says_whose_it_is(word: str, command: Any) -> None:
+    code, _, err = command("export", "both", "--calibrate", word, "--out", "new")
+    assert code == 2
+    assert "say whose file it is, as in --calibrate ner=FILE" in err
 
 
 def test_no_connection_is_attempted() -> None:

@@ -1,6 +1,7 @@
 """Exports as folders: what is in them, what is measured and told, what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +11,22 @@ from alembert import artifact
 from alembert.compress import export as exporting
 from alembert.compress.card import Measured, Outcome, card
 from alembert.compress.export import Material, export
+from alembert.compress.part import Trial
 from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.family import Blueprint
 from alembert.infer.speed import speeds
 from alembert.infer.task_model import TaskModel
-from alembert.nn.config import EncoderConfig
-from alembert.nn.heads import HeadSpec
-from alembert.tasks.export_files import ExportFacts
-from alembert.tasks.files import write_tasks
-from small_checkpoints import examples_of, fine_tuned, opinionated
-from task_cases import TOKENIZER
+from alembert.tasks.export_files import ExportFacts, HeadFacts
+from small_checkpoints import fine_tuned, fine_tuned_together
 
 FP32 = ExportSettings(precision="fp32")
 FEW = ExportSettings(rows=6)
 FACTS = ExportFacts(
+    format="openvino",
     precision="int8",
-    head="tag",
-    per_token=True,
-    labels=("O", "B|x"),
+    heads={"tag": HeadFacts(kind="tag", per_token=True, labels=("O", "B|x"))},
     longest=64,
     parameters=1_234,
     layers=2,
@@ -47,12 +43,11 @@ def tagger(tmp_path: Path) -> tuple[Checkpoint, tuple[Any, ...]]:
 
 def outcome(**measured: Any) -> Outcome:
     return Outcome(
-        task="tag",
+        tasks={"tag": Measured(task="tag", **measured)},
         facts=FACTS,
         asked="int8",
         calibration_rows=300,
         in_float=(),
-        measured=Measured(**measured),
         bytes=1_000_000,
         checkpoint_bytes=4_000_000,
     )
@@ -172,7 +167,7 @@ def test_a_checkpoint_that_is_in_no_folder_is_refused(tagger: Any, tmp_path: Pat
         export(made, tmp_path / "export", FP32)
 
 
-@pytest.mark.parametrize("changes", [{"precision": "int4"}, {"rows": 0}, {"limit": -1}])
+@pytest.mark.parametrize("changes", [{"precision": "int4"}, {"rows": 0}, {"limit": -1}, {"format": "tf"}])
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(BadSetting, match="expected"):
         ExportSettings(**changes)
@@ -207,25 +202,94 @@ def test_an_outcome_is_plain_values() -> None:
 
 
 def test_one_task_of_a_model_of_several_is_exported_by_its_name(tmp_path: Path) -> None:
-    task, examples = examples_of("tag, crf", tmp_path / "examples.jsonl")
-    heads = {"entities": task.head(), "topics": HeadSpec(kind="classify", outputs=2)}
-    config = EncoderConfig(
-        vocab_size=TOKENIZER.vocab_size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2
+    examples = fine_tuned_together(
+        {"entities": "tag, crf", "topics": "classify"}, tmp_path / "both", tmp_path
     )
-    blueprint = Blueprint(config=config, heads=heads, labels={"entities": task.labels})
-    made = Checkpoint.new(blueprint, TOKENIZER)
-    opinionated(made.model)
-    made.save(tmp_path / "both")
-    write_tasks(tmp_path / "both", {"entities": (task, {"seed": 7})})
-    opened = checkpoints.open(tmp_path / "both")
-    with pytest.raises(BadSetting, match="several tasks"):
-        export(opened, tmp_path / "export", FP32)
-    export(opened, tmp_path / "export", FP32, task="entities")
+    export(checkpoints.open(tmp_path / "both"), tmp_path / "export", FP32, task="entities")
     model, expected = TaskModel.open(tmp_path / "export"), TaskModel.open(tmp_path / "both", task="entities")
-    assert model.training() == {"seed": 7}
-    assert [each.spans for each in model.predict(examples)] == [
-        each.spans for each in expected.predict(examples)
+    assert model.training() == {"examples": 24}
+    assert model.train_keys() == expected.train_keys() != set()
+    assert list(model.engine.facts.heads) == ["entities"]
+    assert [each.spans for each in model.predict(examples["entities"])] == [
+        each.spans for each in expected.predict(examples["entities"])
     ]
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> tuple[Checkpoint, dict[str, Any]]:
+    """A checkpoint for two tasks, and their examples."""
+    examples = fine_tuned_together(
+        {"entities": "tag, crf", "topics": "classify"}, tmp_path / "both", tmp_path
+    )
+    return checkpoints.open(tmp_path / "both"), examples
+
+
+def test_several_tasks_share_one_encoder(both: Any, tmp_path: Path) -> None:
+    one = export(both[0], tmp_path / "one", FP32, task="entities")
+    all_of_them = export(both[0], tmp_path / "export", FP32)
+    assert list(all_of_them.facts.heads) == ["entities", "topics"]
+    assert one.bytes < all_of_them.bytes < 1.1 * one.bytes
+
+
+def test_what_int8_costs_is_told_for_each_task(both: Any, tmp_path: Path) -> None:
+    material = {name: Material(calibration=each, judged=each[:6]) for name, each in both[1].items()}
+    found = export(both[0], tmp_path / "export", ExportSettings(rows=8, limit=100), material)
+    assert found.calibration_rows == 8
+    text = (tmp_path / "export" / "README.md").read_text(encoding="utf8")
+    assert "| tasks | entities (tag), topics (classify) |" in text
+    assert "| entities: f1 on 6 examples |" in text
+    assert "| topics: accuracy on 6 examples |" in text
+    assert artifact.open_artifact(tmp_path / "export").config["tasks"].keys() == {"entities", "topics"}
+
+
+def test_int8_is_judged_by_the_task_that_loses_most(
+    both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = {"entities": 0.1, "topics": 3.0}
+    monkeypatch.setattr(Trial, "loss", lambda trial, made: losses[trial.part.head])
+    material = {name: Material(calibration=each, judged=each[:2]) for name, each in both[1].items()}
+    assert export(both[0], tmp_path / "fp32", FEW, material).facts.precision == "fp32"
+    losses["topics"] = 0.2
+    assert export(both[0], tmp_path / "int8", FEW, material).facts.precision == "int8"
+
+
+def test_the_outcome_is_that_of_the_task_that_lost_most() -> None:
+    tasks = {
+        "one": Measured(task="tag", measure="f1", fp32=0.9, exported=0.8),
+        "two": Measured(task="classify", measure="accuracy", fp32=0.9, exported=0.9),
+        "three": Measured(task="tag"),
+    }
+    assert replace(outcome(), tasks=tasks).measured == tasks["one"]
+
+
+def test_a_task_that_was_not_measured_is_named(both: Any, tmp_path: Path) -> None:
+    examples = both[1]["topics"]
+    material = {"topics": Material(calibration=examples, judged=examples[:4], labelled=False)}
+    found = export(both[0], tmp_path / "export", FEW, material)
+    assert "what int8 costs was not measured for entities: no examples were given" in list(found.notes())
+
+
+def test_examples_of_several_tasks_have_the_name_of_theirs(both: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="without saying whose they are"):
+        export(both[0], tmp_path / "export", FEW, Material(calibration=both[1]["topics"]))
+
+
+def test_examples_of_a_task_that_is_not_exported_are_refused(both: Any, tmp_path: Path) -> None:
+    material = {name: Material(calibration=each) for name, each in both[1].items()}
+    with pytest.raises(BadSetting, match="given for topics, which is not exported"):
+        export(both[0], tmp_path / "export", FEW, material, task="entities")
+
+
+def test_a_task_that_is_not_there_is_refused(both: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="'answers' is none of them"):
+        export(both[0], tmp_path / "export", FP32, task="answers")
+
+
+def test_the_card_of_a_model_for_vectors_says_what_a_vector_is(tmp_path: Path) -> None:
+    fine_tuned("compare, scores", tmp_path / "checkpoint", tmp_path / "examples.jsonl")
+    export(checkpoints.open(tmp_path / "checkpoint"), tmp_path / "export", FP32)
+    text = (tmp_path / "export" / "README.md").read_text(encoding="utf8")
+    assert "| vectors | the first token through a trained layer, 16 numbers, scaled to length 1" in text
 
 
 @pytest.mark.parametrize("name", ["classify, number", "compare, mean"])

@@ -146,6 +146,32 @@ def test_a_head_over_the_vocabulary_is_refused() -> None:
         build_graph(model, "words")
 
 
+def test_all_heads_at_once_give_what_each_gives(model: Model) -> None:
+    rows = rows_of([5, 32, 1, 5])
+    with Requests(build_graph(model, *HEADS), threads=1, streams=1).one() as request:
+        found = request.infer(padded(rows))
+        outputs = {head: found[head] for head in HEADS}
+    for head in HEADS:
+        for own, wanted, row in zip(outputs[head], expected(model, head, rows), rows, strict=True):
+            np.testing.assert_allclose(
+                own[: row.length] if model.spec(head).per_token else own, wanted, atol=1e-4
+            )
+
+
+def test_heads_that_give_the_same_are_two_outputs() -> None:
+    heads = {name: HeadSpec(kind="embed", pooling="cls") for name in ("one", "other")}
+    model = new_model(EncoderConfig(vocab_size=50, hidden_size=16, num_attention_heads=2), heads).eval()
+    with Requests(build_graph(model, *heads), threads=1, streams=1).one() as request:
+        found = request.infer(padded(rows_of([5])))
+        np.testing.assert_array_equal(found["one"], found["other"])
+
+
+def test_a_head_that_is_called_as_an_input_is_refused() -> None:
+    shape = EncoderConfig(vocab_size=9, hidden_size=8, num_attention_heads=2)
+    with pytest.raises(BadSetting, match="called segments"):
+        build_graph(new_model(shape, {"segments": HEADS["tag"]}), "segments")
+
+
 def test_attention_that_does_not_see_everything_is_refused() -> None:
     with pytest.raises(BadSetting, match="causal attention"):
         build_graph(model_of(attention="causal"), "tag")

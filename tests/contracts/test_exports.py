@@ -1,5 +1,6 @@
-"""What an Export promises for every task: without torch, the numbers and answers that torch gives."""
+"""What an Export promises for every task, alone or among others: without torch, the numbers and answers of torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ from alembert.compress.export import Material, export
 from alembert.compress.settings import ExportSettings
 from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
+from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
-from small_checkpoints import fine_tuned
+from alembert.tasks.runner import Outputs
+from small_checkpoints import fine_tuned, fine_tuned_together
 from task_cases import CASES
 
 FP32 = ExportSettings(precision="fp32")
 WRITING = ("generate", "generate, beam")
+EXPORTED = [name for name in CASES if name not in WRITING]
+TOGETHER = {name.replace(", ", "-"): name for name in EXPORTED}
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Both:
     examples: tuple[Any, ...]
 
 
-@pytest.fixture(params=[name for name in CASES if name not in WRITING], scope="module")
+@pytest.fixture(params=EXPORTED, scope="module")
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     folder = tmp_path_factory.mktemp("export")
     examples = fine_tuned(request.param, folder / "checkpoint", folder / "examples.jsonl")
@@ -36,12 +41,43 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Both(TaskModel.open(folder / "checkpoint"), TaskModel.open(folder / "export"), examples)
 
 
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tuple[Any, ...]]]:
+    """A folder with a checkpoint for all tasks at once and its Export, and the examples of each."""
+    folder = tmp_path_factory.mktemp("together")
+    examples = fine_tuned_together(TOGETHER, folder / "checkpoint", folder)
+    export(checkpoints.open(folder / "checkpoint"), folder / "export", FP32)
+    return folder, examples
+
+
+def assert_near(found: Sequence[Sequence[Outputs]], expected: Sequence[Sequence[Outputs]]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        for own, wanted in zip(one, other, strict=True):
+            np.testing.assert_allclose(own, wanted, atol=1e-4)
+
+
 def test_the_outputs_are_those_of_torch(both: Both) -> None:
     encoded = both.torch.encode(both.examples)
-    pairs = zip(both.openvino.runner.outputs(encoded), both.torch.runner.outputs(encoded), strict=True)
-    for found, expected in pairs:
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-4)
+    assert_near(both.openvino.runner.outputs(encoded), both.torch.runner.outputs(encoded))
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_the_outputs_of_one_of_many_tasks_are_those_of_torch(name: str, together: Any) -> None:
+    folder, examples = together
+    torch, openvino = (TaskModel.open(folder / each, task=name) for each in ("checkpoint", "export"))
+    encoded = torch.encode(examples[name])
+    assert_near(openvino.runner.outputs(encoded), torch.runner.outputs(encoded))
+
+
+def test_all_tasks_at_once_give_what_each_gives(together: Any) -> None:
+    folder, examples = together
+    torch, openvino = (SeveralModel.open(folder / each) for each in ("checkpoint", "export"))
+    encoded = {name: model.encode(examples[name]) for name, model in torch.models.items()}
+    found = openvino.engine.together(openvino.task.tasks).outputs(encoded)
+    expected = torch.engine.together(torch.task.tasks).outputs(encoded)
+    assert found.keys() == expected.keys() == set(TOGETHER)
+    for name in TOGETHER:
+        assert_near(found[name], expected[name])
 
 
 def test_the_same_outputs_are_the_same_answers(both: Both) -> None:

@@ -11,6 +11,8 @@ from safetensors.numpy import save_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from alembert.artifact import MANIFEST
+from alembert.compress.export import Material, export
+from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
@@ -24,6 +26,7 @@ from alembert.tasks.compare_settings import CompareSettings
 from alembert.tasks.files import write_task, write_tasks
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
+from small_checkpoints import fine_tuned
 
 WORDS = ("aspirin", "helps", "against", "fever", ".", "the", "patient", "has")
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS)
@@ -104,6 +107,39 @@ def test_the_layer_of_a_model_of_several_tasks_is_that_of_its_head(plain: Path, 
     (expected,) = model.predict(model.task.of_texts(["aspirin helps"]))
     found = Embedder.open(tmp_path / "several").embed(["aspirin helps"])
     np.testing.assert_allclose(found.vectors_ND, expected.vectors, atol=1e-5)
+
+
+def test_vectors_of_an_export_equal_those_of_torch(compared: Path, tmp_path: Path) -> None:
+    texts = [*TEXTS, "aspirin helps against fever . the patient has " * 9]
+    export(checkpoints.open(compared), tmp_path / "export", ExportSettings(precision="fp32"))
+    one, other = Embedder.open(tmp_path / "export"), Embedder.open(compared)
+    assert (one.pooling, one.length) == (other.pooling, other.length)
+    np.testing.assert_allclose(one.embed(texts).vectors_ND, other.embed(texts).vectors_ND, atol=1e-4)
+
+
+def test_vectors_of_an_int8_export_are_near(compared: Path, tmp_path: Path) -> None:
+    opened = TaskModel.open(compared)
+    texts = [f"{one} {other}" for one in WORDS for other in WORDS]
+    material = Material(calibration=opened.task.of_texts(texts))
+    found = export(checkpoints.open(compared), tmp_path / "export", ExportSettings(rows=32), material)
+    assert found.facts.precision == "int8"
+    vectors = [Embedder.open(folder).embed(texts).vectors_ND for folder in (tmp_path / "export", compared)]
+    assert np.sum(vectors[0] * vectors[1], axis=1).min() > 0.97
+
+
+def test_an_export_that_gives_no_vectors_is_refused(tmp_path: Path) -> None:
+    fine_tuned("tag", tmp_path / "tagger", tmp_path / "examples.jsonl")
+    export(checkpoints.open(tmp_path / "tagger"), tmp_path / "export", ExportSettings(precision="fp32"))
+    with pytest.raises(BadSetting, match="not fine-tuned to give vectors"):
+        Embedder.open(tmp_path / "export", mode="mean")
+
+
+def test_the_fingerprint_of_an_export_follows_its_graph(compared: Path, tmp_path: Path) -> None:
+    export(checkpoints.open(compared), tmp_path / "export", ExportSettings(precision="fp32"))
+    (tmp_path / "export" / MANIFEST).unlink()
+    before = fingerprint(tmp_path / "export")
+    (tmp_path / "export/model.bin").write_bytes(b"other numbers")
+    assert fingerprint(tmp_path / "export") != before
 
 
 def test_real_vectors_equal_those_of_transformers(minilm: Path) -> None:

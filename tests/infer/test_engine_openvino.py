@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from alembert.compress.candidate import bare
 from alembert.compress.export import export
 from alembert.compress.settings import ExportSettings
 from alembert.data.rows import Row
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.infer import engines
+from alembert.infer.embed_model import Embedder
+from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.example import Coverage, Encoded
 from alembert.tasks.export_files import is_export
-from alembert.tasks.running_openvino import GraphRunner
-from small_checkpoints import fine_tuned
+from alembert.tasks.running_openvino import ExportedGraph, GraphRunner
+from small_checkpoints import fine_tuned, fine_tuned_together
 
 FP32 = ExportSettings(precision="fp32")
 # Fails on any attempt to connect, and on torch: the command must do without either.
@@ -59,7 +62,7 @@ def encoded(lengths: Sequence[int]) -> list[Encoded]:
 
 
 def runner(folder: Path, **more: int) -> GraphRunner:
-    return GraphRunner(folder / "export" / "model.xml", per_token=True, **more)
+    return GraphRunner(ExportedGraph(folder / "export" / "model.xml", {"crf": True}, **more), "crf")
 
 
 def test_the_folder_decides_about_the_engine(folder: Path) -> None:
@@ -105,6 +108,40 @@ def test_an_export_cannot_write(folder: Path) -> None:
         runner(folder).writer()
 
 
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model of three tasks and its Export."""
+    place = tmp_path_factory.mktemp("several")
+    cases = {"entities": "tag, bioes", "topics": "classify", "similar": "compare"}
+    fine_tuned_together(cases, place / "checkpoint", place)
+    export(checkpoints.open(place / "checkpoint"), place / "export", FP32)
+    return place
+
+
+def test_the_encoder_runs_once_for_all_tasks(several: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[set[str], int]] = []
+    compute = ExportedGraph.head_outputs
+
+    def counted(graph: ExportedGraph, heads: Sequence[str], rows: Sequence[Row]) -> Any:
+        asked.append((set(heads), len(rows)))
+        return compute(graph, heads, rows)
+
+    monkeypatch.setattr(ExportedGraph, "head_outputs", counted)
+    model = SeveralModel.open(several / "export")
+    list(model.predictions(model.task.of_texts(["aspirin", "no fever"])))
+    assert asked == [({"entities", "topics", "similar"}, 2)]
+
+
+def test_several_tasks_answer_as_in_torch(several: Path) -> None:
+    records = []
+    for name in ("export", "checkpoint"):
+        model = SeveralModel.open(several / name)
+        examples = model.task.of_texts(["aspirin against fever"])
+        records.append(bare(model.task.record(examples[0], next(model.predictions(examples)))))
+    assert records[0] == records[1]
+    assert records[0].keys() == {"entities", "topics", "similar"}
+
+
 def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", GUARDED, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -114,6 +151,34 @@ def test_predict_needs_neither_torch_nor_the_network(folder: Path) -> None:
     done = run("predict", folder / "export", "aspirin and sepsis", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["coverage"]["characters"] == 18
+
+
+@pytest.mark.parametrize(
+    ("options", "key"), [((), "topics"), (("--task", "topics"), "label")], ids=["all", "one"]
+)
+def test_several_tasks_need_neither_torch_nor_the_network(
+    options: tuple[str, ...], key: str, several: Path
+) -> None:
+    done = run("predict", several / "export", "aspirin and sepsis", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    assert key in json.loads(done.stdout)
+
+
+def test_vectors_need_neither_torch_nor_the_network(several: Path, tmp_path: Path) -> None:
+    done = run(
+        "embed",
+        "encode",
+        several / "export",
+        several / "similar.jsonl",
+        "--out",
+        tmp_path / "vectors",
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["units"] == 24
+    done = run("embed", "search", tmp_path / "vectors", "aspirin", "-k", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["hits"]) == 2
 
 
 @pytest.mark.parametrize("verb", [("evaluate",), ("inspect", "errors")])
@@ -127,6 +192,8 @@ def test_a_checkpoint_without_torch_is_one_sentence(folder: Path, monkeypatch: p
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
     with pytest.raises(BadSetting, match="torch is not installed"):
         TaskModel.open(folder / "checkpoint")
+    with pytest.raises(BadSetting, match="torch is not installed"):
+        Embedder.open(folder / "checkpoint", mode="mean")
 
 
 def test_a_graph_of_another_size_is_refused(copied: Path) -> None:

@@ -76,12 +76,13 @@ def encode(
     mode = _mode(pooling)
     from alembert.cli.progress import Bar
     from alembert.corpus.inputs import check_inputs
-    from alembert.hardware.torch_settings import device_named
     from alembert.infer import embed as verb
     from alembert.infer.embed_model import Embedder
+    from alembert.infer.engines import device_for
 
     check_inputs(files)
-    embedder = Embedder.open(_folder(model), mode=mode, length=length, device=device_named(device))
+    folder = _folder(model)
+    embedder = Embedder.open(folder, mode=mode, length=length, device=device_for([folder], device))
     with Bar(sys.stderr) as bar:
         result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
     _print_outcome(out, result, as_json=as_json)
@@ -172,13 +173,13 @@ def search(
     if measure not in ("cosine", "dot"):
         raise BadSetting(f"--measure is {measure!r}; expected cosine or dot.")
     from alembert.cli.embed_search import search_lines
-    from alembert.hardware.torch_settings import device_named
     from alembert.infer.embed import embedder_of
     from alembert.infer.embed_store import Index
+    from alembert.infer.engines import device_for
 
     index = Index.open(vectors)
     where = None if model is None else _folder(model)
-    embedder = embedder_of(index, where, device_named(device))
+    embedder = embedder_of(index, where, device_for([where or Path(index.facts.model)], device))
     search_lines(
         index,
         embedder,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -12,10 +14,13 @@ from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
     from alembert.compress.card import Outcome
-    from alembert.compress.export import Material
+    from alembert.compress.part import Material
+    from alembert.compress.settings import ExportSettings
     from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
     from alembert.tasks.example import Reading
+    from alembert.tasks.export_files import Format, Precision
 
 SECONDS = 3.0
 """What measuring speed may take for each form of the model, about."""
@@ -28,31 +33,45 @@ def export(
     *,
     out: Annotated[Path, typer.Option(help="Folder to write the Export to.")],
     calibrate: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
             metavar="FILE",
             help="Text that int8 is calibrated on: a file that the task reads, such as its training data, or .txt "
-            "with one text a line.",
+            "with one text a line; NAME=FILE for each of several tasks.",
         ),
     ] = None,
     against: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
             "--against",
             "--dev",
             metavar="FILE",
-            help="Labelled file on which the loss of int8 is measured; if not given, that of --calibrate.",
+            help="Labelled file on which the loss of int8 is measured; if not given, that of --calibrate. NAME=FILE "
+            "for each of several tasks.",
         ),
     ] = None,
     int8: Annotated[
-        bool, typer.Option("--int8/--fp32", help="Whole numbers of 8 bits, or floats as in the checkpoint.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--int8/--fp32",
+            help="Whole numbers of 8 bits, or floats as in the checkpoint; int8 if it can be.",
+        ),
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="openvino, which alembert runs best, or onnx, for other programs.",
+        ),
+    ] = "openvino",
     limit: Annotated[
         float, typer.Option(help="Points of score that int8 may cost; parts that cost more stay in float.")
     ] = 0.5,
     rows: Annotated[int, typer.Option(help="Rows of text to calibrate on, at most.")] = 300,
     task: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
+        str | None,
+        typer.Option(metavar="NAME", help="One task of a model that has several; all if not given."),
     ] = None,
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
@@ -71,54 +90,105 @@ def export(
     from alembert.compress.export import export as write
     from alembert.compress.settings import ExportSettings
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.hardware.openvino_settings import import_openvino
     from alembert.infer.engine_torch import TorchEngine
-    from alembert.infer.task_model import TaskModel
-    from alembert.tasks.files import read_table, task_names
 
-    if calibrate is not None and not int8:
-        raise BadSetting("--calibrate belongs to int8, and --fp32 was given. Leave one of them out.")
-    settings = ExportSettings(precision="int8" if int8 else "fp32", rows=rows, limit=limit)
-    import_openvino()
-    read_table(model, task)  # a folder without the task is refused before its weights are read
-    name = task if task_names(model) else None
+    precision: Precision = "fp32" if int8 is False or (int8 is None and form == "onnx") else "int8"
+    if calibrate and precision == "fp32":
+        raise BadSetting("--calibrate belongs to int8, and the numbers are fp32. Leave one of them out.")
+    settings = ExportSettings(format=cast("Format", form), precision=precision, rows=rows, limit=limit)
+    _check_installed(settings)
+    names = _tasks(model, task)  # a folder without the task is refused before its weights are read
+    texts, gold = _files(names, "--calibrate", calibrate or ()), _files(names, "--dev", against or ())
     engine = TorchEngine.open(model)
-    opened = TaskModel.of_engine(engine, model, name)
-    options = ReadOptions(text=tuple(text or ()), label=label)
-    material, aside = _material(opened, options, calibrate, against, speed)
-    outcome = write(engine.checkpoint, out, settings, material, task=name, overwrite=overwrite, say=note)
+    sources = _Sources(engine, model, ReadOptions(text=tuple(text or ()), label=label), speed=speed)
+    material = {name: sources.material(name, texts[name], gold[name]) for name in names}
+    given = material[names[0]] if len(names) == 1 else {str(name): each for name, each in material.items()}
+    outcome = write(engine.checkpoint, out, settings, given, task=task, overwrite=overwrite, say=note)
     if as_json:
         print_json({"out": str(out), **outcome.to_table()})
     else:
         _print(out, outcome)
-    if aside:
+    if sources.set_aside:
         raise typer.Exit(SET_ASIDE)
 
 
-def _material(
-    model: TaskModel, options: ReadOptions, calibrate: Path | None, against: Path | None, speed: bool
-) -> tuple[Material, int]:
-    """Read the files; give what was read of them, and how many examples were set aside."""
-    from alembert.compress.export import Material
-    from alembert.infer.gold import read_gold
-    from alembert.infer.speed import evenly, speeds, this_machine
+def _check_installed(settings: ExportSettings) -> None:
+    from alembert.compress.onnx_graph import import_onnx
+    from alembert.hardware.openvino_settings import import_openvino
 
-    text, gold = None, None
-    if calibrate is not None:
-        text = _read(model, calibrate, options)
-    if against is not None:
-        gold = read_gold(model, [against], options)
-    readings = [reading for reading in (text, gold) if reading is not None]
-    calibration = text.examples if text else ()
-    judged = gold.examples if gold else evenly(calibration, min(MOST_JUDGED, len(calibration)))
-    return Material(
-        calibration=calibration,
-        judged=judged,
-        labelled=gold is not None or any(model.task.answers(example) for example in judged),
-        stopwatch=(lambda forms, texts: speeds(forms, texts, seconds=SECONDS)) if speed else None,
-        machine=this_machine("cpu"),
-        files=tuple(path for path in (calibrate, against) if path is not None),
-    ), _told(readings)
+    if settings.format == "onnx":
+        import_onnx()
+    else:
+        import_openvino()
+
+
+def _tasks(model: Path, task: str | None) -> tuple[str | None, ...]:
+    """Name the tasks that are exported; none is the only one of a model."""
+    from alembert.tasks.files import read_table, task_names
+
+    several = task_names(model)
+    if task is None and several:
+        return several
+    read_table(model, task)
+    return (task if several else None,)
+
+
+def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict[str | None, list[Path]]:
+    """Give each task its files; an only one has them all."""
+    if len(names) == 1:
+        return {names[0]: [Path(word) for word in words]}
+    found: dict[str | None, list[Path]] = {name: [] for name in names}
+    for word in words:
+        name, _, file = word.partition("=")
+        if name not in found or not file:
+            raise BadSetting(
+                f"{flag} is {word!r}; the model has several tasks, so say whose file it is, as in {flag} {names[0]}=FILE. "
+                f"The tasks are {', '.join(map(str, names))}; --task NAME exports one of them."
+            )
+        found[name].append(Path(file))
+    return found
+
+
+@dataclass
+class _Sources:
+    """Reads examples of the tasks of a model, and counts what cannot be used."""
+
+    engine: TorchEngine
+    folder: Path
+    options: ReadOptions
+    speed: bool
+    set_aside: int = 0
+
+    def material(self, task: str | None, calibrate: Sequence[Path], against: Sequence[Path]) -> Material:
+        from alembert.compress.part import Material
+        from alembert.infer.gold import read_gold
+        from alembert.infer.speed import evenly, speeds, this_machine
+        from alembert.infer.task_model import TaskModel
+
+        model = TaskModel.of_engine(self.engine, self.folder, task)
+        calibration = [
+            example for path in calibrate for example in self._told(_read(model, path, self.options))
+        ]
+        if against:
+            judged = self._told(read_gold(model, against, self.options))
+        else:
+            judged = evenly(calibration, min(MOST_JUDGED, len(calibration)))
+        return Material(
+            calibration=calibration,
+            judged=judged,
+            labelled=bool(against) or any(model.task.answers(example) for example in judged),
+            stopwatch=(lambda forms, texts: speeds(forms, texts, seconds=SECONDS)) if self.speed else None,
+            machine=this_machine("cpu"),
+            files=(*calibrate, *against),
+        )
+
+    def _told(self, reading: Reading[Any]) -> Sequence[Any]:
+        from alembert.cli.output import note
+
+        for item in reading.set_aside:
+            note(f"{item.source}, {item.position} set aside: {item.reason}")
+        self.set_aside += len(reading.set_aside)
+        return reading.examples
 
 
 def _read(model: TaskModel, path: Path, options: ReadOptions) -> Reading[Any]:
@@ -140,19 +210,11 @@ def _read(model: TaskModel, path: Path, options: ReadOptions) -> Reading[Any]:
     return reading
 
 
-def _told(readings: list[Reading[Any]]) -> int:
-    from alembert.cli.output import note
-
-    aside = [item for reading in readings for item in reading.set_aside]
-    for item in aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
-    return len(aside)
-
-
 def _print(out: Path, outcome: Outcome) -> None:
     from alembert.cli.output import note, visible
 
-    print(visible(f"{out}: runs without torch"))
+    how = "for programs that read ONNX" if outcome.facts.format == "onnx" else "runs without torch"
+    print(visible(f"{out}: {how}"))
     rows = list(outcome.rows())
     width = max(len(name) for name, _ in rows)
     for name, value in rows:

@@ -1,18 +1,15 @@
 """How commands read and write: UTF-8 in, data to stdout whatever its encoding, nothing a terminal would obey."""
 
+from __future__ import annotations
+
 import json
 import sys
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from alembert.errors import BadInput
 
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        # rich would end the process with code 1, which is our code for a bug.
-        raise BrokenPipeError
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def read_stdin() -> str:
@@ -54,4 +51,11 @@ def note(sentence: str) -> None:
 
 def console() -> Console:
     """Make a console for stdout that prints texts as they are: no markup, no colours on numbers and paths."""
-    return _Console(highlight=False, markup=False)
+    from rich.console import Console  # slow to load, and most commands print plain lines
+
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:
+            # rich would end the process with code 1, which is our code for a bug.
+            raise BrokenPipeError
+
+    return Ours(highlight=False, markup=False)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from alembert.tasks.export_files import ExportFacts, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What int8 cost and won; scores are those of the same examples."""
+    """What int8 cost and won for a task; scores are those of the same examples."""
 
+    task: str
+    """Its kind: tag, classify."""
     judged: int = 0
     """Examples that the scores are of."""
     measure: str | None = None
@@ -32,44 +35,69 @@ class Measured:
         """Points that the Export scores less than fp32."""
         return None if self.fp32 is None or self.exported is None else 100 * (self.fp32 - self.exported)
 
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Give names and values for people."""
+        if self.lost is not None:
+            yield (
+                f"{self.measure} on {self.judged:,} examples",
+                f"{self.exported:.4f}, with fp32 {self.fp32:.4f}: {_change(self.lost)}",
+            )
+        if self.same_answers is not None:
+            yield "answers as with fp32", f"{self.same_answers:.1%} of {self.judged:,} examples"
+        for form, speed in self.texts_per_second.items():
+            tokens = self.tokens_per_second[form]
+            yield f"speed of {form}", f"{speed:,.0f} texts a second, {tokens:,.0f} tokens a second"
+        if self.texts_per_second:
+            yield "measured on", self.machine
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """An export that was written."""
 
-    task: str
+    tasks: Mapping[str, Measured]
+    """Head, which of several is called as its task -> what was measured."""
     facts: ExportFacts
     asked: Precision
     calibration_rows: int
     in_float: tuple[str, ...]
     """Products that stay in float, because int8 would cost too much there."""
-    measured: Measured
     bytes: int
     """Size of the weights of the graph."""
     checkpoint_bytes: int
+    vectors: str | None = None
+    """What a vector is, if a task makes them."""
+
+    @property
+    def measured(self) -> Measured:
+        """What was measured of the task that lost most; of a single task, its own."""
+        return max(self.tasks.values(), key=lambda each: -math.inf if each.lost is None else each.lost)
+
+    @property
+    def task(self) -> str:
+        """What the model is for, in a few words.
+
+        Of several tasks, names and kinds.
+        """
+        if len(self.tasks) == 1:
+            return self.measured.task
+        return ", ".join(f"{name} ({each.task})" for name, each in self.tasks.items())
 
     def to_table(self) -> dict[str, Any]:
-        """Give plain values."""
-        return asdict(self) | {"lost_points": self.measured.lost}
+        """Give plain values; `measured` is of the task that lost most."""
+        worst = self.measured
+        return asdict(self) | {"task": self.task, "measured": asdict(worst), "lost_points": worst.lost}
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Give names and values for people."""
-        yield "task", self.task
+        yield "task" if len(self.tasks) == 1 else "tasks", self.task
         yield "numbers", self._numbers()
         yield "size", f"{self.bytes / 1e6:.1f} MB, as a checkpoint {self.checkpoint_bytes / 1e6:.1f} MB"
-        found = self.measured
-        if found.lost is not None:
-            yield (
-                f"{found.measure} on {found.judged:,} examples",
-                f"{found.exported:.4f}, with fp32 {found.fp32:.4f}: {_change(found.lost)}",
-            )
-        if found.same_answers is not None:
-            yield "answers as with fp32", f"{found.same_answers:.1%} of {found.judged:,} examples"
-        for form, speed in found.texts_per_second.items():
-            tokens = found.tokens_per_second[form]
-            yield f"speed of {form}", f"{speed:,.0f} texts a second, {tokens:,.0f} tokens a second"
-        if found.texts_per_second:
-            yield "measured on", found.machine
+        if self.vectors:
+            yield "vectors", self.vectors
+        for head, found in self.tasks.items():
+            whose = "" if len(self.tasks) == 1 else f"{head}: "
+            yield from ((f"{whose}{name}", value) for name, value in found.rows())
 
     def _numbers(self) -> str:
         if self.facts.precision != self.asked:
@@ -83,6 +111,9 @@ class Outcome:
         """Say what a user should know before using it."""
         if self.facts.precision != self.asked:
             yield "int8 costs too much with this model; the Export has fp32 numbers"
+        unknown = [head for head, each in self.tasks.items() if not each.judged]
+        if self.facts.precision == "int8" and unknown and len(self.tasks) > 1:
+            yield f"what int8 costs was not measured for {', '.join(unknown)}: no examples were given"
         speeds = self.measured.texts_per_second
         if {"int8", "fp32"} <= speeds.keys() and speeds["int8"] < 1.1 * speeds["fp32"]:
             yield (
@@ -94,23 +125,52 @@ class Outcome:
 def card(outcome: Outcome) -> str:
     """Give the text of the model card, `README.md`."""
     facts = outcome.facts
+    kind = "tasks" if len(outcome.tasks) > 1 else "task"
     lines = [
         "---",
-        "library_name: openvino",
+        f"library_name: {facts.format}",
         "---",
-        f"# {facts.layers} x {facts.width} model for the task {outcome.task}, {facts.precision}",
+        f"# {facts.layers} x {facts.width} model for the {kind} {outcome.task}, {facts.precision}",
         "",
         "| | |",
         "|---|---|",
         *(f"| {_cell(name)} | {_cell(value)} |" for name, value in _model(facts)),
         *(f"| {_cell(name)} | {_cell(value)} |" for name, value in outcome.rows()),
         "",
-        "It runs without torch: `alembert predict FOLDER TEXT`, or `TaskModel.open(folder)` in Python. `model.xml` and",
-        "`model.bin` are an OpenVINO graph with the inputs `ids` and `segments` (texts x tokens) and `lengths` (texts); its",
-        "output is that of the head. `task.json` says how it is read.",
+        *(_FOR_ONNX if facts.format == "onnx" else _FOR_OPENVINO),
         "",
     ]
     return "\n".join(lines)
+
+
+_FOR_OPENVINO: Final = (
+    "It runs without torch: `alembert predict FOLDER TEXT`, or `TaskModel.open(folder)` in Python. `model.xml` and",
+    "`model.bin` are an OpenVINO graph with the inputs `ids` and `segments` (texts x tokens) and `lengths` (texts); each",
+    "head is an output. `task.json` says how they are read.",
+)
+_FOR_ONNX: Final = (
+    "`model.onnx` runs in every program that reads ONNX, as here in ONNX Runtime:",
+    "",
+    "```python",
+    "import numpy as np",
+    "import onnxruntime",
+    "from tokenizers import Tokenizer",
+    "",
+    'encoding = Tokenizer.from_file("tokenizer.json").encode("Imatinib inhibits BCR-ABL1.")',
+    "inputs = {",
+    '    "input_ids": np.array([encoding.ids], np.int64),',
+    '    "attention_mask": np.array([encoding.attention_mask], np.int64),',
+    '    "token_type_ids": np.array([encoding.type_ids], np.int64),',
+    "}",
+    'session = onnxruntime.InferenceSession("model.onnx")',
+    "names = [output.name for output in session.get_outputs()]",
+    "outputs = dict(zip(names, session.run(None, inputs)))",
+    "```",
+    "",
+    "Each head is an output: numbers for each token (texts x tokens x labels), or one row a text. The labels above are in the",
+    "order of the numbers. What becomes of the numbers (CRF, thresholds, windows of long texts, pooling) is in `task.json`;",
+    "`alembert predict FOLDER TEXT` does it, with OpenVINO and without torch.",
+)
 
 
 def _model(facts: ExportFacts) -> Iterator[tuple[str, str]]:
@@ -118,8 +178,9 @@ def _model(facts: ExportFacts) -> Iterator[tuple[str, str]]:
     yield "width", str(facts.width)
     yield "parameters", f"{facts.parameters:,}"
     yield "longest input", f"{facts.longest} tokens"
-    if facts.labels:
-        yield "labels", ", ".join(facts.labels)
+    for name, head in facts.heads.items():
+        if head.labels:
+            yield "labels" if len(facts.heads) == 1 else f"{name}: labels", ", ".join(head.labels)
 
 
 def _change(lost: float) -> str:

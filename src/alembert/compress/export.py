@@ -1,96 +1,120 @@
-"""A fine-tuned Checkpoint in, an Export folder out: the graph, the task, the tokenizer, and what was measured.
+"""A fine-tuned Checkpoint in, an Export folder out: the graph, the tasks, the tokenizer, and what was measured.
 
-The graph is built in fp32 first, which is also the yardstick. int8 is calibrated on the task's own text and measured on
-labelled examples; what costs more than the settings allow goes back to float (`fallback`). Everything is measured before
-the folder is begun, since its card tells it.
+A model of several tasks becomes one graph: one encoder, an output for each head. It is built in fp32 first, which is also
+the yardstick. int8 is calibrated on the tasks' own text and measured on labelled examples; what costs any task more than
+the settings allow goes back to float (`fallback`). Everything is measured before the folder is begun, since its card
+tells it.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from alembert import artifact
-from alembert.compress.candidate import Candidate, Stopwatch, same_answers, tokenizer_of
+from alembert.compress.candidate import tokenizer_of
 from alembert.compress.card import Measured, Outcome, card
 from alembert.compress.fallback import Fallback
 from alembert.compress.graph import build_graph
+from alembert.compress.network import check_exportable
+from alembert.compress.onnx_graph import build_onnx, check_onnx
+from alembert.compress.part import Material, Part, Trial
 from alembert.compress.quantise import quantise, ranked
 from alembert.compress.settings import ExportSettings
 from alembert.data.rows import USUAL_TOKENS, Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.hardware.openvino_settings import import_openvino
+from alembert.hardware.openvino_settings import import_openvino, the_core
 from alembert.nn.multiplications import encoder_multiplications
-from alembert.tasks.export_files import (
-    GRAPH,
-    KIND,
-    ExportFacts,
-    Precision,
-    write_decoding,
+from alembert.tasks.export_files import GRAPHS, KIND, ExportFacts, Precision, write_decoding
+from alembert.tasks.files import (
+    KEYS,
+    SURFACES,
+    read_table,
+    run_file,
+    task_names,
+    write_task,
+    write_tasks,
 )
-from alembert.tasks.files import KEYS, RUN, SURFACES, open_task, read_table, run_file, write_task
-from alembert.tasks.running import ModelRunner
-from alembert.tasks.running_openvino import GraphRunner
-from alembert.tasks.task import AnyTask
+from alembert.tasks.running_openvino import ExportedGraph, masked, padded
 
 if TYPE_CHECKING:
     from openvino import Model as Graph
+
+__all__ = ["Material", "export"]
 
 RANKING_ROWS: Final = 16
 """Rows on which the harm of single products is compared: it is done for each of them."""
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Material:
-    """What an export is made with, beside the checkpoint."""
-
-    calibration: Sequence[Any] = ()
-    """Examples of the task, labelled or not, whose text int8 is calibrated on."""
-    judged: Sequence[Any] = ()
-    """Examples on which fp32 and the Export are compared."""
-    labelled: bool = True
-    """Whether the right answers of the judged ones are known."""
-    stopwatch: Stopwatch | None = None
-    """Measures speed; none: it is not measured."""
-    machine: str = ""
-    """Where it is measured, in a few words."""
-    files: tuple[Path, ...] = ()
-    """Where the examples come from, for the manifest."""
-
-
 def export(
     checkpoint: Checkpoint,
     out: str | Path,
     settings: ExportSettings | None = None,
-    material: Material | None = None,
+    material: Material | Mapping[str, Material] | None = None,
     *,
     task: str | None = None,
     overwrite: bool = False,
     say: Say = lambda _: None,
 ) -> Outcome:
-    """Write an Export of a fine-tuned checkpoint; `task` is the name of one of several."""
-    settings, material = settings or ExportSettings(), material or Material()
+    """Write an Export of a fine-tuned checkpoint.
+
+    Of a model of several tasks all are exported, each with the material of its name, unless `task` names one of them.
+    """
+    settings = settings or ExportSettings()
     artifact.check(out, KIND, config={}, overwrite=overwrite)
-    if settings.precision == "int8" and not material.calibration:
-        raise BadSetting(
-            "int8 is calibrated on text of the task, and none was given. Give a file (--calibrate FILE; training data "
-            "is good), or export with --fp32."
-        )
-    work = _Work(checkpoint, settings, material, task, say)
-    graph, precision, in_float = work.chosen()
-    outcome = work.outcome(graph, precision, in_float)
+    parts = _parts(checkpoint, material or {}, task)
+    work = _Work(checkpoint, settings, parts, say, named=task is None and bool(task_names(parts[0].folder)))
+    work.check()
+    graph, in_float = work.chosen()
+    outcome = work.outcome(graph, in_float)
     config = {"graph": outcome.facts.to_table(), "settings": asdict(settings), **work.record(outcome)}
-    inputs = [work.folder, *material.files]
+    inputs = list(dict.fromkeys([parts[0].folder, *(file for part in parts for file in part.material.files)]))
     with artifact.create(out, KIND, config=config, inputs=inputs, overwrite=overwrite) as draft:
         work.write(draft.path, graph, outcome)
         draft.counts["parameters"] = checkpoint.parameters
     return outcome
+
+
+def _parts(
+    checkpoint: Checkpoint, material: Material | Mapping[str, Material], task: str | None
+) -> tuple[Part, ...]:
+    if checkpoint.folder is None:
+        raise BadSetting("The checkpoint was made here and is in no folder. Save it, and open the folder.")
+    folder = checkpoint.folder
+    several = task_names(folder)
+    wanted = several if task is None and several else (task,)
+    kinds = [read_table(folder, name)["task"] for name in wanted]  # a name that is not there is refused
+    names = list(wanted) if several else [None]
+    called = [name or kind for name, kind in zip(names, kinds, strict=True)]
+    given = _by_name(material, called, folder)
+    return tuple(
+        Part(checkpoint, folder, name, given.get(own, Material()))
+        for name, own in zip(names, called, strict=True)
+    )
+
+
+def _by_name(
+    material: Material | Mapping[str, Material], names: Sequence[str], folder: Path
+) -> Mapping[str, Material]:
+    """Say whose the material is: the only task has it, and of several each that of its name."""
+    if isinstance(material, Material):
+        if len(names) == 1:
+            return {names[0]: material}
+        raise BadSetting(
+            f"{folder} has several tasks ({', '.join(names)}), and examples were given without saying whose they are. "
+            "Give them by the name of the task, or export one task."
+        )
+    if strange := sorted(material.keys() - set(names)):
+        raise BadSetting(
+            f"Examples were given for {strange[0]}, which is not exported; expected {' or '.join(names)}."
+        )
+    return material
 
 
 @dataclass(frozen=True)
@@ -99,116 +123,102 @@ class _Work:
 
     checkpoint: Checkpoint
     settings: ExportSettings
-    material: Material
-    name: str | None
+    parts: tuple[Part, ...]
     say: Say
+    named: bool
+    """Whether tasks have names in the Export."""
 
-    @property
-    def folder(self) -> Path:
-        if self.checkpoint.folder is None:
+    def check(self) -> None:
+        """Refuse before the long work what cannot be exported."""
+        tokenizer_of(self.checkpoint)
+        for part in self.parts:
+            _ = part.task
+        check_exportable(self.checkpoint.model, self.heads)
+        if self.settings.format == "onnx":
+            check_onnx(self.checkpoint.model)
+        elif self.settings.precision == "int8" and not any(part.material.calibration for part in self.parts):
             raise BadSetting(
-                "The checkpoint was made here and is in no folder. Save it, and open the folder."
+                "int8 is calibrated on text of the task, and none was given. Give a file (--calibrate FILE; training data "
+                "is good), or export with --fp32."
             )
-        return self.checkpoint.folder
 
     @cached_property
-    def task(self) -> AnyTask:
-        """The task as it decodes: with what it needs of the head's weights."""
-        task = open_task(self.folder, self.name)
-        if task.attention not in (None, "bidirectional"):
-            raise BadSetting(
-                f"A model of the task {task.name} that writes texts cannot be exported. Use the checkpoint itself."
-            )
-        return task.bind(self.checkpoint.model.head(self.head))
-
-    @cached_property
-    def head(self) -> str:
-        return self.name or open_task(self.folder).head().kind
+    def heads(self) -> list[str]:
+        return [part.head for part in self.parts]
 
     @cached_property
     def exact(self) -> Graph:
         """The graph in fp32."""
-        return build_graph(self.checkpoint.model, self.head)
+        if self.settings.format == "onnx":
+            return the_core().read_model(self.file, b"")
+        return build_graph(self.checkpoint.model, *self.heads)
+
+    @cached_property
+    def file(self) -> bytes:
+        """The graph in the ONNX format."""
+        return build_onnx(self.checkpoint.model, *self.heads)
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The rows to calibrate on, from everywhere in the text."""
-        examples = self.material.calibration
-        wanted = min(self.settings.rows, len(examples))
-        drawn = [examples[number * len(examples) // wanted] for number in range(wanted)]
-        found = [row for each in self.exact_form.encode(drawn) for row in each.rows]
-        return found[: self.settings.rows]
+        """The rows to calibrate on, as many of each task that has text."""
+        texts = [part for part in self.parts if part.material.calibration]
+        return [row for part in texts for row in part.rows(max(1, self.settings.rows // len(texts)))]
 
-    def candidate(self, graph: Graph) -> Candidate:
-        per_token = self.checkpoint.model.spec(self.head).per_token
-        return Candidate(self.task, self.checkpoint, GraphRunner(graph, per_token=per_token))
+    def compiled(self, graph: Graph) -> ExportedGraph:
+        heads = {part.head: part.facts.per_token for part in self.parts}
+        return ExportedGraph(graph, heads, feed=masked if self.settings.format == "onnx" else padded)
 
     @cached_property
-    def exact_form(self) -> Candidate:
-        """The model in fp32; one for all uses, so that it is compiled once, and not while its speed is measured."""
-        return self.candidate(self.exact)
+    def trials(self) -> list[Trial]:
+        """The tasks in fp32; one graph for all uses, so that it is compiled once, and not while speed is measured."""
+        exact = self.compiled(self.exact) if any(part.material.judged for part in self.parts) else None
+        return [] if exact is None else [Trial(part, part.form(exact)) for part in self.parts]
 
-    @cached_property
-    def exact_answers(self) -> list[Any]:
-        """What fp32 says to the judged examples."""
-        return self.exact_form.predict(self.material.judged)
-
-    def score(self, answers: Sequence[Any]) -> float:
-        return self.task.score(self.material.judged, answers).value
-
-    @property
-    def is_scored(self) -> bool:
-        return bool(self.material.judged) and self.material.labelled
-
-    @property
-    def _answers_are_numbers(self) -> bool:
-        """Whether answers are numbers or vectors, of which no two are the same."""
-        return not self.task.labels and self.checkpoint.model.spec(self.head).kind in ("classify", "embed")
-
-    def chosen(self) -> tuple[Graph, Precision, tuple[str, ...]]:
-        """Give the graph to be written, its numbers, and what of them is in float though int8 was asked for."""
-        _ = (
-            tokenizer_of(self.checkpoint),
-            self.task,
-            self.exact,
-        )  # what cannot be exported is refused before the long work
+    def chosen(self) -> tuple[Graph | None, tuple[str, ...]]:
+        """Give the int8 graph to be written, and what is in float in it; none: fp32 is written."""
         if self.settings.precision == "fp32":
-            return self.exact, "fp32", ()
+            return None, ()
         self.say(f"calibrating int8 on {len(self.rows):,} rows of text")
         search = Fallback(
             quantised=lambda kept: quantise(self.exact, self.rows, kept),
             loss=self._loss,
-            ranked=lambda graph: ranked(graph, self.exact, self.rows[:RANKING_ROWS]),
+            ranked=lambda graph: ranked(graph, self.exact, self.rows[:: len(self.rows) // RANKING_ROWS + 1]),
         )
-        found = search.within(self.settings.limit, self.say)
-        return (self.exact, "fp32", ()) if found is None else (found[0], "int8", found[1])
+        return search.within(self.settings.limit, self.say) or (None, ())
 
     def _loss(self, graph: Graph) -> float:
-        if not self.is_scored:
+        """Give the points that int8 costs the task which loses most."""
+        scored = [trial for trial in self.trials if trial.is_scored]
+        if not scored:
             return 0.0
-        self.say(f"scoring int8 on {len(self.material.judged):,} examples")
-        answers = self.candidate(graph).predict(self.material.judged)
-        return 100 * (self.score(self.exact_answers) - self.score(answers))
+        self.say(f"scoring int8 on {sum(len(trial.part.material.judged) for trial in scored):,} examples")
+        made = self.compiled(graph)
+        return max(trial.loss(trial.part.form(made)) for trial in scored)
 
-    def outcome(self, graph: Graph, precision: Precision, in_float: tuple[str, ...]) -> Outcome:
+    def outcome(self, graph: Graph | None, in_float: tuple[str, ...]) -> Outcome:
         return Outcome(
-            task=self.task.name,
-            facts=self._facts(precision),
+            tasks=self._measured(graph),
+            facts=self._facts("fp32" if graph is None else "int8"),
             asked=self.settings.precision,
-            calibration_rows=len(self.rows) if precision == "int8" else 0,
+            calibration_rows=0 if graph is None else len(self.rows),
             in_float=in_float,
-            measured=self._measured(graph, precision),
-            bytes=sum(node.data.nbytes for node in graph.get_ops() if node.get_type_name() == "Constant"),
+            bytes=self._bytes(graph),
             checkpoint_bytes=self.checkpoint.bytes,
+            vectors=next((part.vectors for part in self.parts if part.vectors), None),
         )
 
+    def _bytes(self, graph: Graph | None) -> int:
+        if self.settings.format == "onnx":
+            return len(self.file)
+        nodes = (self.exact if graph is None else graph).get_ops()
+        return sum(node.data.nbytes for node in nodes if node.get_type_name() == "Constant")
+
     def _facts(self, precision: Precision) -> ExportFacts:
-        config, spec = self.checkpoint.blueprint.config, self.checkpoint.model.spec(self.head)
+        config = self.checkpoint.blueprint.config
         return ExportFacts(
+            format=self.settings.format,
             precision=precision,
-            head=spec.kind,
-            per_token=spec.per_token,
-            labels=self.task.labels,
+            heads={part.head: part.facts for part in self.parts},
             longest=config.max_position_embeddings,
             parameters=self.checkpoint.parameters,
             layers=config.num_hidden_layers,
@@ -216,55 +226,46 @@ class _Work:
             multiplications=encoder_multiplications(config, tokens=USUAL_TOKENS),
         )
 
-    def _measured(self, graph: Graph, precision: Precision) -> Measured:
-        judged, exact = self.material.judged, self.exact_form
-        if not judged:
-            return Measured()
-        made = exact if precision == "fp32" else self.candidate(graph)
-        answers = self.exact_answers if precision == "fp32" else made.predict(judged)
-        found = Measured(judged=len(judged))
-        if self.is_scored:
-            scores = self.task.score(judged, answers)
-            found = replace(
-                found, measure=scores.main, fp32=self.score(self.exact_answers), exported=scores.value
-            )
-        if precision == "int8" and not self._answers_are_numbers:
-            found = replace(found, same_answers=same_answers(self.task, judged, self.exact_answers, answers))
-        return self._clocked(found, {"fp32": exact, precision: made})
-
-    def _clocked(self, found: Measured, forms: dict[str, Candidate]) -> Measured:
-        if self.material.stopwatch is None:
-            return found
-        self.say("measuring speed")
-        runner = ModelRunner(self.checkpoint.model, self.head, self.task.attention)
-        in_torch = Candidate(self.task, self.checkpoint, runner)
-        # The first call prepares an engine; the graphs have had theirs.
-        in_torch.predict(self.material.judged[:1])
-        forms = {"the checkpoint": in_torch, **forms}
-        speeds = dict(
-            zip(forms, self.material.stopwatch(list(forms.values()), self.material.judged), strict=True)
-        )
-        return replace(
-            found,
-            texts_per_second={form: speed.texts_per_second for form, speed in speeds.items()},
-            tokens_per_second={form: speed.tokens_per_second for form, speed in speeds.items()},
-            machine=self.material.machine,
-        )
+    def _measured(self, graph: Graph | None) -> dict[str, Measured]:
+        found = {part.head: Measured(task=part.task.name) for part in self.parts}
+        made = None if graph is None else self.compiled(graph)
+        for trial in self.trials:
+            part = trial.part
+            if part.material.stopwatch and part.material.judged:
+                self.say(f"measuring speed{f' of {part.name}' if self.named else ''}")
+            found[part.head] = trial.measured(None if made is None else part.form(made))
+        return found
 
     def record(self, outcome: Outcome) -> dict[str, Any]:
-        """Give what the manifest keeps of the work."""
-        return {"in_float": list(outcome.in_float), "measured": asdict(outcome.measured)}
+        """Give what the manifest keeps of the work; `measured` is of the task that lost most."""
+        tasks = {name: asdict(each) for name, each in outcome.tasks.items()}
+        return {"in_float": list(outcome.in_float), "tasks": tasks, "measured": asdict(outcome.measured)}
 
-    def write(self, folder: Path, graph: Graph, outcome: Outcome) -> None:
+    def write(self, folder: Path, graph: Graph | None, outcome: Outcome) -> None:
         """Fill the folder of the Export."""
-        import_openvino().save_model(graph, str(folder / GRAPH), compress_to_fp16=False)
+        self._write_graph(folder / GRAPHS[self.settings.format], graph)
         tokenizer_of(self.checkpoint).save(folder)
-        write_task(folder, self.task, read_table(self.folder, self.name).get("training", {}))
-        head = self.checkpoint.model.head(self.head)
-        kept = {name: head.get_parameter(name) for name in self.task.decoding_weights}
-        write_decoding(folder, {name: each.detach().float().cpu().numpy() for name, each in kept.items()})
-        for file in (KEYS, SURFACES):
-            if (source := run_file(self.folder, self.name, file)).is_file():
-                (folder / RUN).mkdir(exist_ok=True)
-                shutil.copyfile(source, folder / RUN / file)
+        self._write_tasks(folder)
+        write_decoding(folder, {part.head: part.decoding_weights for part in self.parts})
         (folder / "README.md").write_text(card(outcome), encoding="utf8")
+
+    def _write_graph(self, path: Path, graph: Graph | None) -> None:
+        if self.settings.format == "onnx":
+            path.write_bytes(self.file)
+        else:
+            written = self.exact if graph is None else graph
+            import_openvino().save_model(written, str(path), compress_to_fp16=False)
+
+    def _write_tasks(self, folder: Path) -> None:
+        """Write what the tasks are, and what they were trained on."""
+        facts = {part.head: (part.task, part.training) for part in self.parts}
+        if self.named:
+            write_tasks(folder, facts)
+        else:
+            write_task(folder, *facts[self.heads[0]])
+        for part in self.parts:
+            for file in (KEYS, SURFACES):
+                if (source := run_file(part.folder, part.name, file)).is_file():
+                    copy = run_file(folder, part.name if self.named else None, file)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(source, copy)

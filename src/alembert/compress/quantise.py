@@ -53,13 +53,22 @@ def products(graph: Graph) -> list[str]:
 
 
 def ranked(graph: Graph, exact: Graph, rows: Sequence[Row]) -> list[str]:
-    """Sort the quantised products by the harm they do: first the one without which the outputs come nearest the exact."""
+    """Sort the quantised products by the harm they do: first the one without which the outputs come nearest the exact.
+
+    Of several outputs each counts alike, however large its numbers are.
+    """
     wanted = _outputs(exact, rows)
     errors = {}
     for name in products(graph):
         found = _outputs(_without(graph, name), rows)
-        errors[name] = sum(float(np.square(a - b).sum()) for a, b in zip(found, wanted, strict=True))
+        errors[name] = sum(_error(*pair) for pair in zip(found, wanted, strict=True))
     return sorted(errors, key=errors.__getitem__)
+
+
+def _error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
+    """Give the squared error of an output over all rows, as a share of its size."""
+    size = sum(float(np.square(each).sum()) for each in wanted)
+    return sum(float(np.square(a - b).sum()) for a, b in zip(found, wanted, strict=True)) / (size or 1.0)
 
 
 def _without(graph: Graph, name: str) -> Graph:
@@ -82,9 +91,11 @@ def _quantised_products(graph: Graph) -> Iterator[tuple[Node, Node]]:
                 yield node, above
 
 
-def _outputs(graph: Graph, rows: Iterable[Row]) -> list[Any]:
+def _outputs(graph: Graph, rows: Iterable[Row]) -> list[list[Any]]:
+    """Give for each output of a graph what it is for each row."""
     with Requests(graph, threads=1, streams=1).one() as request:
-        return [request.infer(padded([row]))[0] for row in rows]
+        found = [request.infer(padded([row])) for row in rows]
+    return [[each[place] for each in found] for place in range(len(graph.outputs))]
 
 
 @contextmanager

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alembert.errors import BadSetting
-from alembert.tasks.export_files import Precision
+from alembert.tasks.export_files import GRAPHS, Format, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSettings:
     """How a checkpoint becomes an Export."""
 
+    format: Format = "openvino"
+    """openvino, which alembert runs best; or onnx, for other programs, which has fp32 numbers."""
     precision: Precision = "int8"
     rows: int = 300
     """Rows of text that the quantisation is calibrated on, at most."""
@@ -21,6 +23,13 @@ class ExportSettings:
     def __post_init__(self) -> None:
         if self.precision not in ("int8", "fp32"):
             raise BadSetting(f"The numbers of an Export are {self.precision!r}; expected int8 or fp32.")
+        if self.format not in GRAPHS:
+            raise BadSetting(f"The format of an Export is {self.format!r}; expected {' or '.join(GRAPHS)}.")
+        if self.format == "onnx" and self.precision == "int8":
+            raise BadSetting(
+                "The ONNX format is written with fp32 numbers alone, and int8 was asked for. Use --fp32, or export without "
+                "--format onnx."
+            )
         if self.rows < 1:
             raise BadSetting(f"There are {self.rows} rows to calibrate on; expected at least 1.")
         if not 0 <= self.limit <= 100:

@@ -8,42 +8,22 @@ is not stated is refused: a BERT gives numbers for every pooling, and with the w
 # N texts, R windows, D width
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from alembert import artifact
 from alembert.errors import BadFile, BadSetting
+from alembert.infer.embed_engines import KIND, ExportVectors, TorchVectors, VectorEngine
 from alembert.infer.embed_numbers import Vectors
+from alembert.infer.engines import open_in_torch
 from alembert.tasks.classify_rows import Cutting, text_rows
 from alembert.tasks.compare_pooling import Mode, Pooling, pooling_of
 from alembert.tasks.example import Coverage
-from alembert.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from alembert.infer.engine_torch import TorchEngine
-
-KIND: Final = "embed"
-"""The kind of the head that has a trained layer; among several tasks it is called as its task."""
-
-
-class StatesEngine(Protocol):
-    """What computes the states of tokens."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the model was trained with."""
-
-    @property
-    def longest(self) -> int:
-        """Tokens that the model reads at once."""
-
-    def hidden_states(self, documents: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Give the number and the last states (T, D), a torch tensor, of each document, in any order."""
+from alembert.tasks.export_files import is_export
 
 
 @dataclass(frozen=True)
@@ -60,24 +40,6 @@ class Origin:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """A trained layer on pooled states: a linear map and tanh."""
-
-    weight_DD: npt.NDArray[np.float32]
-    bias_D: npt.NDArray[np.float32]
-
-    @classmethod
-    def of(cls, head: Any) -> Layer:
-        """Take the layer from a torch head of the kind `embed`."""
-        weights = {name: each.detach().float().cpu().numpy() for name, each in head.layer.named_parameters()}
-        return cls(weights["weight"], weights["bias"])
-
-    def __call__(self, vectors_RD: Vectors) -> Vectors:
-        result: Vectors = np.tanh(vectors_RD @ self.weight_DD.T + self.bias_D)
-        return result
-
-
-@dataclass(frozen=True, eq=False)
 class Embedded:
     """Vectors of texts, in their order, and what became of the texts."""
 
@@ -89,12 +51,11 @@ class Embedded:
 class Embedder:
     """A model that makes vectors."""
 
-    engine: StatesEngine
+    engine: VectorEngine
     pooling: Pooling
     origin: Origin
     length: int
     """Tokens that are read at once, with special ones."""
-    layer: Layer | None = None
 
     @classmethod
     def open(
@@ -106,19 +67,12 @@ class Embedder:
         device: str = "cpu",
     ) -> Embedder:
         """Open a model's folder; `mode` is for one that does not state its pooling, `length` for shorter windows."""
-        from alembert.infer.engine_torch import TorchEngine
-
         folder = Path(model)
-        engine = TorchEngine.open(folder, device)
-        width = engine.checkpoint.blueprint.config.hidden_size
-        pooling = chosen_pooling(folder, mode, width)
-        return cls(
-            engine,
-            pooling,
-            Origin.of(folder),
-            _checked_length(length, pooling, engine.longest),
-            Layer.of(_head(engine)) if pooling.layer else None,
-        )
+        if is_export(folder):
+            engine, pooling = _of_export(folder, mode)
+        else:
+            engine, pooling = _of_checkpoint(folder, mode, device)
+        return cls(engine, pooling, Origin.of(folder), _checked_length(length, pooling, engine.longest))
 
     def embed(self, texts: Sequence[str]) -> Embedded:
         """Give the vector of each text."""
@@ -132,7 +86,7 @@ class Embedder:
             for text, encoding in zip(texts, encodings, strict=True)
         ]
         rows = [row.ids for each in encoded for row in each.rows]
-        windows_RD = self._pooled(rows)
+        windows_RD = self.engine.vectors(rows)
         lengths_R = np.array([len(row) for row in rows], np.float32)
         counts_N = np.array([len(each.rows) for each in encoded])
         vectors_ND = _means(windows_RD, lengths_R, counts_N)
@@ -141,17 +95,24 @@ class Embedder:
             Coverage.total(each.coverage for each in encoded),
         )
 
-    def _pooled(self, rows: Sequence[npt.NDArray[np.int64]]) -> Vectors:
-        pooled_RD = np.empty((len(rows), self.pooling.dimension), np.float32)
-        for number, states_TD in self.engine.hidden_states(rows):
-            pooled_D = states_TD[0] if self.pooling.mode == "cls" else states_TD.mean(0)
-            pooled_RD[number] = pooled_D.float().cpu().numpy()
-        return pooled_RD if self.layer is None else self.layer(pooled_RD)
+
+def _of_checkpoint(folder: Path, mode: Mode | None, device: str) -> tuple[VectorEngine, Pooling]:
+    engine = open_in_torch(folder, device)
+    pooling = chosen_pooling(folder, mode, engine.checkpoint.blueprint.config.hidden_size)
+    return TorchVectors.of(engine, pooling), pooling
 
 
-def _head(engine: TorchEngine) -> Any:
-    heads = engine.checkpoint.blueprint.heads
-    return engine.model.head(next(name for name, spec in heads.items() if spec.kind == KIND))
+def _of_export(folder: Path, mode: Mode | None) -> tuple[VectorEngine, Pooling]:
+    from alembert.infer.engine_openvino import OpenVinoEngine
+
+    engine = OpenVinoEngine.open(folder)
+    if not any(head.kind == KIND for head in engine.facts.heads.values()):
+        raise BadSetting(
+            f"{folder} is an Export of a model that was not fine-tuned to give vectors. Use the checkpoint that it was made "
+            "of, or export a model that was fine-tuned for the task compare."
+        )
+    pooling = chosen_pooling(folder, mode, engine.facts.width)
+    return ExportVectors.of(engine, pooling), pooling
 
 
 def chosen_pooling(folder: Path, mode: Mode | None, width: int) -> Pooling:
@@ -186,7 +147,8 @@ def fingerprint(folder: Path) -> str:
     """
     manifest = folder / artifact.MANIFEST
     known = artifact.open_artifact(folder).files if manifest.is_file() else {}
-    patterns = ("*.json", "*.safetensors", "vocab.txt", "[0-9]_*/*.json", "[0-9]_*/*.safetensors")
+    weights = ("*.safetensors", "model.xml", "model.bin", "model.onnx", "[0-9]_*/*.safetensors")
+    patterns = ("*.json", "vocab.txt", "[0-9]_*/*.json", *weights)
     paths = {path for pattern in patterns for path in folder.glob(pattern)} - {manifest}
     names = {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
     return artifact.hash_config(

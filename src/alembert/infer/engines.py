@@ -11,15 +11,21 @@ from alembert.errors import BadSetting
 from alembert.tasks.export_files import is_export
 
 if TYPE_CHECKING:
-    from alembert.infer.task_model import TaskEngine
+    from alembert.infer.engine_torch import TorchEngine
+    from alembert.infer.several import SeveralEngine
 
 
-def open_engine(folder: Path, device: str = "cpu") -> TaskEngine:
+def open_engine(folder: Path, device: str = "cpu") -> SeveralEngine:
     """Open a fine-tuned model with the engine that it is made for; `device` is for torch."""
     if is_export(folder):
         from alembert.infer.engine_openvino import OpenVinoEngine
 
         return OpenVinoEngine.open(folder)
+    return open_in_torch(folder, device)
+
+
+def open_in_torch(folder: Path, device: str = "cpu") -> TorchEngine:
+    """Open a checkpoint in torch; one sentence says what to do if torch is not there."""
     if find_spec("torch") is None:
         raise BadSetting(
             f"{folder} is a checkpoint, which runs in torch, and torch is not installed. Install it (pip install torch), "
@@ -31,8 +37,11 @@ def open_engine(folder: Path, device: str = "cpu") -> TaskEngine:
 
 
 def device_for(folders: Iterable[Path], wanted: str) -> str:
-    """Choose the device of models: what was wanted of torch, the CPU if all are Exports, for which torch is not loaded."""
-    if all(is_export(folder) for folder in folders):
+    """Choose the device of models: what was wanted of torch, the CPU if all are Exports, for which torch is not loaded.
+
+    Without torch it is the CPU too: what needs torch is refused when it is opened.
+    """
+    if find_spec("torch") is None or all(is_export(folder) for folder in folders):
         return "cpu"
     from alembert.hardware.torch_settings import device_named
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from alembert.errors import UserError
+from alembert.infer.engines import open_engine
 from alembert.infer.task_model import AT_ONCE, TaskEngine, TaskModel
 from alembert.tasks.example import Encoded, Example
 from alembert.tasks.files import task_names
@@ -93,11 +94,9 @@ class SeveralModel:
 
     @classmethod
     def open(cls, folder: str | Path, device: str = "cpu") -> SeveralModel:
-        """Open a folder that `finetune` wrote for several tasks."""
-        from alembert.infer.engine_torch import TorchEngine
-
+        """Open a folder that `finetune` or `export` wrote for several tasks."""
         place = Path(folder)
-        names, engine = task_names(place), TorchEngine.open(place, device)
+        names, engine = task_names(place), open_engine(place, device)
         return cls({name: TaskModel.of_engine(engine, place, name) for name in names}, engine, place)
 
     @property
@@ -117,7 +116,8 @@ class SeveralModel:
             name: model.encode([example.by_task[name] for example in examples])
             for name, model in self.models.items()
         }
-        outputs = self._outputs(encoded)
+        with self.engine.turn:
+            outputs = self._outputs(encoded)
         return {
             name: [model.task.decode(*pair) for pair in zip(encoded[name], outputs[name], strict=True)]
             for name, model in self.models.items()

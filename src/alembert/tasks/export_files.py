@@ -1,7 +1,8 @@
 """What an Export folder holds beside its task: the graph, what is known of it, and weights that decoding needs.
 
-    model.xml, model.bin     encoder and head as an OpenVINO graph
-    decoding.npz             what the task takes along of its head (CRF transitions); only if it needs anything
+    model.xml, model.bin     encoder and heads as an OpenVINO graph, or
+    model.onnx               the same for other programs
+    decoding.npz             what tasks take along of their heads (CRF transitions); only if one needs anything
     task.json, run/          as in a Checkpoint (`files`)
     tokenizer files, README.md, manifest.json
 
@@ -24,24 +25,44 @@ from alembert.artifact.manifest import read_manifest
 from alembert.errors import BadFile
 
 KIND: Final = "Export"
-GRAPH: Final = "model.xml"
-GRAPH_WEIGHTS: Final = "model.bin"
 DECODING: Final = "decoding.npz"
 Precision = Literal["int8", "fp32"]
+Format = Literal["openvino", "onnx"]
+GRAPHS: Final[dict[Format, str]] = {"openvino": "model.xml", "onnx": "model.onnx"}
+"""Format -> the file with the graph."""
+GRAPH_WEIGHTS: Final[dict[Format, str]] = {"openvino": "model.bin", "onnx": "model.onnx"}
+"""Format -> the file with its numbers."""
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadFacts:
+    """What is known of a head, which is one output of the graph."""
+
+    kind: str
+    per_token: bool
+    """Whether the head answers for tokens; otherwise it does once a document."""
+    labels: tuple[str, ...]
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> HeadFacts:
+        """Make facts again from what was saved; raise KeyError, TypeError or ValueError for what is none."""
+        if not isinstance(table["per_token"], bool):
+            raise ValueError("it is not said whether a head answers for tokens")
+        return cls(
+            kind=str(table["kind"]), per_token=table["per_token"], labels=tuple(map(str, table["labels"]))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFacts:
     """What an engine must know of a graph before it opens it."""
 
+    format: Format
     precision: Precision
-    head: str
-    """Kind of the head."""
-    per_token: bool
-    """Whether the head answers for tokens; otherwise it does once a document."""
-    labels: tuple[str, ...]
+    heads: Mapping[str, HeadFacts]
+    """Name of the output of the graph -> the head that gives it: of several tasks each is called as its task."""
     longest: int
     """Tokens that the model reads at once."""
     parameters: int
@@ -56,13 +77,12 @@ class ExportFacts:
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> ExportFacts:
         """Make facts again from what was saved; raise KeyError, TypeError or ValueError for what is none."""
-        if table["precision"] not in ("int8", "fp32") or not isinstance(table["per_token"], bool):
-            raise ValueError("no precision that is known")
+        if table["precision"] not in ("int8", "fp32") or table["format"] not in GRAPHS or not table["heads"]:
+            raise ValueError("no precision or format that is known, or no head")
         return cls(
+            format=table["format"],
             precision=table["precision"],
-            head=str(table["head"]),
-            per_token=table["per_token"],
-            labels=tuple(map(str, table["labels"])),
+            heads={str(name): HeadFacts.from_table(each) for name, each in table["heads"].items()},
             **{
                 name: int(table[name])
                 for name in ("longest", "parameters", "layers", "width", "multiplications")
@@ -84,28 +104,37 @@ def read_facts(folder: Path) -> ExportFacts:
     manifest = open_artifact(folder, KIND)
     try:
         return ExportFacts.from_table(manifest.config["graph"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise BadFile(
             f"{folder / MANIFEST} does not describe an Export that this version of alembert can run. Export the "
             "checkpoint again."
         ) from None
 
 
-def write_decoding(folder: Path, weights: Weights) -> None:
-    """Write the weights that decoding needs; none, no file."""
-    if not weights:
+def graph_content(folder: Path, facts: ExportFacts) -> str:
+    """Give what stands for the content of the graph's files: their hashes in the manifest."""
+    files = open_artifact(folder, KIND).files
+    return " ".join(
+        files[name].sha256 for name in dict.fromkeys((GRAPHS[facts.format], GRAPH_WEIGHTS[facts.format]))
+    )
+
+
+def write_decoding(folder: Path, weights: Mapping[str, Weights]) -> None:
+    """Write the weights that decoding needs, by head and name; none, no file."""
+    named = {f"{head}.{name}": each for head, own in weights.items() for name, each in own.items()}
+    if not named:
         return
     stream = BytesIO()
-    np.savez(stream, allow_pickle=False, **weights)
+    np.savez(stream, allow_pickle=False, **named)
     atomic_write(folder / DECODING, stream.getvalue())
 
 
-def read_decoding(folder: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[np.float32]]:
-    """Read the weights that decoding needs, by their names."""
+def read_decoding(folder: Path, head: str, names: tuple[str, ...]) -> dict[str, npt.NDArray[np.float32]]:
+    """Read the weights of a head that decoding needs, by their names."""
     if not names:
         return {}
     try:
         with np.load(folder / DECODING, allow_pickle=False) as stored:
-            return {name: np.asarray(stored[name], np.float32) for name in names}
+            return {name: np.asarray(stored[f"{head}.{name}"], np.float32) for name in names}
     except (OSError, KeyError, ValueError):
         raise BadFile(f"{folder / DECODING} is missing or damaged. Export the checkpoint again.") from None

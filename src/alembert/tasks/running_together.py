@@ -2,22 +2,23 @@
 
 Tasks that read a text alike have the same rows of it, and the encoder is nearly all the work: so rows that are the same
 are computed once, with all heads that ask about them. Tasks that cut or join texts in their own way have rows of their
-own, which are computed for them alone. Nothing else depends on it: the answers are those of each head by itself.
+own, which are computed for them alone. Nothing else depends on it: the answers are those of each head by itself. What
+computes is given; nothing here needs torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from alembert.data.rows import Numbers, Row
-from alembert.nn.model import Model
 from alembert.tasks.example import Encoded
 from alembert.tasks.runner import Outputs
-from alembert.tasks.running import head_outputs
 
+Compute = Callable[[Sequence[str], Sequence[Row], str | None], Iterator[tuple[int, Mapping[str, Outputs]]]]
+"""Heads, rows and the attention in; the number of each row and what the heads say at its places out, in any order."""
 _Key = tuple[bytes, bytes, int | None, str | None]
 
 
@@ -39,9 +40,11 @@ class _Distinct:
 
 @dataclass(frozen=True)
 class TogetherRunner:
-    """A torch model, in evaluation mode, with several heads that are asked about the same texts."""
+    """A model with several heads that are asked about the same texts."""
 
-    model: Model
+    compute: Compute
+    per_token: Mapping[str, bool]
+    """Whether a head answers for tokens; otherwise it does once a row."""
     attention: Mapping[str, str | None]
     """For each head which tokens see each other; none: as the model was made."""
 
@@ -64,7 +67,7 @@ class TogetherRunner:
             groups.setdefault(tuple(each.heads), []).append(each)
         for heads, group in groups.items():
             rows = [each.whole for each in group]
-            for number, found in head_outputs(self.model, heads, rows, self.attention[heads[0]]):
+            for number, found in self.compute(heads, rows, self.attention[heads[0]]):
                 group[number].outputs = found
 
     def _key(self, head: str, row: Row) -> _Key:
@@ -75,7 +78,7 @@ class TogetherRunner:
         """Take the outputs at the row's own places out of those at everybody's."""
         found = distinct[self._key(head, row)]
         outputs = found.outputs[head]
-        if not self.model.spec(head).per_token:
+        if not self.per_token[head]:
             return outputs
         return outputs[np.searchsorted(found.whole.places, row.places)]
 

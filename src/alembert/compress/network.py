@@ -1,0 +1,290 @@
+"""An encoder and its heads as a graph: one description for every format, in operations that a format provides.
+
+In: a torch `Model`, the names of heads, and the operations of a format (`Operations`: `operations_openvino`,
+`operations_onnx`). Out: an output for each head, called as the head: (B, T, C) of one that answers for tokens, (B, C) of
+one that answers once a document. Nothing is traced, so the graph is what we want and no more: one encoder for all
+heads, one product for queries, keys and values, tables of positions as long as the model reads, and, if only the first
+token of a document is asked for, a last layer that computes no other. The attention is bidirectional.
+
+A format is some twenty small operations that every inference library has had for years, and a test compares each with
+torch. Tracing (`torch.onnx.export`) would need none of it, but a second, traceable way through the encoder, which packs
+texts without padding, and a chain of packages (onnxscript, onnx-ir) that follows torch from version to version.
+"""
+
+# B documents, T tokens, D width, E embedding width, H heads, K head size, C outputs
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.errors import BadSetting
+from alembert.nn.pointer import WIDTH
+
+if TYPE_CHECKING:
+    from alembert.nn.heads import HeadSpec
+    from alembert.nn.model import Model
+
+Numbers = npt.NDArray[np.float32]
+Node = Any
+"""A value of the graph, in the form that the format has for it."""
+INPUTS: Final = ("ids", "segments", "lengths", "input_ids", "attention_mask", "token_type_ids")
+"""Names of inputs in one format or the other, which no output can have."""
+Gelu = Literal["erf", "tanh"]
+GELU: Final[dict[str, Gelu]] = {"gelu": "erf", "gelu_new": "tanh"}
+
+
+class Operations(Protocol):
+    """What a format must offer. Constants of the same name are the same."""
+
+    ids: Node
+    """Token ids (B, T), an input of the graph."""
+    segments: Node
+    """Segments (B, T), an input of the graph."""
+
+    def constant(self, name: str, values: Numbers) -> Node: ...
+
+    def add(self, one: Node, other: Node) -> Node: ...
+
+    def multiply(self, one: Node, other: Node) -> Node: ...
+
+    def negative(self, states: Node) -> Node: ...
+
+    def relu(self, states: Node) -> Node: ...
+
+    def tanh(self, states: Node) -> Node: ...
+
+    def gelu(self, states: Node, form: Gelu) -> Node: ...
+
+    def concat(self, parts: Sequence[Node]) -> Node:
+        """Put parts side by side, on the last axis."""
+
+    def split(self, states: Node, sizes: Sequence[int]) -> list[Node]:
+        """Cut the last axis."""
+
+    def rows(self, table: Node, numbers: Node) -> Node:
+        """Look up rows of a table."""
+
+    def beginning(self, table: Node) -> Node:
+        """Take as many rows of a table of positions as the batch is long."""
+
+    def linear(self, states: Node, place: str, weight_CD: Numbers, bias_C: Numbers, name: str) -> Node:
+        """Multiply with weights and add a bias; `place` names the two, `name` the product."""
+
+    def norm(self, states: Node, scale: Node, bias: Node, eps: float) -> Node:
+        """Bring the last axis to mean 0 and variance 1, and then to scale and bias."""
+
+    def by_head(self, states_BTD: Node, heads: int, size: int) -> Node:
+        """Bring (B, T, D) into the form (B, H, T, K)."""
+
+    def joined(self, states_BHTK: Node, width: int) -> Node:
+        """Bring (B, H, T, K) into the form (B, T, D)."""
+
+    def attention(self, query: Node, key: Node, value: Node, size: int) -> Node:
+        """Let queries see the real tokens; `size` is that of a head."""
+
+    def first(self, states: Node, axis: int) -> Node:
+        """Take what is first on an axis, and keep the axis."""
+
+    def without_tokens(self, states_B1D: Node) -> Node:
+        """Leave out the axis of tokens, of which there is one."""
+
+    def mean(self, states_BTD: Node) -> Node:
+        """Average the real tokens of each document."""
+
+    def output(self, name: str, states: Node, *, per_token: bool) -> None:
+        """Make something an output of the graph."""
+
+
+def describe(model: Model, heads: Sequence[str], operations: Operations) -> None:
+    """Put the encoder and some of its heads together, in the operations of a format."""
+    check_exportable(model, heads)
+    _Network(model, heads, operations).describe()
+
+
+def check_exportable(model: Model, heads: Sequence[str]) -> None:
+    """Refuse what a graph cannot be made of."""
+    if taken := [head for head in heads if head in INPUTS]:
+        raise BadSetting(
+            f"A task is called {taken[0]}, as an input of the graph is. Export another one (--task NAME), or fine-tune with "
+            "another name."
+        )
+    if any(model.spec(head).kind == "masked_lm" for head in heads):
+        raise BadSetting(
+            "Models that fill masks or write texts cannot be exported: they need the whole vocabulary at every token, "
+            "again and again. Use the checkpoint itself."
+        )
+    if model.config.attention != "bidirectional":
+        raise BadSetting(
+            f"The model reads with {model.config.attention} attention, and an Export reads with bidirectional attention "
+            "alone. Use the checkpoint itself."
+        )
+
+
+class _Network:
+    """The description; `layer` in names counts applied layers, which may share their weights."""
+
+    def __init__(self, model: Model, heads: Sequence[str], operations: Operations) -> None:
+        self.ops = operations
+        self.config = model.config
+        self.specs = {head: model.spec(head) for head in heads}
+        self.weights: dict[str, Numbers] = {
+            name: each.detach().float().cpu().numpy() for name, each in model.state_dict().items()
+        }
+        self.pooled: dict[str, Node] = {}
+
+    def describe(self) -> None:
+        """Make the outputs of all heads."""
+        states = self._embedded()
+        after = []
+        for layer, block in enumerate(self.config.layer_order):
+            is_last = layer == len(self.config.layer_order) - 1
+            first = is_last and all(map(_reads_first, self.specs.values()))
+            states = self._block(states, layer, f"encoder.blocks.{block}", first=first)
+            after.append(states)
+        last = self._finished(after[-1])
+        for name, spec in self.specs.items():
+            read = [*map(self._finished, after[:-1]), last] if spec.pooling == "layers" else [last]
+            self.ops.output(name, self._answers(name, spec, read), per_token=spec.per_token)
+
+    # -- encoder
+
+    def _embedded(self) -> Node:
+        ops, place = self.ops, "encoder.embeddings"
+        states = ops.add(
+            ops.rows(self._weight(f"{place}.token.weight"), ops.ids),
+            ops.rows(self._weight(f"{place}.segment.weight"), ops.segments),
+        )
+        if self.config.position_embedding_type == "absolute":
+            states = ops.add(states, ops.beginning(self._weight(f"{place}.position.weight")))
+        elif self.config.position_embedding_type == "sinusoidal":
+            states = ops.add(states, ops.beginning(ops.constant("sinusoids", self._sinusoids())))
+        states = self._norm(states, f"{place}.norm")
+        return (
+            states if self.config.embedding_size is None else self._linear(states, f"{place}.widen", "widen")
+        )
+
+    def _block(self, states: Node, layer: int, place: str, *, first: bool) -> Node:
+        """Apply a block; `first`: only the first token of each document leaves it."""
+        read = self._norm(states, f"{place}.attention_norm") if self._is_pre_norm else states
+        seen = self._attended(read, layer, f"{place}.attention", first=first)
+        states = self.ops.add(self.ops.first(states, 1) if first else states, seen)
+        if self._is_pre_norm:
+            fed = self._fed_forward(self._norm(states, f"{place}.output_norm"), layer, place)
+            return self.ops.add(states, fed)
+        states = self._norm(states, f"{place}.attention_norm")
+        return self._norm(
+            self.ops.add(states, self._fed_forward(states, layer, place)), f"{place}.output_norm"
+        )
+
+    def _attended(self, states: Node, layer: int, place: str, *, first: bool) -> Node:
+        config, ops = self.config, self.ops
+        qkv = self._linear(states, f"{place}.qkv", f"layer.{layer}.qkv")
+        query, key, value = (
+            ops.by_head(part, config.num_attention_heads, config.head_size)
+            for part in ops.split(qkv, [config.hidden_size] * 3)
+        )
+        if config.position_embedding_type == "rotary":
+            query, key = (self._turned(each, config.head_size) for each in (query, key))
+        if first:
+            query = ops.first(query, 2)
+        mixed = ops.joined(ops.attention(query, key, value, config.head_size), config.hidden_size)
+        return self._linear(mixed, f"{place}.out", f"layer.{layer}.out")
+
+    def _fed_forward(self, states: Node, layer: int, place: str) -> Node:
+        inner = self._linear(states, f"{place}.inner", f"layer.{layer}.inner")
+        form = GELU.get(self.config.hidden_act)
+        active = self.ops.relu(inner) if form is None else self.ops.gelu(inner, form)
+        return self._linear(active, f"{place}.outer", f"layer.{layer}.outer")
+
+    @property
+    def _is_pre_norm(self) -> bool:
+        return self.config.layer_norm_position == "pre"
+
+    def _finished(self, states: Node) -> Node:
+        return self._norm(states, "encoder.final_norm") if self._is_pre_norm else states
+
+    # -- heads
+
+    def _answers(self, name: str, spec: HeadSpec, states: list[Node]) -> Node:
+        place, product = f"heads.{name}", "head" if len(self.specs) == 1 else f"head.{name}"
+        if not spec.per_token:
+            return self._of_documents(place, product, spec, states)
+        found = self._linear(states[-1], f"{place}.linear", product)
+        return self._pointer(found, spec) if spec.kind == "pointer" else found
+
+    def _of_documents(self, place: str, product: str, spec: HeadSpec, states: list[Node]) -> Node:
+        pooled = self._pooled_once(spec, states)
+        if spec.kind != "embed":
+            return self._linear(pooled, f"{place}.linear", product)
+        if f"{place}.layer.weight" not in self.weights:
+            return pooled
+        layered = self.ops.tanh(self._linear(pooled, f"{place}.layer", product))
+        return layered if spec.pooling == "cls_layer" else self.ops.concat([layered, pooled])
+
+    def _pooled_once(self, spec: HeadSpec, states: list[Node]) -> Node:
+        """Make one vector of each document, which all heads share that read it."""
+        way = "pooler" if spec.needs_pooler else "first" if _reads_first(spec) else spec.pooling
+        if way not in self.pooled:
+            self.pooled[way] = self._first(spec, states[-1]) if _reads_first(spec) else self._mean(states)
+        return self.pooled[way]
+
+    def _first(self, spec: HeadSpec, states: Node) -> Node:
+        pooled = self.ops.without_tokens(self.ops.first(states, 1))
+        return self.ops.tanh(self._linear(pooled, "pooler.dense", "pooler")) if spec.needs_pooler else pooled
+
+    def _mean(self, states: list[Node]) -> Node:
+        total = states[0]
+        for each in states[1:]:
+            total = self.ops.add(total, each)
+        share = np.array(1 / len(states), np.float32)
+        return self.ops.multiply(self.ops.mean(total), self.ops.constant(f"1/{len(states)}", share))
+
+    def _pointer(self, vectors: Node, spec: HeadSpec) -> Node:
+        """Turn the queries and keys of token vectors by their positions, as `nn.pointer.turned` does."""
+        query, key, rest = self.ops.split(vectors, [WIDTH, WIDTH, 2 * spec.columns])
+        return self.ops.concat([self._turned(query, WIDTH), self._turned(key, WIDTH), rest])
+
+    # -- positions
+
+    def _turned(self, states: Node, width: int) -> Node:
+        """Turn vectors (..., T, width) by an angle that grows with the position."""
+        ops = self.ops
+        angles = np.concatenate([self._angles(width)] * 2, -1)
+        left, right = ops.split(states, [width // 2] * 2)
+        across = ops.concat([ops.negative(right), left])
+        cos, sin = (
+            ops.beginning(ops.constant(f"{name} {width}", function(angles)))
+            for name, function in (("cos", np.cos), ("sin", np.sin))
+        )
+        return ops.add(ops.multiply(states, cos), ops.multiply(across, sin))
+
+    def _sinusoids(self) -> Numbers:
+        angles = self._angles(self.config.embedding_width)
+        both = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(len(angles), -1)
+        return both[:, : self.config.embedding_width]
+
+    def _angles(self, width: int) -> Numbers:
+        steps = np.arange(0, width, 2, dtype=np.float32)
+        positions = np.arange(self.config.max_position_embeddings, dtype=np.float32)
+        return positions[:, None] * np.float32(10_000) ** (-steps / np.float32(width))
+
+    # -- weights
+
+    def _linear(self, states: Node, place: str, name: str) -> Node:
+        weight, bias = self.weights[f"{place}.weight"], self.weights[f"{place}.bias"]
+        return self.ops.linear(states, place, weight, bias, name)
+
+    def _norm(self, states: Node, place: str) -> Node:
+        scale, bias = self._weight(f"{place}.weight"), self._weight(f"{place}.bias")
+        return self.ops.norm(states, scale, bias, self.config.layer_norm_eps)
+
+    def _weight(self, name: str) -> Node:
+        return self.ops.constant(name, self.weights[name])
+
+
+def _reads_first(spec: HeadSpec) -> bool:
+    """Whether the first token of a document is all that a head reads of the last layer."""
+    return not spec.per_token and (spec.needs_pooler or spec.pooling.startswith("cls"))

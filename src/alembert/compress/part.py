@@ -1,0 +1,166 @@
+"""One task of a model that is exported: its head, its text, and how the Export is measured on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from alembert.compress.candidate import Candidate, Stopwatch, same_answers, tokenizer_of
+from alembert.compress.card import Measured
+from alembert.data.rows import Row
+from alembert.errors import BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.tasks.compare import CompareTask
+from alembert.tasks.export_files import HeadFacts, Weights
+from alembert.tasks.files import open_task, read_table
+from alembert.tasks.running import ModelRunner
+from alembert.tasks.running_openvino import ExportedGraph, GraphRunner
+from alembert.tasks.task import AnyTask
+
+
+@dataclass(frozen=True)
+class Material:
+    """What an export is made with, beside the checkpoint; of several tasks each has its own."""
+
+    calibration: Sequence[Any] = ()
+    """Examples of the task, labelled or not, whose text int8 is calibrated on."""
+    judged: Sequence[Any] = ()
+    """Examples on which fp32 and the Export are compared."""
+    labelled: bool = True
+    """Whether the right answers of the judged ones are known."""
+    stopwatch: Stopwatch | None = None
+    """Measures speed; none: it is not measured."""
+    machine: str = ""
+    """Where it is measured, in a few words."""
+    files: tuple[Path, ...] = ()
+    """Where the examples come from, for the manifest."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A task of a checkpoint with its material."""
+
+    checkpoint: Checkpoint
+    folder: Path
+    name: str | None
+    """Which of several tasks it is; none: the model has one."""
+    material: Material
+
+    @cached_property
+    def task(self) -> AnyTask:
+        """The task as it decodes: with what it needs of the head's weights."""
+        task = open_task(self.folder, self.name)
+        if task.attention not in (None, "bidirectional"):
+            others = f" (here {self.name}), or export another task alone: --task NAME" if self.name else ""
+            raise BadSetting(
+                f"A model of the task {task.name} that writes texts cannot be exported. Use the checkpoint itself{others}."
+            )
+        return task.bind(self.checkpoint.model.head(self.head))
+
+    @cached_property
+    def head(self) -> str:
+        return self.name or open_task(self.folder).head().kind
+
+    @property
+    def facts(self) -> HeadFacts:
+        spec = self.checkpoint.model.spec(self.head)
+        return HeadFacts(kind=spec.kind, per_token=spec.per_token, labels=self.task.labels)
+
+    @property
+    def vectors(self) -> str | None:
+        """What a vector is, if the task makes them."""
+        return self.task.vector.in_words() if isinstance(self.task, CompareTask) else None
+
+    @property
+    def decoding_weights(self) -> Weights:
+        """The weights of the head that decoding needs."""
+        head = self.checkpoint.model.head(self.head)
+        kept = {name: head.get_parameter(name) for name in self.task.decoding_weights}
+        return {name: each.detach().float().cpu().numpy() for name, each in kept.items()}
+
+    @property
+    def training(self) -> Mapping[str, Any]:
+        """The facts of the training that were kept."""
+        facts: Mapping[str, Any] = read_table(self.folder, self.name).get("training", {})
+        return facts
+
+    def rows(self, most: int) -> list[Row]:
+        """Give rows to calibrate on, from everywhere in the text."""
+        examples = self.material.calibration
+        wanted = min(most, len(examples))
+        drawn = [examples[number * len(examples) // wanted] for number in range(wanted)]
+        longest = self.checkpoint.blueprint.config.max_position_embeddings
+        encoded = self.task.encode(drawn, tokenizer_of(self.checkpoint), longest)
+        return [row for each in encoded for row in each.rows][:most]
+
+    def form(self, graph: ExportedGraph) -> Candidate:
+        """Give the task with what computes its head."""
+        return Candidate(self.task, self.checkpoint, GraphRunner(graph, self.head))
+
+    def in_torch(self) -> Candidate:
+        """Give the task as the checkpoint computes it."""
+        runner = ModelRunner(self.checkpoint.model, self.head, self.task.attention)
+        return Candidate(self.task, self.checkpoint, runner)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A task with its fp32 form, by which others are judged; it answers once for all of them."""
+
+    part: Part
+    exact: Candidate
+
+    @cached_property
+    def answers(self) -> list[Any]:
+        """What fp32 says to the judged examples."""
+        return self.exact.predict(self.part.material.judged)
+
+    @property
+    def is_scored(self) -> bool:
+        return bool(self.part.material.judged) and self.part.material.labelled
+
+    def loss(self, made: Candidate) -> float:
+        """Give the points that another form scores less than fp32."""
+        answers = made.predict(self.part.material.judged)
+        return 100 * (self._score(self.answers) - self._score(answers))
+
+    def measured(self, made: Candidate | None) -> Measured:
+        """Compare another form with fp32; none: fp32 itself is to be told of."""
+        judged = self.part.material.judged
+        found = Measured(task=self.part.task.name, judged=len(judged))
+        if not judged:
+            return found
+        answers = self.answers if made is None else made.predict(judged)
+        if self.is_scored:
+            scores = self.part.task.score(judged, answers)
+            found = replace(found, measure=scores.main, fp32=self._score(self.answers), exported=scores.value)
+        if made is not None and not self._answers_are_numbers:
+            found = replace(found, same_answers=same_answers(self.part.task, judged, self.answers, answers))
+        return self._clocked(found, {"fp32": self.exact} | ({} if made is None else {"int8": made}))
+
+    def _score(self, answers: Sequence[Any]) -> float:
+        return self.part.task.score(self.part.material.judged, answers).value
+
+    @property
+    def _answers_are_numbers(self) -> bool:
+        """Whether answers are numbers or vectors, of which no two are the same."""
+        return not self.part.task.labels and self.part.facts.kind in ("classify", "embed")
+
+    def _clocked(self, found: Measured, forms: Mapping[str, Candidate]) -> Measured:
+        material = self.part.material
+        if material.stopwatch is None:
+            return found
+        in_torch = self.part.in_torch()
+        # The first call prepares an engine; the graphs have had theirs.
+        in_torch.predict(material.judged[:1])
+        forms = {"the checkpoint": in_torch, **forms}
+        speeds = dict(zip(forms, material.stopwatch(list(forms.values()), material.judged), strict=True))
+        return replace(
+            found,
+            texts_per_second={form: speed.texts_per_second for form, speed in speeds.items()},
+            tokens_per_second={form: speed.tokens_per_second for form, speed in speeds.items()},
+            machine=material.machine,
+        )
