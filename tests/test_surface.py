@@ -7,9 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import alembert
 from alembert import demo
@@ -151,6 +154,40 @@ def test_an_impossible_folder_is_a_sentence(out: str) -> None:
     result = alembert_command("demo", "--out", out)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
+
+
+def test_the_page_of_the_demo_fetches_and_runs_nothing(demo_folder: Path) -> None:
+    page = (demo_folder / "demo.html").read_text(encoding="utf8")
+    assert re.findall(r"https?:|<script|<link|<img|<iframe|@import|url\(|\b(?:src|href)=", page) == []
+
+
+@pytest.mark.parametrize("name", ["teacher", "student", "student without distillation", "student, int8"])
+def test_the_page_of_the_demo_has_every_model_with_score_size_and_speed(name: str, demo_folder: Path) -> None:
+    page = (demo_folder / "demo.html").read_text(encoding="utf8")
+    row = re.search(rf"<tr><td[^>]*>{name}</td>(.*?)</tr>", page)
+    assert row is not None
+    assert len(re.findall(r"<td[^>]*>[^<]*\d[^<]*</td>", row[1])) == 7
+
+
+def test_the_commands_of_the_demo_are_commands(demo_folder: Path) -> None:
+    page = (demo_folder / "demo.html").read_text(encoding="utf8")
+    lines = [
+        line for block in re.findall(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL) for line in block.splitlines()
+    ]
+    assert len(lines) > 15
+    for line in lines:
+        _, *words = shlex.split(unescape(line))
+        parse(words)
+
+
+def parse(words: list[str]) -> None:
+    """Let the command line understand words, and do nothing; what it does not understand is raised."""
+    command: Any = get_command(app)
+    context: Any = None
+    while hasattr(command, "commands"):
+        context = command.make_context("alembert", list(words), parent=context, resilient_parsing=True)
+        command, words = command.commands[words[0]], words[1:]
+    command.make_context("alembert", list(words), parent=context)
 
 
 def test_the_same_command_again_has_nothing_to_do(playground: Path) -> None:

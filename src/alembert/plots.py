@@ -23,7 +23,7 @@ STYLE: Final = """
     --a: #6aa5e3; --b: #eda65a; --c: #63c393; --d: #bd93e6; --e: #e7818f }
 }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
+h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h3 { font-size: 1rem }
 table { border-collapse: collapse; font-size: .92rem } .wide { overflow-x: auto }
 th, td { padding: .2rem .8rem; border-bottom: 1px solid var(--line); text-align: right; font-variant-numeric: tabular-nums }
 th:first-child, td:first-child, .prose td:last-child, .prose th:last-child { text-align: left }
@@ -32,7 +32,7 @@ figure { margin: 1rem 0 } figcaption { color: var(--dim); font-size: .92rem } fi
 .several { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 0 2rem }
 svg { width: 100%; max-width: 42rem; height: auto } svg text { font-size: 12px; fill: var(--dim) }
 .several svg text { font-size: 17px } .grid { stroke: var(--line) }
-.legend i { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem }
+.legend span { display: inline-block; margin-right: 1rem } .legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem }
 """
 Points = Sequence[tuple[float, float]]
 
@@ -191,7 +191,7 @@ def page(title: str, heading: str, body: str) -> str:
 def legend(names: Mapping[str, int]) -> str:
     """Name the colours of a plot, given by number; nothing for a single one."""
     keys = (
-        f'<i style="background:var(--{COLOURS[colour % len(COLOURS)]})"></i>{escape(name)}'
+        f'<span><i style="background:var(--{COLOURS[colour % len(COLOURS)]})"></i>{escape(name)}</span>'
         for name, colour in names.items()
     )
     return f'<div class="legend">{"".join(keys)}</div>' if len(names) > 1 else ""

@@ -1,12 +1,16 @@
 """`alembert demo`: the chain on the embedded sample."""
 
+from __future__ import annotations
+
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from alembert.demo import Step
 
 
 def demo(
@@ -21,7 +25,11 @@ def demo(
     print("running the chain on the embedded sample ...", file=sys.stderr)
     for step in steps.run(out):
         if as_json:
-            print_json(asdict(step))
+            print_json(step.to_table())
         else:
-            print(step.title, *(f"  {visible(line)}" for line in step.lines), "", sep="\n", flush=True)
+            print(_headed(step), *(f"  {visible(line)}" for line in step.lines), "", sep="\n", flush=True)
     print(f"done in {time.perf_counter() - start:.0f} s", file=sys.stderr)
+
+
+def _headed(step: Step) -> str:
+    return f"{step.title} ({step.seconds:.0f} s)" if step.seconds else step.title

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from alembert.data.rows import USUAL_TOKENS
 from alembert.inspect.comparison import Comparison, Standing
 from alembert.inspect.evaluation_report import between
-from alembert.inspect.tables import Table
+from alembert.inspect.tables import Cell, Table
 
 
 def table(found: Comparison) -> Table:
@@ -18,19 +18,43 @@ def table(found: Comparison) -> Table:
     return Table(name="comparison", title="Score, size and speed", header=header, rows=rows)
 
 
+def by_model(found: Comparison) -> Table:
+    """Put the models one below the other, with what matters most of each."""
+    speeds = () if found.machine is None else ("texts a second", "tokens a second", "speed-up")
+    header = ("model", found.measure, "95 % interval", "layers x width", "weights", *speeds)
+    rows = tuple((*_brief(model), *_rates(found, model)) for model in found.models)
+    return Table(name="models", title="Score, size and speed", header=header, rows=rows)
+
+
+def _brief(model: Standing) -> tuple[Cell, ...]:
+    size = model.size
+    shape, weights = f"{size.layers} x {size.width}", f"{size.bytes / 1e6:,.1f} MB"
+    return model.name, model.score, between(model.interval), shape, weights
+
+
+def _rates(found: Comparison, model: Standing) -> tuple[Cell, ...]:
+    speed, times = model.speed, found.speed_up(model)
+    if speed is None or times is None:
+        return ()
+    return round(speed.texts_per_second), round(speed.tokens_per_second), f"{times:.2f}x"
+
+
 def lines(found: Comparison) -> list[str]:
     """Write the comparison for a terminal."""
     drawn = table(found)
     return [drawn.title, *drawn.lines(), "", *sentences(found)]
 
 
-def sentences(found: Comparison) -> Iterator[str]:
-    """Say what the numbers of the table are."""
+def sentences(found: Comparison, *, brief: bool = False) -> Iterator[str]:
+    """Say what the numbers of the table are, or of that which has one row a model (`brief`)."""
+    compared = "speed-up is" if brief else "difference, share and factors are"
+    paired = "" if brief else ", p by paired bootstrap"
     yield (
-        f"Score: {found.measure} on {found.examples:,} examples, 95 % interval from {found.rounds:,} samples; difference, "
-        f"share and factors are against {found.reference.name}, p by paired bootstrap."
+        f"Score: {found.measure} on {found.examples:,} examples, 95 % interval from {found.rounds:,} samples; {compared} "
+        f"against {found.reference.name}{paired}."
     )
-    yield f"Multiplications: of the encoder, for a token of a text of {USUAL_TOKENS} tokens."
+    if not brief:
+        yield f"Multiplications: of the encoder, for a token of a text of {USUAL_TOKENS} tokens."
     if found.machine is None:
         yield "Speed was not measured."
     else:

@@ -1,0 +1,137 @@
+"""The demo as one HTML page that opens anywhere: inline style, inline SVG, no script, nothing fetched.
+
+In: what the steps left in their folders, and what they said. Out: the page. What came out stands first: annotated text,
+and the models in one table and one plot; then how they learnt, what was done, and where to go next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from alembert import sample
+from alembert.demo.step import Folders, Step
+from alembert.demo.using_steps import documents, marks
+from alembert.inspect.comparison_plot import svg
+from alembert.inspect.comparison_report import by_model, sentences
+from alembert.inspect.marked_page import framed_text, marked
+from alembert.inspect.marked_text import Run
+from alembert.plots import figure, legend
+from alembert.plots import page as framed
+from alembert.train.curves import Panel, panels, plots
+from alembert.train.runlog import RunLog
+
+if TYPE_CHECKING:
+    from alembert.corpus.document import Document
+    from alembert.inspect.comparison import Comparison
+
+LANGUAGES: Final = {"en": "English", "zh": "Chinese"}
+SHOWN: Final = 2
+"""Annotated documents of each language."""
+GUIDES: Final = {
+    "docs/index.md": "all pages",
+    "docs/corpus.md": "your own files",
+    "docs/pretrain.md": "adapt a model to your text",
+    "docs/finetune.md": "your own labels, seven tasks",
+    "docs/distill.md": "smaller models",
+    "docs/export.md": "int8, without torch",
+    "docs/annotate.md": "millions of documents",
+}
+_UNSEEN: Final = ("Learning rate", "Norm of the gradient", "Tokens a second")
+"""Panels that the page of each run has, and that say little here."""
+_SHELL: Final = (
+    "white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid var(--line);padding-left:.8rem"
+)
+
+
+def page(folders: Folders, steps: Sequence[Step], next_commands: Sequence[str]) -> str:
+    """Return the page."""
+    found = next(step.comparison for step in steps if step.comparison)
+    body = [
+        f"<p>{escape(_summary(steps))}</p>",
+        *_annotated(folders),
+        *_models(found),
+        *_curves(folders),
+        *_done(steps),
+        *_next(next_commands),
+    ]
+    return framed("alembert demo", "From raw text to an annotating model", "\n".join(body))
+
+
+def _summary(steps: Sequence[Step]) -> str:
+    minutes, seconds = divmod(round(sum(step.seconds for step in steps)), 60)
+    return (
+        f"alembert has run its whole chain on the embedded sample, {len(sample.passages())} short made-up passages, in "
+        f"{minutes} min {seconds} s on this machine. The models are tiny and have read little, so scores are low: it is "
+        "the way that counts, and it is the same for your documents."
+    )
+
+
+def _annotated(folders: Folders) -> Iterator[str]:
+    yield "<h2>Annotated text</h2>"
+    yield (
+        "<p>What the last model found in texts of the test part: pre-training has read them as plain text, but no training "
+        "knew their labels. A line above: found by the model; a line below: right. Both lines: a hit.</p>"
+    )
+    yield legend({label: number for number, label in enumerate(sample.LABELS)})
+    found = sorted(documents(folders), key=_language)
+    for language, group in groupby(found, key=_language):
+        for document in islice(group, SHOWN):
+            yield f"<h3>{escape(document.id)}, {LANGUAGES[language]}</h3>"
+            yield framed_text(marked(document.text, marks(document), _colour), language)
+
+
+def _language(document: Document) -> str:
+    return document.id.split("-")[0]
+
+
+def _colour(run: Run) -> int:
+    """Give an entity the colour of its label; where the model is wrong, of what it says."""
+    labels = [mark.label for mark in sorted(run.inside, key=lambda mark: mark.side, reverse=True)]
+    return sample.LABELS.index(labels[0])
+
+
+def _models(found: Comparison) -> Iterator[str]:
+    yield f"<h2>The models on the way</h2>\n{by_model(found).html()}"
+    yield figure(svg(found), f"{found.measure} with its 95 % interval, size and speed")
+    yield from (f"<p>{escape(sentence)}</p>" for sentence in sentences(found, brief=True))
+
+
+def _curves(folders: Folders) -> Iterator[str]:
+    yield "<h2>How they learnt</h2>"
+    runs = {
+        "Pre-training": folders.pretrained,
+        "The tagger": folders.tagger,
+        "The classifier": folders.classifier,
+        "The student": folders.student,
+    }
+    for name, folder in runs.items():
+        yield f"<h3>{name}</h3>\n{plots(_telling(folder))}"
+
+
+def _telling(folder: Path) -> list[Panel]:
+    return [panel for panel in panels(RunLog(folder / "run")) if panel.title not in _UNSEEN]
+
+
+def _done(steps: Sequence[Step]) -> Iterator[str]:
+    yield "<h2>What was done</h2>"
+    yield "<p>Each command does its step again, from the folder in which the demo was started.</p>"
+    for step in steps:
+        yield f"<h3>{escape(step.title)} <small>({step.seconds:.0f} s)</small></h3>"
+        if step.comparison is None:  # its table is above
+            yield f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in step.lines)}</ul>"
+        yield _shell(step.commands)
+
+
+def _shell(commands: Sequence[str]) -> str:
+    lines = escape("\n".join(commands), quote=False)
+    return f'<pre style="{_SHELL}">{lines}</pre>' if commands else ""
+
+
+def _next(commands: Sequence[str]) -> Iterator[str]:
+    yield f"<h2>Where to go next</h2>\n{_shell(commands)}"
+    rows = "\n".join(f"<tr><td><code>{path}</code></td><td>{what}</td></tr>" for path, what in GUIDES.items())
+    yield f'<div class="wide"><table class="prose">\n{rows}\n</table></div>'

@@ -1,0 +1,154 @@
+"""The first steps of the demo: the machine, a corpus, a vocabulary, a checkpoint, the vocabulary extended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alembert import hardware, sample
+from alembert.artifact import atomic_write
+from alembert.demo.step import Folders, Step, command
+
+if TYPE_CHECKING:
+    from alembert.files.checkpoint import Checkpoint
+
+PIECES = 1500
+TERMS = 200
+HELD_OUT_EVERY = 5
+
+
+def machine(folders: Folders) -> Step:
+    """Say what was chosen on this machine."""
+    choices = hardware.capabilities().choices
+    lines = (f"{choice.name.replace('_', ' ')}: {choice.value}. {choice.reason}" for choice in choices)
+    return Step("This machine", tuple(lines), ("alembert doctor",))
+
+
+def corpus(folders: Folders) -> Step:
+    """Build a corpus of all passages."""
+    from alembert.corpus.build import Words, build
+
+    _write_sample(folders)
+    lexicons = {label: folders.lexicon(label) for label in sample.LABELS}
+    counts = build([folders.raw], folders.corpus, words=Words(lexicons=lexicons)).manifest.counts
+    found = ", ".join(f"{counts.get(f'entities: {label}', 0)} {label}s" for label in sample.LABELS)
+    flags = [word for label, path in lexicons.items() for word in ("--lexicon", f"{label}={path}")]
+    return Step(
+        "A corpus from raw text: cleaned, split into sentences, entities found by dictionary",
+        (
+            f"{counts['documents']} documents, English and Chinese, {counts['characters']:,} characters, "
+            f"{counts['sentences']:,} sentences",
+            f"found with a dictionary of the training part's entities: {found}",
+        ),
+        (command("corpus build", folders.raw, *flags, out=folders.corpus),),
+    )
+
+
+def _write_sample(folders: Folders) -> None:
+    """Write the passages as raw files, and the entities of the training part as lexicons."""
+    passages = sample.passages()
+    write_lines(folders.raw, ({"id": p.id, "text": p.text, "label": p.topic} for p in passages))
+    for label in sample.LABELS:
+        terms = {
+            passage.text[entity.start : entity.end]
+            for passage in sample.passages(split="train")
+            for entity in passage.entities
+            if entity.label == label
+        }
+        atomic_write(folders.lexicon(label), ("\n".join(sorted(terms)) + "\n").encode())
+
+
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write records as JSON lines."""
+    lines = [json.dumps(record, ensure_ascii=False) for record in records]
+    atomic_write(path, ("\n".join(lines) + "\n").encode())
+
+
+def vocab(folders: Folders) -> Step:
+    """Learn a vocabulary from the corpus."""
+    from alembert.corpus.samples import Samples
+    from alembert.files.vocab import Output, learn
+
+    output = Output(folders.vocab, [folders.corpus], overwrite=True)
+    learnt = learn(Samples.open([folders.corpus]), output, size=PIECES)
+    shown = "Imatinib inhibits BCR-ABL1."
+    pieces = learnt.tokenizer.tokens(learnt.tokenizer.encode(shown, add_special_tokens=False).ids)
+    fit = learnt.fit
+    return Step(
+        "A vocabulary learnt from it",
+        (
+            f"{fit.vocabulary:,} pieces, {fit.pieces_per_word:.2f} per word, {fit.unknown} unknown words",
+            f"{fit.split_mentions:,} of {fit.mentions:,} entities have a split word",
+            f"{shown!r} -> {' '.join(pieces)}",
+        ),
+        (f"{command('vocab learn', folders.corpus, size=PIECES, out=folders.vocab)} --overwrite",),
+    )
+
+
+def checkpoint(folders: Folders) -> Step:
+    """Write a checkpoint with random weights, and open it again."""
+    from alembert.files.checkpoint import Checkpoint
+    from alembert.files.checkpoint import open as open_checkpoint
+    from alembert.files.family import Blueprint
+    from alembert.nn.config import preset
+    from alembert.nn.heads import HeadSpec
+    from alembert.text.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.open(folders.vocab)
+    config = preset("tiny", vocab_size=tokenizer.vocab_size)
+    blueprint = Blueprint(config=config, heads={"masked_lm": HeadSpec(kind="masked_lm", dropout=0.0)})
+    made = Checkpoint.new(blueprint, tokenizer)
+    made.save(folders.checkpoint, overwrite=True)
+    tokens, difference = _compare(made, open_checkpoint(folders.checkpoint))
+    size = sum(path.stat().st_size for path in folders.checkpoint.iterdir())
+    return Step(
+        "A tiny checkpoint, written and reopened",
+        (
+            f"{folders.checkpoint}: {config.num_hidden_layers} layers x {config.hidden_size}, "
+            f"{made.parameters:,} parameters with random weights, {size / 1e6:.1f} MB",
+            f"reopened, {tokens:,} tokens encoded by both: largest difference {difference}",
+        ),
+    )
+
+
+def _compare(made: Checkpoint, opened: Checkpoint) -> tuple[int, float]:
+    """Encode the test passages with both; give the number of tokens and the largest difference."""
+    import torch
+
+    from alembert.nn.batch import Batch
+
+    assert opened.tokenizer is not None
+    encodings = opened.tokenizer.encode_batch([passage.text for passage in sample.passages("en", "test")])
+    batch = Batch.packed([encoding.ids for encoding in encodings])
+    with torch.inference_mode():
+        difference = made.model.eval().encoder(batch) - opened.model.encoder(batch)
+    return len(batch.ids_N), difference.abs().max().item()
+
+
+def extend(folders: Folders) -> Step:
+    """Add terms of the corpus to the vocabulary, and rows for them to the model."""
+    from alembert.corpus.samples import Samples
+    from alembert.files.vocab import Output, open_subject
+    from alembert.files.vocab import extend as extended
+    from alembert.text.extend import Wish
+
+    output = Output(folders.extended, [folders.checkpoint, folders.corpus], overwrite=True)
+    subject, samples = open_subject(folders.checkpoint), Samples.open([folders.corpus])
+    done = extended(subject, samples, output, Wish(terms=TERMS), held_out_every=HELD_OUT_EVERY)
+    assert done.before is not None
+    assert done.after is not None
+    saved = 1 - done.after.pieces / done.before.pieces
+    proof = done.extension.proof
+    flags: dict[str, Any] = {"terms": TERMS, "held_out": HELD_OUT_EVERY, "out": folders.extended}
+    return Step(
+        f"The vocabulary extended by {TERMS} terms, and the model's embedding with it",
+        (
+            f"on documents that had no part in the choice: {saved:.1%} fewer pieces, entities with a split word "
+            f"{done.before.split_mentions} -> {done.after.split_mentions} of {done.after.mentions}",
+            f"of {proof.words:,} distinct words {proof.unchanged:,} are cut as before, {proof.joined} became one "
+            f"piece, {proof.changed} begin with a new piece and changed",
+        ),
+        (f"{command('vocab extend', folders.checkpoint, folders.corpus, **flags)} --overwrite",),
+    )

@@ -1,0 +1,188 @@
+"""The steps of the demo that train: pre-training, a tagger, a classifier, and a student of the tagger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alembert import sample
+from alembert.artifact import atomic_write
+from alembert.demo.step import Folders, Step, command
+from alembert.demo.text_steps import write_lines
+from alembert.settings import to_toml
+
+if TYPE_CHECKING:
+    from alembert.tasks.classify_settings import ClassifySettings
+    from alembert.tasks.tag_settings import TagSettings
+    from alembert.train.distill_settings import DistillSettings
+    from alembert.train.finetune import Finetuned
+
+TOKENS = 300_000
+STEP = 1024
+"""Tokens of a step."""
+STUDENT = "half"
+
+
+def pretrain(folders: Folders) -> Step:
+    """Pre-train the extended checkpoint on the corpus."""
+    from alembert.train.ingredients import Start
+    from alembert.train.optim_settings import OptimiserSettings
+    from alembert.train.pretrain import pretrain as run
+    from alembert.train.recipes import biobert
+    from alembert.train.settings import BatchSettings, HeldOutSettings, ModelSettings
+    from alembert.train.surroundings import Surroundings
+
+    settings = replace(
+        biobert(),
+        tokens=TOKENS,
+        batch=BatchSettings(tokens=STEP, micro_tokens=512),
+        model=ModelSettings(),  # all parts at once: none of them has learnt anything yet
+        optimiser=OptimiserSettings(rate=2e-3),
+        evaluation=HeldOutSettings(share=0.1, times=4),
+    )
+    start, around = Start(model=str(folders.extended)), Surroundings(overwrite=True)
+    done = run([folders.corpus], folders.pretrained, start, settings, around)
+    before, after = (scores["masked_lm"] for scores in (done.before, done.after))
+    config = _written(folders.settings("pretrain"), to_toml(settings))
+    flags: dict[str, Any] = {"model": folders.extended, "config": config, "out": folders.pretrained}
+    return Step(
+        "The model pre-trained: entities and words masked whole, entity boundaries to be found",
+        (
+            f"{done.done.tokens:,} tokens, {done.done.tokens / done.done.seconds:,.0f} a second",
+            f"held-out masked loss {before['loss']:.2f} -> {after['loss']:.2f}, accuracy {before['accuracy']:.1%} -> "
+            f"{after['accuracy']:.1%}; loss of entity boundaries {done.before['boundaries']['loss']:.2f} -> "
+            f"{done.after['boundaries']['loss']:.2f}",
+        ),
+        (f"{command('pretrain', folders.corpus, **flags)} --overwrite",),
+    )
+
+
+def _written(path: Path, text: str) -> Path:
+    atomic_write(path, text.encode())
+    return path
+
+
+def tagger(folders: Folders) -> Step:
+    """Fine-tune a tagger."""
+    from alembert.tasks.tag_settings import TagSettings
+
+    title = "A tagger for diseases, chemicals and genes: fine-tuned, and scored on texts whose labels it never saw"
+    return _finetuned(folders, "tag", TagSettings(), title, Pace(24.0, 2e-3, STEP))
+
+
+def classifier(folders: Folders) -> Step:
+    """Fine-tune a classifier; the mean of all tokens, since the first one has learnt nothing in pre-training."""
+    from alembert.tasks.classify_settings import ClassifySettings
+
+    settings = ClassifySettings(pooling="mean")
+    title = "A classifier that tells abstracts from letters, the same way"
+    return _finetuned(folders, "classify", settings, title, Pace(6.0, 1e-3, STEP // 2))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long and how fast a model learns; chosen on the development part."""
+
+    passes: float
+    rate: float
+    step: int
+
+
+def _finetuned(
+    folders: Folders, task: str, of_task: TagSettings | ClassifySettings, title: str, pace: Pace
+) -> Step:
+    """Fine-tune the pre-trained model on the sample's labels and evaluate it on the test part."""
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer.evaluate import evaluate
+    from alembert.infer.task_model import TaskModel
+    from alembert.train.finetune import Assignment, finetune
+    from alembert.train.finetune_settings import FinetuneSettings
+    from alembert.train.optim_settings import OptimiserSettings
+    from alembert.train.settings import BatchSettings
+    from alembert.train.surroundings import Surroundings
+    from alembert.train.task_data import Data
+
+    train, dev, test = (_write_labelled(folders, task, split) for split in sample.SPLITS)
+    out, data = folders.model(task), Data(train=(train,), dev=(dev,))
+    job = Assignment(task=task, data=data, model=str(folders.pretrained), settings=of_task)
+    batch, optimiser = (
+        BatchSettings(tokens=pace.step, micro_tokens=pace.step),
+        OptimiserSettings(rate=pace.rate),
+    )
+    settings = FinetuneSettings(epochs=pace.passes, optimiser=optimiser, batch=batch)
+    done = finetune(job, out, settings, around=Surroundings(overwrite=True))
+    found = evaluate(TaskModel.open(out), [test], ReadOptions())
+    config = _written(folders.settings(task), f"{to_toml(settings)}\n[task]\n{to_toml(of_task, 'task')}")
+    flags: dict[str, Any] = {"task": task, "model": folders.pretrained, "train": train, "dev": dev}
+    return Step(
+        title,
+        (
+            f"{done.report.parts[0].examples} examples, {pace.passes:g} passes; {_on_dev(done)}",
+            f"test part, {found.scores.coverage.examples} examples: {found.scores.main} {found.scores.value:.3f}, "
+            f"95 % of resamples {found.interval.low:.3f} to {found.interval.high:.3f}",
+        ),
+        (
+            f"{command('finetune', **flags, config=config, out=out)} --overwrite",
+            command("evaluate", out, test),
+        ),
+    )
+
+
+def _on_dev(done: Finetuned) -> str:
+    return f"{done.main} on the development part {done.measures[done.main]:.3f}"
+
+
+def _write_labelled(folders: Folders, task: str, split: str) -> Path:
+    """Write the passages of a split as examples of a task."""
+    path = folders.labelled(task, split)
+    write_lines(path, (_example(passage, task) for passage in sample.passages(split=split)))
+    return path
+
+
+def _example(passage: sample.Passage, task: str) -> dict[str, Any]:
+    entities = [
+        {"id": f"T{number}", "label": each.label, "spans": [[each.start, each.end]]}
+        for number, each in enumerate(passage.entities, 1)
+    ]
+    answer = {"entities": entities} if task == "tag" else {"label": passage.kind}
+    return {"id": passage.id, "text": passage.text, **answer}
+
+
+def student(folders: Folders) -> Step:
+    """Distil the tagger into a smaller one, and train the same one without its teacher."""
+    from alembert.train.distill import distill
+    from alembert.train.distill_recipes import controls
+    from alembert.train.lecture_hall import Distillation
+    from alembert.train.surroundings import Surroundings
+    from alembert.train.task_data import Data
+
+    train, dev = (folders.labelled("tag", split) for split in ("train", "dev"))
+    wish = Distillation(teacher=str(folders.tagger), student=STUDENT, data=Data(train=(train,), dev=(dev,)))
+    settings, around = student_settings(), Surroundings(overwrite=True)
+    taught = distill(wish, folders.student, settings, around=around)
+    alone = distill(wish, folders.untaught, controls(settings)["without distillation"], around=around)
+    config = _written(folders.settings("distill"), to_toml(settings))
+    flags: dict[str, Any] = {"student": STUDENT, "train": train, "dev": dev, "config": config}
+    return Step(
+        f"The tagger distilled into a student of {STUDENT} its layers",
+        (
+            f"with its teacher: {_on_dev(taught)}",
+            f"the same student, from the same start, without: {_on_dev(alone)}",
+        ),
+        (f"{command('distill', folders.tagger, **flags, out=folders.student)} --overwrite",),
+    )
+
+
+def student_settings() -> DistillSettings:
+    """Give the settings that the student learns with."""
+    from alembert.train.distill_recipes import fast
+    from alembert.train.settings import BatchSettings
+
+    usual, batch = fast(), BatchSettings(tokens=STEP, micro_tokens=STEP)
+    faster = replace(usual.prediction.optimiser, rate=2e-3)
+    return replace(
+        usual,
+        intermediate=replace(usual.intermediate, batch=batch),
+        prediction=replace(usual.prediction, batch=batch, optimiser=faster),
+    )

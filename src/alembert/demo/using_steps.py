@@ -1,0 +1,137 @@
+"""The steps of the demo that put a model to work: an Export, annotated documents, all models side by side."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alembert import sample
+from alembert.demo.step import Folders, Step, command
+from alembert.demo.text_steps import write_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alembert.corpus.document import Document
+    from alembert.inspect.comparison import Comparison
+    from alembert.inspect.marked_text import Mark
+
+SPEED_SECONDS = 2.0
+"""What measuring speed may take for each model."""
+
+
+def export(folders: Folders) -> Step:
+    """Write the student as an int8 Export, if what makes one is installed."""
+    title = "The student exported to int8: a folder that runs without torch"
+    if not _can_export():
+        missing = (
+            "left out: OpenVINO and NNCF are not installed. Install them: pip install 'alembert[openvino]'"
+        )
+        return Step(title, (missing,))
+    from alembert.compress.export import export as write
+    from alembert.compress.part import Material
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer.engine_torch import TorchEngine
+    from alembert.infer.task_model import TaskModel
+
+    engine = TorchEngine.open(folders.student)
+    model = TaskModel.of_engine(engine, folders.student)
+    train, dev = (folders.labelled("tag", split) for split in ("train", "dev"))
+    calibration, judged = (model.read([path], ReadOptions()).examples for path in (train, dev))
+    material = Material(calibration=calibration, judged=judged, files=(train, dev))
+    outcome = write(engine.checkpoint, folders.export, material=material, overwrite=True)
+    flags: dict[str, Any] = {"calibrate": train, "dev": dev, "out": folders.export}
+    return Step(
+        title,
+        tuple(f"{name}: {value}" for name, value in outcome.rows()),
+        (f"{command('export', folders.student, **flags)} --overwrite",),
+    )
+
+
+def _can_export() -> bool:
+    return all(find_spec(name) is not None for name in ("openvino", "nncf"))
+
+
+def worker(folders: Folders) -> Path:
+    """Give the smallest model that can run here."""
+    return folders.export if _can_export() else folders.student
+
+
+def annotate(folders: Folders) -> Step:
+    """Annotate the texts of the test part, as if nothing were known about them."""
+    from alembert.infer.annotate import annotate as run
+    from alembert.infer.annotate_models import Pipeline
+
+    write_lines(folders.held_out, ({"id": p.id, "text": p.text} for p in sample.passages(split="test")))
+    model = worker(folders)
+    result = run(Pipeline.open([model]), [folders.held_out], folders.annotated, overwrite=True)
+    counts = result.manifest.counts
+    first = next(documents(folders))
+    return Step(
+        "The texts of the test part annotated, each exactly once",
+        (
+            f"{counts['written']} of {counts['read']} documents, {counts['entities']} entities, "
+            f"{counts['set aside']} set aside",
+            f"{first.id}, {{found}} and [right]: {_bracketed(first)}",
+        ),
+        (f"{command('annotate', model, folders.held_out, out=folders.annotated)} --overwrite",),
+    )
+
+
+def documents(folders: Folders) -> Iterator[Document]:
+    """Read what `annotate` wrote."""
+    from alembert.corpus.document import Document
+    from alembert.corpus.readers import read
+
+    for part in sorted(folders.annotated.glob("part-*")):
+        yield from (item for item in read(part) if isinstance(item, Document))
+
+
+def marks(document: Document) -> list[Mark]:
+    """Put together what was found in a passage of the sample and what is right there."""
+    from alembert.inspect.findings import compare
+    from alembert.inspect.marked_text import Mark
+
+    passage = next(each for each in sample.passages() if each.id == document.id)
+    right = [(each.start, each.end, each.label) for each in passage.entities]
+    found = [(*entity.spans[0], entity.label) for entity in document.entities]
+    compared = compare(right, found)
+    gold = [Mark(*each.gold, "gold", each.kind) for each in compared if each.gold]
+    return gold + [Mark(*each.guess, "guess", each.kind) for each in compared if each.guess]
+
+
+def _bracketed(document: Document) -> str:
+    from alembert.inspect.marked_text import bracketed, runs
+
+    return "".join(map(bracketed, runs(document.text, marks(document))))
+
+
+def comparison(folders: Folders) -> Comparison:
+    """Score all models on the test part, and measure how fast they are here."""
+    from alembert.inspect.comparison import compare
+
+    models = {
+        "teacher": folders.tagger,
+        "student": folders.student,
+        "student without distillation": folders.untaught,
+    }
+    if worker(folders) == folders.export:
+        models["student, int8"] = folders.export
+    return compare(models, [folders.labelled("tag", "test")], speed_seconds=SPEED_SECONDS)
+
+
+def side_by_side(folders: Folders) -> Step:
+    """Show the models on the way in one table."""
+    from alembert.inspect.comparison_page import write
+    from alembert.inspect.comparison_report import by_model, sentences
+
+    found = comparison(folders)
+    write(found, folders.out / "comparison")
+    others = [word for model in found.models[1:] for word in ("--against", model.folder)]
+    return Step(
+        "The models on the way: score, size and speed",
+        (*by_model(found).lines(), *sentences(found, brief=True)),
+        (command("evaluate", found.reference.folder, folders.labelled("tag", "test"), *others),),
+        comparison=found,
+    )
