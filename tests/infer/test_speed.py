@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadSetting
-from alembert.infer.speed import FEWEST_ROUNDS, MOST_ROUNDS, Speed, evenly, speeds, this_machine
+from alembert.infer.speed import (
+    FEWEST_ROUNDS,
+    FEWEST_SINGLES,
+    MOST_ROUNDS,
+    Latency,
+    Speed,
+    evenly,
+    latencies,
+    speeds,
+    this_machine,
+)
 
 
 @dataclass
@@ -117,3 +127,34 @@ def test_the_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert this_machine("cpu").endswith(", 1 thread")
     assert this_machine("cuda:1") == "cuda:1"
+
+
+def singles(*each: float, texts: int = 1000, seconds: float = 10.0) -> tuple[list[Latency], Clock]:
+    clock = Clock()
+    workers: list[Any] = [Worker(str(number), one, clock) for number, one in enumerate(each)]
+    return latencies(workers, range(texts), seconds=seconds, clock=clock), clock
+
+
+def test_single_texts_are_asked_one_at_a_time_in_turn() -> None:
+    found, clock = singles(0.5, 0.25, texts=3)
+    assert [latency.seconds for latency in found] == [(0.5,) * 3, (0.25,) * 3]
+    assert clock.turns == [
+        (name, 1) for name in "01" + "01" + "10" + "01"
+    ]  # the first answers are not counted
+
+
+def test_single_texts_end_when_the_slowest_has_had_its_time() -> None:
+    found, _ = singles(0.5, 0.25, seconds=10.0)
+    assert {len(latency.seconds) for latency in found} == {20}
+
+
+def test_a_few_single_texts_are_asked_whatever_they_take() -> None:
+    (found,), _ = singles(60.0, seconds=10.0)
+    assert len(found.seconds) == FEWEST_SINGLES
+
+
+@given(st.lists(st.floats(0.001, 10), min_size=1, max_size=60), st.floats(0.01, 1))
+def test_a_percentile_is_the_first_that_covers_its_share(seconds: list[float], share: float) -> None:
+    found = Latency(seconds=tuple(seconds)).percentile(share)
+    assert sum(each <= found for each in seconds) >= share * len(seconds)
+    assert sum(each < found for each in seconds) < share * len(seconds)

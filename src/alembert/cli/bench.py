@@ -1,0 +1,111 @@
+"""`alembert bench`: how fast a fine-tuned model is here, beside peers that are installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Device
+
+if TYPE_CHECKING:
+    from alembert.infer.bench import Bench, Measured
+    from alembert.inspect.tables import Cell, Table
+
+
+def bench(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An Export, or a fine-tuned checkpoint.")],
+    texts: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TEXTS",
+            help="Files with texts of any known format; for tasks on more than a text, theirs.",
+        ),
+    ],
+    *,
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; several are joined.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Texts to take from the files, at most.")] = 2000,
+    seconds: Annotated[
+        float, typer.Option(help="How long the model and each peer are measured, about.")
+    ] = 10.0,
+    device: Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure documents/s, tokens/s and the time of single texts, beside peers with the same weights."""
+    from alembert.cli.output import note, print_json
+    from alembert.cli.progress import Bar
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer import bench as verb
+
+    options = ReadOptions(text=tuple(text or ()))
+    around: dict[str, Any] = {"task": task, "device": device, "limit": limit, "seconds": seconds}
+    with Bar(sys.stderr) as bar:
+        found = verb.bench(model, texts, options, **around, tell=bar.show)
+    if as_json:
+        print_json(found.to_table())
+    else:
+        _print(found)
+    for remark in found.remarks:
+        note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
+    for item in found.set_aside:
+        note(f"{item.source}, {item.position} set aside: {item.reason}")
+    if found.set_aside:
+        raise typer.Exit(SET_ASIDE)
+
+
+def _print(found: Bench) -> None:
+    from alembert.cli.output import visible
+
+    print(visible(f"{found.model}, task {found.task}, {found.engine}, on {', '.join(found.files)}"))
+    for line in _table(found).lines():
+        print(visible(line))
+    print()
+    for sentence in _sentences(found):
+        print(visible(sentence))
+
+
+def _table(found: Bench) -> Table:
+    from alembert.infer.bench import PERCENTILES
+    from alembert.inspect.tables import Table
+
+    rows: list[tuple[Cell, ...]] = [_row("this model", found.own, "")]
+    if found.beside:
+        rows.append(_row("this model, short texts", found.beside, ""))
+    rows += [_row(peer.name, peer, f"{found.factor(peer):.2f}x") for peer in found.peers]
+    single = tuple(f"p{share} ms" for share in PERCENTILES)
+    header = ("", "documents/s", "tokens/s", *single, "this model is")
+    return Table(name="speed", title="Speed", header=header, rows=tuple(rows))
+
+
+def _row(name: str, measured: Measured, factor: str) -> tuple[Cell, ...]:
+    from alembert.infer.bench import PERCENTILES
+
+    single = (f"{1000 * measured.latency.percentile(share / 100):.1f}" for share in PERCENTILES)
+    speed = measured.speed
+    return name, f"{speed.texts_per_second:,.1f}", f"{speed.tokens_per_second:,.0f}", *single, factor
+
+
+def _sentences(found: Bench) -> Iterator[str]:
+    speed = found.own.speed
+    yield (
+        f"{found.megabytes:,.1f} MB in the folder; {found.start_seconds:.2f} s to the first answer, from opening it on."
+    )
+    yield (
+        f"Measured on this machine ({found.machine}), from text to answer, {speed.texts:,} of {found.texts:,} texts with "
+        f"{speed.tokens:,} real tokens, in turn, middle of {len(speed.seconds)} rounds, which differ by {speed.unrest:.0%}."
+    )
+    if found.too_long:
+        yield (
+            f"{found.too_long:,} texts are read through several windows, which peers do not do: they are compared on the others."
+        )
+    for each in found.left_out:
+        yield f"Left out: {each.name}, because {each.reason}."

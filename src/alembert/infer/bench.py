@@ -1,0 +1,271 @@
+"""The verb `bench`: how fast a fine-tuned model is on this machine, beside peers with the same weights.
+
+In: the folder of a model (an Export, or a Checkpoint) and files with texts. Out: texts and real tokens a second, how long
+single texts take, how long it takes to the first answer, the size of the folder, and the same of peers (`bench_peers`).
+Tokenising and decoding are part of every time. Texts are read before anything is measured, so they are all in memory:
+`limit` says how many are taken from the beginning of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+from alembert.corpus.document import Document
+from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.errors import BadFile, BadSetting
+from alembert.infer.bench_peers import LeftOut, Peer, fits, peers_of
+from alembert.infer.engines import device_for
+from alembert.infer.speed import (
+    SECONDS,
+    Answering,
+    Clock,
+    Latency,
+    Speed,
+    Tell,
+    latencies,
+    speeds,
+    this_machine,
+)
+from alembert.infer.supply import Place, files_of, supply_of
+from alembert.infer.task_model import TaskModel
+from alembert.tasks.classify import ClassifyTask
+from alembert.tasks.example import Reading
+from alembert.tasks.files import TASK, reading_of
+
+LIMIT: Final = 2000
+"""Texts that are taken from the files, if nothing else is said."""
+PERCENTILES: Final = (50, 90, 99)
+WARM: Final = 8
+"""Texts that each answers before it is measured: what is compiled for many texts is not part of answering them."""
+SINGLES: Final = 1 / 3
+"""Share of the time in which texts are asked one at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How fast a model or a peer was."""
+
+    name: str
+    speed: Speed
+    latency: Latency
+
+    def to_table(self) -> dict[str, Any]:
+        """Give plain values: rates, and milliseconds of single texts."""
+        ms = {f"p{share}": round(1000 * self.latency.percentile(share / 100), 3) for share in PERCENTILES}
+        return {
+            "name": self.name,
+            "documents_per_second": round(self.speed.texts_per_second, 2),
+            "tokens_per_second": round(self.speed.tokens_per_second, 1),
+            "documents": self.speed.texts,
+            "rounds": len(self.speed.seconds),
+            "unrest": round(self.speed.unrest, 3),
+            "latency_ms": {**ms, "documents": len(self.latency.seconds)},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """All that was measured of a model."""
+
+    model: str
+    task: str
+    engine: str
+    machine: str
+    files: tuple[str, ...]
+    texts: int
+    megabytes: float
+    """Of all files in the folder, in millions of bytes."""
+    start_seconds: float
+    """From nothing to the first answer: libraries that were not loaded yet, opening, compiling, one text."""
+    own: Measured
+    beside: Measured | None
+    """The model on the texts that peers can read, if these are not all."""
+    too_long: int
+    """Texts that peers did not get, because they do not read them at once."""
+    peers: tuple[Measured, ...]
+    left_out: tuple[LeftOut, ...]
+    set_aside: tuple[SetAside, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+    def factor(self, peer: Measured) -> float:
+        """Say how many times as many texts a second the model answers as a peer, on the same texts."""
+        return (self.beside or self.own).speed.texts_per_second / peer.speed.texts_per_second
+
+    def to_table(self) -> dict[str, Any]:
+        """Give everything as plain values."""
+        plain = (
+            "model",
+            "task",
+            "engine",
+            "machine",
+            "files",
+            "texts",
+            "megabytes",
+            "start_seconds",
+            "too_long",
+        )
+        return {
+            **{name: getattr(self, name) for name in plain},
+            **self.own.to_table(),
+            "beside_peers": self.beside and self.beside.to_table(),
+            "peers": [{**each.to_table(), "factor": round(self.factor(each), 3)} for each in self.peers],
+            "left_out": [asdict(each) for each in self.left_out],
+            "set_aside": len(self.set_aside),
+        }
+
+
+def bench(
+    folder: str | Path,
+    files: Sequence[str | Path],
+    options: ReadOptions | None = None,
+    *,
+    task: str | None = None,
+    device: str = "auto",
+    limit: int = LIMIT,
+    seconds: float = SECONDS,
+    clock: Clock = perf_counter,
+    tell: Tell = lambda _: None,
+) -> Bench:
+    """Measure a fine-tuned model and its peers, each for about `seconds`."""
+    if limit < 1:
+        raise BadSetting(f"There are to be {limit} texts; expected at least 1.")
+    place, start = Path(folder), clock()
+    where = device_for([place], device)
+    model = TaskModel.open(place, where, task)
+    opened = clock() - start
+    reading = read_texts(model, list(map(Path, files)), options or ReadOptions(), limit)
+    start = clock()
+    model.predict(reading.examples[:1])
+    first = clock() - start
+    field = _field(model, reading.examples, where)
+    own, beside, peers = _measured(model, reading.examples, field, _Watch(seconds, clock, tell))
+    return Bench(
+        model=str(folder),
+        task=model.task.name,
+        engine=model.engine.name,
+        machine=this_machine(where),
+        files=tuple(map(str, files)),
+        texts=len(reading.examples),
+        megabytes=round(megabytes(place), 3),
+        start_seconds=round(opened + first, 3),
+        own=own,
+        beside=beside,
+        too_long=len(reading.examples) - len(field.examples),
+        peers=peers,
+        left_out=field.left_out,
+        set_aside=reading.set_aside,
+        remarks=reading.remarks,
+    )
+
+
+def megabytes(folder: Path) -> float:
+    """Add up the files of a folder, in millions of bytes."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+# -- texts
+
+
+def read_texts(
+    model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int = LIMIT
+) -> Reading[Any]:
+    """Read texts from files of any known format; for tasks that ask about more than a text, files of the task."""
+    if _reads_documents(model):
+        options = reading_of(model.training(), options, str(model.folder / TASK))
+        reading = _documents(model, files, options, limit)
+    else:
+        for path in files:
+            if not path.exists():
+                raise BadFile(f"There is no file {path}. Check the path.")
+        whole = model.read(files, options)
+        reading = Reading(whole.examples[:limit], whole.set_aside, whole.remarks)
+    if not reading.examples:
+        named = ", ".join(map(str, files))
+        raise BadFile(
+            f"{named} has no text that could be read ({len(reading.set_aside):,} set aside), so there is nothing to "
+            "measure. Check the file, and the columns that are read from it (--text COLUMN)."
+        )
+    return reading
+
+
+def _reads_documents(model: TaskModel) -> bool:
+    task = model.task
+    return task.name == "tag" or (isinstance(task, ClassifyTask) and not task.pairs)
+
+
+def _documents(model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int) -> Reading[Any]:
+    set_aside: list[SetAside] = []
+    remarks: list[Remark] = []
+
+    def texts() -> Iterator[str]:
+        for taken in supply_of(files_of(files), options).items(Place()):
+            if isinstance(taken.item, Document):
+                yield taken.item.text
+            elif isinstance(taken.item, SetAside):
+                set_aside.append(taken.item)
+            elif isinstance(taken.item, Remark):
+                remarks.append(taken.item)
+
+    found = list(islice(texts(), limit))
+    return Reading(tuple(model.task.of_texts(found)), tuple(set_aside), tuple(remarks))
+
+
+# -- measuring
+
+
+@dataclass(frozen=True)
+class _Field:
+    """Peers, the texts that they can read, and who is left out."""
+
+    peers: tuple[Peer, ...]
+    examples: Sequence[Any]
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """How long each is measured, by which clock, and who hears of it."""
+
+    seconds: float
+    clock: Clock
+    tell: Tell
+
+    def measure(self, named: Mapping[str, Answering], examples: Sequence[Any]) -> list[Measured]:
+        """Measure some in turn: all texts at once, then one at a time."""
+        sides = list(named.values())
+        around: dict[str, Any] = {"clock": self.clock, "tell": self.tell}
+        for side in sides:
+            side.predict(examples[:WARM])
+        fast = speeds(sides, examples, seconds=self.seconds * (1 - SINGLES), **around)
+        single = latencies(sides, examples, seconds=self.seconds * SINGLES, **around)
+        triples = zip(named, fast, single, strict=True)
+        return [Measured(name=name, speed=speed, latency=each) for name, speed, each in triples]
+
+
+def _field(model: TaskModel, examples: Sequence[Any], device: str) -> _Field:
+    found = list(peers_of(model, device))
+    peers = tuple(each for each in found if isinstance(each, Peer))
+    left_out = tuple(each for each in found if isinstance(each, LeftOut))
+    if not any(peer.whole for peer in peers):
+        return _Field(peers, examples, left_out)
+    short = [each for each, read in zip(examples, model.encode(examples), strict=True) if fits(read)]
+    if short:
+        return _Field(peers, short, left_out)
+    reason = "it reads a text at once, and all texts are too long for that"
+    return _Field((), examples, (*left_out, *(LeftOut(peer.name, reason) for peer in peers)))
+
+
+def _measured(
+    model: TaskModel, examples: Sequence[Any], field: _Field, watch: _Watch
+) -> tuple[Measured, Measured | None, tuple[Measured, ...]]:
+    """Measure the model on all texts, and beside its peers on those that they can read."""
+    sides: dict[str, Answering] = {model.engine.name: model, **{peer.name: peer for peer in field.peers}}
+    own, *peers = watch.measure(sides, field.examples)
+    if len(field.examples) == len(examples):
+        return own, None, tuple(peers)
+    return watch.measure({model.engine.name: model}, examples)[0], own, tuple(peers)
