@@ -16,6 +16,7 @@ from alembert import __version__
 from alembert.cli import (
     annotate,
     augment,
+    bench,
     codes,
     convert,
     corpus,
@@ -56,6 +57,7 @@ app.command("export")(export.export)
 app.command("convert")(convert.convert)
 app.command("predict")(predict.predict)
 app.command("annotate")(annotate.annotate)
+app.command("bench")(bench.bench)
 app.add_typer(inspect.app, name="inspect")
 
 
