@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.cli.cluster import On, RayAddress, WorkerCpus, cluster_of
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.options import Device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from alembert.infer.annotate import AnnotateSettings, Result
+    from alembert.corpus.cluster import Cluster
+    from alembert.infer.annotate import AnnotateSettings, Result, Site
+    from alembert.infer.annotate_models import Pipeline
 
 
 def annotate(
@@ -46,6 +51,13 @@ def annotate(
         Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")
     ] = None,
     device: Device = "auto",
+    on: On = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=65536, help="Workers on Ray; as many as there are CPUs for if not given."),
+    ] = None,
+    worker_cpus: WorkerCpus = None,
+    ray_address: RayAddress = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace annotations that were made otherwise.")
     ] = False,
@@ -56,17 +68,38 @@ def annotate(
     models, files = _parted([model, *inputs])
     from alembert.cli.progress import Bar
     from alembert.corpus.inputs import check_inputs
+    from alembert.errors import BadSetting
     from alembert.infer import annotate as verb
-    from alembert.infer.annotate_models import Pipeline
     from alembert.infer.engines import device_for
 
+    cluster = cluster_of(on, workers, worker_cpus, ray_address)
+    if workers and not cluster:
+        raise BadSetting(
+            "`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out."
+        )
     check_inputs(files)
-    pipeline = Pipeline.open(models, task=task, keep=keep, device=device_for(models, device))
+    chosen = device_for(models, device)
+    pipeline, site = _opened(models, {"task": task, "keep": keep, "device": chosen}, cluster)
     with Bar(sys.stderr, plain_every=60) as bar:
-        result = verb.annotate(pipeline, files, out, settings, overwrite=overwrite, tell=bar.show)
+        result = verb.annotate(pipeline, files, out, settings, site=site, overwrite=overwrite, tell=bar.show)
     _print_outcome(out, result, as_json=as_json)
     if result.fresh and result.manifest.counts["set aside"]:
         raise typer.Exit(SET_ASIDE)
+
+
+def _opened(
+    models: Sequence[Path], options: Mapping[str, Any], cluster: Cluster | None
+) -> tuple[Pipeline, Site | None]:
+    """Open the models here, and say where they compute; a cluster opens them itself, and here they only say what they are."""
+    from alembert.infer.annotate_models import Pipeline
+
+    if cluster is None:
+        return Pipeline.open(models, **options), None
+    from alembert.infer.annotate_ray import OnRay
+
+    opener = partial(Pipeline.open, [path.absolute() for path in models], **options)
+    gpus = 0 if options["device"] == "cpu" else 1
+    return Pipeline.open(models, **{**options, "device": "cpu"}), OnRay(replace(cluster, gpus=gpus), opener)
 
 
 def _settings(config: Path | None, given: Mapping[str, Any]) -> AnnotateSettings:

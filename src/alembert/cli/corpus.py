@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alembert.cli.cluster import On, RayAddress, WorkerCpus, cluster_of
 from alembert.cli.codes import SET_ASIDE
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ def build(
     workers: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Processes; as many as CPUs if not given.")
     ] = None,
+    on: On = "local",
+    worker_cpus: WorkerCpus = None,
+    ray_address: RayAddress = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")
     ] = None,
@@ -61,7 +66,9 @@ def build(
     """Read, clean and annotate files; goes on where it was stopped."""
     from alembert.cli.progress import Bar
     from alembert.corpus import build as verb
+    from alembert.corpus.build_ray import on_ray
 
+    cluster = cluster_of(on, workers, worker_cpus, ray_address)
     with Bar(sys.stderr) as bar:
         result = verb.build(
             files,
@@ -69,6 +76,7 @@ def build(
             words=_words(lexicon or [], stop, keep),
             settings=_settings(config, format, encoding, language),
             workers=workers,
+            site=partial(on_ray, cluster) if cluster else None,
             overwrite=overwrite,
             tell=bar.show,
         )

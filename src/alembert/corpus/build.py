@@ -11,6 +11,7 @@ is that of one chunk for each worker, the lexicons once, and what the decision h
 of an input in order; a worker without an input of its own reads along in a file that another one is busy with and
 takes every chunk that is not claimed. So one huge file keeps all cores busy up to about the ratio between the cost of a
 chunk and that of reading it (3 to 4 workers for MEDLINE, 15 to 20 for JSON lines); several files have no such limit.
+Where the workers are (`Site`: processes of this machine, or a cluster, `build_ray`) is no matter of the bytes either.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import gc
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -71,6 +72,52 @@ class Result:
     """What was wrong with single rows of the lexicons."""
 
 
+@dataclass(frozen=True)
+class Staging:
+    """What the first phase has to do: the inputs, which of them are done, and how chunks are made."""
+
+    files: Sequence[Path]
+    done: Sequence[bool]
+    stage: Stage
+    refinery: Refinery
+    settings: BuildSettings
+
+
+class Workers(Protocol):
+    """Those who do the work of a build."""
+
+    def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
+        """Stage all chunks of all inputs that are not done."""
+
+    def write(self, parts: Sequence[Part], tell: Callable[[Progress], None]) -> None:
+        """Write the parts that are not there yet."""
+
+
+Site = Callable[[], AbstractContextManager[Workers]]
+"""Where the work is done: gives the workers, and ends them with the build."""
+
+
+@contextmanager
+def here(workers: int) -> Iterator[Workers]:
+    """Give processes of this machine, which are started anew for each phase."""
+    yield _Here(workers)
+
+
+@dataclass(frozen=True)
+class _Here:
+    workers: int
+
+    def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
+        board = Board(staging.files, staging.done)
+        job = partial(stage_job, board, staging.stage, staging.refinery, staging.settings)
+        crew.run(job, self.workers, lambda: tell(board.progress()))
+
+    def write(self, parts: Sequence[Part], tell: Callable[[Progress], None]) -> None:
+        counter = crew.context().Value("q", 0)
+        job = partial(part_job, parts, counter)
+        crew.run(job, self.workers, lambda: tell(Progress("writing", counter.value, len(parts))))
+
+
 def build(
     inputs: Sequence[str | Path],
     out: str | Path,
@@ -78,12 +125,14 @@ def build(
     words: Words | None = None,
     settings: BuildSettings | None = None,
     workers: int | None = None,
+    site: Site | None = None,
     overwrite: bool = False,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> Result:
     """Build a corpus from files, or go on with a build that was stopped; this very corpus, if complete, is left as it is.
 
-    `overwrite` replaces a complete corpus that was built from other inputs or with other settings.
+    `overwrite` replaces a complete corpus that was built from other inputs or with other settings. The work is done at
+    `site`; if none is given, in so many processes of this machine (`workers`).
     """
     words, settings = words or Words(), settings or BuildSettings()
     files = [Path(path) for path in inputs]
@@ -94,8 +143,9 @@ def build(
     }
     if done := artifact.finished(out, KIND, **plan):
         return Result(done, fresh=False)
-    with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
-        job = _Build(draft.path, files, words, settings, workers or crew.default_workers(), tell)
+    site = site or partial(here, workers or crew.default_workers())
+    with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft, site() as hands:
+        job = _Build(draft.path, files, words, settings, hands, tell)
         draft.counts.update(job.run())
     return Result(artifact.open_artifact(out, KIND), fresh=True, notes=tuple(job.notes))
 
@@ -130,7 +180,7 @@ class _Build:
     files: list[Path]
     words: Words
     settings: BuildSettings
-    workers: int
+    workers: Workers
     tell: Callable[[Progress], None]
     notes: list[str] = field(default_factory=list)
 
@@ -165,9 +215,8 @@ class _Build:
     def _stage_inputs(self, done: list[bool]) -> None:
         self.tell(Progress("reading the lexicons", 0, 0))
         gazetteer = self._gazetteer()
-        board = Board(self.files, done)
-        job = partial(stage_job, board, self.stage, Refinery(self.settings.clean, gazetteer), self.settings)
-        crew.run(job, self.workers, lambda: self.tell(board.progress()))
+        refinery = Refinery(self.settings.clean, gazetteer)
+        self.workers.stage(Staging(self.files, done, self.stage, refinery, self.settings), self.tell)
 
     def _gazetteer(self) -> Gazetteer | None:
         """Build the gazetteer once, before the workers are forked."""
@@ -201,9 +250,7 @@ class _Build:
             )
             for number, at in enumerate(full)
         ]
-        counter = crew.context().Value("q", 0)
-        job = partial(part_job, tasks, counter)
-        crew.run(job, self.workers, lambda: self.tell(Progress("writing", counter.value, len(tasks))))
+        self.workers.write(tasks, self.tell)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""What the worker processes of a build do: stage the chunks of the inputs, then write the final parts.
+"""What the workers of a build do: stage the chunks of the inputs, then write the final parts.
 
-A `Board` in shared memory says which chunks are claimed and how far each input is read. Workers come to the chunks of
-an input in order, so one number for each input is enough to share them out.
+`Claims` say which chunks of an input a worker makes. For the processes of this machine that is a `Board` in shared memory:
+which chunks are claimed, and how far each input is read. Workers come to the chunks of an input in order, so one number
+for each input is enough to share them out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from alembert import artifact
 from alembert.corpus import crew
@@ -39,6 +40,22 @@ def source_names(files: Sequence[Path]) -> list[str]:
     """Name each input by its file name, or by its whole path where several share a name."""
     names = Counter(path.name for path in dict.fromkeys(files))
     return [path.name if names[path.name] == 1 else str(path) for path in files]
+
+
+class Claims(Protocol):
+    """Which chunks of an input to make, and who hears of it."""
+
+    def claim(self, file: int, chunk: int) -> bool:
+        """Take a chunk, unless another worker has it."""
+
+    def close(self, file: int) -> None:
+        """Hear that an input was read to its end."""
+
+    def is_closed(self, file: int) -> bool:
+        """Whether an input was read to its end, so that nobody needs to go on with it."""
+
+    def note(self, file: int, place: int, characters: int) -> None:
+        """Hear how far an input is read, and how much of it was in a chunk."""
 
 
 class Board:
@@ -99,24 +116,35 @@ class Board:
 def stage_job(board: Board, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
     """Stage chunks until every input is done."""
     for file in board.inputs():
-        _stage_input(board, file, stage, refinery, settings)
+        source = Source(file, board.files[file], board.names[file])
+        stage_input(source, board, stage, refinery, settings)
 
 
-def _stage_input(board: Board, file: int, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
-    """Read an input and stage each chunk that nobody else has; stop as soon as it is done."""
-    path, format = board.files[file], settings.format or known_format(board.files[file])  # noqa: A001
-    number = 0
-    with closing(Stream(path)) as stream:
+@dataclass(frozen=True)
+class Source:
+    """An input of a build: its number, where it lies, and what it is called."""
+
+    file: int
+    path: Path
+    name: str
+
+
+def stage_input(
+    source: Source, claims: Claims, stage: Stage, refinery: Refinery, settings: BuildSettings
+) -> None:
+    """Read an input and stage each chunk that can be claimed; stop as soon as it is done."""
+    file, format, number = source.file, settings.format or known_format(source.path), 0  # noqa: A001
+    with closing(Stream(source.path)) as stream:
         for items in chunks_of(stream.items(settings.read, format), settings):
-            if board.is_closed(file):
+            if claims.is_closed(file):
                 return
-            if board.claim(file, number) and not stage.has(file, number):
-                chunk = refinery.refine(items, board.names[file], format)
+            if claims.claim(file, number) and not stage.has(file, number):
+                chunk = refinery.refine(items, source.name, format)
                 stage.put(file, number, chunk)
-                board.note(file, stream.place(), chunk.counts["characters read"])
+                claims.note(file, stream.place(), chunk.counts["characters read"])
             number += 1
     stage.end(file, number)
-    board.close(file)
+    claims.close(file)
 
 
 @dataclass(frozen=True)
@@ -136,11 +164,13 @@ def part_job(tasks: Sequence[Part], counter: Any) -> None:
             counter.value += 1
         if number >= len(tasks):
             return
-        if not tasks[number].path.exists():
-            _write_part(tasks[number])
+        write_part(tasks[number])
 
 
-def _write_part(part: Part) -> None:
+def write_part(part: Part) -> None:
+    """Write a part, unless it is there already."""
+    if part.path.exists():
+        return
     stay = part.fates == KEPT
     if stay.all():
         part.staged.replace(part.path)

@@ -2,27 +2,30 @@
 
 Inputs are read as a stream and cut into chunks, whose borders depend on the input alone. A chunk is computed whole and
 becomes one part of the output (`annotate_parts`), which is on the disk before the record that counts it (`ledger`).
-While a chunk is computed, the next one is read and the last one is written, each in a thread of its own; the model
-has all cores as it is. So memory is that of three chunks, a stopped run loses two at most, and the same command goes on
+While a chunk is computed, others are encoded or decoded, read and written, each in a thread of its own; the model
+has all cores as it is. So memory is that of four chunks, a stopped run loses three at most, and the same command goes on
 to the bytes of a run that was not stopped. Each document that is read is in a part, or in `set-aside.jsonl` with the
-reason.
+reason. Where chunks are computed (`Site`: here, or on a cluster, `annotate_ray`) is no matter of the result, so a run
+may go on elsewhere.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from alembert import artifact
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions, SetAside
 from alembert.corpus.refine import as_records
+from alembert.data.streams import in_streams
 from alembert.errors import BadSetting
 from alembert.infer.annotate_chunks import Computed, Portion, compute, portion_of
 from alembert.infer.annotate_models import Pipeline
@@ -38,6 +41,7 @@ from alembert.infer.annotate_parts import (
 )
 from alembert.infer.ledger import Ledger, json_line
 from alembert.infer.supply import Place, Supply, chunks, files_of, one_ahead, supply_of
+from alembert.infer.task_model import OVERLAPPED
 
 FORMAT: Final = 1
 ALWAYS: Final = (
@@ -96,16 +100,38 @@ class Result:
     """What that took."""
 
 
+class Site(Protocol):
+    """Where chunks are computed."""
+
+    def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
+        """Compute chunks, taking a few of them ahead at most; results are in their order."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """This process."""
+
+    pipeline: Pipeline
+
+    def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
+        with closing(in_streams(partial(compute, self.pipeline), chunks, OVERLAPPED, ahead=1)) as found:
+            yield from found
+
+
 def annotate(
     pipeline: Pipeline,
     inputs: Sequence[str | Path],
     out: str | Path,
     settings: AnnotateSettings | None = None,
     *,
+    site: Site | None = None,
     overwrite: bool = False,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> Result:
-    """Annotate documents, or go on where that was stopped; a complete result is left as it is."""
+    """Annotate documents, or go on where that was stopped; a complete result is left as it is.
+
+    Chunks are computed at `site`, in this process if none is given.
+    """
     settings = settings or AnnotateSettings()
     files = files_of([Path(path) for path in inputs])
     supply = supply_of(files, settings.read, settings.input_format)
@@ -119,7 +145,7 @@ def annotate(
     if done := artifact.finished(out, KIND, **plan):
         return Result(done, fresh=False)
     with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
-        job = _Annotating(draft.path, pipeline, settings, supply, tell)
+        job = _Annotating(draft.path, pipeline, settings, supply, site=site or Here(pipeline), tell=tell)
         draft.counts.update(job.run())
     manifest = artifact.open_artifact(out, KIND)
     return Result(manifest, fresh=True, documents=job.documents, tokens=job.tokens, seconds=job.seconds)
@@ -134,6 +160,8 @@ class _Annotating:
         pipeline: Pipeline,
         settings: AnnotateSettings,
         supply: Supply,
+        *,
+        site: Site,
         tell: Callable[[Progress], None],
     ) -> None:
         self.documents = self.tokens = 0
@@ -142,6 +170,7 @@ class _Annotating:
         self._pipeline = pipeline
         self._settings = settings
         self._supply = supply
+        self._site = site
         self._tell = tell
         self._counts = Counter(dict.fromkeys(ALWAYS, 0))
 
@@ -169,15 +198,15 @@ class _Annotating:
         with (
             ThreadPoolExecutor(1, thread_name_prefix="write") as pool,
             closing(self._chunks(place)) as coming,
+            closing(self._site.computed(coming)) as results,
         ):
-            for chunk in coming:
-                computed = compute(self._pipeline, chunk)
+            for computed in results:
                 if writing is not None:
                     writing.result()  # what it raises ends the run before more is computed
                 writing = pool.submit(self._add, computed, ledger)
                 self.documents += len(computed.annotated)
                 self.tokens += computed.tokens
-                self._progress(chunk[-1].done)
+                self._progress(computed.portions[-1].done)
             if writing is not None:
                 writing.result()
 

@@ -1,0 +1,125 @@
+"""Where chunks are computed is no matter of the result: elsewhere, ahead, or in two places one after the other."""
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from alembert.cli import run
+from alembert.corpus.cluster import Cluster
+from alembert.errors import BadSetting
+from alembert.infer.annotate import AnnotateSettings, Here, Site, annotate
+from alembert.infer.annotate_chunks import Computed, Portion, compute
+from alembert.infer.annotate_models import Pipeline
+from alembert.infer.annotate_ray import OnRay
+
+sys.path.append(str(Path(__file__).parents[1]))
+from finding_models import finder
+from poisoned import write_poisoned
+
+SETTINGS = AnnotateSettings(part_characters=1000)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    write_poisoned(tmp_path / "in")
+    return Pipeline.of([finder(tmp_path / "model")])
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Computes in threads, as many chunks ahead as it is told."""
+
+    pipeline: Pipeline
+    many: int
+
+    def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
+        with ThreadPoolExecutor(self.many) as pool:
+            while together := list(islice(chunks, self.many)):
+                yield from pool.map(lambda chunk: compute(self.pipeline, chunk), together)
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Another site, which is lost after some chunks."""
+
+    site: Site
+    after: int
+
+    def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
+        yield from islice(self.site.computed(chunks), self.after)
+        raise ConnectionError("the cluster is gone")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def annotated(pipeline: Pipeline, folder: Path, name: str, site: Site | None = None) -> dict[str, bytes]:
+    annotate(pipeline, [folder / "in"], folder / name, SETTINGS, site=site)
+    return content(folder / name)
+
+
+@pytest.mark.parametrize("many", [1, 5])
+def test_chunks_that_are_computed_ahead_give_the_same_bytes(
+    pipeline: Pipeline, tmp_path: Path, many: int
+) -> None:
+    assert annotated(pipeline, tmp_path, "there", Ahead(pipeline, many)) == annotated(
+        pipeline, tmp_path, "here"
+    )
+
+
+@pytest.mark.parametrize("first", [lambda each: Ahead(each, 3), Here])
+def test_a_run_goes_on_at_another_site(
+    pipeline: Pipeline, tmp_path: Path, first: Callable[[Pipeline], Site]
+) -> None:
+    with pytest.raises(ConnectionError):
+        annotated(pipeline, tmp_path, "moved", Failing(first(pipeline), 4))
+    assert annotated(pipeline, tmp_path, "moved", Ahead(pipeline, 2)) == annotated(
+        pipeline, tmp_path, "quiet"
+    )
+
+
+def test_no_cluster_is_started_where_nothing_is_left(pipeline: Pipeline) -> None:
+    site = OnRay(Cluster(address="nowhere:1"), lambda: pipeline)
+    assert list(site.computed(iter([]))) == []
+
+
+@pytest.mark.parametrize("command", ["annotate", "corpus build"])
+def test_without_ray_a_sentence_says_what_to_install(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("alembert.corpus.cluster.find_spec", lambda _: None)
+    (tmp_path / "in.txt").write_text("Fever.")
+    inputs = [str(tmp_path)] * (command == "annotate") + [str(tmp_path / "in.txt")]
+    assert run([*command.split(), *inputs, "--out", str(tmp_path / "out"), "--on", "ray"]) == 2
+    assert "pip install 'alembert[ray]'" in capsys.readouterr().err
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--on", "mars"], "expected local or ray"),
+        (["--workers", "2"], "`--workers` is for a cluster"),
+        (["--worker-cpus", "2"], "are for a cluster"),
+        (["--ray-address", "here:1"], "are for a cluster"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    options: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in.txt").write_text("Fever.")
+    command = ["annotate", str(tmp_path), str(tmp_path / "in.txt"), "--out", str(tmp_path / "out")]
+    assert run([*command, *options]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("setting", [{"workers": 0}, {"cpus": 0}])
+def test_a_cluster_has_workers_and_they_have_cpus(setting: dict[str, int]) -> None:
+    with pytest.raises(BadSetting, match="at least one"):
+        Cluster(**setting)
