@@ -1,7 +1,7 @@
 """An encoder and its heads as a graph: one description for every format, in operations that a format provides.
 
-In: a torch `Model`, the names of heads, and the operations of a format (`Operations`: `operations_openvino`,
-`operations_onnx`). Out: an output for each head, called as the head: (B, T, C) of one that answers for tokens, (B, C) of
+In: a torch `Model`, the names of heads, and the operations of a format (`Operations`, which
+`graph` has for OpenVINO and `onnx_graph` for ONNX). Out: an output for each head, called as the head: (B, T, C) of one that answers for tokens, (B, C) of
 one that answers once a document. Nothing is traced, so the graph is what we want and no more: one encoder for all
 heads, one product for queries, keys and values, tables of positions as long as the model reads, and, if only the first
 token of a document is asked for, a last layer that computes no other. The attention is bidirectional.
