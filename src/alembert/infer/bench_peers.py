@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -118,13 +119,26 @@ def _opened(
     name: str, model: TaskModel, opened: Callable[[TaskModel, Any], Callable[[list[str]], Any]]
 ) -> Peer | LeftOut:
     transformers = importlib.import_module("transformers")
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     try:
-        answer = opened(model, transformers)
+        with _silent(transformers.logging):
+            answer = opened(model, transformers)
     except Exception as problem:  # whatever it raises, the model itself can still be measured
         return LeftOut(name, f"transformers cannot open the folder ({type(problem).__name__})")
     return Peer(name, model, lambda examples: answer([each.texts[0] for each in examples]), whole=True)
+
+
+@contextmanager
+def _silent(logging: Any) -> Iterator[None]:
+    """Let transformers say nothing but errors, and show no bars, as long as the block lasts."""
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def pipeline(model: TaskModel, transformers: Any) -> Callable[[list[str]], Any]:
