@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 AMX = frozenset({"amx_tile", "amx_bf16", "amx_int8", "amx_fp16"})
 SHOWN = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", *sorted(AMX))
-INT8 = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
 _ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve", "sme")
 
 
@@ -29,11 +28,6 @@ class Cpu(NamedTuple):
     def advertises_amx(self) -> bool:
         """Whether the processor claims to have tile instructions."""
         return bool(self.flags & AMX)
-
-    @property
-    def multiplies_int8(self) -> bool:
-        """Whether an instruction multiplies int8 and adds up in 32 bits; of other processors than x86 that is assumed."""
-        return "sse2" not in self.flags or bool(self.flags & INT8)
 
     @property
     def notable_flags(self) -> list[str]:

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from alembert.errors import BadSetting
-from alembert.hardware.cpu import read_cpu
 
 
 def import_openvino() -> Any:
@@ -52,15 +51,13 @@ def compile_settings(threads: int, streams: int) -> dict[str, Any]:
     """Give the options of `compile_model`: so many independent streams on so many threads in all.
 
     The type of what is not quantised is named: on processors with bfloat16 OpenVINO would take that by itself, and the
-    answers would not be those of float32. Where no instruction multiplies int8, its products are slower than those of
-    float, and overflow; the same rounded numbers are multiplied as floats there.
+    answers would not be those of float32.
     """
     return {
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": streams,
         "INFERENCE_PRECISION_HINT": "f32",
         "ENABLE_CPU_PINNING": False,
-        "LP_TRANSFORMS_MODE": read_cpu().multiplies_int8,
     }
 
 
