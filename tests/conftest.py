@@ -1,14 +1,21 @@
 """What several test files share: where real weights and shared data are, and tiny models."""
 
 import importlib.util
+import os
 import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import alembert  # before torch: it sets how torch's threads wait, which torch reads once
 
 assert alembert.__version__
+
+# The same examples in every run, so that a run fails for a change alone; HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("explore", print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # A shell ignores Ctrl-C for what it starts in the background, and children inherit that; tests of signals need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

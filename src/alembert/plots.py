@@ -134,12 +134,15 @@ def value_range(curves: Sequence[Curve]) -> tuple[float, float]:
     return _extent(values)
 
 
+_LEAST: Final = 1e-300
+
+
 def _extent(values: Sequence[float]) -> tuple[float, float]:
-    """Return the lowest and highest value, never the same."""
+    """Return the lowest and highest value, never so near that what lies between cannot be divided."""
     low, high = min(values, default=0.0), max(values, default=1.0)
-    if low < high:
+    if high - low > _LEAST:
         return low, high
-    around = abs(low) / 2 or 1.0
+    around = abs(low) / 2 if abs(low) > _LEAST else 1.0
     return low - around, high + around
 
 
