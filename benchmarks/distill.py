@@ -1,9 +1,9 @@
 """A pass of distillation with what the teacher said on the disk, against one in which the teacher reads again.
 
-    python benchmarks/distill.py [--quick] [--model FOLDER] [--text train.tsv]
+    python benchmarks/distill.py [--quick] [--model FOLDER] [--student SIZE] [--text train.tsv]
 
-Both sides are the product's verb `distill` with the same settings (states of all layers, then answers; the student has a
-third of the layers) and the same sentences, once with `[cache]` and once without. Twice over the sentences in either
+Both sides are the product's verb `distill` with the same settings (states of all layers, then answers; a student
+with a third of the layers, if no other is named) and the same sentences, once with `[cache]` and once without. Twice over the sentences in either
 stage; the time of the second pass is counted, when the teacher has been heard. The scores of both students must agree.
 Needs a checkpoint for the teacher (its layers count, not what it knows).
 """
@@ -25,6 +25,7 @@ COUNTS = {True: 160, False: 1000}
 def main() -> None:
     made = parser(__doc__, quick="fewer sentences, one round", model="checkpoint that is fine-tuned first")
     made.add_argument("--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="CoNLL file")
+    made.add_argument("--student", default="third", help="its size, as for alembert distill")
     arguments = made.parse_args()
     blocks = sentences(arguments.text) if arguments.text.is_file() else sample_sentences()
     random.Random(1).shuffle(blocks)
@@ -36,7 +37,7 @@ def main() -> None:
 
         def side(cache: str):
             def seconds() -> float:
-                found, scores[cache] = second_pass(teacher, folder, cache)
+                found, scores[cache] = second_pass(teacher, arguments.student, folder, cache)
                 print(f"cache {cache}: {found:.1f} s", file=sys.stderr, flush=True)
                 return found
 
@@ -63,7 +64,7 @@ def taught(model: Path, folder: Path) -> Path:
     return folder / "teacher"
 
 
-def second_pass(teacher: Path, folder: Path, cache: str) -> tuple[float, float]:
+def second_pass(teacher: Path, student: str, folder: Path, cache: str) -> tuple[float, float]:
     """Distil with two passes in the first stage; give the seconds of its second pass, and the score."""
     from alembert.train.distill import distill
     from alembert.train.distill_recipes import fast
@@ -84,7 +85,7 @@ def second_pass(teacher: Path, folder: Path, cache: str) -> tuple[float, float]:
     )
     data = Data(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
     with tempfile.TemporaryDirectory() as out:
-        job = Distillation(teacher=str(teacher), student="third", data=data)
+        job = Distillation(teacher=str(teacher), student=student, data=data)
         around = Surroundings(cache=Path(out) / "cache")
         done = distill(job, Path(out) / "student", settings, around=around)
         rows = list(RunLog(Path(out) / "student" / INSIDE, tensorboard=False).rows("step"))
