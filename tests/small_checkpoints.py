@@ -11,6 +11,8 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import LABELLED, Blueprint
 from alembert.nn.config import EncoderConfig
+from alembert.nn.heads import HeadSpec
+from alembert.nn.model import Model, new_model
 from alembert.tasks.files import write_keys, write_task, write_tasks
 from alembert.tasks.task import AnyTask, task_class
 from task_cases import CASES, LONGEST, TOKENIZER
@@ -80,3 +82,18 @@ def opinionated(model: torch.nn.Module, std: float = 0.3) -> None:
     for name, parameter in model.named_parameters():
         if not name.endswith("norm.weight"):
             torch.nn.init.normal_(parameter, std=std, generator=generator)
+
+
+def small_model(heads: Mapping[str, HeadSpec], **changes: Any) -> Model:
+    """Make a model of two narrow layers, with weights large enough to tell answers apart."""
+    shape = {
+        "vocab_size": 50,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": 32,
+    }
+    model = new_model(EncoderConfig(**{**shape, **changes}), heads).eval()
+    opinionated(model)
+    return model

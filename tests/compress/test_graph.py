@@ -18,7 +18,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.tasks.running_openvino import Requests, padded
-from small_checkpoints import opinionated
+from small_checkpoints import small_model
 
 SHAPES: dict[str, dict[str, Any]] = {
     "bert": {},
@@ -49,17 +49,7 @@ HEADS = {
 
 
 def model_of(**changes: Any) -> Model:
-    shape = {
-        "vocab_size": 50,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 24,
-        "max_position_embeddings": 32,
-    }
-    model = new_model(EncoderConfig(**{**shape, **changes}), HEADS).eval()
-    opinionated(model)
-    return model
+    return small_model(HEADS, **changes)
 
 
 def rows_of(lengths: Sequence[int]) -> list[Row]:

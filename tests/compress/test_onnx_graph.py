@@ -21,7 +21,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.tasks.running_openvino import Requests, masked
-from small_checkpoints import fine_tuned, opinionated
+from small_checkpoints import fine_tuned, small_model
 
 ONNX = ExportSettings(format="onnx", precision="fp32")
 SHAPES: dict[str, dict[str, Any]] = {
@@ -49,17 +49,7 @@ Outputs = Mapping[str, Any]
 
 
 def model_of(**changes: Any) -> Model:
-    shape = {
-        "vocab_size": 50,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 24,
-        "max_position_embeddings": 32,
-    }
-    model = new_model(EncoderConfig(**{**shape, **changes}), HEADS).eval()
-    opinionated(model)
-    return model
+    return small_model(HEADS, **changes)
 
 
 @pytest.fixture(params=SHAPES, scope="module")
