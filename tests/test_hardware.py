@@ -209,9 +209,20 @@ def test_training_type_is_the_clearly_fastest(bfloat16: float, chosen: str) -> N
     assert choices.choose_training(speeds(float32=100, bfloat16=bfloat16, float16=5000)).value == chosen
 
 
-def test_export_type_is_measured_in_openvino() -> None:
+def test_export_type_is_measured_in_the_libraries_that_run_exports() -> None:
     assert choices.choose_export(speeds("openvino", float32=100, int8=90)).value == "float32"
     assert choices.choose_export(speeds("openvino", float32=100, int8=390)).value == "int8"
+    both = speeds("openvino", float32=100, int8=90) + speeds("onnxruntime", float32=90, int8=300)
+    assert choices.choose_export(both).value == "int8"
+    assert choices.choose_export(speeds("torch", float32=100, int8=900)).value == "int8"
+
+
+def test_an_export_runs_in_the_library_that_is_fastest_for_its_numbers() -> None:
+    both = speeds("openvino", float32=100, int8=90) + speeds("onnxruntime", float32=90, int8=300)
+    assert choices.choose_library(both, "int8").value == "onnxruntime"
+    assert choices.choose_library(both, "float32").value == "openvino"
+    assert choices.choose_library(speeds("onnxruntime", float32=90), "float32").value == "onnxruntime"
+    assert choices.choose_library(speeds("torch", float32=90), "float32").value is None
 
 
 def test_reasons_carry_the_numbers() -> None:

@@ -32,7 +32,11 @@ sys.exit(f"loaded: {heavy}" if heavy else code)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bench")
     fine_tuned("tag", folder / "ner", folder / "examples.jsonl")
-    export(checkpoints.open(folder / "ner"), folder / "export", ExportSettings(precision="fp32"))
+    export(
+        checkpoints.open(folder / "ner"),
+        folder / "export",
+        ExportSettings(format="openvino", precision="fp32"),
+    )
     lines = [json.dumps({"id": str(n), "text": f"case {n}: no fever"}) for n in range(12)]
     (folder / "texts.jsonl").write_text("\n".join([*lines, "{"]) + "\n")
     (folder / "table.tsv").write_text("note\tid\nno fever\t1\na cough\t2\n")
@@ -64,7 +68,10 @@ def test_speed_size_start_and_peers_are_printed(command: Any) -> None:
     ]
     assert "MB in the folder;" in out
     assert "s to the first answer" in out
-    assert "Left out: OpenVINO, batches of 32 as they come, because OpenVINO reads Exports" in out
+    assert (
+        "Left out: the same library without settings, batches of 32 as they come, because it is for Exports"
+        in out
+    )
 
 
 def test_long_texts_have_a_line_of_their_own(command: Any) -> None:

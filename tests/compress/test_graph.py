@@ -17,7 +17,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
-from alembert.tasks.running_openvino import Requests, padded
+from alembert.tasks.running_openvino import OpenVinoGraph
 from small_checkpoints import small_model
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -65,16 +65,10 @@ def rows_of(lengths: Sequence[int]) -> list[Row]:
 
 
 def computed(model: Model, head: str, rows: Sequence[Row]) -> list[npt.NDArray[np.float32]]:
-    outputs = run(Requests(build_graph(model, head), threads=1, streams=1), rows)
+    outputs = OpenVinoGraph(build_graph(model, head), threads=1, streams=1).infer(rows)[head]
     if not model.spec(head).per_token:
         return list(outputs)
     return [outputs[place, : row.length] for place, row in enumerate(rows)]
-
-
-def run(requests: Requests, rows: Sequence[Row]) -> npt.NDArray[np.float32]:
-    with requests.one() as request:
-        outputs: npt.NDArray[np.float32] = request.infer(padded(rows))[0]
-    return outputs
 
 
 @torch.inference_mode()
@@ -100,16 +94,16 @@ def test_the_graph_gives_what_torch_gives(model: Model, head: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def tagger() -> Requests:
-    return Requests(build_graph(model_of(), "tag"), threads=1, streams=1)
+def tagger() -> OpenVinoGraph:
+    return OpenVinoGraph(build_graph(model_of(), "tag"), threads=1, streams=1)
 
 
 @settings(deadline=None, max_examples=20)
 @given(lengths=st.lists(st.integers(1, 32), min_size=1, max_size=6))
-def test_what_is_beside_a_row_does_not_change_it(lengths: list[int], tagger: Requests) -> None:
+def test_what_is_beside_a_row_does_not_change_it(lengths: list[int], tagger: OpenVinoGraph) -> None:
     rows = rows_of(lengths)
-    for found, row in zip(run(tagger, rows), rows, strict=True):
-        np.testing.assert_allclose(found[: row.length], run(tagger, [row])[0], atol=1e-5)
+    for found, row in zip(tagger.infer(rows)["tag"], rows, strict=True):
+        np.testing.assert_allclose(found[: row.length], tagger.infer([row])["tag"][0], atol=1e-5)
 
 
 def test_only_the_first_token_leaves_the_last_layer_if_no_other_is_read() -> None:
@@ -138,9 +132,7 @@ def test_a_head_over_the_vocabulary_is_refused() -> None:
 
 def test_all_heads_at_once_give_what_each_gives(model: Model) -> None:
     rows = rows_of([5, 32, 1, 5])
-    with Requests(build_graph(model, *HEADS), threads=1, streams=1).one() as request:
-        found = request.infer(padded(rows))
-        outputs = {head: found[head] for head in HEADS}
+    outputs = OpenVinoGraph(build_graph(model, *HEADS), threads=1, streams=1).infer(rows)
     for head in HEADS:
         for own, wanted, row in zip(outputs[head], expected(model, head, rows), rows, strict=True):
             np.testing.assert_allclose(
@@ -151,9 +143,8 @@ def test_all_heads_at_once_give_what_each_gives(model: Model) -> None:
 def test_heads_that_give_the_same_are_two_outputs() -> None:
     heads = {name: HeadSpec(kind="embed", pooling="cls") for name in ("one", "other")}
     model = new_model(EncoderConfig(vocab_size=50, hidden_size=16, num_attention_heads=2), heads).eval()
-    with Requests(build_graph(model, *heads), threads=1, streams=1).one() as request:
-        found = request.infer(padded(rows_of([5])))
-        np.testing.assert_array_equal(found["one"], found["other"])
+    found = OpenVinoGraph(build_graph(model, *heads), threads=1, streams=1).infer(rows_of([5]))
+    np.testing.assert_array_equal(found["one"], found["other"])
 
 
 def test_a_head_that_is_called_as_an_input_is_refused() -> None:

@@ -10,7 +10,7 @@ from alembert.data.rows import Row
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import new_model
-from alembert.tasks.running_openvino import Requests, padded
+from alembert.tasks.running_openvino import OpenVinoGraph
 from small_checkpoints import opinionated
 
 ALL = [f"layer.{layer}.{part}" for layer in range(2) for part in ("qkv", "out", "inner", "outer")]
@@ -40,9 +40,7 @@ def int8(graph: Graph) -> Graph:
 
 
 def outputs(graph: Graph) -> np.ndarray:
-    with Requests(graph, threads=1, streams=1).one() as request:
-        found: np.ndarray = request.infer(padded(rows()))[0]
-    return found
+    return OpenVinoGraph(graph, threads=1, streams=1).infer(rows())["tag"]
 
 
 def test_every_product_with_weights_is_quantised(int8: Graph) -> None:

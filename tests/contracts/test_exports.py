@@ -14,11 +14,12 @@ from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
+from alembert.tasks.export_files import Format
 from alembert.tasks.runner import Outputs
 from small_checkpoints import fine_tuned, fine_tuned_together
 from task_cases import CASES
 
-FP32 = ExportSettings(precision="fp32")
+FORMATS: tuple[Format, ...] = ("openvino", "onnx")
 WRITING = ("generate", "generate, beam")
 EXPORTED = [name for name in CASES if name not in WRITING]
 TOGETHER = {name.replace(", ", "-"): name for name in EXPORTED}
@@ -29,24 +30,33 @@ class Both:
     """A model in torch and as an Export, with examples of its task."""
 
     torch: TaskModel
-    openvino: TaskModel
+    exported: TaskModel
     examples: tuple[Any, ...]
 
 
-@pytest.fixture(params=EXPORTED, scope="module")
+def fp32(form: Format = "openvino") -> ExportSettings:
+    return ExportSettings(format=form, precision="fp32")
+
+
+@pytest.fixture(
+    params=[(name, form) for name in EXPORTED for form in FORMATS], ids=" in ".join, scope="module"
+)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    name, form = request.param
     folder = tmp_path_factory.mktemp("export")
-    examples = fine_tuned(request.param, folder / "checkpoint", folder / "examples.jsonl")
-    export(checkpoints.open(folder / "checkpoint"), folder / "export", FP32)
+    examples = fine_tuned(name, folder / "checkpoint", folder / "examples.jsonl")
+    export(checkpoints.open(folder / "checkpoint"), folder / "export", fp32(form))
     return Both(TaskModel.open(folder / "checkpoint"), TaskModel.open(folder / "export"), examples)
 
 
-@pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tuple[Any, ...]]]:
+@pytest.fixture(params=FORMATS, scope="module")
+def together(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, tuple[Any, ...]]]:
     """A folder with a checkpoint for all tasks at once and its Export, and the examples of each."""
     folder = tmp_path_factory.mktemp("together")
     examples = fine_tuned_together(TOGETHER, folder / "checkpoint", folder)
-    export(checkpoints.open(folder / "checkpoint"), folder / "export", FP32)
+    export(checkpoints.open(folder / "checkpoint"), folder / "export", fp32(request.param))
     return folder, examples
 
 
@@ -58,22 +68,22 @@ def assert_near(found: Sequence[Sequence[Outputs]], expected: Sequence[Sequence[
 
 def test_the_outputs_are_those_of_torch(both: Both) -> None:
     encoded = both.torch.encode(both.examples)
-    assert_near(both.openvino.runner.outputs(encoded), both.torch.runner.outputs(encoded))
+    assert_near(both.exported.runner.outputs(encoded), both.torch.runner.outputs(encoded))
 
 
 @pytest.mark.parametrize("name", TOGETHER)
 def test_the_outputs_of_one_of_many_tasks_are_those_of_torch(name: str, together: Any) -> None:
     folder, examples = together
-    torch, openvino = (TaskModel.open(folder / each, task=name) for each in ("checkpoint", "export"))
+    torch, exported = (TaskModel.open(folder / each, task=name) for each in ("checkpoint", "export"))
     encoded = torch.encode(examples[name])
-    assert_near(openvino.runner.outputs(encoded), torch.runner.outputs(encoded))
+    assert_near(exported.runner.outputs(encoded), torch.runner.outputs(encoded))
 
 
 def test_all_tasks_at_once_give_what_each_gives(together: Any) -> None:
     folder, examples = together
-    torch, openvino = (SeveralModel.open(folder / each) for each in ("checkpoint", "export"))
+    torch, exported = (SeveralModel.open(folder / each) for each in ("checkpoint", "export"))
     encoded = {name: model.encode(examples[name]) for name, model in torch.models.items()}
-    found = openvino.engine.together(openvino.task.tasks).outputs(encoded)
+    found = exported.engine.together(exported.task.tasks).outputs(encoded)
     expected = torch.engine.together(torch.task.tasks).outputs(encoded)
     assert found.keys() == expected.keys() == set(TOGETHER)
     for name in TOGETHER:
@@ -81,18 +91,18 @@ def test_all_tasks_at_once_give_what_each_gives(together: Any) -> None:
 
 
 def test_the_same_outputs_are_the_same_answers(both: Both) -> None:
-    encoded = both.openvino.encode(both.examples)
+    encoded = both.exported.encode(both.examples)
     outputs = both.torch.runner.outputs(encoded)
     for example, each, found in zip(both.examples, encoded, outputs, strict=True):
         records = [
             model.task.record(example, model.task.decode(each, found))
-            for model in (both.openvino, both.torch)
+            for model in (both.exported, both.torch)
         ]
         assert records[0] == records[1]
 
 
 def test_examples_can_be_scored(both: Both) -> None:
-    scores = both.openvino.task.score(both.examples, both.openvino.predict(both.examples))
+    scores = both.exported.task.score(both.examples, both.exported.predict(both.examples))
     assert scores.coverage.examples == len(both.examples)
 
 
@@ -100,15 +110,16 @@ def test_examples_can_be_scored(both: Both) -> None:
 def test_a_model_that_writes_texts_is_refused(name: str, tmp_path: Path) -> None:
     fine_tuned(name, tmp_path / "checkpoint", tmp_path / "examples.jsonl")
     with pytest.raises(BadSetting, match="Use the checkpoint itself"):
-        export(checkpoints.open(tmp_path / "checkpoint"), tmp_path / "export", FP32)
+        export(checkpoints.open(tmp_path / "checkpoint"), tmp_path / "export", fp32())
     assert not (tmp_path / "export").exists()
 
 
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", ["tag, crf", "tag, span", "classify", "compare, scores", "answer"])
-def test_int8_is_near_for_heads_of_every_kind(name: str, tmp_path: Path) -> None:
+def test_int8_is_near_for_heads_of_every_kind(name: str, form: Format, tmp_path: Path) -> None:
     examples = fine_tuned(name, tmp_path / "checkpoint", tmp_path / "examples.jsonl")
     made = checkpoints.open(tmp_path / "checkpoint")
-    settings = ExportSettings(rows=8)
+    settings = ExportSettings(format=form, rows=8)
     outcome = export(made, tmp_path / "export", settings, Material(calibration=examples))
     model, exact = TaskModel.open(tmp_path / "export"), TaskModel.open(tmp_path / "checkpoint")
     encoded = exact.encode(examples)

@@ -18,10 +18,11 @@ from alembert.infer import bench_peers
 from alembert.infer.bench import Bench, bench, megabytes, read_texts
 from alembert.infer.bench_peers import AS_THEY_COME, PIPELINE, SORTED, LeftOut, Peer, peers_of
 from alembert.infer.task_model import TaskModel
+from alembert.tasks.export_files import Format
 from small_checkpoints import fine_tuned
 
 SHORT = [f"case {n}: kras, {'a' * (n % 5)} no fever" for n in range(40)]
-FP32 = ExportSettings(precision="fp32")
+FP32 = ExportSettings(format="openvino", precision="fp32")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_a_checkpoint_is_measured_beside_transformers(place: Path) -> None:
     assert found.beside is None
 
 
-def test_an_export_is_measured_beside_openvino_as_texts_come(place: Path) -> None:
+def test_an_export_is_measured_beside_its_library_as_texts_come(place: Path) -> None:
     found = measured(place / "export", place / "mixed.jsonl")
     assert names(found) == ([AS_THEY_COME], [PIPELINE, SORTED])
     assert (found.engine, found.texts, found.too_long) == ("openvino fp32", 10, 0)
@@ -152,8 +153,11 @@ def test_peers_are_for_the_cpu(place: Path) -> None:
 # -- peers answer with the same weights
 
 
-def test_openvino_as_texts_come_finds_what_the_export_finds(place: Path) -> None:
-    model = TaskModel.open(place / "export")
+@pytest.mark.parametrize("form", ["openvino", "onnx"])
+def test_a_graph_as_texts_come_finds_what_the_export_finds(form: Format, place: Path, tmp_path: Path) -> None:
+    settings = ExportSettings(format=form, precision="fp32")
+    export(checkpoints.open(place / "tag"), tmp_path / "export", settings)
+    model = TaskModel.open(tmp_path / "export")
     examples = read_texts(model, [place / "mixed.jsonl"], ReadOptions()).examples
     peer = opened(model)[AS_THEY_COME]
     assert isinstance(peer, Peer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -58,13 +59,13 @@ def export(
         ),
     ] = None,
     form: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="openvino, which alembert runs best, or onnx, for other programs.",
+            help="openvino, or onnx, which other programs read too; if not given, the one that is faster here.",
         ),
-    ] = "openvino",
+    ] = None,
     limit: Annotated[
         float, typer.Option(help="Points of score that int8 may cost; parts that cost more stay in float.")
     ] = 0.5,
@@ -92,10 +93,10 @@ def export(
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engine_torch import TorchEngine
 
-    precision: Precision = "fp32" if int8 is False or (int8 is None and form == "onnx") else "int8"
+    precision: Precision = "fp32" if int8 is False else "int8"
     if calibrate and precision == "fp32":
         raise BadSetting("--calibrate belongs to int8, and the numbers are fp32. Leave one of them out.")
-    settings = ExportSettings(format=cast("Format", form), precision=precision, rows=rows, limit=limit)
+    settings = ExportSettings(format=cast("Format | None", form), precision=precision, rows=rows, limit=limit)
     _check_installed(settings)
     names = _tasks(model, task)  # a folder without the task is refused before its weights are read
     texts, gold = _files(names, "--calibrate", calibrate or ()), _files(names, "--dev", against or ())
@@ -113,12 +114,15 @@ def export(
 
 
 def _check_installed(settings: ExportSettings) -> None:
+    """Say at once what the format needs; one that is chosen here is that of a library that is there."""
     from alembert.compress.onnx_graph import import_onnx
+    from alembert.hardware.onnx_settings import import_onnxruntime
     from alembert.hardware.openvino_settings import import_openvino
 
     if settings.format == "onnx":
         import_onnx()
-    else:
+        import_onnxruntime()
+    elif settings.format == "openvino" or find_spec("onnxruntime") is None:
         import_openvino()
 
 
@@ -213,8 +217,7 @@ def _read(model: TaskModel, path: Path, options: ReadOptions) -> Reading[Any]:
 def _print(out: Path, outcome: Outcome) -> None:
     from alembert.cli.output import note, visible
 
-    how = "for programs that read ONNX" if outcome.facts.format == "onnx" else "runs without torch"
-    print(visible(f"{out}: {how}"))
+    print(visible(f"{out}: runs without torch"))
     rows = list(outcome.rows())
     width = max(len(name) for name, _ in rows)
     for name, value in rows:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from alembert.tasks.export_files import ExportFacts, Precision
+from alembert.tasks.export_files import LIBRARIES, ExportFacts, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +91,7 @@ class Outcome:
     def rows(self) -> Iterator[tuple[str, str]]:
         """Give names and values for people."""
         yield "task" if len(self.tasks) == 1 else "tasks", self.task
+        yield "runs in", LIBRARIES[self.facts.format]
         yield "numbers", self._numbers()
         yield "size", f"{self.bytes / 1e6:.1f} MB, as a checkpoint {self.checkpoint_bytes / 1e6:.1f} MB"
         if self.vectors:
@@ -117,8 +118,8 @@ class Outcome:
         speeds = self.measured.texts_per_second
         if {"int8", "fp32"} <= speeds.keys() and speeds["int8"] < 1.1 * speeds["fp32"]:
             yield (
-                f"int8 is {speeds['int8'] / speeds['fp32']:.2f}x as fast as fp32 here; it is made for processors with "
-                "VNNI or AMX instructions, and saves three quarters of the size everywhere"
+                f"int8 is {speeds['int8'] / speeds['fp32']:.2f}x as fast as fp32 here, in {LIBRARIES[self.facts.format]}; it "
+                "saves three quarters of the size everywhere"
             )
 
 
@@ -169,7 +170,7 @@ _FOR_ONNX: Final = (
     "",
     "Each head is an output: numbers for each token (texts x tokens x labels), or one row a text. The labels above are in the",
     "order of the numbers. What becomes of the numbers (CRF, thresholds, windows of long texts, pooling) is in `task.json`;",
-    "`alembert predict FOLDER TEXT` does it, with OpenVINO and without torch.",
+    "`alembert predict FOLDER TEXT` does it, without torch.",
 )
 
 

@@ -10,27 +10,32 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-from alembert import artifact
+from alembert import artifact, hardware
 from alembert.compress.candidate import tokenizer_of
 from alembert.compress.card import Measured, Outcome, card
 from alembert.compress.fallback import Fallback
-from alembert.compress.graph import build_graph
+from alembert.compress.makers import MAKERS, Maker
 from alembert.compress.network import check_exportable
-from alembert.compress.onnx_graph import build_onnx, check_onnx
 from alembert.compress.part import Material, Part, Trial
-from alembert.compress.quantise import quantise, ranked
 from alembert.compress.settings import ExportSettings
 from alembert.data.rows import USUAL_TOKENS, Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.hardware.openvino_settings import import_openvino, the_core
 from alembert.nn.multiplications import encoder_multiplications
-from alembert.tasks.export_files import GRAPHS, KIND, ExportFacts, Precision, write_decoding
+from alembert.tasks.export_files import (
+    GRAPHS,
+    KIND,
+    LIBRARIES,
+    ExportFacts,
+    Format,
+    Precision,
+    write_decoding,
+)
 from alembert.tasks.files import (
     KEYS,
     SURFACES,
@@ -40,15 +45,10 @@ from alembert.tasks.files import (
     write_task,
     write_tasks,
 )
-from alembert.tasks.running_openvino import ExportedGraph, masked, padded
-
-if TYPE_CHECKING:
-    from openvino import Model as Graph
+from alembert.tasks.running_export import ExportedGraph
 
 __all__ = ["Material", "export"]
 
-RANKING_ROWS: Final = 16
-"""Rows on which the harm of single products is compared: it is done for each of them."""
 Say = Callable[[str], None]
 
 
@@ -69,7 +69,10 @@ def export(
     settings = settings or ExportSettings()
     artifact.check(out, KIND, config={}, overwrite=overwrite)
     parts = _parts(checkpoint, material or {}, task)
-    work = _Work(checkpoint, settings, parts, say, named=task is None and bool(task_names(parts[0].folder)))
+    form = _format(settings, say)
+    settings = replace(settings, format=form)
+    named = task is None and bool(task_names(parts[0].folder))
+    work = _Work(checkpoint, settings, form, parts, say, named=named)
     work.check()
     graph, in_float = work.chosen()
     outcome = work.outcome(graph, in_float)
@@ -79,6 +82,17 @@ def export(
         work.write(draft.path, graph, outcome)
         draft.counts["parameters"] = checkpoint.parameters
     return outcome
+
+
+def _format(settings: ExportSettings, say: Say) -> Format:
+    """Choose the format by the speed that its library has on this machine, unless it is named."""
+    if settings.format is not None:
+        return settings.format
+    verdict = hardware.capabilities().library_for("int8" if settings.precision == "int8" else "float32")
+    formats: dict[str | None, Format] = {library: name for name, library in LIBRARIES.items()}
+    chosen = formats.get(verdict.value, "openvino")
+    say(f"format {chosen}: {verdict.reason}")
+    return chosen
 
 
 def _parts(
@@ -123,6 +137,7 @@ class _Work:
 
     checkpoint: Checkpoint
     settings: ExportSettings
+    format: Format
     parts: tuple[Part, ...]
     say: Say
     named: bool
@@ -134,9 +149,8 @@ class _Work:
         for part in self.parts:
             _ = part.task
         check_exportable(self.checkpoint.model, self.heads)
-        if self.settings.format == "onnx":
-            check_onnx(self.checkpoint.model)
-        elif self.settings.precision == "int8" and not any(part.material.calibration for part in self.parts):
+        self.maker.check()
+        if self.settings.precision == "int8" and not any(part.material.calibration for part in self.parts):
             raise BadSetting(
                 "int8 is calibrated on text of the task, and none was given. Give a file (--calibrate FILE; training data "
                 "is good), or export with --fp32."
@@ -147,16 +161,13 @@ class _Work:
         return [part.head for part in self.parts]
 
     @cached_property
-    def exact(self) -> Graph:
-        """The graph in fp32."""
-        if self.settings.format == "onnx":
-            return the_core().read_model(self.file, b"")
-        return build_graph(self.checkpoint.model, *self.heads)
+    def maker(self) -> Maker:
+        return MAKERS[self.format](self.checkpoint.model, self.heads, self.rows)
 
     @cached_property
-    def file(self) -> bytes:
-        """The graph in the ONNX format."""
-        return build_onnx(self.checkpoint.model, *self.heads)
+    def exact(self) -> Any:
+        """The graph in fp32."""
+        return self.maker.exact()
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -164,9 +175,9 @@ class _Work:
         texts = [part for part in self.parts if part.material.calibration]
         return [row for part in texts for row in part.rows(max(1, self.settings.rows // len(texts)))]
 
-    def compiled(self, graph: Graph) -> ExportedGraph:
+    def compiled(self, graph: Any) -> ExportedGraph:
         heads = {part.head: part.facts.per_token for part in self.parts}
-        return ExportedGraph(graph, heads, feed=masked if self.settings.format == "onnx" else padded)
+        return ExportedGraph(self.maker.compile(graph), heads)
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -174,19 +185,19 @@ class _Work:
         exact = self.compiled(self.exact) if any(part.material.judged for part in self.parts) else None
         return [] if exact is None else [Trial(part, part.form(exact)) for part in self.parts]
 
-    def chosen(self) -> tuple[Graph | None, tuple[str, ...]]:
+    def chosen(self) -> tuple[Any | None, tuple[str, ...]]:
         """Give the int8 graph to be written, and what is in float in it; none: fp32 is written."""
         if self.settings.precision == "fp32":
             return None, ()
         self.say(f"calibrating int8 on {len(self.rows):,} rows of text")
         search = Fallback(
-            quantised=lambda kept: quantise(self.exact, self.rows, kept),
+            quantised=self.maker.int8,
             loss=self._loss,
-            ranked=lambda graph: ranked(graph, self.exact, self.rows[:: len(self.rows) // RANKING_ROWS + 1]),
+            ranked=self.maker.ranked,
         )
         return search.within(self.settings.limit, self.say) or (None, ())
 
-    def _loss(self, graph: Graph) -> float:
+    def _loss(self, graph: Any) -> float:
         """Give the points that int8 costs the task which loses most."""
         scored = [trial for trial in self.trials if trial.is_scored]
         if not scored:
@@ -195,28 +206,22 @@ class _Work:
         made = self.compiled(graph)
         return max(trial.loss(trial.part.form(made)) for trial in scored)
 
-    def outcome(self, graph: Graph | None, in_float: tuple[str, ...]) -> Outcome:
+    def outcome(self, graph: Any | None, in_float: tuple[str, ...]) -> Outcome:
         return Outcome(
             tasks=self._measured(graph),
             facts=self._facts("fp32" if graph is None else "int8"),
             asked=self.settings.precision,
             calibration_rows=0 if graph is None else len(self.rows),
             in_float=in_float,
-            bytes=self._bytes(graph),
+            bytes=self.maker.size(self.exact if graph is None else graph),
             checkpoint_bytes=self.checkpoint.bytes,
             vectors=next((part.vectors for part in self.parts if part.vectors), None),
         )
 
-    def _bytes(self, graph: Graph | None) -> int:
-        if self.settings.format == "onnx":
-            return len(self.file)
-        nodes = (self.exact if graph is None else graph).get_ops()
-        return sum(node.data.nbytes for node in nodes if node.get_type_name() == "Constant")
-
     def _facts(self, precision: Precision) -> ExportFacts:
         config = self.checkpoint.blueprint.config
         return ExportFacts(
-            format=self.settings.format,
+            format=self.format,
             precision=precision,
             heads={part.head: part.facts for part in self.parts},
             longest=config.max_position_embeddings,
@@ -226,7 +231,7 @@ class _Work:
             multiplications=encoder_multiplications(config, tokens=USUAL_TOKENS),
         )
 
-    def _measured(self, graph: Graph | None) -> dict[str, Measured]:
+    def _measured(self, graph: Any | None) -> dict[str, Measured]:
         found = {part.head: Measured(task=part.task.name) for part in self.parts}
         made = None if graph is None else self.compiled(graph)
         for trial in self.trials:
@@ -241,20 +246,13 @@ class _Work:
         tasks = {name: asdict(each) for name, each in outcome.tasks.items()}
         return {"in_float": list(outcome.in_float), "tasks": tasks, "measured": asdict(outcome.measured)}
 
-    def write(self, folder: Path, graph: Graph | None, outcome: Outcome) -> None:
+    def write(self, folder: Path, graph: Any | None, outcome: Outcome) -> None:
         """Fill the folder of the Export."""
-        self._write_graph(folder / GRAPHS[self.settings.format], graph)
+        self.maker.write(self.exact if graph is None else graph, folder / GRAPHS[self.format])
         tokenizer_of(self.checkpoint).save(folder)
         self._write_tasks(folder)
         write_decoding(folder, {part.head: part.decoding_weights for part in self.parts})
         (folder / "README.md").write_text(card(outcome), encoding="utf8")
-
-    def _write_graph(self, path: Path, graph: Graph | None) -> None:
-        if self.settings.format == "onnx":
-            path.write_bytes(self.file)
-        else:
-            written = self.exact if graph is None else graph
-            import_openvino().save_model(written, str(path), compress_to_fp16=False)
 
     def _write_tasks(self, folder: Path) -> None:
         """Write what the tasks are, and what they were trained on."""

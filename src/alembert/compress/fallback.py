@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 G = TypeVar("G")
 
@@ -46,3 +48,9 @@ class Fallback(Generic[G]):
                 return graph, kept
             count *= 2
         return None
+
+
+def relative_error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
+    """Give the squared error of an output over all rows, as a share of its size: so all outputs count alike."""
+    size = sum(float(np.square(each).sum()) for each in wanted)
+    return sum(float(np.square(a - b).sum()) for a, b in zip(found, wanted, strict=True)) / (size or 1.0)

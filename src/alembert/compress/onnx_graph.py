@@ -1,4 +1,4 @@
-"""The ONNX model of an encoder and its heads, for those who run models in other programs.
+"""The ONNX model of an encoder and its heads, for ONNX Runtime and other programs.
 
 Inputs are those that programs have for a BERT: `input_ids`, `attention_mask` and `token_type_ids` (B, T), int64; texts and
 tokens may be any number. What the graph is made of says `network`. It uses operations of 2021 (opset 17, IR 8), so that
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final
@@ -31,7 +31,6 @@ NOTHING: Final = float(np.finfo(np.float32).min)
 
 def build_onnx(model: Model, *heads: str) -> bytes:
     """Build the ONNX model of the encoder with some of its heads, as the bytes of its file."""
-    check_onnx(model)
     operations = OnnxOperations()
     describe(model, heads, operations)
     return operations.file()
@@ -70,18 +69,25 @@ class OnnxOperations:
         self.nodes: list[Any] = []
         self.initial: dict[str, Any] = {}
         self.outputs: list[Any] = []
+        self.multiplied: dict[str, tuple[str, str]] = {}
+        """Product -> what it multiplies with weights, and the place of these, which several may have in common."""
         self.numbers = count()
         self.tokens = self._node("Gather", self._node("Shape", self.ids), self._whole([1]))
         self.real_BT = self._node("Cast", self.mask, to=self.onnx.TensorProto.BOOL)
 
-    def file(self) -> bytes:
-        """Give the model with all outputs that were made."""
-        helper, whole = self.onnx.helper, self.onnx.TensorProto.INT64
+    def file(self, watched: Collection[str] = ()) -> bytes:
+        """Give the model with all outputs that were made, and with values inside it that are to be seen."""
+        helper, types = self.onnx.helper, self.onnx.TensorProto
         inputs = [
-            helper.make_tensor_value_info(name, whole, ["batch", "tokens"])
+            helper.make_tensor_value_info(name, types.INT64, ["batch", "tokens"])
             for name in (self.ids, self.mask, self.segments)
         ]
-        graph = helper.make_graph(self.nodes, "alembert", inputs, self.outputs, list(self.initial.values()))
+        outputs = [
+            *self.outputs,
+            *(helper.make_tensor_value_info(name, types.FLOAT, None) for name in watched),
+        ]
+        initial = [self.onnx.numpy_helper.from_array(each, name) for name, each in self.initial.items()]
+        graph = helper.make_graph(self.nodes, "alembert", inputs, outputs, initial)
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="alembert"
         )
@@ -116,8 +122,8 @@ class OnnxOperations:
         return self._node("Tanh", states)
 
     def gelu(self, states: str, form: Gelu) -> str:
-        if form == "erf":
-            curve = self._node("Erf", self._times(states, math.sqrt(0.5)))
+        if form == "erf":  # spelt as runtimes know it, which make one operation of it
+            curve = self._node("Erf", self._node("Div", states, self._float(math.sqrt(2))))
         else:
             cube = self.multiply(self.multiply(states, states), states)
             bent = self.add(states, self._times(cube, 0.044715))
@@ -125,6 +131,7 @@ class OnnxOperations:
         return self.multiply(self._times(states, 0.5), self.add(curve, self._float(1)))
 
     def linear(self, states: str, place: str, weight_CD: Numbers, bias_C: Numbers, name: str) -> str:
+        self.multiplied[name] = (states, place)
         weight_DC = self.constant(f"{place}.weight", weight_CD.T)
         product = self._node("MatMul", states, weight_DC, name=name)
         return self.add(product, self.constant(f"{place}.bias", bias_C))
@@ -204,6 +211,5 @@ class OnnxOperations:
     def _initial(self, name: str, values: Any) -> str:
         """Keep numbers once under their name."""
         if name not in self.initial:
-            contiguous = np.ascontiguousarray(values).reshape(values.shape)
-            self.initial[name] = self.onnx.numpy_helper.from_array(contiguous, name)
+            self.initial[name] = np.ascontiguousarray(values).reshape(values.shape)
         return name

@@ -17,7 +17,7 @@ from alembert.tasks.compare import CompareTask
 from alembert.tasks.export_files import HeadFacts, Weights
 from alembert.tasks.files import open_task, read_table
 from alembert.tasks.running import ModelRunner
-from alembert.tasks.running_openvino import ExportedGraph, GraphRunner
+from alembert.tasks.running_export import ExportedGraph, GraphRunner
 from alembert.tasks.task import AnyTask
 
 

@@ -15,11 +15,11 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
+from alembert.compress.fallback import relative_error
 from alembert.data.rows import Row
 from alembert.hardware.openvino_settings import import_nncf
-from alembert.tasks.running_openvino import Requests, padded
+from alembert.tasks.running_export import padded
+from alembert.tasks.running_openvino import OpenVinoGraph
 
 if TYPE_CHECKING:
     from openvino import Model as Graph
@@ -61,14 +61,8 @@ def ranked(graph: Graph, exact: Graph, rows: Sequence[Row]) -> list[str]:
     errors = {}
     for name in products(graph):
         found = _outputs(_without(graph, name), rows)
-        errors[name] = sum(_error(*pair) for pair in zip(found, wanted, strict=True))
+        errors[name] = sum(map(relative_error, found, wanted))
     return sorted(errors, key=errors.__getitem__)
-
-
-def _error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
-    """Give the squared error of an output over all rows, as a share of its size."""
-    size = sum(float(np.square(each).sum()) for each in wanted)
-    return sum(float(np.square(a - b).sum()) for a, b in zip(found, wanted, strict=True)) / (size or 1.0)
 
 
 def _without(graph: Graph, name: str) -> Graph:
@@ -93,9 +87,9 @@ def _quantised_products(graph: Graph) -> Iterator[tuple[Node, Node]]:
 
 def _outputs(graph: Graph, rows: Iterable[Row]) -> list[list[Any]]:
     """Give for each output of a graph what it is for each row."""
-    with Requests(graph, threads=1, streams=1).one() as request:
-        found = [request.infer(padded([row])) for row in rows]
-    return [[each[place] for each in found] for place in range(len(graph.outputs))]
+    opened = OpenVinoGraph(graph, threads=1, streams=1)
+    found = [opened.infer([row]) for row in rows]
+    return [[each[output.get_any_name()] for each in found] for output in graph.outputs]
 
 
 @contextmanager

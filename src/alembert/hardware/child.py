@@ -139,6 +139,48 @@ def try_openvino(dtype: str, threads: int) -> dict[str, float]:
     }
 
 
+def _onnxruntime_forward(dtype: str, threads: int) -> Callable[[int], Call]:
+    import numpy as np
+    import onnx
+    import onnxruntime
+    from onnx import helper, numpy_helper
+
+    def of_size(size: int) -> Call:
+        matrix = np.random.default_rng(0).standard_normal((size, size), dtype=np.float32)
+        numbers: dict[str, Any] = {"weight": matrix}
+        product = [helper.make_node("MatMul", ["x", "weight"], ["y"])]
+        if dtype == "int8":  # as `compress` writes it: unsigned activations, symmetric weights
+            whole = np.clip(matrix * 16, -63, 63).astype(np.int8)
+            numbers = {"whole": whole, "step": np.array(1 / 16, np.float32), "zero": np.array(0, np.int8)}
+            numbers["middle"] = np.array(128, np.uint8)
+            product = [
+                helper.make_node("QuantizeLinear", ["x", "step", "middle"], ["rounded"]),
+                helper.make_node("DequantizeLinear", ["rounded", "step", "middle"], ["left"]),
+                helper.make_node("DequantizeLinear", ["whole", "step", "zero"], ["right"]),
+                helper.make_node("MatMul", ["left", "right"], ["y"]),
+            ]
+        shapes = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [size, size]) for name in "xy"]
+        initial = [numpy_helper.from_array(each, name) for name, each in numbers.items()]
+        graph = helper.make_graph(product, "trial", shapes[:1], shapes[1:], initial)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        return lambda: session.run(None, {"x": matrix})
+
+    return of_size
+
+
+def try_onnxruntime(dtype: str, threads: int) -> dict[str, float]:
+    """Run one type in ONNX Runtime, on one thread and on all."""
+    return {
+        "one_thread": peak(_onnxruntime_forward(dtype, 1)),
+        "all_threads": peak(_onnxruntime_forward(dtype, threads)),
+    }
+
+
 def _leave_no_core() -> None:
     """Keep a death from writing a memory image of gigabytes into the user's folder."""
     try:
@@ -152,7 +194,7 @@ def main(library: str, threads: int, dtypes: list[str]) -> None:
     """Try each type and print what happened."""
     warnings.simplefilter("ignore")
     _leave_no_core()
-    attempt = {"torch": try_torch, "openvino": try_openvino}[library]
+    attempt = {"torch": try_torch, "openvino": try_openvino, "onnxruntime": try_onnxruntime}[library]
     for dtype in dtypes:
         print(json.dumps({"begin": dtype}), flush=True)
         try:

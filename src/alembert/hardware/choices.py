@@ -14,6 +14,7 @@ from alembert.hardware.trials import Trial
 
 # A narrower type must win clearly: casts take time, precision is lost, and measurements on shared machines are noisy.
 MARGIN = 1.2
+EXPORT_LIBRARIES = ("openvino", "onnxruntime")
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,35 @@ def choose_inference(trials: Iterable[Trial]) -> Verdict:
 
 
 def choose_export(trials: Iterable[Trial]) -> Verdict:
-    """Choose the type of an Export, which runs in OpenVINO."""
-    tried = [t for t in trials if t.library == "openvino"]
+    """Choose the type of an Export, which runs in the library that is fastest for it."""
+    tried = _measured_exports(trials)
     if not tried:
         return Verdict(
-            "int8", "OpenVINO is not installed, so nothing was measured; int8 is the usual choice."
+            "int8",
+            "Neither OpenVINO nor ONNX Runtime is installed, so nothing was measured; int8 is the usual choice.",
         )
-    return _fastest({t.dtype: t.all_threads for t in tried if t.all_threads}, "forward in OpenVINO")
+    speeds = {dtype: max(own.values()) for dtype, own in tried.items()}
+    return _fastest(speeds, "forward in the faster of OpenVINO and ONNX Runtime")
+
+
+def choose_library(trials: Iterable[Trial], dtype: str) -> Verdict:
+    """Choose the library that runs an Export with numbers of a type; none: neither could be measured."""
+    speeds = _measured_exports(trials).get(dtype, {})
+    if not speeds:
+        return Verdict(None, f"{dtype} could be measured neither in OpenVINO nor in ONNX Runtime.")
+    numbers = ", ".join(f"{library} {speed:.0f}" for library, speed in speeds.items())
+    best = max(speeds, key=speeds.__getitem__)
+    why = "It is the fastest" if len(speeds) > 1 else "It is the only one"
+    return Verdict(best, f"{why} ({dtype}, GFLOP/s, forward: {numbers}).")
+
+
+def _measured_exports(trials: Iterable[Trial]) -> dict[str, dict[str, float]]:
+    """Give the speed of each type in each library that runs Exports."""
+    found: dict[str, dict[str, float]] = {}
+    for trial in trials:
+        if trial.library in EXPORT_LIBRARIES and trial.all_threads:
+            found.setdefault(trial.dtype, {})[trial.library] = trial.all_threads
+    return found
 
 
 def _fastest(speeds: dict[str, float], what: str) -> Verdict:

@@ -54,6 +54,7 @@ def machine_key(cpu: Cpu) -> dict[str, str | int | None]:
         "kernel": os.uname().release if hasattr(os, "uname") else sys.platform,
         "torch": installed_version("torch"),
         "openvino": installed_version("openvino"),
+        "onnxruntime": installed_version("onnxruntime"),
         "alembert": __version__,
     }
 

@@ -13,12 +13,21 @@ from typing import Any
 
 from alembert.errors import BadSetting
 from alembert.hardware import cache, choices
+from alembert.hardware.choices import Verdict, choose_library
 from alembert.hardware.cpu import Cpu, read_cpu
 from alembert.hardware.environment import ISA, answer_key, has_limit, of_user, prepare_environment
 from alembert.hardware.threads import choose_threads
 from alembert.hardware.trials import OUTCOMES, TYPES, Prober, Trial, try_library
 
-CHOSEN = ("isa_limit", "training_type", "inference_type", "export_type", "threads", "flush_denormals")
+CHOSEN = (
+    "isa_limit",
+    "training_type",
+    "inference_type",
+    "export_type",
+    "export_library",
+    "threads",
+    "flush_denormals",
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,9 @@ class Capabilities:
     inference_type: str
     """For a Checkpoint in torch."""
     export_type: str
-    """For an Export in OpenVINO."""
+    """For an Export."""
+    export_library: str | None
+    """For an Export of that type: openvino or onnxruntime; none: neither could be measured."""
     threads: int
     flush_denormals: bool
     reasons: Mapping[str, str]
@@ -53,6 +64,10 @@ class Capabilities:
     def choices(self) -> tuple[Choice, ...]:
         """List what was chosen, each with its reason."""
         return tuple(Choice(name, getattr(self, name), self.reasons[name]) for name in CHOSEN)
+
+    def library_for(self, dtype: str) -> Verdict:
+        """Choose the library that runs an Export with numbers of a type."""
+        return choose_library([t for t in self.trials if t.limit == self.isa_limit], dtype)
 
     def trial(self, library: str, dtype: str) -> Trial | None:
         """Find how a type fared under the limit that is in force in this process, else under the chosen one."""
@@ -129,12 +144,14 @@ def _decide(cpu: Cpu, trials: Sequence[Trial]) -> Capabilities:
     amx = choices.amx_verdict(trials, cpu)
     training, inference = choices.choose_training(in_force), choices.choose_inference(in_force)
     export, threads = choices.choose_export(in_force), choose_threads()
+    library = choose_library(in_force, str(export.value))
     reasons = {
         "amx": amx.reason,
         "isa_limit": limit.reason,
         "training_type": training.reason,
         "inference_type": inference.reason,
         "export_type": export.reason,
+        "export_library": library.reason,
         "threads": threads.reason,
         "flush_denormals": "Denormal numbers carry no information and can slow a backward pass down, up to tenfold.",
     }
@@ -146,6 +163,7 @@ def _decide(cpu: Cpu, trials: Sequence[Trial]) -> Capabilities:
         training_type=str(training.value),
         inference_type=str(inference.value),
         export_type=str(export.value),
+        export_library=library.value,
         threads=threads.count,
         flush_denormals=True,
         reasons=reasons,

@@ -16,6 +16,7 @@ from alembert.hardware.threads import allowed_cpus, cpu_quota, physical_cores
 LIBRARIES = (
     "torch",
     "openvino",
+    "onnxruntime",
     "tokenizers",
     "safetensors",
     "numpy",

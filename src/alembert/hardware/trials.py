@@ -24,6 +24,7 @@ CHILD = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))
 TYPES: Mapping[str, tuple[str, ...]] = {
     "torch": ("float32", "bfloat16", "float16", "int8"),
     "openvino": ("float32", "int8"),
+    "onnxruntime": ("float32", "int8"),
 }
 OUTCOMES = frozenset({"works", "killed", "hangs", "fails"})
 

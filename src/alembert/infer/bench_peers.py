@@ -2,7 +2,7 @@
 
 In: an opened model. Out: peers that can read its folder, and why the others are left out. A Checkpoint of a tagger or of
 a classifier of texts is what transformers opens: its pipeline, called on the list of texts, and its model fed batches
-sorted by length. An Export is what OpenVINO opens: its graph, fed batches as they come, compiled without settings.
+sorted by length. An Export is what OpenVINO or ONNX Runtime opens: its graph, fed batches as they come, without settings.
 transformers is no dependency: it is looked for, and never needed. Peers run on the CPU, in this process, on its threads.
 """
 
@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.hardware.openvino_settings import the_core
-from alembert.infer.engine_openvino import OpenVinoEngine
+from alembert.infer.engine_export import ExportEngine
 from alembert.tasks.classify import ClassifyTask
 from alembert.tasks.export_files import GRAPHS
-from alembert.tasks.running_openvino import masked, padded
 
 if TYPE_CHECKING:
     from alembert.data.rows import Row
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 BATCH: Final = 32
 PIPELINE: Final = "transformers pipeline"
 SORTED: Final = "transformers, batches of 32 sorted by length"
-AS_THEY_COME: Final = "OpenVINO, batches of 32 as they come"
+AS_THEY_COME: Final = "the same library without settings, batches of 32 as they come"
 KINDS: Final = {
     "TokenClassification": "token-classification",
     "SequenceClassification": "text-classification",
@@ -68,7 +66,7 @@ class LeftOut:
 
 def peers_of(model: TaskModel, device: str = "cpu") -> Iterator[Peer | LeftOut]:
     """Open each peer, or say why it is left out."""
-    if isinstance(model.engine, OpenVinoEngine):
+    if isinstance(model.engine, ExportEngine):
         yield LeftOut(PIPELINE, "transformers reads checkpoints, and this is an Export")
         yield LeftOut(SORTED, "transformers reads checkpoints, and this is an Export")
         yield Peer(AS_THEY_COME, model, as_they_come(model, model.engine), whole=False)
@@ -76,9 +74,7 @@ def peers_of(model: TaskModel, device: str = "cpu") -> Iterator[Peer | LeftOut]:
     reason = _unreadable(model, device)
     for name, opened in ((PIPELINE, pipeline), (SORTED, sorted_by_length)):
         yield LeftOut(name, reason) if reason else _opened(name, model, opened)
-    yield LeftOut(
-        AS_THEY_COME, "OpenVINO reads Exports, and this is a checkpoint (alembert export makes one)"
-    )
+    yield LeftOut(AS_THEY_COME, "it is for Exports, and this is a checkpoint (alembert export makes one)")
 
 
 def fits(encoded: Encoded) -> bool:
@@ -175,21 +171,19 @@ def sorted_by_length(model: TaskModel, transformers: Any) -> Callable[[list[str]
     return answer
 
 
-# -- OpenVINO
+# -- OpenVINO and ONNX Runtime
 
 
-def as_they_come(model: TaskModel, engine: OpenVinoEngine) -> Callable[[Sequence[Example]], list[Any]]:
-    """Open the graph of an Export as OpenVINO does without settings; encoding and decoding are those of the model."""
-    facts = engine.facts
-    compiled = the_core().compile_model(engine.folder / GRAPHS[facts.format], "CPU")
-    request, feed = compiled.create_infer_request(), masked if facts.format == "onnx" else padded
-    head = model.name or next(iter(facts.heads))
-    per_token = facts.heads[head].per_token
+def as_they_come(model: TaskModel, engine: ExportEngine) -> Callable[[Sequence[Example]], list[Any]]:
+    """Open the graph of an Export without settings; encoding and decoding are those of the model."""
+    compute = (_in_onnxruntime if engine.facts.format == "onnx" else _in_openvino)(engine)
+    head = model.name or next(iter(engine.facts.heads))
+    per_token = engine.facts.heads[head].per_token
 
     def outputs(rows: Sequence[Row]) -> Iterator[Outputs]:
         for start in range(0, len(rows), BATCH):
             part = rows[start : start + BATCH]
-            found = request.infer(feed(part), share_inputs=True)[head]
+            found = compute(part, head)
             for place, row in enumerate(part):
                 yield found[place, row.places] if per_token else found[place : place + 1]
 
@@ -199,3 +193,30 @@ def as_they_come(model: TaskModel, engine: OpenVinoEngine) -> Callable[[Sequence
         return [model.task.decode(each, [next(left) for _ in each.rows]) for each in encoded]
 
     return answer
+
+
+def _in_openvino(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
+    from alembert.hardware.openvino_settings import the_core
+    from alembert.tasks.running_export import padded
+
+    compiled = the_core().compile_model(engine.folder / GRAPHS["openvino"], "CPU")
+    request = compiled.create_infer_request()
+
+    def compute(rows: Sequence[Row], head: str) -> Outputs:
+        found: Outputs = request.infer(padded(rows), share_inputs=True)[head]
+        return found
+
+    return compute
+
+
+def _in_onnxruntime(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
+    from alembert.hardware.onnx_settings import import_onnxruntime
+    from alembert.tasks.running_onnx import masked
+
+    session = import_onnxruntime().InferenceSession(str(engine.folder / GRAPHS["onnx"]))
+
+    def compute(rows: Sequence[Row], head: str) -> Outputs:
+        found: Outputs = session.run([head], masked(rows))[0]
+        return found
+
+    return compute

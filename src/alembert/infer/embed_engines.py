@@ -16,7 +16,7 @@ from alembert.tasks.compare_pooling import Pooling
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from alembert.infer.engine_openvino import OpenVinoEngine
+    from alembert.infer.engine_export import ExportEngine
     from alembert.infer.engine_torch import TorchEngine
 
 Ids = npt.NDArray[np.int64]
@@ -108,12 +108,12 @@ class TorchVectors:
 class ExportVectors:
     """Makes vectors with an Export, whose graph pools."""
 
-    engine: OpenVinoEngine
+    engine: ExportEngine
     pooling: Pooling
     head: str
 
     @classmethod
-    def of(cls, engine: OpenVinoEngine, pooling: Pooling) -> ExportVectors:
+    def of(cls, engine: ExportEngine, pooling: Pooling) -> ExportVectors:
         """Find the head that makes vectors."""
         return cls(
             engine, pooling, next(name for name, each in engine.facts.heads.items() if each.kind == KIND)

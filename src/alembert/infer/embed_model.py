@@ -103,9 +103,9 @@ def _of_checkpoint(folder: Path, mode: Mode | None, device: str) -> tuple[Vector
 
 
 def _of_export(folder: Path, mode: Mode | None) -> tuple[VectorEngine, Pooling]:
-    from alembert.infer.engine_openvino import OpenVinoEngine
+    from alembert.infer.engine_export import ExportEngine
 
-    engine = OpenVinoEngine.open(folder)
+    engine = ExportEngine.open(folder)
     if not any(head.kind == KIND for head in engine.facts.heads.values()):
         raise BadSetting(
             f"{folder} is an Export of a model that was not fine-tuned to give vectors. Use the checkpoint that it was made "

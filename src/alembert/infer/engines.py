@@ -1,4 +1,4 @@
-"""Which engine runs a folder: OpenVINO an Export, torch a Checkpoint. The folder alone decides."""
+"""Which engine runs a folder: OpenVINO or ONNX Runtime an Export, torch a Checkpoint. The folder alone decides."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def open_engine(folder: Path, device: str = "cpu") -> SeveralEngine:
     """Open a fine-tuned model with the engine that it is made for; `device` is for torch."""
     if is_export(folder):
-        from alembert.infer.engine_openvino import OpenVinoEngine
+        from alembert.infer.engine_export import ExportEngine
 
-        return OpenVinoEngine.open(folder)
+        return ExportEngine.open(folder)
     return open_in_torch(folder, device)
 
 

@@ -38,7 +38,7 @@ class TaskEngine(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called: torch, openvino int8."""
+        """What it is called: torch, openvino int8, onnxruntime int8."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...

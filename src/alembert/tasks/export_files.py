@@ -1,7 +1,7 @@
 """What an Export folder holds beside its task: the graph, what is known of it, and weights that decoding needs.
 
     model.xml, model.bin     encoder and heads as an OpenVINO graph, or
-    model.onnx               the same for other programs
+    model.onnx               the same for ONNX Runtime and other programs
     decoding.npz             what tasks take along of their heads (CRF transitions); only if one needs anything
     task.json, run/          as in a Checkpoint (`files`)
     tokenizer files, README.md, manifest.json
@@ -32,6 +32,9 @@ GRAPHS: Final[dict[Format, str]] = {"openvino": "model.xml", "onnx": "model.onnx
 """Format -> the file with the graph."""
 GRAPH_WEIGHTS: Final[dict[Format, str]] = {"openvino": "model.bin", "onnx": "model.onnx"}
 """Format -> the file with its numbers."""
+
+LIBRARIES: Final[dict[Format, str]] = {"openvino": "openvino", "onnx": "onnxruntime"}
+"""Format -> the package that runs it."""
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
 

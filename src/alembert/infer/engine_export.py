@@ -1,10 +1,10 @@
-"""The OpenVINO engine: runs an Export on the CPU, without torch."""
+"""Runs an Export on the CPU without torch, in the library that its format is made for: OpenVINO or ONNX Runtime."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from alembert.artifact import few
@@ -13,18 +13,19 @@ from alembert.infer.size import Size
 from alembert.tasks.export_files import (
     GRAPH_WEIGHTS,
     GRAPHS,
+    LIBRARIES,
     ExportFacts,
     graph_content,
     read_decoding,
     read_facts,
 )
-from alembert.tasks.running_openvino import ExportedGraph, GraphRunner, masked, padded
+from alembert.tasks.running_export import Compile, ExportedGraph, GraphRunner
 from alembert.tasks.running_together import TogetherRunner
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 
 
-class OpenVinoEngine:
+class ExportEngine:
     """An Export ready to compute."""
 
     def __init__(self, folder: Path, facts: ExportFacts, tokenizer: Tokenizer) -> None:
@@ -35,24 +36,35 @@ class OpenVinoEngine:
         self.turn = nullcontext()  # callers share the streams of one compiled graph
 
     @classmethod
-    def open(cls, folder: str | Path) -> OpenVinoEngine:
+    def open(cls, folder: str | Path) -> ExportEngine:
         """Open an Export for prediction; its graph is compiled when it is first asked."""
         place = Path(folder)
         return cls(place, read_facts(place), Tokenizer.open(place))
 
     @property
     def name(self) -> str:
-        return f"openvino {self.facts.precision}"
+        return f"{LIBRARIES[self.facts.format]} {self.facts.precision}"
 
     @cached_property
     def graph(self) -> ExportedGraph:
         """The graph; one for all heads, so that it is compiled once."""
-        facts = self.facts
-        return ExportedGraph(
-            self.folder / GRAPHS[facts.format],
-            {name: head.per_token for name, head in facts.heads.items()},
-            feed=masked if facts.format == "onnx" else padded,
-            content=graph_content(self.folder, facts),
+        heads = {name: head.per_token for name, head in self.facts.heads.items()}
+        return ExportedGraph(self._compile, heads)
+
+    @property
+    def _compile(self) -> Compile:
+        """What opens the graph in its library, which is loaded then."""
+        file = self.folder / GRAPHS[self.facts.format]
+        if self.facts.format == "onnx":
+            from alembert.tasks.running_onnx import OnnxGraph
+
+            return partial(OnnxGraph, file)
+        from alembert.tasks.running_openvino import OpenVinoGraph
+
+        # What single texts run on is kept for the next process, which starts sooner with it.
+        content = graph_content(self.folder, self.facts)
+        return lambda threads, streams: OpenVinoGraph(
+            file, threads, streams, content if streams == 1 else None
         )
 
     @property

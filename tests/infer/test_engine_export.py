@@ -1,9 +1,10 @@
-"""The OpenVINO engine: which folder it opens, what it says of itself, batches of any size, and nothing of torch."""
+"""The engine of Exports: which folder it opens, what it says of itself, batches of any size, and nothing of torch."""
 
 import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.example import Coverage, Encoded
 from alembert.tasks.export_files import is_export
-from alembert.tasks.running_openvino import ExportedGraph, GraphRunner
+from alembert.tasks.running_export import ExportedGraph, GraphRunner
+from alembert.tasks.running_openvino import OpenVinoGraph
 from small_checkpoints import fine_tuned, fine_tuned_together
 
-FP32 = ExportSettings(precision="fp32")
+FP32 = ExportSettings(format="openvino", precision="fp32")
 # Fails on any attempt to connect, and on torch: the command must do without either.
 GUARDED = """
 import socket, sys
@@ -62,7 +64,8 @@ def encoded(lengths: Sequence[int]) -> list[Encoded]:
 
 
 def runner(folder: Path, **more: int) -> GraphRunner:
-    return GraphRunner(ExportedGraph(folder / "export" / "model.xml", {"crf": True}, **more), "crf")
+    graph = partial(OpenVinoGraph, folder / "export" / "model.xml")
+    return GraphRunner(ExportedGraph(graph, {"crf": True}, **more), "crf")
 
 
 def test_the_folder_decides_about_the_engine(folder: Path) -> None:

@@ -1,0 +1,47 @@
+"""The one door to ONNX Runtime: what is switched off before it is used, and how a graph is opened."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from alembert.errors import BadFile, BadSetting
+
+_ERRORS_ALONE: Final = 3
+"""Its level of messages without warnings, which would be about its own rewriting of the graph."""
+
+
+@cache
+def import_onnxruntime() -> Any:
+    """Import ONNX Runtime with its telemetry switched off; one sentence says how to install it if it is not there."""
+    if find_spec("onnxruntime") is None:
+        raise BadSetting(
+            "An Export in the ONNX format runs in ONNX Runtime, which is not installed. Install it: "
+            "pip install 'alembert[onnx]'"
+        )
+    runtime = importlib.import_module("onnxruntime")
+    runtime.disable_telemetry_events()
+    return runtime
+
+
+def open_session(graph: Path | bytes, threads: int) -> Any:
+    """Open a graph on the CPU; each call of it runs on so many threads.
+
+    Threads that wait go to sleep: those that spin would take the time of whatever else runs on the machine.
+    """
+    runtime = import_onnxruntime()
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = _ERRORS_ALONE
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    given = graph if isinstance(graph, bytes) else str(graph)
+    try:
+        return runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    except Exception as problem:  # its errors have no common class but this
+        name = "The graph" if isinstance(graph, bytes) else str(graph)
+        raise BadFile(
+            f"{name} cannot be opened in ONNX Runtime ({type(problem).__name__}). Export the checkpoint again."
+        ) from problem

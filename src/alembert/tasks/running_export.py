@@ -1,0 +1,130 @@
+"""Run an exported graph over rows: the same numbers for tasks as `running`, without torch.
+
+Rows of near lengths make a batch, padded to its longest; one stream of batches runs per core, on one thread each. A lone
+batch has all cores to itself. The two ways are compiled when they are first needed, by the library that the format is
+made for (`running_openvino`, `running_onnx`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from alembert.data.batching import by_padded_budget
+from alembert.data.rows import Row
+from alembert.data.streams import in_streams
+from alembert.errors import BadSetting
+from alembert.hardware.threads import choose_threads
+from alembert.tasks.example import Encoded
+from alembert.tasks.runner import Outputs
+
+if TYPE_CHECKING:
+    from alembert.tasks.decoding.writing import Writer
+
+TOKEN_BUDGET: Final = 512
+"""Tokens in a batch, padding included: large enough for full matrix products, small enough for the cache."""
+
+
+class Compiled(Protocol):
+    """A graph in a library that computes it."""
+
+    def infer(self, rows: Sequence[Row]) -> Mapping[str, Outputs]:
+        """Compute a batch: for each head, what it says of rows x tokens or of rows.
+
+        As many threads may ask at once as there are streams.
+        """
+
+
+Compile = Callable[[int, int], Compiled]
+"""Compiles a graph for a number of threads in all, and of streams that they are shared out to."""
+
+
+class ExportedGraph:
+    """An encoder with its heads; `heads` says of each, by its name, whether it answers for tokens."""
+
+    def __init__(
+        self,
+        compile_graph: Compile,
+        heads: Mapping[str, bool],
+        *,
+        budget: int = TOKEN_BUDGET,
+        threads: int | None = None,
+    ) -> None:
+        self.heads = heads
+        self._compile = compile_graph
+        self._budget = budget
+        self._threads = threads or choose_threads().count
+
+    def head_outputs(
+        self, heads: Sequence[str], rows: Sequence[Row]
+    ) -> Iterator[tuple[int, dict[str, Outputs]]]:
+        """Yield the number of each row and what the heads say at its places, short rows first."""
+        batches = list(by_padded_budget([row.length for row in rows], self._budget))
+        if min(self._threads, len(batches)) < 2:
+            found: Iterator[list[dict[str, Outputs]]] = map(
+                self._with(self._whole_machine, heads, rows), batches
+            )
+        else:
+            found = in_streams(self._with(self._streams, heads, rows), batches, self._threads)
+        for numbers, outputs in zip(batches, found, strict=True):
+            yield from zip(numbers, outputs, strict=True)
+
+    def _with(
+        self, graph: Compiled, heads: Sequence[str], rows: Sequence[Row]
+    ) -> Callable[[list[int]], list[dict[str, Outputs]]]:
+        return lambda numbers: self._batch(graph, heads, [rows[number] for number in numbers])
+
+    def _batch(self, graph: Compiled, heads: Sequence[str], rows: Sequence[Row]) -> list[dict[str, Outputs]]:
+        found = graph.infer(rows)
+        return [
+            {head: self._at(head, found[head], place, row) for head in heads}
+            for place, row in enumerate(rows)
+        ]
+
+    def _at(self, head: str, outputs: Outputs, place: int, row: Row) -> Outputs:
+        return outputs[place, row.places] if self.heads[head] else outputs[place : place + 1]
+
+    @cached_property
+    def _whole_machine(self) -> Compiled:
+        return self._compile(self._threads, 1)
+
+    @cached_property
+    def _streams(self) -> Compiled:
+        return self._compile(self._threads, self._threads)
+
+
+@dataclass(frozen=True)
+class GraphRunner:
+    """A graph with the name of the head that a task asks."""
+
+    graph: ExportedGraph
+    head: str
+
+    def outputs(self, encoded: Sequence[Encoded]) -> list[list[Outputs]]:
+        """Give the head's outputs at the places of each row of each example."""
+        rows = [row for each in encoded for row in each.rows]
+        found: list[Outputs] = [np.empty((0, 0), np.float32)] * len(rows)
+        for number, outputs in self.graph.head_outputs([self.head], rows):
+            found[number] = outputs[self.head]
+        left = iter(found)
+        return [[next(left) for _ in each.rows] for each in encoded]
+
+    def writer(self, segment: int = 0) -> Writer:
+        """Refuse: an Export has no head over the vocabulary."""
+        raise BadSetting("An Export cannot write texts. Use the checkpoint that it was made of.")
+
+
+def padded(rows: Sequence[Row]) -> dict[str, Any]:
+    """Put rows below each other: ids and segments (rows x tokens), with zeros after the shorter ones, and lengths."""
+    lengths = np.array([row.length for row in rows], np.int32)
+    ids = np.zeros((len(rows), lengths.max()), np.int32)
+    segments = np.zeros_like(ids)
+    for place, row in enumerate(rows):
+        ids[place, : row.length] = row.ids
+        if row.segments is not None:
+            segments[place, : row.length] = row.segments
+    return {"ids": ids, "segments": segments, "lengths": lengths}

@@ -1,0 +1,124 @@
+"""ONNX files with int8 numbers: near the exact ones, the same for a text whatever is beside it, small."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alembert.compress.network import Numbers
+from alembert.compress.onnx_graph import build_onnx
+from alembert.compress.onnx_int8 import Seen, build_int8, ranked, rounded_rows, see
+from alembert.data.rows import Row
+from alembert.hardware.openvino_settings import the_core
+from alembert.nn.heads import HeadSpec
+from alembert.nn.model import Model
+from alembert.tasks.running_onnx import OnnxGraph, masked
+from small_checkpoints import small_model
+
+onnx = pytest.importorskip("onnx")
+HEADS = {"tag": HeadSpec(kind="tag", outputs=5), "first": HeadSpec(kind="classify", outputs=3)}
+LARGER = {"hidden_size": 32, "intermediate_size": 48}
+PRODUCTS = [f"layer.{layer}.{part}" for layer in range(2) for part in ("qkv", "out", "inner", "outer")]
+
+
+def rows(lengths: tuple[int, ...] = (12, 5, 12, 1, 7, 12, 9, 3)) -> list[Row]:
+    random = np.random.default_rng(1)
+    return [Row(ids=random.integers(0, 50, length), places=np.arange(length)) for length in lengths]
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return small_model(HEADS, **LARGER)
+
+
+@pytest.fixture(scope="module")
+def seen(model: Model) -> dict[str, Seen]:
+    return see(model, list(HEADS), rows())
+
+
+def outputs(content: bytes, head: str = "tag") -> Numbers:
+    graph = OnnxGraph(content, threads=1, streams=1)
+    return np.concatenate([graph.infer([row])[head].ravel() for row in rows()])
+
+
+def constants(content: bytes) -> dict[str, Any]:
+    return {each.name: each for each in onnx.load_from_string(content).graph.initializer}
+
+
+def test_every_product_with_weights_is_seen(seen: dict[str, Seen]) -> None:
+    assert list(seen) == [*PRODUCTS, "head.tag", "pooler", "head.first"]
+    assert seen["layer.0.outer"].low_RD.shape == (8, 48)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_outputs_are_near_the_exact_ones(head: str, model: Model, seen: dict[str, Seen]) -> None:
+    found = outputs(build_int8(model, list(HEADS), seen), head)
+    wanted = outputs(build_onnx(model, *HEADS), head)
+    assert not np.array_equal(found, wanted)
+    assert np.corrcoef(found, wanted)[0, 1] > 0.99
+
+
+def test_another_program_computes_the_same(model: Model, seen: dict[str, Seen]) -> None:
+    content = build_int8(model, list(HEADS), seen)
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    compiled = the_core().compile_model(the_core().read_model(content, b""), "CPU")
+    (row,) = rows((12,))
+    ours = OnnxGraph(content, threads=1, streams=1).infer([row])["tag"]
+    assert np.corrcoef(compiled(masked([row]))["tag"].ravel(), ours.ravel())[0, 1] > 0.99
+
+
+def test_what_is_beside_a_row_does_not_change_it(model: Model, seen: dict[str, Seen]) -> None:
+    graph = OnnxGraph(build_int8(model, list(HEADS), seen), threads=1, streams=1)
+    for together, row in zip(graph.infer(rows())["tag"], rows(), strict=True):
+        np.testing.assert_allclose(together[: row.length], graph.infer([row])["tag"][0], atol=1e-5)
+
+
+def test_what_is_not_to_be_rounded_stays_in_float(model: Model, seen: dict[str, Seen]) -> None:
+    exact = outputs(build_onnx(model, *HEADS))
+    kept = {name: each for name, each in seen.items() if name == "layer.0.qkv"}
+    one, whole = (outputs(build_int8(model, list(HEADS), each)) for each in (kept, seen))
+    assert np.abs(one - exact).max() < np.abs(whole - exact).max()
+
+
+def test_products_are_ranked_by_the_harm_of_rounding(model: Model, seen: dict[str, Seen]) -> None:
+    found = ranked(model, list(HEADS), seen, rows()[:4])
+    assert sorted(found) == sorted(seen)
+
+
+def test_the_file_is_a_quarter_of_the_exact_one() -> None:
+    model = small_model({"tag": HEADS["tag"]}, hidden_size=128, intermediate_size=512)
+    small = build_int8(model, ["tag"], see(model, ["tag"], rows()))
+    assert len(small) < 0.3 * len(build_onnx(model, "tag"))
+
+
+def test_shared_layers_share_their_weights_in_the_file() -> None:
+    model = small_model({"tag": HEADS["tag"]}, num_hidden_groups=1, **LARGER)
+    names = constants(build_int8(model, ["tag"], see(model, ["tag"], rows())))
+    assert [name for name in names if name.endswith("inner.weight, int8")] == [
+        "encoder.blocks.0.inner.weight, int8"
+    ]
+
+
+def test_smoothing_changes_no_product() -> None:
+    random = np.random.default_rng(0)
+    states, weight = random.normal(size=(6, 4)).astype(np.float32), np.ones((3, 4), np.float32)
+    states[:, 2] *= 50
+    seen = Seen(states.min(0)[None], states.max(0)[None], np.abs(states).max(0))
+    factor = seen.smoothing(weight)
+    assert factor[2] > 5 * factor[[0, 1, 3]].max()
+    np.testing.assert_allclose((states / factor) @ (weight * factor).T, states @ weight.T, rtol=1e-4)
+
+
+def test_zero_is_always_among_the_steps() -> None:
+    positive = Seen(
+        np.full((2, 3), 4.0, np.float32), np.full((2, 3), 9.0, np.float32), np.ones(3, np.float32)
+    )
+    assert positive.extremes(np.ones(3, np.float32)) == (0.0, 9.0)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e30])
+def test_rounded_rows_are_off_by_half_a_step_at_most(size: float) -> None:
+    table = (size * np.random.default_rng(5).normal(size=(30, 4))).astype(np.float32)
+    whole, scale = rounded_rows(table, top=127)
+    assert np.abs(whole.astype(int)).max() <= 127
+    assert (np.abs(whole * scale - table) <= scale * 0.5001).all()
