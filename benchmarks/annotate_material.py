@@ -88,7 +88,7 @@ def _sample_tokenizer():
     return Tokenizer.from_vocabulary(Vocabulary.of(*special, *pieces), lowercase=True)
 
 
-def exported(checkpoint: Path, out: Path, rows: int) -> Path:
+def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) -> Path:
     """Export to int8, calibrated on sentences of other abstracts than those that are measured."""
     import alembert
     from alembert.compress.export import Material, export
@@ -96,7 +96,8 @@ def exported(checkpoint: Path, out: Path, rows: int) -> Path:
     from alembert.tasks.tag import TagTask
 
     examples = TagTask.of_texts(sentences(texts_of(TRAIN)))
-    export(alembert.open(checkpoint), out, ExportSettings(rows=rows), Material(calibration=examples))
+    settings = ExportSettings(format=form, rows=rows)
+    export(alembert.open(checkpoint), out, settings, Material(calibration=examples), say=told)
     return out
 
 

@@ -30,6 +30,9 @@ class Weights:
 
     checkpoint: Path
     export: Path
+    """Ours, in the format that the product takes on this machine."""
+    openvino: Path
+    """The same at int8 by NNCF, for OpenVINO as a peer."""
     work: Path
     """Where engines write what they make of the checkpoint."""
     threads: int
@@ -156,12 +159,12 @@ class CTranslate2(Engine):
 
 
 class OpenVino(Engine):
-    """OpenVINO with the graph of our own Export, as it is compiled without a word about how."""
+    """OpenVINO with an int8 graph of ours, as it is compiled without a word about how."""
 
     def started(self, weights: Weights) -> Callable[[list[list[int]]], np.ndarray]:
         from alembert.hardware.openvino_settings import import_openvino
 
-        compiled = import_openvino().Core().compile_model(str(weights.export / "model.xml"), "CPU")
+        compiled = import_openvino().Core().compile_model(str(weights.openvino / "model.xml"), "CPU")
         request = compiled.create_infer_request()
 
         def logits(rows: list[list[int]]) -> np.ndarray:
@@ -181,7 +184,7 @@ SIDES: dict[str, type] = {
     "pipeline": Pipeline,
 }
 NEEDS = {
-    "alembert": ("openvino",),
+    "alembert": (),
     "onnxruntime": ("onnxruntime", "onnx", "torch", "transformers"),
     "onnxruntime_fused": ("onnxruntime", "onnx", "torch", "transformers"),
     "ctranslate2": ("ctranslate2", "torch", "transformers"),
