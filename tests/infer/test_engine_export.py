@@ -24,6 +24,7 @@ from alembert.infer.task_model import TaskModel
 from alembert.tasks.example import Coverage, Encoded
 from alembert.tasks.export_files import is_export
 from alembert.tasks.running_export import ExportedGraph, GraphRunner
+from alembert.tasks.running_onnx import OnnxGraph
 from alembert.tasks.running_openvino import OpenVinoGraph
 from small_checkpoints import fine_tuned, fine_tuned_together
 
@@ -50,6 +51,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(params=["openvino", "onnx"], scope="module")
+def made(request: pytest.FixtureRequest, folder: Path) -> Path:
+    """An Export of the tagger in each format."""
+    place = folder / request.param
+    export(
+        checkpoints.open(folder / "checkpoint"), place, ExportSettings(format=request.param, precision="fp32")
+    )
+    return place
+
+
 @pytest.fixture
 def copied(folder: Path, tmp_path: Path) -> Path:
     """An Export to be damaged."""
@@ -63,8 +74,9 @@ def encoded(lengths: Sequence[int]) -> list[Encoded]:
     return [Encoded((row,), Coverage()) for row in rows]
 
 
-def runner(folder: Path, **more: int) -> GraphRunner:
-    graph = partial(OpenVinoGraph, folder / "export" / "model.xml")
+def runner(made: Path, **more: int) -> GraphRunner:
+    file = made / "model.onnx"
+    graph = partial(OnnxGraph, file) if file.is_file() else partial(OpenVinoGraph, made / "model.xml")
     return GraphRunner(ExportedGraph(graph, {"crf": True}, **more), "crf")
 
 
@@ -93,22 +105,22 @@ def test_what_is_known_of_the_training_goes_along(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("threads", "budget"), [(1, 1), (1, 64), (2, 16), (3, 64), (2, 10_000)])
-def test_results_do_not_depend_on_batches_and_streams(folder: Path, threads: int, budget: int) -> None:
+def test_results_do_not_depend_on_batches_and_streams(made: Path, threads: int, budget: int) -> None:
     texts = encoded([3, 40, 7, 64, 2, 7, 7, 30])
-    expected = runner(folder, threads=1, budget=1).outputs(texts)
-    found = runner(folder, threads=threads, budget=budget).outputs(texts)
+    expected = runner(made, threads=1, budget=1).outputs(texts)
+    found = runner(made, threads=threads, budget=budget).outputs(texts)
     for each, (one,), (other,) in zip(texts, found, expected, strict=True):
         assert one.shape == (each.rows[0].length - 1, other.shape[1])
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-def test_nothing_to_compute_is_no_error(folder: Path) -> None:
-    assert runner(folder).outputs([]) == []
+def test_nothing_to_compute_is_no_error(made: Path) -> None:
+    assert runner(made).outputs([]) == []
 
 
-def test_an_export_cannot_write(folder: Path) -> None:
+def test_an_export_cannot_write(made: Path) -> None:
     with pytest.raises(BadSetting, match="cannot write texts"):
-        runner(folder).writer()
+        runner(made).writer()
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +162,8 @@ def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_predict_needs_neither_torch_nor_the_network(folder: Path) -> None:
-    done = run("predict", folder / "export", "aspirin and sepsis", "--json")
+def test_predict_needs_neither_torch_nor_the_network(made: Path) -> None:
+    done = run("predict", made, "aspirin and sepsis", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["coverage"]["characters"] == 18
 
@@ -185,8 +197,8 @@ def test_vectors_need_neither_torch_nor_the_network(several: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("verb", [("evaluate",), ("inspect", "errors")])
-def test_other_verbs_need_neither_torch_nor_the_network(verb: tuple[str, ...], folder: Path) -> None:
-    done = run(*verb, folder / "export", folder / "examples.jsonl", "--json")
+def test_other_verbs_need_neither_torch_nor_the_network(verb: tuple[str, ...], made: Path) -> None:
+    done = run(*verb, made, made.parent / "examples.jsonl", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
 
@@ -203,6 +215,16 @@ def test_a_graph_of_another_size_is_refused(copied: Path) -> None:
     (copied / "model.bin").write_bytes(b"short")
     with pytest.raises(BadFile, match=r"damaged.*model\.bin"):
         TaskModel.open(copied)
+
+
+def test_a_graph_that_is_none_is_refused(folder: Path, tmp_path: Path) -> None:
+    settings = ExportSettings(format="onnx", precision="fp32")
+    export(checkpoints.open(folder / "checkpoint"), tmp_path / "export", settings)
+    file = tmp_path / "export" / "model.onnx"
+    file.write_bytes(b"x" * file.stat().st_size)
+    model = TaskModel.open(tmp_path / "export")
+    with pytest.raises(BadFile, match="cannot be opened in ONNX Runtime"):
+        model.predict(model.task.of_texts(["aspirin"]))
 
 
 def test_labels_that_do_not_fit_are_refused(copied: Path) -> None:
