@@ -119,7 +119,7 @@ def _made(
             return None
         start, end = found
     places = at[list(draft.heads)] - start + 1 if reads_markers else np.zeros(1, np.int64)
-    row = Row(ids=np.r_[tokenizer.cls_id, ids[start:end], tokenizer.sep_id], places=places)
+    row = Row(ids=np.concatenate(([tokenizer.cls_id], ids[start:end], [tokenizer.sep_id])), places=places)
     return Made(row, _lost(parts, at, start, end) if len(ids) > room else 0)
 
 

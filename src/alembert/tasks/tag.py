@@ -199,7 +199,7 @@ class TagTask(Task[TagExample, Tagged]):
             begin, end = own_words
             if self.settings.head == "span":
                 begin, end = np.searchsorted(words.pieces_W, (window.start, window.end)).tolist()
-            inside = np.r_[tokenizer.cls_id, ids[window.start : window.end], tokenizer.sep_id]
+            inside = np.concatenate(([tokenizer.cls_id], ids[window.start : window.end], [tokenizer.sep_id]))
             places = words.pieces_W[begin:end] - window.start + 1
             labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
             rows.append(Row(ids=inside, places=places, labels=labels))
@@ -303,21 +303,24 @@ class TagTask(Task[TagExample, Tagged]):
     def _decode_tags(self, outputs: Sequence[Outputs]) -> list[tuple[int, int, str, float]]:
         if not outputs:
             return []
-        tags, sure_WC = self._best_path(np.concatenate(outputs))
-        sure_W = sure_WC[np.arange(len(tags)), tags]
-        return [
-            (first, end, label, float(sure_W[first:end].min()))
-            for first, end, label in from_tags(tags, self.labels)
-        ]
+        emissions_WC = np.concatenate(outputs)
+        tags = self._best_path(emissions_WC)
+        if not (found := from_tags(tags.tolist(), self.labels)):
+            return []
+        sure_W = self._sure(emissions_WC)[np.arange(len(tags)), tags]
+        return [(first, end, label, float(sure_W[first:end].min())) for first, end, label in found]
 
-    def _best_path(self, emissions_WC: Outputs) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """Give the best legal tags, and how sure all tags are."""
-        path, legal = self.path, self.legal
-        if path is None:
-            logs_WC = _log_softmax(emissions_WC)
-            return best_legal(logs_WC, legal), np.exp(_log_softmax(emissions_WC / self.temperature))
-        learnt = (path.transitions, path.start, path.end)
-        return viterbi(emissions_WC, *learnt, legal), marginals(emissions_WC, *learnt, legal)
+    def _best_path(self, emissions_WC: Outputs) -> npt.NDArray[np.int64]:
+        """Give the best legal tags."""
+        if (path := self.path) is None:
+            return best_legal(emissions_WC, self.legal)
+        return viterbi(emissions_WC, path.transitions, path.start, path.end, self.legal)
+
+    def _sure(self, emissions_WC: Outputs) -> npt.NDArray[Any]:
+        """Say how sure each tag of each word is."""
+        if (path := self.path) is None:
+            return np.exp(_log_softmax(emissions_WC / self.temperature))
+        return marginals(emissions_WC, path.transitions, path.start, path.end, self.legal)
 
     def _decode_spans(self, layout: _Layout, outputs: Sequence[Outputs]) -> list[tuple[int, int, str, float]]:
         found = []

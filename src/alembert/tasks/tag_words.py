@@ -43,8 +43,8 @@ def words_of(encoding: Encoding) -> Words:
         return Words(nothing, nothing, nothing)
     word_N = np.asarray(encoding.word_ids, np.int64)
     offsets_N2 = np.asarray(encoding.offsets, np.int64)
-    pieces_W = np.flatnonzero(np.r_[True, word_N[1:] != word_N[:-1]])
-    last_W = np.r_[pieces_W[1:], len(word_N)] - 1
+    pieces_W = np.concatenate(([0], np.flatnonzero(word_N[1:] != word_N[:-1]) + 1))
+    last_W = np.concatenate((pieces_W[1:], [len(word_N)])) - 1
     return Words(pieces_W, offsets_N2[pieces_W, 0], offsets_N2[last_W, 1])
 
 
