@@ -20,6 +20,7 @@ from alembert.tasks.tag_settings import TagSettings
 from alembert.train.finetune import Assignment, finetune
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.task_data import Data
+from fake_s3 import FakeS3, serving
 from scripted_models import Engine, write_labelled, write_tagged
 
 TEXTS = {"1": "aspirin helps against cancer", "2": "the patient has cancer", "3": "aspirin helps " * 200}
@@ -55,6 +56,20 @@ def test_it_says_how_many_and_how_fast(work: Path, capsys: pytest.CaptureFixture
     assert "3 of 3 documents in 1 parts" in out
     assert "documents/s" in out
     assert "tokens/s" in out
+
+
+def test_an_object_in_a_store_is_annotated_like_a_file(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(FakeS3({"docs.jsonl": (work / "docs.jsonl").read_bytes()})) as store:
+        address = f"s3://me:secret@bucket/docs.jsonl?scheme=http&endpoint_override=127.0.0.1:{store.port}"
+        assert run(["annotate", str(work / "tag"), address, "--out", str(work / "far")]) == 0
+    out, err = capsys.readouterr()
+    assert "3 of 3 documents in 1 parts" in out
+    assert "secret" not in out + err
+    assert run(command(work, "near")) == 0
+    for name in ("part-00000.jsonl.gz", "parts.jsonl", "set-aside.jsonl"):
+        assert (work / "far" / name).read_bytes() == (work / "near" / name).read_bytes()
 
 
 def test_progress_has_rates_and_the_time_left() -> None:

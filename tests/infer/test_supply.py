@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from alembert.infer.supply import files_of, one_ahead
+from alembert.corpus.inputs import files_of
+from alembert.infer.supply import one_ahead
 
 
 def test_folders_give_their_files_in_order_and_brat_stays_whole(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ counts and the hash of every file.
 
 from alembert.artifact.disk import atomic_write, hash_file, hash_text
 from alembert.artifact.manifest import Digest, Input, Manifest, hash_config
-from alembert.artifact.opening import MANIFEST, few, hash_input, open_artifact, verify
+from alembert.artifact.opening import MANIFEST, Named, few, hash_input, open_artifact, verify
 from alembert.artifact.writing import Draft, check, create, finished
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Draft",
     "Input",
     "Manifest",
+    "Named",
     "atomic_write",
     "check",
     "create",

@@ -27,7 +27,7 @@ _SHORT = 40
 
 @dataclass(frozen=True)
 class Input:
-    """What an artefact was made from; the name is the last part of its path, the hash decides."""
+    """What an artefact was made from; the name is the last part of its path, or its address; the hash decides."""
 
     name: str
     sha256: str

@@ -38,6 +38,14 @@ class Place:
         return self.target.parent / f".{self.target.name}.lock"
 
 
+@dataclass(frozen=True)
+class Named:
+    """An input that is called otherwise than its path says, such as the copy of an object in a store."""
+
+    path: Path
+    name: str
+
+
 def open_artifact(folder: str | Path, kind: str | None = None) -> Manifest:
     """Read the manifest of a complete artefact, whose files must be there with the sizes listed."""
     place = place_of(folder)

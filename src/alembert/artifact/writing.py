@@ -47,6 +47,7 @@ from alembert.artifact.manifest import (
 )
 from alembert.artifact.opening import (
     MANIFEST,
+    Named,
     Place,
     few,
     hash_input,
@@ -79,7 +80,7 @@ def create(
     kind: str,
     *,
     config: Mapping[str, Any],
-    inputs: Iterable[str | Path] = (),
+    inputs: Iterable[str | Path | Named] = (),
     seed: int | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -115,7 +116,7 @@ def finished(
     kind: str,
     *,
     config: Mapping[str, Any],
-    inputs: Iterable[str | Path] = (),
+    inputs: Iterable[str | Path | Named] = (),
     seed: int | None = None,
 ) -> Manifest | None:
     """Give the manifest if this very artefact is complete already, so that a repeated command has nothing to do."""
@@ -135,7 +136,7 @@ def check(
     kind: str,
     *,
     config: Mapping[str, Any],
-    inputs: Iterable[str | Path] = (),
+    inputs: Iterable[str | Path | Named] = (),
     seed: int | None = None,
     overwrite: bool = False,
 ) -> None:
@@ -234,10 +235,16 @@ def _read_draft(place: Place) -> dict[str, Any]:
     )
 
 
-def _plan(kind: str, config: Mapping[str, Any], inputs: Iterable[str | Path], seed: int | None) -> Manifest:
+def _plan(
+    kind: str, config: Mapping[str, Any], inputs: Iterable[str | Path | Named], seed: int | None
+) -> Manifest:
     plain = json.loads(canonical(config))
-    hashed = tuple(Input(Path(path).absolute().name, hash_input(path)) for path in inputs)
+    hashed = tuple(Input(each.name, hash_input(each.path)) for each in map(_named, inputs))
     return Manifest(kind=kind, versions=dict(versions()), seed=seed, config=plain, inputs=hashed)
+
+
+def _named(origin: str | Path | Named) -> Named:
+    return origin if isinstance(origin, Named) else Named(Path(origin), Path(origin).absolute().name)
 
 
 def _begin(place: Place, plan: Manifest, resume: bool) -> None:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 def annotate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint, or an Export.")],
     inputs: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="INPUT",
-            help="Files of any known format, folders of them, or one Corpus. Folders of models that come first "
-            "annotate in the same pass.",
+            help="Files of any known format, folders of them, s3:// addresses, or one Corpus. Folders of models that "
+            "come first annotate in the same pass.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the annotated documents go.")],
@@ -65,9 +65,9 @@ def annotate(
 ) -> None:
     """Annotate documents, each exactly once; goes on where it was stopped."""
     settings = _settings(config, {} if format is None else {"format": format})
-    models, files = _parted([model, *inputs])
+    models, files = _parted(model, inputs)
     from alembert.cli.progress import Bar
-    from alembert.corpus.inputs import check_inputs
+    from alembert.corpus.fetch import check_given
     from alembert.errors import BadSetting
     from alembert.infer import annotate as verb
     from alembert.infer.engines import device_for
@@ -77,7 +77,7 @@ def annotate(
         raise BadSetting(
             "`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out."
         )
-    check_inputs(files)
+    check_given(files)
     chosen = device_for(models, device)
     pipeline, site = _opened(models, {"task": task, "keep": keep, "device": chosen}, cluster)
     with Bar(sys.stderr, plain_every=60) as bar:
@@ -111,14 +111,14 @@ def _settings(config: Path | None, given: Mapping[str, Any]) -> AnnotateSettings
     return changed(settings, given, "The command line")
 
 
-def _parted(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+def _parted(model: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Part models from inputs: the first path is a model, and so are the folders of models that follow it."""
     from alembert.tasks.files import TASK
 
-    count = 1
-    while count < len(paths) and (paths[count] / TASK).is_file():
+    count = 0
+    while count < len(rest) and (Path(rest[count]) / TASK).is_file():
         count += 1
-    return list(paths[:count]), list(paths[count:])
+    return [model, *map(Path, rest[:count])], list(rest[count:])
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:

@@ -26,7 +26,12 @@ app = typer.Typer(
 
 @app.command("build")
 def build(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of any known format.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE", help="Files of any known format, folders of them, or s3:// addresses."
+        ),
+    ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the corpus goes.")],
     *,
     lexicon: Annotated[

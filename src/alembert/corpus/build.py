@@ -31,7 +31,9 @@ import numpy as np
 from alembert import artifact
 from alembert.corpus import crew
 from alembert.corpus.decide import KEPT, Fates, Place, count, decide, set_aside
-from alembert.corpus.jobs import Board, Part, Progress, part_job, stage_job
+from alembert.corpus.fetch import check_given, fetched
+from alembert.corpus.inputs import check_there, files_of
+from alembert.corpus.jobs import Board, Part, Progress, part_job, source_names, stage_job
 from alembert.corpus.readers.encoding import known
 from alembert.corpus.refine import Refinery
 from alembert.corpus.settings import BuildSettings
@@ -74,9 +76,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Staging:
-    """What the first phase has to do: the inputs, which of them are done, and how chunks are made."""
+    """What the first phase has to do: the inputs and their names, which of them are done, and how chunks are made."""
 
     files: Sequence[Path]
+    names: Sequence[str]
     done: Sequence[bool]
     stage: Stage
     refinery: Refinery
@@ -108,7 +111,7 @@ class _Here:
     workers: int
 
     def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
-        board = Board(staging.files, staging.done)
+        board = Board(staging.files, staging.names, staging.done)
         job = partial(stage_job, board, staging.stage, staging.refinery, staging.settings)
         crew.run(job, self.workers, lambda: tell(board.progress()))
 
@@ -135,29 +138,36 @@ def build(
     `site`; if none is given, in so many processes of this machine (`workers`).
     """
     words, settings = words or Words(), settings or BuildSettings()
-    files = [Path(path) for path in inputs]
-    _check(files, words, settings)
-    plan: dict[str, Any] = {
-        "config": {**settings.as_config(), **words.as_config()},
-        "inputs": [*files, *words.files],
-    }
-    if done := artifact.finished(out, KIND, **plan):
-        return Result(done, fresh=False)
+    _check(inputs, words, settings)
     site = site or partial(here, workers or crew.default_workers())
-    with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft, site() as hands:
-        job = _Build(draft.path, files, words, settings, hands, tell)
-        draft.counts.update(job.run())
+    with fetched(inputs, out, tell) as given:
+        files = files_of(given.paths)
+        _refuse_streams(files)
+        plan: dict[str, Any] = {
+            "config": {**settings.as_config(), **words.as_config()},
+            "inputs": [*given.recorded(files), *words.files],
+        }
+        if done := artifact.finished(out, KIND, **plan):
+            return Result(done, fresh=False)
+        with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft, site() as hands:
+            job = _Build(draft.path, files, source_names(files, given.called), words, settings, hands, tell)
+            draft.counts.update(job.run())
     return Result(artifact.open_artifact(out, KIND), fresh=True, notes=tuple(job.notes))
 
 
-def _check(files: list[Path], words: Words, settings: BuildSettings) -> None:
+def _check(inputs: Sequence[str | Path], words: Words, settings: BuildSettings) -> None:
+    """Refuse what can be refused before anything is fetched."""
     if settings.read.encoding:
         known(settings.read.encoding)
-    if not files:
+    if not inputs:
         raise BadSetting("No input was given. Name at least one file.")
-    for path in (*files, *words.files):
-        if not path.exists():
-            raise BadFile(f"The input {path} does not exist. Check the path.")
+    check_given(inputs)
+    check_there(words.files)
+    _refuse_streams(words.files)
+
+
+def _refuse_streams(files: Sequence[Path]) -> None:
+    for path in files:
         if _is_stream(path):
             raise BadFile(
                 f"The input {path} is a pipe or a device, not a file or folder. Inputs are read more than once: "
@@ -169,7 +179,7 @@ def _is_stream(path: Path) -> bool:
     """Tell what can be read once only; a worker's standard input is another one, even if it is a file here."""
     place = str(path.absolute())
     standard = place == "/dev/stdin" or place.startswith(("/dev/fd/", "/proc/self/fd/"))
-    return standard or not (path.is_file() or path.is_dir())
+    return standard or (path.exists() and not (path.is_file() or path.is_dir()))
 
 
 @dataclass
@@ -178,6 +188,7 @@ class _Build:
 
     folder: Path
     files: list[Path]
+    names: list[str]
     words: Words
     settings: BuildSettings
     workers: Workers
@@ -216,7 +227,8 @@ class _Build:
         self.tell(Progress("reading the lexicons", 0, 0))
         gazetteer = self._gazetteer()
         refinery = Refinery(self.settings.clean, gazetteer)
-        self.workers.stage(Staging(self.files, done, self.stage, refinery, self.settings), self.tell)
+        staging = Staging(self.files, self.names, done, self.stage, refinery, self.settings)
+        self.workers.stage(staging, self.tell)
 
     def _gazetteer(self) -> Gazetteer | None:
         """Build the gazetteer once, before the workers are forked."""

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from alembert.corpus.build import Staging, Workers
 from alembert.corpus.cluster import Cluster, Connection, Work, connected
-from alembert.corpus.jobs import Part, Progress, Source, source_names, stage_input, write_part
+from alembert.corpus.jobs import Part, Progress, Source, stage_input, write_part
 from alembert.corpus.refine import Refinery
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.staging import Stage
@@ -64,7 +63,7 @@ class _OnRay:
     connection: Connection
 
     def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
-        shares = shares_of(staging.files, staging.done, self.connection.workers)
+        shares = shares_of(_sources_left(staging), self.connection.workers)
         sizes = [size_of(path) for path in staging.files]
         done = sum(size for size, ended in zip(sizes, staging.done, strict=True) if ended)
         stage = replace(staging.stage, folder=staging.stage.folder.absolute())
@@ -85,13 +84,16 @@ class _OnRay:
                 tell(Progress("writing", number, len(parts)))
 
 
-def shares_of(files: Sequence[Path], done: Sequence[bool], workers: int) -> list[Share]:
-    """Share out the inputs that are not done, the largest first."""
-    names = source_names(files)
-    left = [Source(file, files[file].absolute(), names[file]) for file, ended in enumerate(done) if not ended]
-    each = -(-workers // len(left)) if left else 1
-    left.sort(key=lambda source: -size_of(source.path))
-    return [Share(source, number, each) for source in left for number in range(each)]
+def _sources_left(staging: Staging) -> list[Source]:
+    named = enumerate(zip(staging.files, staging.names, strict=True))
+    return [Source(file, path.absolute(), name) for file, (path, name) in named if not staging.done[file]]
+
+
+def shares_of(sources: Sequence[Source], workers: int) -> list[Share]:
+    """Share out inputs, the largest first."""
+    each = -(-workers // len(sources)) if sources else 1
+    largest_first = sorted(sources, key=lambda source: -size_of(source.path))
+    return [Share(source, number, each) for source in largest_first for number in range(each)]
 
 
 def _stager(stage: Stage, refinery: Refinery, settings: BuildSettings) -> Callable[[Share], int]:

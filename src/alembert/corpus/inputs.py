@@ -1,4 +1,4 @@
-"""What a user names as text to train on: one Corpus folder, or raw files; and whether it has what training asks for."""
+"""What a user names as text: one Corpus folder, or raw files and folders; and whether it has what training asks for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final
 
 from alembert import artifact
 from alembert.corpus.clean import CleanSettings
+from alembert.corpus.objects import SCHEMES
+from alembert.corpus.readers.brat import has_annotations
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting
@@ -29,9 +31,41 @@ def check_inputs(inputs: Sequence[Path]) -> None:
     """Refuse inputs that are not there."""
     if not inputs:
         raise BadSetting("No input was given. Name a Corpus folder, or files with text.")
-    for path in inputs:
-        if not path.exists():
-            raise BadFile(f"The input {path} does not exist. Check the path.")
+    check_there(inputs)
+
+
+def check_there(paths: Sequence[Path]) -> None:
+    """Refuse paths at which nothing is."""
+    for path in paths:
+        if path.exists():
+            continue
+        if path.parts and path.parts[0].removesuffix(":") in SCHEMES:
+            raise BadFile(
+                f"The input {path} is not here. Objects in a store are inputs of `annotate` and `corpus build` alone, which "
+                "take their address as text: build a Corpus of them first."
+            )
+        raise BadFile(f"The input {path} does not exist. Check the path.")
+
+
+def files_of(inputs: Sequence[Path]) -> list[Path]:
+    """Put the files of folders in their place, in the order of their names; what a reader takes whole stays."""
+    check_inputs(inputs)
+    try:
+        return [file for path in inputs for file in _files_of(path)]
+    except OSError as error:
+        raise BadFile(
+            f"The folder {error.filename} cannot be read: {error.strerror}. Check its permissions, or leave it out."
+        ) from None
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir() or (path / artifact.MANIFEST).is_file() or has_annotations(path):
+        return [path]
+    inside = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
+    if not inside:
+        raise BadFile(f"The folder {path} is empty. Name a folder with files, or the files themselves.")
+    # A link to a folder may lead back to where it stands: it is left to the readers, which set it aside.
+    return [file for each in inside for file in ([each] if each.is_symlink() else _files_of(each))]
 
 
 def named_corpus(inputs: Sequence[Path]) -> Corpus | None:

@@ -8,7 +8,7 @@ for each input is enough to share them out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +36,10 @@ class Progress:
     tokens: int = 0
 
 
-def source_names(files: Sequence[Path]) -> list[str]:
-    """Name each input by its file name, or by its whole path where several share a name."""
+def source_names(files: Sequence[Path], called: Callable[[Path], str] = str) -> list[str]:
+    """Name each input by its file name, or by what it is called as a whole where several share a name."""
     names = Counter(path.name for path in dict.fromkeys(files))
-    return [path.name if names[path.name] == 1 else str(path) for path in files]
+    return [path.name if names[path.name] == 1 else called(path) for path in files]
 
 
 class Claims(Protocol):
@@ -61,9 +61,9 @@ class Claims(Protocol):
 class Board:
     """What the workers share: for each input, how many chunks are claimed, how far it is read, whether it is done."""
 
-    def __init__(self, files: Sequence[Path], done: Sequence[bool]) -> None:
+    def __init__(self, files: Sequence[Path], names: Sequence[str], done: Sequence[bool]) -> None:
         context = crew.context()
-        self.files, self.names = list(files), source_names(files)
+        self.files, self.names = list(files), list(names)
         self.sizes = [size_of(path) for path in files]
         self._lock = context.Lock()
         self._claimed = context.RawArray("q", len(files))

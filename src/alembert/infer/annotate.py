@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from alembert import artifact
+from alembert.corpus.fetch import fetched
+from alembert.corpus.inputs import files_of
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions, SetAside
 from alembert.corpus.refine import as_records
@@ -40,7 +42,7 @@ from alembert.infer.annotate_parts import (
     write_part,
 )
 from alembert.infer.ledger import Ledger, json_line
-from alembert.infer.supply import Place, Supply, chunks, files_of, one_ahead, supply_of
+from alembert.infer.supply import Place, Supply, chunks, one_ahead, supply_of
 from alembert.infer.task_model import OVERLAPPED
 
 FORMAT: Final = 1
@@ -132,23 +134,28 @@ def annotate(
 
     Chunks are computed at `site`, in this process if none is given.
     """
-    settings = settings or AnnotateSettings()
-    files = files_of([Path(path) for path in inputs])
-    supply = supply_of(files, settings.read, settings.input_format)
-    config = {
+    settings, site = settings or AnnotateSettings(), site or Here(pipeline)
+    with fetched(inputs, out, tell) as given:
+        files = files_of(given.paths)
+        supply = supply_of(files, settings.read, settings.input_format, given.called)
+        origins = [*pipeline.folders, *given.recorded(files)]
+        plan: dict[str, Any] = {"config": _config(pipeline, settings), "inputs": origins}
+        if done := artifact.finished(out, KIND, **plan):
+            return Result(done, fresh=False)
+        with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
+            job = _Annotating(draft.path, pipeline, settings, supply, site=site, tell=tell)
+            draft.counts.update(job.run())
+    manifest = artifact.open_artifact(out, KIND)
+    return Result(manifest, fresh=True, documents=job.documents, tokens=job.tokens, seconds=job.seconds)
+
+
+def _config(pipeline: Pipeline, settings: AnnotateSettings) -> dict[str, Any]:
+    return {
         "format": FORMAT,
         "tasks": list(pipeline.tasks),
         "replaced": list(pipeline.replaced),
         "settings": asdict(settings),
     }
-    plan: dict[str, Any] = {"config": config, "inputs": [*pipeline.folders, *files]}
-    if done := artifact.finished(out, KIND, **plan):
-        return Result(done, fresh=False)
-    with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
-        job = _Annotating(draft.path, pipeline, settings, supply, site=site or Here(pipeline), tell=tell)
-        draft.counts.update(job.run())
-    manifest = artifact.open_artifact(out, KIND)
-    return Result(manifest, fresh=True, documents=job.documents, tokens=job.tokens, seconds=job.seconds)
 
 
 class _Annotating:

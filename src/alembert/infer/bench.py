@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from alembert.corpus.document import Document
+from alembert.corpus.inputs import files_of
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting
 from alembert.infer.bench_peers import LeftOut, Peer, fits, peers_of
@@ -31,7 +32,7 @@ from alembert.infer.speed import (
     speeds,
     this_machine,
 )
-from alembert.infer.supply import Place, files_of, supply_of
+from alembert.infer.supply import Place, supply_of
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.classify import ClassifyTask
 from alembert.tasks.example import Reading

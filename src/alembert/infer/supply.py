@@ -8,7 +8,7 @@ chunks gives the same result however often it was stopped.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,15 +17,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from alembert import artifact
 from alembert.corpus.document import Span
 from alembert.corpus.inputs import check_inputs, named_corpus
 from alembert.corpus.jobs import source_names
 from alembert.corpus.readers import Item, ReadOptions
-from alembert.corpus.readers.brat import has_annotations
 from alembert.corpus.store import Corpus
 from alembert.corpus.stream import Stream, known_format, size_of
-from alembert.errors import BadFile
 
 _MOST_ITEMS: Final = 4096
 """Items of a chunk: what is set aside has no characters, and still takes memory."""
@@ -62,32 +59,18 @@ class Supply(Protocol):
         """Give what follows a place."""
 
 
-def supply_of(inputs: Sequence[Path], options: ReadOptions, format: str | None = None) -> Supply:  # noqa: A002
-    """Take one Corpus folder, or files of any format that has a reader."""
+def supply_of(
+    inputs: Sequence[Path],
+    options: ReadOptions,
+    format: str | None = None,  # noqa: A002
+    called: Callable[[Path], str] = str,
+) -> Supply:
+    """Take one Corpus folder, or files of any format that has a reader; `called` says what a whole path is called."""
     check_inputs(inputs)
     corpus = named_corpus(inputs)
-    return _Files(tuple(inputs), options, format) if corpus is None else _OfCorpus(corpus)
-
-
-def files_of(inputs: Sequence[Path]) -> list[Path]:
-    """Put the files of folders in their place, in the order of their names; what a reader takes whole stays."""
-    check_inputs(inputs)
-    try:
-        return [file for path in inputs for file in _files_of(path)]
-    except OSError as error:
-        raise BadFile(
-            f"The folder {error.filename} cannot be read: {error.strerror}. Check its permissions, or leave it out."
-        ) from None
-
-
-def _files_of(path: Path) -> list[Path]:
-    if not path.is_dir() or (path / artifact.MANIFEST).is_file() or has_annotations(path):
-        return [path]
-    inside = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
-    if not inside:
-        raise BadFile(f"The folder {path} is empty. Name a folder with files, or the files themselves.")
-    # A link to a folder may lead back to where it stands: it is left to the readers, which set it aside.
-    return [file for each in inside for file in ([each] if each.is_symlink() else _files_of(each))]
+    if corpus is not None:
+        return _OfCorpus(corpus)
+    return _Files(tuple(inputs), tuple(source_names(inputs, called)), options, format)
 
 
 class Sized(Protocol):
@@ -132,16 +115,13 @@ def one_ahead(items: Iterator[T]) -> Generator[T, None, None]:
 @dataclass(frozen=True)
 class _Files:
     files: tuple[Path, ...]
+    names: tuple[str, ...]
     options: ReadOptions
     format: str | None
 
     @cached_property
     def total(self) -> int:
         return sum(map(size_of, self.files))
-
-    @cached_property
-    def _names(self) -> list[str]:
-        return source_names(self.files)
 
     def items(self, after: Place) -> Iterator[Taken]:
         before = sum(map(size_of, self.files[: after.input]))
@@ -150,7 +130,7 @@ class _Files:
             before += size_of(self.files[number])
 
     def _of_file(self, number: int, passed: int, before: int) -> Iterator[Taken]:
-        path, source = self.files[number], self._names[number]
+        path, source = self.files[number], self.names[number]
         with closing(Stream(path)) as stream:
             items = stream.items(self.options, self.format or known_format(path))
             for count, item in enumerate(islice(items, passed, None), passed + 1):

@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
+from alembert.corpus.fetch import CACHE
 from alembert.corpus.jobs import Progress
 from alembert.train.distributed import Processes
 from alembert.train.runlog import TrainingProgress
-
-CACHE: Final = ".alembert-cache"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,209 @@
+"""Inputs that lie in an object store, copied beside the result before they are read.
+
+In: what a user named, paths and addresses (`s3://bucket/prefix/`). Out: paths alone. An address has become a file, or a
+folder with the names below it, so readers, hashes, workers and resuming meet nothing new; what was read is still called
+by its address. Nothing is opened unless there is an address. Copies belong to one result and are kept:
+
+    .alembert-cache/inputs/RESULT/3f9c.../files/prefix/a.xml.gz   has its name when it is whole
+    .alembert-cache/inputs/RESULT/3f9c.../incoming/12             is being copied, or was when a run was stopped
+
+The same command again asks the store what is there, and copies what is new or was changed (size or time). The trade-off:
+room on the disk for the objects as they are stored. Inputs are read three times or more (to hash them, to know their
+format, after a kill), which over the network would cost more than the room.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from alembert import artifact
+from alembert.artifact.disk import explained, remove
+from alembert.artifact.lock import locked
+from alembert.corpus import crew
+from alembert.corpus.inputs import check_inputs
+from alembert.corpus.jobs import Progress
+from alembert.corpus.objects import (
+    SCHEMES,
+    Address,
+    Copy,
+    Stored,
+    copy_objects,
+    list_objects,
+    nothing_at,
+)
+from alembert.errors import BadFile
+
+CACHE: Final = ".alembert-cache"
+_AT_ONCE: Final = 4
+"""Processes that copy: they wait for the network most of the time."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What was named, as paths; those of copies have an address."""
+
+    paths: Sequence[Path]
+    addresses: Mapping[Path, str] = field(default_factory=dict)
+
+    def called(self, path: Path) -> str:
+        """Give the address of a copy, or of what lies in it; the path of everything else.
+
+        >>> Inputs((), {Path("cache/notes"): "s3://bucket/notes"}).called(Path("cache/notes/a.txt"))
+        's3://bucket/notes/a.txt'
+        """
+        for copy in (path, *path.parents):
+            if copy in self.addresses:
+                return "/".join([self.addresses[copy], *path.relative_to(copy).parts])
+        return str(path)
+
+    def recorded(self, paths: Sequence[Path]) -> list[Path | artifact.Named]:
+        """Give paths as a manifest records them."""
+        called = [(path, self.called(path)) for path in paths]
+        return [path if name == str(path) else artifact.Named(path, name) for path, name in called]
+
+
+def is_address(given: str | Path) -> bool:
+    """Tell whether an object store is meant; a `Path` never does, because it holds no two slashes in a row."""
+    return isinstance(given, str) and given.startswith(tuple(f"{name}://" for name in SCHEMES))
+
+
+def check_given(inputs: Sequence[str | Path]) -> None:
+    """Refuse paths at which nothing is, and addresses that are none; no store is asked."""
+    here = [Path(each) for each in inputs if not is_address(each)]
+    for given in inputs:
+        if is_address(given):
+            Address.of(str(given))
+    if here or not inputs:
+        check_inputs(here)
+
+
+@contextmanager
+def fetched(
+    inputs: Sequence[str | Path], out: str | Path, tell: Callable[[Progress], None] = lambda _: None
+) -> Iterator[Inputs]:
+    """Copy what has an address; for the length of the block nobody else changes the copies for this result."""
+    addresses = {str(each): Address.of(str(each)) for each in inputs if is_address(each)}
+    if not addresses:
+        yield Inputs([Path(each) for each in inputs])
+        return
+    found = {given: _listed(address) for given, address in addresses.items()}
+    result = Path(os.path.realpath(out))
+    folder = result.parent / CACHE / "inputs"
+    with ExitStack() as stack:
+        with explained(f"Copying inputs to {folder}"):
+            _make(folder)
+            stack.enter_context(locked(folder / f".{result.name}.lock", str(out)))
+            copies = {
+                given: _copied(folder / result.name, address, found[given], tell)
+                for given, address in addresses.items()
+            }
+        paths = [copies.get(str(each), Path(each)) for each in inputs]
+        yield Inputs(paths, {copy: addresses[given].shown.rstrip("/") for given, copy in copies.items()})
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileNotFoundError, FileExistsError) as error:  # a file in the way, or a place like /proc
+        raise BadFile(
+            f"The folder {folder} cannot be made: {error.strerror}. Choose another place for the result."
+        ) from error
+
+
+def _listed(address: Address) -> list[Stored]:
+    """Ask a store what it has, in a process of its own; names as in folders here, without hidden ones."""
+    with tempfile.TemporaryDirectory(prefix="alembert-") as folder:
+        answer = Path(folder) / "listing.json"
+        crew.run(partial(_write_listing, address, answer), 1, lambda: None)
+        stored = [Stored(**each) for each in json.loads(answer.read_bytes())]
+    visible = [each for each in stored if not _is_hidden(each.name)]
+    if not visible:
+        raise nothing_at(address.shown)
+    _check_names(address, [each.name for each in visible])
+    return visible
+
+
+def _write_listing(address: Address, answer: Path) -> None:
+    answer.write_text(json.dumps([asdict(each) for each in list_objects(address)]))
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def _check_names(address: Address, names: Sequence[str]) -> None:
+    """Refuse keys that no folder can hold; an object has any text as its key."""
+    folders = {
+        "/".join(parts[:end]) for parts in (name.split("/") for name in names) for end in range(1, len(parts))
+    }
+    if any("" in name.split("/") for name in names if name) or any(
+        "\\" in name or "\0" in name for name in names
+    ):
+        raise BadFile(
+            f"A key below {address.shown} has // or a backslash in it, and cannot be a path here. Give it another key."
+        )
+    if both := sorted(folders.intersection(names)):
+        raise BadFile(
+            f"{address.shown} has an object {both[0]} and objects below {both[0]}/, which no folder can hold. Name single "
+            "objects, or a longer prefix."
+        )
+
+
+def _copied(
+    cache: Path, address: Address, stored: Sequence[Stored], tell: Callable[[Progress], None]
+) -> Path:
+    """Bring the copy of an address to what the store has, and give its path."""
+    folder = cache / hashlib.sha256(f"{address.shown} {address.options}".encode()).hexdigest()[:16]
+    root, incoming = folder / "files" / address.name, folder / "incoming"
+    copies = [Copy(each, root / each.name, incoming / str(number)) for number, each in enumerate(stored)]
+    remove(incoming)
+    _clear(root, {copy.target for copy in copies})
+    left = [copy for copy in copies if not _is_there(copy)]
+    if left:
+        for parent in {incoming, *(copy.target.parent for copy in left)}:
+            parent.mkdir(parents=True, exist_ok=True)
+        _copy(address, left, sum(each.size for each in stored), tell)
+        remove(incoming)
+    return root
+
+
+def _clear(root: Path, wanted: set[Path]) -> None:
+    """Remove what the store no longer has, and folders that are empty then."""
+    if root.is_file() and root not in wanted:
+        root.unlink()
+    for path in sorted(root.rglob("*"), reverse=True):
+        if path.is_dir():
+            with suppress(OSError):
+                path.rmdir()
+        elif path not in wanted:
+            path.unlink()
+    if root in wanted and root.is_dir():
+        root.rmdir()
+
+
+def _is_there(copy: Copy) -> bool:
+    """Tell whether a copy is that of the object as it is now."""
+    if not copy.target.is_file():
+        return False
+    found = copy.target.stat()
+    return copy.stored.seconds is not None and (found.st_size, int(found.st_mtime)) == (
+        copy.stored.size,
+        copy.stored.seconds,
+    )
+
+
+def _copy(address: Address, copies: Sequence[Copy], total: int, tell: Callable[[Progress], None]) -> None:
+    before = total - sum(copy.stored.size for copy in copies)
+    numbers, done = crew.context().Value("q", 0), crew.context().Value("q", 0)
+    job = partial(copy_objects, address, copies, numbers, done)
+    workers = min(_AT_ONCE, len(copies))
+    crew.run(job, workers, lambda: tell(Progress("copying the input", before + done.value, total)))
