@@ -76,6 +76,13 @@ def test_a_size_below_the_alphabet_is_refused_with_the_number_needed(census: Cen
         learn(census, 50)
 
 
+def test_a_vocabulary_that_may_grow_has_all_characters(census: Census) -> None:
+    grown = learn(census, 50, grow=True)
+    assert len(grown) > 50
+    assert not set(alphabet(census.words)) - set(grown.pieces)
+    assert learn(census, 1500, grow=True) == learn(census, 1500)
+
+
 def test_an_empty_corpus_is_refused() -> None:
     with pytest.raises(BadInput, match="no words"):
         learn(Census({}), 100)

@@ -116,8 +116,9 @@ def learn(
     lowercase: bool = True,
     min_count: int = 2,
     whole: Sequence[str] = (),
+    grow: bool = False,
 ) -> Learnt:
-    """Learn a vocabulary and write it as a Tokenizer folder."""
+    """Learn a vocabulary and write it as a Tokenizer folder; with `grow` of more pieces if characters alone take more."""
     _expect_positive("size", size)
     settings = {"size": size, "lowercase": lowercase, "min_count": min_count, "whole": sorted(whole)}
     config = {"verb": "vocab learn", **settings}
@@ -125,7 +126,7 @@ def learn(
         splitter = Splitter(Settings(do_lower_case=lowercase))
         census = take_census(samples, splitter)
         words = [*Forced.of(whole, splitter).words, *_frequent_in_entities(census, size, min_count)]
-        vocabulary = learning.learn(census, size, whole=words, min_count=min_count)
+        vocabulary = learning.learn(census, size, whole=words, min_count=min_count, grow=grow)
         tokenizer = Tokenizer.from_vocabulary(vocabulary, lowercase=lowercase)
         learnt = Learnt(tokenizer, fit(tokenizer, census), len(set(words)))
         tokenizer.save(draft.path)

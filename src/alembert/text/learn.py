@@ -31,8 +31,12 @@ UNCOVERED = 1e-6
 _ROUNDS = 4
 
 
-def learn(census: Census, size: int, *, whole: Iterable[str] = (), min_count: int = 2) -> Vocabulary:
+def learn(
+    census: Census, size: int, *, whole: Iterable[str] = (), min_count: int = 2, grow: bool = False
+) -> Vocabulary:
     """Learn `size` pieces, or fewer if pairs that occur `min_count` times run out.
+
+    With `grow`, a corpus whose characters alone take more has them all; without it, it is refused.
 
     >>> learn(Census({"abab": 5, "abc": 3}), 13).pieces[5:]
     ('a', 'b', 'c', '##a', '##b', '##c', 'ab', '##ab')
@@ -42,7 +46,9 @@ def learn(census: Census, size: int, *, whole: Iterable[str] = (), min_count: in
     known = alphabet(census.words)
     start = [*SpecialTokens().roles().values(), *known, *_continued(known, census.words)]
     words = sorted({word for word in whole if len(word) > 1 and set(word) <= set(known)})
-    if len(start) + len(words) > size:
+    if grow:
+        size = max(size, len(start) + len(words))
+    elif len(start) + len(words) > size:
         raise BadSetting(
             f"A vocabulary of {size:,} pieces is too small: the special tokens and the characters of this corpus take "
             f"{len(start):,}, and the words that must be whole {len(words):,}. Ask for more."

@@ -173,10 +173,11 @@ def _learnt(corpus: Corpus, kitchen: Kitchen) -> Tokenizer:
     folder = kitchen.cache / f"vocab-{artifact.hash_input(corpus.folder)[:12]}"
     if not (folder / artifact.MANIFEST).is_file():
         kitchen.say(
-            f"No tokenizer was given: a vocabulary of up to {LEARNT_PIECES:,} pieces is learnt ({folder})."
+            f"No tokenizer was given: a vocabulary of {LEARNT_PIECES:,} pieces is learnt, or of as many as the text has "
+            f"characters ({folder})."
         )
         samples = replace(Samples.open([corpus.folder]), tell=kitchen.tell)
-        learn(samples, Output(folder, [corpus.folder]), size=LEARNT_PIECES)
+        learn(samples, Output(folder, [corpus.folder]), size=LEARNT_PIECES, grow=True)
     return Tokenizer.open(folder)
 
 
