@@ -157,12 +157,12 @@ def test_the_page_can_be_read_on_paper_and_in_the_dark(html: str) -> None:
     assert 'lang="zh"' in html
 
 
-def test_without_openvino_the_demo_says_so_and_goes_on_with_the_student(
+def test_without_a_library_for_exports_the_demo_says_so_and_goes_on_with_the_student(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(using_steps, "find_spec", lambda name: None)
     step = using_steps.export(folders)
-    assert "not installed" in step.lines[0]
+    assert "neither ONNX Runtime nor OpenVINO is installed" in step.lines[0]
     assert step.commands == ()
     assert using_steps.worker(folders) == folders.student
 
