@@ -73,16 +73,7 @@ def see(model: Model, heads: Sequence[str], rows: Sequence[Row]) -> dict[str, Se
     operations = OnnxOperations()
     describe(model, heads, operations)
     values = list(dict.fromkeys(value for value, _ in operations.multiplied.values()))
-    graph = OnnxGraph(operations.file(watched=values), threads=1, streams=1)
-    lows: dict[str, list[Numbers]] = {name: [] for name in values}
-    highs: dict[str, list[Numbers]] = {name: [] for name in values}
-    for row in rows:
-        found = graph.infer([row])
-        for name in values:
-            channels = found[name].reshape(-1, found[name].shape[-1])
-            lows[name].append(channels.min(0))
-            highs[name].append(channels.max(0))
-    bounds = {name: (np.stack(lows[name]), np.stack(highs[name])) for name in values}
+    bounds = _bounds(OnnxGraph(operations.file(watched=values), threads=1, streams=1), values, rows)
     largest: dict[str, Numbers] = {}
     for value, place in operations.multiplied.values():
         own = np.abs(bounds[value]).max((0, 1))
@@ -91,6 +82,21 @@ def see(model: Model, heads: Sequence[str], rows: Sequence[Row]) -> dict[str, Se
         product: Seen(*bounds[value], largest[place])
         for product, (value, place) in operations.multiplied.items()
     }
+
+
+def _bounds(
+    graph: OnnxGraph, values: Sequence[str], rows: Sequence[Row]
+) -> dict[str, tuple[Numbers, Numbers]]:
+    """Give the lowest and the highest number of each channel of some values, row by row (R, D)."""
+    lows: dict[str, list[Numbers]] = {name: [] for name in values}
+    highs: dict[str, list[Numbers]] = {name: [] for name in values}
+    for row in rows:
+        found = graph.infer([row])
+        for name in values:
+            channels = found[name].reshape(-1, found[name].shape[-1])
+            lows[name].append(channels.min(0))
+            highs[name].append(channels.max(0))
+    return {name: (np.stack(lows[name]), np.stack(highs[name])) for name in values}
 
 
 def ranked(model: Model, heads: Sequence[str], seen: Mapping[str, Seen], rows: Sequence[Row]) -> list[str]:
