@@ -69,6 +69,7 @@ def export(
     settings = settings or ExportSettings()
     artifact.check(out, KIND, config={}, overwrite=overwrite)
     parts = _parts(checkpoint, material or {}, task)
+    _check_calibrated(settings, parts)
     form = _format(settings, say)
     settings = replace(settings, format=form)
     named = task is None and bool(task_names(parts[0].folder))
@@ -82,6 +83,15 @@ def export(
         work.write(draft.path, graph, outcome)
         draft.counts["parameters"] = checkpoint.parameters
     return outcome
+
+
+def _check_calibrated(settings: ExportSettings, parts: Sequence[Part]) -> None:
+    """Refuse int8 without text, before anything is measured."""
+    if settings.precision == "int8" and not any(part.material.calibration for part in parts):
+        raise BadSetting(
+            "int8 is calibrated on text of the task, and none was given. Give a file (--calibrate FILE; training data "
+            "is good), or export with --fp32."
+        )
 
 
 def _format(settings: ExportSettings, say: Say) -> Format:
@@ -150,11 +160,6 @@ class _Work:
             _ = part.task
         check_exportable(self.checkpoint.model, self.heads)
         self.maker.check()
-        if self.settings.precision == "int8" and not any(part.material.calibration for part in self.parts):
-            raise BadSetting(
-                "int8 is calibrated on text of the task, and none was given. Give a file (--calibrate FILE; training data "
-                "is good), or export with --fp32."
-            )
 
     @cached_property
     def heads(self) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from alembert.compress import onnx_int8, quantise
 from alembert.compress.graph import build_graph
-from alembert.compress.onnx_graph import build_onnx, check_onnx, import_onnx
+from alembert.compress.onnx_graph import build_onnx, check_onnx
 from alembert.data.rows import Row
 from alembert.hardware.onnx_settings import import_onnxruntime
 from alembert.hardware.openvino_settings import import_openvino
@@ -100,7 +100,6 @@ class OnnxMaker:
 
     def check(self) -> None:
         """Say at once if ONNX or ONNX Runtime is not there, or if no file can hold the model."""
-        import_onnx()
         import_onnxruntime()
         check_onnx(self.model)
 

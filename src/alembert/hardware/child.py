@@ -145,6 +145,8 @@ def _onnxruntime_forward(dtype: str, threads: int) -> Callable[[int], Call]:
     import onnxruntime
     from onnx import helper, numpy_helper
 
+    onnxruntime.disable_telemetry_events()  # as in `onnx_settings`, which this program does not import
+
     def of_size(size: int) -> Call:
         matrix = np.random.default_rng(0).standard_normal((size, size), dtype=np.float32)
         numbers: dict[str, Any] = {"weight": matrix}

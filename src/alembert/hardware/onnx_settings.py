@@ -30,9 +30,8 @@ def import_onnxruntime() -> Any:
 def open_session(graph: Path | bytes, threads: int) -> Any:
     """Open a graph on the CPU; each call of it runs on so many threads.
 
-    Threads that wait for each other inside a call spin, which makes a single text a sixth to a quarter faster on a quiet
-    machine, and half as slow again beside a busy process (docs/export.md). Between calls they sleep: those that spin on
-    would take the time of whatever else runs.
+    Threads that wait for each other inside a call spin: on a quiet machine a single text is ready sooner, beside a busy
+    process later (docs/export.md). Between calls they sleep: those that spin on would take the time of whatever else runs.
     """
     runtime = import_onnxruntime()
     options = runtime.SessionOptions()
