@@ -26,7 +26,9 @@ IR: Final = 8
 LARGEST: Final = 2**31 - 1
 """Bytes that a file of the format can hold."""
 NOTHING: Final = float(np.finfo(np.float32).min)
-"""What a token that is none has as its score: it weighs nothing, and not even a row of such tokens is no number."""
+"""What a token that is none has as its score: it weighs nothing, and not even a row of such tokens is no number.
+
+Added to a score it swallows it, so that one addition does what a choice between two would, at less cost."""
 
 
 def build_onnx(model: Model, *heads: str) -> bytes:
@@ -73,7 +75,8 @@ class OnnxOperations:
         """Product -> what it multiplies with weights, and the place of these, which several may have in common."""
         self.numbers = count()
         self.tokens = self._node("Gather", self._node("Shape", self.ids), self._whole([1]))
-        self.real_BT = self._node("Cast", self.mask, to=self.onnx.TensorProto.BOOL)
+        self.real_BT = self._node("Cast", self.mask, to=self.onnx.TensorProto.FLOAT)
+        self.unseen_B11T = self._unseen()
 
     def file(self, watched: Collection[str] = ()) -> bytes:
         """Give the model with all outputs that were made, and with values inside it that are to be seen."""
@@ -178,17 +181,20 @@ class OnnxOperations:
     def attention(self, query: str, key: str, value: str, size: int) -> str:
         across = self._node("Transpose", key, perm=[0, 1, 3, 2])
         scores = self._node("MatMul", self._times(query, 1 / math.sqrt(size)), across)
-        real_B11T = self._node("Unsqueeze", self.real_BT, self._whole([1, 2]))
-        seen = self._node("Where", real_B11T, scores, self._float(NOTHING))
+        seen = self.add(scores, self.unseen_B11T)
         return self._node("MatMul", self._node("Softmax", seen, axis=-1), value)
 
+    def _unseen(self) -> str:
+        """Give what is added to scores: zero for a real token, and for others so much that no score can be told beside it."""
+        minus_BT = self._node("Sub", self.real_BT, self._float(1))
+        return self._node("Unsqueeze", self._times(minus_BT, -NOTHING), self._whole([1, 2]))
+
     def mean(self, states_BTD: str) -> str:
-        weight_BT = self._node("Cast", self.real_BT, to=self.onnx.TensorProto.FLOAT)
-        weight_BT1 = self._node("Unsqueeze", weight_BT, self._whole([-1]))
+        weight_BT1 = self._node("Unsqueeze", self.real_BT, self._whole([-1]))
         total_BD = self._node(
             "ReduceSum", self.multiply(states_BTD, weight_BT1), self._whole([1]), keepdims=0
         )
-        length_B1 = self._node("ReduceSum", weight_BT, self._whole([1]), keepdims=1)
+        length_B1 = self._node("ReduceSum", self.real_BT, self._whole([1]), keepdims=1)
         return self._node("Div", total_BD, length_B1)
 
     # -- small parts

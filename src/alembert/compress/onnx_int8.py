@@ -134,8 +134,7 @@ class RoundedOperations(OnnxOperations):
             "DequantizeLinear",
             self._initial(f"{place}.weight, int8", whole_CD.T),
             self._initial(f"{place}.weight, scale", scale_C1[:, 0]),
-            self._initial(f"{place}.weight, zero", np.zeros(len(whole_CD), np.int8)),
-            axis=1,
+            axis=1,  # and no zero points: a runtime would subtract them, column by column, though they are zero
         )
         rounded = self._rounded(smooth, name, *self.seen[name].extremes(factor_D))
         product = self._node("MatMul", rounded, weight_DC, name=name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -170,7 +171,7 @@ class TagTask(Task[TagExample, Tagged]):
     def counted(self) -> Literal["places", "rows", "examples"]:
         return "rows" if self.settings.head == "span" else "places"
 
-    @property
+    @cached_property
     def legal(self) -> Legal:
         """Say which tags may follow each other."""
         return legal_moves(self.labels, self.settings.scheme)
