@@ -53,6 +53,14 @@ def test_time_left_follows_from_the_pace_so_far() -> None:
     assert Budget(steps=100).seconds_left(Mileage()) == float("inf")
 
 
+def test_time_left_of_a_continued_run_follows_from_its_pace_since_then() -> None:
+    since = Mileage(step=50, tokens=0, seconds=90_000)  # it had stood still for a day
+    done = Mileage(step=60, tokens=0, seconds=90_100)
+    assert Budget(steps=100).seconds_left(done, since) == pytest.approx(400)
+    assert Budget(steps=100).seconds_left(since, since) == float("inf")
+    assert Budget(hours=50).seconds_left(done, since) == pytest.approx(50 * 3600 - 90_100)
+
+
 def test_a_position_comes_back_from_its_facts() -> None:
     position = Position(
         cursor=Cursor(1, 2, 3), evaluations=4, judged=6, best=0.5, skipped=2, sums={"tokens": 7.0}

@@ -51,10 +51,12 @@ class Budget:
         mean = done.seconds / done.step if done.step else 0.0
         return done.seconds + mean > self.hours * 3600 - self.reserve
 
-    def seconds_left(self, done: Mileage) -> float:
-        """Estimate the time to the end."""
+    def seconds_left(self, done: Mileage, since: Mileage | None = None) -> float:
+        """Estimate the time to the end by the speed since a point of the run (none: since its beginning)."""
+        begun = since or Mileage()
         progress = self.progress(done)
-        return done.seconds * (1 - progress) / progress if progress else float("inf")
+        fresh = progress - self.progress(begun)
+        return (done.seconds - begun.seconds) * (1 - progress) / fresh if fresh > 0 else float("inf")
 
 
 @dataclass

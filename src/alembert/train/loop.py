@@ -79,6 +79,7 @@ class Loop:
         self.kept = 0
         """The step whose weights a finished run keeps."""
         self._saved_at = 0.0
+        self._resumed_at = Mileage()
         self._choose_parts(0.0)  # so that parts that the model does not have are refused at once
 
     # -- the run
@@ -241,7 +242,7 @@ class Loop:
                 loss=loss,
                 tokens_per_second=meter.tokens_per_second,
                 peak_share=meter.peak_share,
-                seconds_left=self.budget.seconds_left(done),
+                seconds_left=self.budget.seconds_left(done, self._resumed_at),
             )
         )
 
@@ -338,6 +339,7 @@ class Loop:
             self.average.load(tensors["average"])
         self.position = Position.of_facts(snapshot.facts)
         self._saved_at = self.position.done.seconds
+        self._resumed_at = self.position.done
         if self.processes.is_first:
             self.log.rewind(snapshot.facts["log"])
             for note in notes:
