@@ -79,7 +79,7 @@ class Loop:
         self.kept = 0
         """The step whose weights a finished run keeps."""
         self._saved_at = 0.0
-        self._resumed_at = Mileage()
+        self._steps_begin = Mileage()
         self._choose_parts(0.0)  # so that parts that the model does not have are refused at once
 
     # -- the run
@@ -89,6 +89,7 @@ class Loop:
         self._restore()
         with Stopping() as stopping:
             self._begin()
+            self._steps_begin = self.position.done
             while not self._is_over():
                 self._step()
                 self._evaluate_if_due()
@@ -242,7 +243,7 @@ class Loop:
                 loss=loss,
                 tokens_per_second=meter.tokens_per_second,
                 peak_share=meter.peak_share,
-                seconds_left=self.budget.seconds_left(done, self._resumed_at),
+                seconds_left=self.budget.seconds_left(done, self._steps_begin),
             )
         )
 
@@ -339,7 +340,6 @@ class Loop:
             self.average.load(tensors["average"])
         self.position = Position.of_facts(snapshot.facts)
         self._saved_at = self.position.done.seconds
-        self._resumed_at = self.position.done
         if self.processes.is_first:
             self.log.rewind(snapshot.facts["log"])
             for note in notes:
