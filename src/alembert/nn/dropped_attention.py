@@ -2,15 +2,16 @@
 
 One autograd function for all groups of a batch: the probabilities of the forward pass are kept, dropped ones are made
 again from the mask, and the gradient of queries, keys and values is written into one tensor. Left to autograd, each
-group would make a gradient of the whole batch.
+group would make a gradient of the whole batch. On a CPU the matrices are computed in pieces that stay in the cache from the
+scores to the result: each number is read and written some fifteen times, and memory is slower than arithmetic.
 """
 
 # N tokens, B documents of a group, T tokens of a document, H heads, K head size, R = B x H
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ from torch.autograd.function import once_differentiable
 from alembert.nn.batch import Group
 from alembert.nn.dropout import Noise, masked, rounded
 
+_CACHED: Final = 1 << 18
+"""Probabilities of a piece, at most: a megabyte, which is what a core has of its own."""
 _Part = tuple[Group, Tensor | None, Tensor]
 """A group, where its tokens may look (B1TT, none: everywhere), which probabilities are kept (RTT)."""
 
@@ -46,8 +49,11 @@ class _DroppedAttention(torch.autograd.Function):
         saved = []
         for group, allowed_B1TT, keep_RTT in parts:
             q, k, v = _by_head(qkv_N3HK, group)
-            p_RTT = _probabilities(q, k, group.rows, allowed_B1TT)
-            _put(mixed_NHK, group, _product(masked(p_RTT, keep_RTT), v, scale))
+            mixed_RTK, p_RTT = torch.empty_like(v), q.new_empty(keep_RTT.shape)
+            for piece, documents in _pieces(group, q):
+                p = _probabilities(q[piece], k[piece], _of(allowed_B1TT, documents), out=p_RTT[piece])
+                _product(masked(p, keep_RTT[piece]), v[piece], scale, out=mixed_RTK[piece])
+            _put(mixed_NHK, group, mixed_RTK)
             saved += [q, k, v, p_RTT, keep_RTT]
         ctx.save_for_backward(*saved)
         ctx.groups, ctx.scale, ctx.shape = [group for group, _, _ in parts], scale, qkv_N3HK.shape
@@ -59,16 +65,50 @@ class _DroppedAttention(torch.autograd.Function):
         d_qkv_N3HK = d_mixed_ND.new_empty(ctx.shape)
         d_mixed_N1HK = d_mixed_ND.reshape(-1, 1, *ctx.shape[2:])
         saved = iter(ctx.saved_tensors)
-        for group, q, k, v, p_RTT, keep_RTT in zip(ctx.groups, *[saved] * 5, strict=True):
+        for group, *kept in zip(ctx.groups, *[saved] * 5, strict=True):
             (d_mixed,) = _by_head(d_mixed_N1HK, group)
-            d_v = _product(masked(p_RTT, keep_RTT).mT, d_mixed, ctx.scale)
-            d_p_RTT = masked(_product(d_mixed, v.mT, ctx.scale), keep_RTT)
-            d_scores_RTT = torch._softmax_backward_data(d_p_RTT, p_RTT, -1, p_RTT.dtype)
-            root = 1 / math.sqrt(q.shape[-1])
-            d_q, d_k = _product(d_scores_RTT, k, root), _product(d_scores_RTT.mT, q, root)
-            for place, part in enumerate((d_q, d_k, d_v)):
+            d_parts = [torch.empty_like(d_mixed) for _ in range(3)]
+            for piece, _ in _pieces(group, d_mixed):
+                own, d_own = [each[piece] for each in kept], [each[piece] for each in d_parts]
+                _backward(d_mixed[piece], own, d_own, ctx.scale)
+            for place, part in enumerate(d_parts):
                 _put(d_qkv_N3HK[:, place], group, part)
         return d_qkv_N3HK, None, None
+
+
+def _backward(d_mixed: Tensor, kept: Sequence[Tensor], d_parts: Sequence[Tensor], scale: float) -> None:
+    """Write the gradients of a piece's queries, keys and values into `d_parts`."""
+    q, k, v, p_RTT, keep_RTT = kept
+    d_q, d_k, d_v = d_parts
+    _product(masked(p_RTT, keep_RTT).mT, d_mixed, scale, out=d_v)
+    d_p_RTT = masked(_product(d_mixed, v.mT, scale), keep_RTT)
+    d_scores_RTT = torch._softmax_backward_data(d_p_RTT, p_RTT, -1, p_RTT.dtype)
+    root = 1 / math.sqrt(q.shape[-1])
+    _product(d_scores_RTT, k, root, out=d_q)
+    _product(d_scores_RTT.mT, q, root, out=d_k)
+
+
+def _pieces(group: Group, states_RTK: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Cut a group where its probabilities would not stay in the cache of a core; yield matrices, and whose they are.
+
+    A piece has all heads of some documents, or some heads of one.
+    """
+    heads = len(states_RTK) // group.rows
+    if states_RTK.device.type != "cpu":
+        yield slice(0, len(states_RTK)), slice(0, group.rows)
+        return
+    fitting = max(1, _CACHED // group.length**2)
+    step = fitting // heads * heads or fitting
+    documents = max(1, step // heads)
+    for document in range(0, group.rows, documents):
+        end = min(document + documents, group.rows)
+        for first in range(document * heads, end * heads, step):
+            yield slice(first, min(first + step, end * heads)), slice(document, end)
+
+
+def _of(allowed_B1TT: Tensor | None, documents: slice) -> Tensor | None:
+    """Take the mask of some documents; one for all is that of each."""
+    return allowed_B1TT if allowed_B1TT is None or len(allowed_B1TT) == 1 else allowed_B1TT[documents]
 
 
 def _by_head(states_NxHK: Tensor, group: Group) -> tuple[Tensor, ...]:
@@ -86,14 +126,15 @@ def _put(states_NHK: Tensor, group: Group, part_RTK: Tensor) -> None:
     )
 
 
-def _probabilities(q_RTK: Tensor, k_RTK: Tensor, rows: int, allowed_B1TT: Tensor | None) -> Tensor:
+def _probabilities(q_RTK: Tensor, k_RTK: Tensor, allowed_B1TT: Tensor | None, out: Tensor) -> Tensor:
     scores_RTT = _product(q_RTK, k_RTK.mT, 1 / math.sqrt(q_RTK.shape[-1]))
     if allowed_B1TT is not None:
-        scores_RTT.view(rows, -1, *scores_RTT.shape[1:]).masked_fill_(~allowed_B1TT, -math.inf)
-    return scores_RTT.softmax(-1)
+        by_document = scores_RTT.view(len(allowed_B1TT), -1, *scores_RTT.shape[1:])
+        by_document.masked_fill_(~allowed_B1TT, -math.inf)
+    return torch.softmax(scores_RTT, -1, out=out)
 
 
-def _product(left_RAB: Tensor, right_RBC: Tensor, factor: float) -> Tensor:
+def _product(left_RAB: Tensor, right_RBC: Tensor, factor: float, out: Tensor | None = None) -> Tensor:
     """Multiply matrices and a number in one pass."""
     nothing = left_RAB.new_empty(())
-    return torch.baddbmm(nothing, left_RAB, right_RBC, beta=0, alpha=factor)
+    return torch.baddbmm(nothing, left_RAB, right_RBC, beta=0, alpha=factor, out=out)
