@@ -4,7 +4,8 @@
 
 Both sides are the product's verb `distill` with the same settings (states of all layers, then answers; a student
 with a third of the layers, if no other is named) and the same sentences, once with `[cache]` and once without. Twice over the sentences in either
-stage; the time of the second pass is counted, when the teacher has been heard. The scores of both students must agree.
+stage; the time of the second pass is counted, when the teacher has been heard, without looks at held-out sentences, which cost
+both sides the same. The scores of both students must agree.
 Needs a checkpoint for the teacher (its layers count, not what it knows).
 """
 
@@ -72,14 +73,19 @@ def second_pass(teacher: Path, student: str, folder: Path, cache: str) -> tuple[
     from alembert.train.lecture_hall import Distillation
     from alembert.train.pupil import INSIDE
     from alembert.train.runlog import RunLog
-    from alembert.train.settings import SavingSettings
+    from alembert.train.settings import EvaluationSettings, SavingSettings
     from alembert.train.surroundings import Surroundings
     from alembert.train.task_data import Data
 
     usual = fast()
     settings = replace(
         usual,
-        intermediate=replace(usual.intermediate, epochs=2, saving=SavingSettings(keep="last", log_every=1)),
+        intermediate=replace(
+            usual.intermediate,
+            epochs=2,
+            saving=SavingSettings(keep="last", log_every=1),
+            evaluation=EvaluationSettings(times=0, at_start=False),
+        ),
         prediction=replace(usual.prediction, epochs=1),
         cache=CacheSettings(use=cache),
     )

@@ -161,7 +161,7 @@ class TaskImitation:
 
     @cached_property
     def _exams(self) -> list[Micro]:
-        """Micro-batches of development rows, which the teacher reads when they are looked at."""
+        """Micro-batches of development rows, with what the teacher says about them: it does not change from look to look."""
         dev = TaskLesson(
             self.lesson.task, self.lesson.dev, self.lesson.dev, self.lesson.settings, head=self.lesson.head
         )
@@ -169,9 +169,15 @@ class TaskImitation:
         for portion in dev.feed.of_pass(0):
             if sum(micro.tokens for micro in exams) >= LOOKED_AT:
                 break
-            micro = dev.micro(portion)
-            exams.append(with_teacher(replace(micro, wanted=None), self.inside.counts(micro.batch), None))
+            micro = replace(dev.micro(portion), wanted=None)
+            exams.append(with_teacher(micro, self.inside.counts(micro.batch), self._heard(micro)))
         return exams
+
+    def _heard(self, micro: Micro) -> Said:
+        """Let the teacher read a micro-batch, and bring what it says to where micro-batches are made."""
+        there = micro.to(next(self.teacher.model.parameters()).device)
+        said = self.teacher.says(there.batch, self.wanted, there.targets[self.lesson.name])
+        return said.to(micro.batch.ids_N.device)
 
 
 class TextImitation:
