@@ -121,12 +121,19 @@ ALLOWED = {
 }
 
 
+@pytest.fixture(params=[1, 20, 1_000], ids=["heads apart", "a document at a time", "all at once"])
+def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention in pieces of so many probabilities; a group has 2 x 2 x 9, or 2 x 25."""
+    monkeypatch.setattr("alembert.nn.dropped_attention._CACHED", request.param)
+
+
 def reference(qkv: torch.Tensor, group: Group, allowed: torch.Tensor | None) -> torch.Tensor:
     rows = qkv[group.start : group.stop].view(group.rows, group.length, *qkv.shape[1:])
     mixed = scaled_dot_product_attention(*rows.permute(2, 0, 3, 1, 4).unbind(0), attn_mask=allowed)
     return mixed.transpose(1, 2).reshape(group.rows * group.length, -1)
 
 
+@pytest.mark.usefixtures("_pieces")
 @pytest.mark.parametrize("allowed", ALLOWED.values(), ids=ALLOWED)
 def test_without_dropout_states_and_gradients_are_those_of_fused_attention(allowed: list) -> None:
     qkv = torch.randn(11, 3, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
@@ -138,6 +145,7 @@ def test_without_dropout_states_and_gradients_are_those_of_fused_attention(allow
     torch.testing.assert_close(*gradients, atol=1e-6, rtol=0)
 
 
+@pytest.mark.usefixtures("_pieces")
 @pytest.mark.parametrize("allowed", ALLOWED.values(), ids=ALLOWED)
 def test_the_gradient_with_dropout_is_the_derivative(allowed: list) -> None:
     qkv = torch.randn(11, 3, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
