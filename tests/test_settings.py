@@ -117,10 +117,11 @@ def test_toml_explains_each_key() -> None:
     assert "# Two lines." in lines
 
 
-def test_what_is_off_as_usual_is_a_comment_and_what_is_off_otherwise_a_word() -> None:
-    lines = to_toml(Outer(inner=Inner(limit=None))).splitlines()
-    assert "# steps =" in lines
-    assert 'limit = "none"' in lines
+def test_what_is_off_is_off_whatever_the_file_is_read_on_top_of() -> None:
+    settings = Outer(inner=Inner(limit=None))
+    assert settings.steps is None
+    below = Outer(steps=9, inner=Inner(limit=4))
+    assert changed(below, tomllib.loads(to_toml(settings)), "The file") == settings
 
 
 def test_a_file_can_switch_off_what_is_on() -> None:

@@ -22,7 +22,7 @@ from alembert.errors import BadFile, BadSetting
 
 T = TypeVar("T")
 _NONE: Final = "none"
-"""How a file switches off what is on by default."""
+"""How a file says that something is off, for which TOML has no word."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def as_table(settings: Any) -> dict[str, Any]:
 def to_toml(settings: Any, table: str = "") -> str:
     """Write settings as TOML, each key under its explanation, as the docstrings of the fields have it.
 
-    What is off (None) stands as a comment, since TOML has no word for it; where it is on by default, as "none". `table`
-    is the one that they stand in, whose name those inside it carry too.
+    What is off (None) is spelt out as "none", since the file may be read on top of settings in which it is on. `table` is the
+    one that they stand in, whose name those inside it carry too.
     """
     return "\n".join(_toml_lines(settings, table)) + "\n"
 
@@ -79,8 +79,7 @@ def _toml_lines(settings: Any, table: str) -> Iterator[str]:
             inner.append((item.name, value))
             continue
         yield from (f"# {line}" for line in explanations.get(item.name, "").splitlines())
-        is_usual = value is None and item.default is None
-        yield f"# {item.name} =" if is_usual else f"{item.name} = {_toml_value(value)}"
+        yield f"{item.name} = {_toml_value(value)}"
     for name, value in inner:
         path = f"{table}.{name}" if table else name
         yield from ("", f"[{path}]", *_toml_lines(value, path))
