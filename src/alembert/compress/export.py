@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from alembert import artifact, hardware
 from alembert.compress.candidate import tokenizer_of
 from alembert.compress.card import Measured, Outcome, card
 from alembert.compress.fallback import Fallback
+from alembert.compress.faster import faster, paces, told
 from alembert.compress.makers import MAKERS, Maker
 from alembert.compress.network import check_exportable
 from alembert.compress.part import Material, Part, Trial
@@ -50,6 +51,8 @@ from alembert.tasks.running_export import ExportedGraph
 __all__ = ["Material", "export"]
 
 Say = Callable[[str], None]
+FEW_ROWS: Final = 32
+"""Rows on which formats are compared: speed does not depend on how well a graph is calibrated."""
 
 
 def export(
@@ -70,7 +73,7 @@ def export(
     artifact.check(out, KIND, config={}, overwrite=overwrite)
     parts = _parts(checkpoint, material or {}, task)
     _check_calibrated(settings, parts)
-    form = _format(settings, say)
+    form = settings.format or _format(checkpoint, settings, parts, say)
     settings = replace(settings, format=form)
     named = task is None and bool(task_names(parts[0].folder))
     work = _Work(checkpoint, settings, form, parts, say, named=named)
@@ -94,15 +97,46 @@ def _check_calibrated(settings: ExportSettings, parts: Sequence[Part]) -> None:
         )
 
 
-def _format(settings: ExportSettings, say: Say) -> Format:
-    """Choose the format by the speed that its library has on this machine, unless it is named."""
-    if settings.format is not None:
-        return settings.format
-    verdict = hardware.capabilities().library_for("int8" if settings.precision == "int8" else "float32")
+def _format(checkpoint: Checkpoint, settings: ExportSettings, parts: Sequence[Part], say: Say) -> Format:
+    """Choose the format whose library is faster here: by the model itself, if speed is measured and there is text."""
+    dtype = "int8" if settings.precision == "int8" else "float32"
+    machine = hardware.capabilities()
     formats: dict[str | None, Format] = {library: name for name, library in LIBRARIES.items()}
-    chosen = formats.get(verdict.value, "openvino")
-    say(f"format {chosen}: {verdict.reason}")
+    there = [formats[library] for library in machine.libraries_for(dtype)]
+    rows = _rows(parts, FEW_ROWS) if any(part.material.stopwatch for part in parts) else []
+    if len(there) < 2 or not rows:
+        verdict = machine.library_for(dtype)
+        chosen, reason = formats.get(verdict.value, "openvino"), verdict.reason
+    else:
+        say("trying the model in both formats")
+        found = paces(_in_formats(there, checkpoint, settings, parts, rows), rows)
+        chosen, reason = faster(found), told(found)
+    say(f"format {chosen}: {reason}")
     return chosen
+
+
+def _in_formats(
+    formats: Sequence[Format],
+    checkpoint: Checkpoint,
+    settings: ExportSettings,
+    parts: Sequence[Part],
+    rows: Sequence[Row],
+) -> dict[Format, ExportedGraph]:
+    """Make the graph in several formats, calibrated on these rows."""
+    heads = {part.head: part.facts.per_token for part in parts}
+    made = {}
+    for form in formats:
+        maker: Maker = MAKERS[form](checkpoint.model, list(heads), rows)
+        maker.check()
+        graph = maker.exact() if settings.precision == "fp32" else maker.int8(())
+        made[form] = ExportedGraph(maker.compile(graph), heads)
+    return made
+
+
+def _rows(parts: Sequence[Part], most: int) -> list[Row]:
+    """Give rows of the tasks' text, as many of each task that has some."""
+    texts = [part for part in parts if part.material.calibration]
+    return [row for part in texts for row in part.rows(max(1, most // len(texts)))]
 
 
 def _parts(
@@ -177,8 +211,7 @@ class _Work:
     @cached_property
     def rows(self) -> list[Row]:
         """The rows to calibrate on, as many of each task that has text."""
-        texts = [part for part in self.parts if part.material.calibration]
-        return [row for part in texts for row in part.rows(max(1, self.settings.rows // len(texts)))]
+        return _rows(self.parts, self.settings.rows)
 
     def compiled(self, graph: Any) -> ExportedGraph:
         heads = {part.head: part.facts.per_token for part in self.parts}

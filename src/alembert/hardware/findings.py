@@ -65,6 +65,17 @@ class Capabilities:
         """List what was chosen, each with its reason."""
         return tuple(Choice(name, getattr(self, name), self.reasons[name]) for name in CHOSEN)
 
+    def libraries_for(self, dtype: str) -> list[str]:
+        """Name the libraries that run an Export with numbers of a type here."""
+        return [
+            t.library
+            for t in self.trials
+            if t.limit == self.isa_limit
+            and t.dtype == dtype
+            and t.library in choices.EXPORT_LIBRARIES
+            and t.all_threads
+        ]
+
     def library_for(self, dtype: str) -> Verdict:
         """Choose the library that runs an Export with numbers of a type."""
         return choose_library([t for t in self.trials if t.limit == self.isa_limit], dtype)

@@ -1,0 +1,86 @@
+"""The format of an Export is chosen by running the model in both."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alembert.compress import export as exporting
+from alembert.compress.export import Material, export
+from alembert.compress.faster import Pace, faster, paces, told
+from alembert.compress.settings import ExportSettings
+from alembert.data.rows import Row
+from alembert.files import checkpoint as checkpoints
+from alembert.infer.speed import speeds
+from small_checkpoints import fine_tuned
+
+
+class Scripted:
+    """A graph that takes a given time for each token, and for each call."""
+
+    def __init__(self, now: list[float], a_token: float, a_call: float) -> None:
+        self.heads = {"tag": True}
+        self.now, self.a_token, self.a_call = now, a_token, a_call
+
+    def head_outputs(self, heads: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[int, Any]]:
+        self.now[0] += self.a_call + self.a_token * sum(row.length for row in rows)
+        yield from enumerate(rows)
+
+
+def rows(*lengths: int) -> list[Row]:
+    return [Row(np.ones(length, np.int32), places=np.arange(length)) for length in lengths]
+
+
+def test_speed_is_tokens_over_seconds_and_latency_that_of_single_rows() -> None:
+    now = [0.0]
+    graphs: Any = {"openvino": Scripted(now, 0.001, 0.5), "onnx": Scripted(now, 0.002, 0.1)}
+    found = paces(graphs, rows(100, 100, 100), clock=lambda: now[0])
+    assert found["openvino"].tokens_per_second == pytest.approx(300 / 0.8)
+    assert found["openvino"].milliseconds == pytest.approx(600)
+    assert found["onnx"].tokens_per_second == pytest.approx(300 / 0.7)
+    assert found["onnx"].milliseconds == pytest.approx(300)
+    assert faster(found) == "onnx"
+    assert told(found).startswith(
+        "in openvino 375 tokens a second, 600.0 ms for one row alone; in onnxruntime"
+    )
+
+
+def test_a_graph_that_is_much_faster_wins_though_single_rows_take_longer() -> None:
+    assert faster({"openvino": Pace(1000, 9.0), "onnx": Pace(800, 3.0)}) == "openvino"
+    assert faster({"openvino": Pace(1000, 9.0), "onnx": Pace(900, 3.0)}) == "onnx"
+
+
+@pytest.mark.parametrize("winner", ["openvino", "onnx"])
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_the_export_has_the_format_that_won(
+    winner: Any, precision: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = fine_tuned("tag", tmp_path / "checkpoint", tmp_path / "examples.jsonl")
+    measured: list[Any] = []
+
+    def scripted(graphs: Any, given: Any) -> Any:
+        measured.append(paces(graphs, given))
+        return {form: Pace(2.0 if form == winner else 1.0, 1.0) for form in graphs}
+
+    monkeypatch.setattr(exporting, "paces", scripted)
+    said: list[str] = []
+    material = Material(
+        calibration=examples, stopwatch=lambda forms, texts: speeds(forms, texts, seconds=0.1)
+    )
+    checkpoint = checkpoints.open(tmp_path / "checkpoint")
+    settings = ExportSettings(precision=precision, rows=6)
+    outcome = export(checkpoint, tmp_path / "export", settings, material, say=said.append)
+    assert outcome.facts.format == winner
+    assert set(measured[0]) == {"openvino", "onnx"}
+    assert all(pace.tokens_per_second > 0 and pace.milliseconds > 0 for pace in measured[0].values())
+    assert any(sentence.startswith(f"format {winner}: in openvino") for sentence in said)
+
+
+def test_without_a_stopwatch_the_machine_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = fine_tuned("tag", tmp_path / "checkpoint", tmp_path / "examples.jsonl")
+    monkeypatch.setattr(exporting, "paces", lambda *_: pytest.fail("speed was measured"))
+    checkpoint = checkpoints.open(tmp_path / "checkpoint")
+    export(checkpoint, tmp_path / "export", ExportSettings(rows=6), Material(calibration=examples))
+    assert (tmp_path / "export" / "manifest.json").is_file()
