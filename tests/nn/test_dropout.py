@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from alembert.nn.batch import Batch, Group
 from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import Dropout, Noise, rounded
-from alembert.nn.dropped_attention import dropped_attention
+from alembert.nn.dropped_attention import dropped_attention, dropped_attention_of
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 
@@ -151,4 +151,24 @@ def test_the_gradient_with_dropout_is_the_derivative(allowed: list) -> None:
     qkv = torch.randn(11, 3, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert torch.autograd.gradcheck(
         lambda x: dropped_attention(x, GROUPS, allowed, 0.3, Noise(7)), qkv.requires_grad_()
+    )
+
+
+@pytest.mark.usefixtures("_pieces")
+@pytest.mark.parametrize("masks", [None, (2, 1, 1, 5), (1, 1, 3, 5), (2, 1, 3, 5)])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_some_queries_see_what_they_would_see_among_all(masks: tuple[int, ...] | None, rate: float) -> None:
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (
+        torch.randn(2, 2, length, 4, dtype=torch.float64, generator=draw).requires_grad_()
+        for length in (3, 5, 5)
+    )
+    allowed = None if masks is None else torch.rand(masks, generator=draw) < 0.7
+    if allowed is not None:
+        allowed[..., 0] = True  # who may look nowhere sees nothing that could be compared
+    if not rate:
+        fused = scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+        torch.testing.assert_close(dropped_attention_of(q, (k, v), allowed, rate, Noise(0)), fused)
+    assert torch.autograd.gradcheck(
+        lambda *qkv: dropped_attention_of(qkv[0], qkv[1:], allowed, rate, Noise(7)), (q, k, v)
     )

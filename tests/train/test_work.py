@@ -26,32 +26,42 @@ SHAPES: dict[str, dict[str, Any]] = {
     "several layers in a group": {"num_hidden_groups": 1, "inner_group_num": 2},
     "rotary": {"position_embedding_type": "rotary"},
 }
-LENGTHS = (7, 3, 7, 11)
+MIXED, EQUAL = (7, 3, 7, 11), (8, 8, 8)
+CASES = {
+    "all tokens leave": (MIXED, list(range(5)), False),
+    "most leave": (MIXED, list(range(15)), True),
+    "few leave, two of each document": (EQUAL, [0, 3, 9, 15, 16, 22], True),
+}
+Case = tuple[tuple[int, ...], list[int], bool]
+"""Lengths, predicted tokens, and whether others are left out."""
 
 
-def counted(config: EncoderConfig, predictions: int, *, only: bool, backward: bool) -> int:
+def counted(config: EncoderConfig, case: Case, *, backward: bool) -> int:
     """Let torch count; its plain attention, which it sees as products."""
+    lengths, predicted, only = case
     model = new_model(config, {"lm": HeadSpec(kind="masked_lm")}, pooler=False, seed=0)
-    batch = Batch.packed([[1] * length for length in LENGTHS])
+    batch = Batch.packed([[1] * length for length in lengths])
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
-        logits = model(batch, predicted_P=torch.arange(predictions), only=only)["lm"]
+        logits = model(batch, predicted_P=torch.tensor(predicted), only=only)["lm"]
         if backward:
             logits.sum().backward()
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("wanted", [None, 5])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_forward_pass_counts_as_in_torch(shape: str, wanted: int | None) -> None:
+def test_a_forward_pass_counts_as_in_torch(shape: str, case: Case) -> None:
     config = EncoderConfig(**{**SIZES, **SHAPES[shape]})
-    found = counted(config, 5, only=wanted is not None, backward=False)
-    assert 2 * multiply_adds(config, LENGTHS, 5, wanted) == found
+    lengths, predicted, only = case
+    wanted = len(predicted) if only else None
+    assert 2 * multiply_adds(config, lengths, len(predicted), wanted) == counted(config, case, backward=False)
 
 
-@pytest.mark.parametrize("wanted", [None, 5])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_training_step_counts_as_in_torch(shape: str, wanted: int | None) -> None:
+def test_a_training_step_counts_as_in_torch(shape: str, case: Case) -> None:
     config = EncoderConfig(**{**SIZES, **SHAPES[shape]})
-    found = counted(config, 5, only=wanted is not None, backward=True)
-    assert training_flop(config, LENGTHS, 5, wanted) == found
+    lengths, predicted, only = case
+    wanted = len(predicted) if only else None
+    assert training_flop(config, lengths, len(predicted), wanted) == counted(config, case, backward=True)

@@ -6,7 +6,8 @@ kernels do not return probabilities, so a `Trace` computes scores anew for the d
 for them.
 """
 
-# N tokens, P of them that are wanted, B documents of a group, T tokens of a document, D width, H heads, K head size
+# N tokens, P of them that are wanted, B documents of a group, T tokens of a document, W of them that look, D width,
+# H heads, K head size
 from __future__ import annotations
 
 import math
@@ -15,14 +16,15 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import linear, scaled_dot_product_attention
 
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch, Group
 from alembert.nn.config import ATTENTIONS, EncoderConfig
 from alembert.nn.dropout import BLOCKS, Noise
-from alembert.nn.dropped_attention import dropped_attention
+from alembert.nn.dropped_attention import dropped_attention, dropped_attention_of
 from alembert.nn.memory import Memory, Reading
+from alembert.nn.multiplications import look_alone
 from alembert.nn.positions import Rotation
 
 
@@ -105,6 +107,55 @@ def _plan_group(group: Group, batch: Batch, attention: str) -> GroupPlan:
     return GroupPlan(group, allowed, causal=False)
 
 
+@dataclass(frozen=True)
+class Look:
+    """Those tokens of a group that look at its documents, W of each at most, as a rectangle."""
+
+    plan: GroupPlan
+    wide: int
+    """W."""
+    at_P: Tensor
+    """Where they are in their documents."""
+    cells_P: Tensor
+    """Where they are in the rectangle (B x W)."""
+
+    @classmethod
+    def of(cls, plan: GroupPlan, wanted_P: Tensor) -> Look:
+        """Find the tokens of a group among all that look, which are in ascending order."""
+        group = plan.group
+        own_P = wanted_P[(wanted_P >= group.start) & (wanted_P < group.stop)] - group.start
+        document_P, at_P = own_P // group.length, own_P % group.length
+        count_B = torch.bincount(document_P, minlength=group.rows)
+        before_B = count_B.cumsum(0) - count_B
+        place_P = torch.arange(len(own_P), device=own_P.device) - before_B[document_P]
+        wide = int(count_B.max())
+        return cls(plan, wide, at_P, document_P * wide + place_P)
+
+    @property
+    def count(self) -> int:
+        return len(self.at_P)
+
+    def rectangle(self, q_PHK: Tensor) -> Tensor:
+        """Give their queries (B, H, W, K); where a document has fewer, zeros look and nobody hears of it."""
+        cells = q_PHK.new_zeros(self.plan.group.rows * self.wide, *q_PHK.shape[1:])
+        filled = cells.index_copy(0, self.cells_P, q_PHK)
+        return filled.view(-1, self.wide, *q_PHK.shape[1:]).transpose(1, 2)
+
+    def answers(self, mixed_BHWK: Tensor) -> Tensor:
+        """Take what they have seen, (P, H x K)."""
+        return mixed_BHWK.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, self.cells_P)
+
+    def allowed(self, device: torch.device) -> Tensor | None:
+        """Return where they may look, (B or 1, 1, W or 1, T); none: everywhere."""
+        mask = self.plan.mask(device)
+        if mask is None or mask.shape[2] == 1:
+            return mask
+        rows, length = self.plan.group.rows, self.plan.group.length
+        at_BW = torch.zeros(rows * self.wide, dtype=torch.int64, device=device)
+        at_BW = at_BW.index_copy(0, self.cells_P, self.at_P).view(rows, 1, self.wide, 1)
+        return mask.expand(rows, 1, length, length).gather(2, at_BW.expand(-1, -1, -1, length))
+
+
 @dataclass
 class Trace:
     """Records what happens inside one forward pass: hidden states, and attention scores of chosen documents."""
@@ -158,7 +209,9 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, states_ND: Tensor, plan: Plan, wanted_P: Tensor | None = None) -> Tensor:
-        """Let every token attend, and give what the wanted ones (none: all) have seen."""
+        """Give what the wanted tokens (none: all) see when they attend to all."""
+        if wanted_P is not None and plan.memory is None and look_alone(len(wanted_P), len(states_ND)):
+            return self.out(self._seen_by(wanted_P, states_ND, plan))
         qkv_N3HK = self.qkv(states_ND).view(len(states_ND), 3, self.heads, -1)
         if plan.rotation is not None:
             q_and_k, v_N1HK = qkv_N3HK.split((2, 1), dim=1)
@@ -171,6 +224,35 @@ class Attention(nn.Module):
                 plan.layer, ((each.group, k, v) for each, (_, k, v) in _rectangles(qkv_N3HK, plan))
             )
         return self.out(chosen(self._mix(qkv_N3HK, plan), wanted_P))
+
+    def _seen_by(self, wanted_P: Tensor, states_ND: Tensor, plan: Plan) -> Tensor:
+        """Let the wanted tokens alone attend: only they need queries, and the others no scores of their own."""
+        width = states_ND.shape[1]
+        size = width // self.heads
+        query, key_value = torch.split(self.qkv.weight, [width, 2 * width])
+        query_bias, key_value_bias = torch.split(self.qkv.bias, [width, 2 * width])
+        q_PHK = linear(chosen(states_ND, wanted_P), query, query_bias).view(-1, self.heads, size)
+        kv_N2HK = linear(states_ND, key_value, key_value_bias).view(-1, 2, self.heads, size)
+        if plan.rotation is not None:
+            k_NHK, v_NHK = kv_N2HK.unbind(1)
+            q_PHK, k_NHK = plan.rotation.at(wanted_P)(q_PHK), plan.rotation(k_NHK)
+            kv_N2HK = torch.stack((k_NHK, v_NHK), 1)
+        looks = [Look.of(group, wanted_P) for group in plan.groups]
+        queries = torch.split(q_PHK, [look.count for look in looks])
+        parts = zip(looks, queries, _rectangles(kv_N2HK, plan), strict=True)
+        mixed = [
+            look.answers(self._attend_from(look, own_PHK, kv, plan.at(number).noise))
+            for number, (look, own_PHK, (_, kv)) in enumerate(parts)
+            if look.count
+        ]
+        return torch.cat(mixed) if mixed else q_PHK.flatten(1)
+
+    def _attend_from(self, look: Look, q_PHK: Tensor, kv: tuple[Tensor, ...], noise: Noise | None) -> Tensor:
+        q_BHWK, allowed = look.rectangle(q_PHK), look.allowed(q_PHK.device)
+        if noise is not None and self.training and self.dropout:
+            return dropped_attention_of(q_BHWK, kv, allowed, self.dropout, noise)
+        rate = self.dropout if self.training else 0.0
+        return scaled_dot_product_attention(q_BHWK, kv[0], kv[1], attn_mask=allowed, dropout_p=rate)
 
     def _mix(self, qkv_N3HK: Tensor, plan: Plan) -> Tensor:
         if isinstance(plan.memory, Memory):
@@ -200,12 +282,11 @@ def chosen(states_ND: Tensor, wanted_P: Tensor | None) -> Tensor:
     return states_ND if wanted_P is None else states_ND.index_select(0, wanted_P)
 
 
-def _rectangles(qkv_N3HK: Tensor, plan: Plan) -> Iterator[tuple[GroupPlan, tuple[Tensor, Tensor, Tensor]]]:
-    """Yield the queries, keys and values (B, H, T, K) of each group."""
+def _rectangles(qkv_N3HK: Tensor, plan: Plan) -> Iterator[tuple[GroupPlan, tuple[Tensor, ...]]]:
+    """Yield the queries, keys and values (B, H, T, K) of each group, or those of them that are given."""
     # Split and not sliced: each slice would make a gradient of the whole batch.
     sizes = [group.group.stop - group.group.start for group in plan.groups]
     for plan_of_group, tokens in zip(plan.groups, torch.split(qkv_N3HK, sizes), strict=True):
         group = plan_of_group.group
         qkv_BT3HK = tokens.view(group.rows, group.length, *tokens.shape[1:])
-        q, k, v = qkv_BT3HK.permute(2, 0, 3, 1, 4).unbind(0)
-        yield plan_of_group, (q, k, v)
+        yield plan_of_group, qkv_BT3HK.permute(2, 0, 3, 1, 4).unbind(0)

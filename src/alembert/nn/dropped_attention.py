@@ -6,7 +6,7 @@ group would make a gradient of the whole batch. On a CPU the matrices are comput
 scores to the result: each number is read and written some fifteen times, and memory is slower than arithmetic.
 """
 
-# N tokens, B documents of a group, T tokens of a document, H heads, K head size, R = B x H
+# N tokens, B documents of a group, T tokens of a document, W of them that look, H heads, K head size, R = B x H
 from __future__ import annotations
 
 import math
@@ -42,19 +42,50 @@ def dropped_attention(
     return _DroppedAttention.apply(qkv_N3HK, parts, 1 / (1 - rounded(rate)))  # type: ignore[no-untyped-call]
 
 
+def dropped_attention_of(
+    q_BHWK: Tensor, kv: Sequence[Tensor], allowed: Tensor | None, rate: float, noise: Noise
+) -> Tensor:
+    """Let W queries of each document see its keys and values (B, H, T, K) and return (B, H, W, K).
+
+    `allowed` is (B or 1, 1, W or 1, T), True where a query may look, or none.
+    """
+    rows, heads, wide, _ = q_BHWK.shape
+    shape = (rows * heads, wide, kv[0].shape[2])
+    keep = noise.keep(rate, math.prod(shape), q_BHWK.device).view(shape)
+    matrices = [each.flatten(0, 1).contiguous() for each in (q_BHWK, *kv)]
+    how = (allowed, keep, 1 / (1 - rounded(rate)), rows)
+    mixed_RWK: Tensor = _DroppedMatrices.apply(*matrices, how)  # type: ignore[no-untyped-call]
+    return mixed_RWK.view(q_BHWK.shape)
+
+
+class _DroppedMatrices(torch.autograd.Function):
+    """Attention of one group, whose queries may be those of some tokens."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, how: tuple[Tensor | None, Tensor, float, int]
+    ) -> Tensor:
+        allowed, keep, *ctx.rest = how
+        mixed_RWK, p_RWT = _mixed((q, k, v), allowed, keep, *ctx.rest)
+        ctx.save_for_backward(q, k, v, p_RWT, keep)
+        return mixed_RWK
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_mixed_RWK: Tensor) -> tuple[Tensor | None, ...]:
+        return (*_gradients(d_mixed_RWK.contiguous(), ctx.saved_tensors, *ctx.rest), None)
+
+
 class _DroppedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv_N3HK: Tensor, parts: Sequence[_Part], scale: float) -> Tensor:
         mixed_NHK = torch.empty_like(qkv_N3HK[:, 0], memory_format=torch.contiguous_format)
         saved = []
         for group, allowed_B1TT, keep_RTT in parts:
-            q, k, v = _by_head(qkv_N3HK, group)
-            mixed_RTK, p_RTT = torch.empty_like(v), q.new_empty(keep_RTT.shape)
-            for piece, documents in _pieces(group, q):
-                p = _probabilities(q[piece], k[piece], _of(allowed_B1TT, documents), out=p_RTT[piece])
-                _product(masked(p, keep_RTT[piece]), v[piece], scale, out=mixed_RTK[piece])
+            qkv = _by_head(qkv_N3HK, group)
+            mixed_RTK, p_RTT = _mixed(qkv, allowed_B1TT, keep_RTT, scale, group.rows)
             _put(mixed_NHK, group, mixed_RTK)
-            saved += [q, k, v, p_RTT, keep_RTT]
+            saved += [*qkv, p_RTT, keep_RTT]
         ctx.save_for_backward(*saved)
         ctx.groups, ctx.scale, ctx.shape = [group for group, _, _ in parts], scale, qkv_N3HK.shape
         return mixed_NHK.flatten(1)
@@ -67,13 +98,29 @@ class _DroppedAttention(torch.autograd.Function):
         saved = iter(ctx.saved_tensors)
         for group, *kept in zip(ctx.groups, *[saved] * 5, strict=True):
             (d_mixed,) = _by_head(d_mixed_N1HK, group)
-            d_parts = [torch.empty_like(d_mixed) for _ in range(3)]
-            for piece, _ in _pieces(group, d_mixed):
-                own, d_own = [each[piece] for each in kept], [each[piece] for each in d_parts]
-                _backward(d_mixed[piece], own, d_own, ctx.scale)
-            for place, part in enumerate(d_parts):
+            for place, part in enumerate(_gradients(d_mixed, kept, ctx.scale, group.rows)):
                 _put(d_qkv_N3HK[:, place], group, part)
         return d_qkv_N3HK, None, None
+
+
+def _mixed(
+    qkv: Sequence[Tensor], allowed: Tensor | None, keep_RWT: Tensor, scale: float, rows: int
+) -> tuple[Tensor, Tensor]:
+    """Give what the queries of a group's documents have seen, and the probabilities before some are dropped."""
+    q, k, v = qkv
+    mixed_RWK, p_RWT = torch.empty_like(q), q.new_empty(keep_RWT.shape)
+    for piece, documents in _pieces(keep_RWT, rows):
+        p = _probabilities(q[piece], k[piece], _of(allowed, documents), out=p_RWT[piece])
+        _product(masked(p, keep_RWT[piece]), v[piece], scale, out=mixed_RWK[piece])
+    return mixed_RWK, p_RWT
+
+
+def _gradients(d_mixed: Tensor, kept: Sequence[Tensor], scale: float, rows: int) -> list[Tensor]:
+    """Give the gradients of queries, keys and values of a group's documents."""
+    found = [torch.empty_like(each) for each in kept[:3]]
+    for piece, _ in _pieces(kept[-1], rows):
+        _backward(d_mixed[piece], [each[piece] for each in kept], [each[piece] for each in found], scale)
+    return found
 
 
 def _backward(d_mixed: Tensor, kept: Sequence[Tensor], d_parts: Sequence[Tensor], scale: float) -> None:
@@ -88,20 +135,20 @@ def _backward(d_mixed: Tensor, kept: Sequence[Tensor], d_parts: Sequence[Tensor]
     _product(d_scores_RTT.mT, q, root, out=d_k)
 
 
-def _pieces(group: Group, states_RTK: Tensor) -> Iterator[tuple[slice, slice]]:
+def _pieces(keep_RWT: Tensor, rows: int) -> Iterator[tuple[slice, slice]]:
     """Cut a group where its probabilities would not stay in the cache of a core; yield matrices, and whose they are.
 
     A piece has all heads of some documents, or some heads of one.
     """
-    heads = len(states_RTK) // group.rows
-    if states_RTK.device.type != "cpu":
-        yield slice(0, len(states_RTK)), slice(0, group.rows)
+    heads = len(keep_RWT) // rows
+    if keep_RWT.device.type != "cpu":
+        yield slice(0, len(keep_RWT)), slice(0, rows)
         return
-    fitting = max(1, _CACHED // group.length**2)
+    fitting = max(1, _CACHED // math.prod(keep_RWT.shape[1:]))
     step = fitting // heads * heads or fitting
     documents = max(1, step // heads)
-    for document in range(0, group.rows, documents):
-        end = min(document + documents, group.rows)
+    for document in range(0, rows, documents):
+        end = min(document + documents, rows)
         for first in range(document * heads, end * heads, step):
             yield slice(first, min(first + step, end * heads)), slice(document, end)
 

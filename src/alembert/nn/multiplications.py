@@ -22,13 +22,24 @@ def encoder_multiplications(config: EncoderConfig, tokens: int = 128) -> int:
 
 
 def multiplications_of(config: EncoderConfig, lengths: Sequence[int], wanted: int | None = None) -> int:
-    """Count those of documents of these lengths; `wanted`: how many tokens leave the last block (none: all)."""
-    width, tokens = config.hidden_size, sum(lengths)
+    """Count those of documents of these lengths; `wanted`: how many tokens leave the last block (none: all).
+
+    If these alone look at the others there, they are taken to be spread evenly over all tokens.
+    """
+    width, tokens, layers = config.hidden_size, sum(lengths), len(config.layer_order)
     widen = 0 if config.embedding_size is None else tokens * config.embedding_size * width
-    # Queries, keys and values are three squares; scores and mixing: every token with every token of its document, twice.
-    before = tokens * 3 * width * width + 2 * width * sum(length * length for length in lengths)
+    leaving = tokens if wanted is None else wanted
+    looking = leaving if look_alone(leaving, tokens) else tokens
+    # Keys and values are two squares, and so is the query of each token that looks; scores and mixing: every token that
+    # looks with every token of its document, twice.
+    seen = tokens * 2 * width * width
+    look = tokens * width * width + 2 * width * sum(length * length for length in lengths)
     # The output of attention is a square; the two sides of the feed-forward part are equal.
     after = width * width + 2 * width * config.intermediate_size
-    layers = len(config.layer_order)
-    finished = tokens * (layers - 1) + (tokens if wanted is None else wanted)
-    return widen + layers * before + finished * after
+    finished = tokens * (layers - 1) + leaving
+    return widen + layers * seen + (layers - 1) * look + look * looking // max(tokens, 1) + finished * after
+
+
+def look_alone(wanted: int, tokens: int) -> bool:
+    """Whether so few tokens are wanted of the last block that it pays to let these alone look at the others."""
+    return 2 * wanted <= tokens

@@ -4,6 +4,8 @@ Both are computed from the positions of the batch at hand, so that no table has 
 """
 
 # N tokens, D width, H heads, K head size
+from copy import copy
+
 import torch
 from torch import Tensor
 
@@ -21,6 +23,12 @@ class Rotation:
         angles = _angles(positions_N, head_size)
         self.cos_N1K = torch.cat((angles, angles), dim=-1).cos()[:, None]
         self.sin_N1K = torch.cat((angles, angles), dim=-1).sin()[:, None]
+
+    def at(self, tokens_P: Tensor) -> "Rotation":
+        """Return the rotation of some of the tokens."""
+        found = copy(self)
+        found.cos_N1K, found.sin_N1K = self.cos_N1K[tokens_P], self.sin_N1K[tokens_P]
+        return found
 
     def __call__(self, states_NHK: Tensor) -> Tensor:
         left, right = states_NHK.chunk(2, dim=-1)
