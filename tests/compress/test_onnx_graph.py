@@ -15,7 +15,7 @@ from alembert.compress.settings import ExportSettings
 from alembert.data.rows import Row
 from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
-from alembert.hardware.openvino_settings import the_core
+from alembert.hardware.openvino_settings import compile_settings, the_core
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
@@ -70,7 +70,9 @@ def rows_of() -> list[Row]:
 
 def in_openvino(content: bytes, rows: list[Row]) -> Outputs:
     """Read the file in a program that is not made for it alone."""
-    found = the_core().compile_model(the_core().read_model(content, b""), "CPU")(masked(rows))
+    # By itself it would compute in bfloat16 on processors that have it.
+    graph = the_core().compile_model(the_core().read_model(content, b""), "CPU", compile_settings(1, 1))
+    found = graph(masked(rows))
     return {head: found[head] for head in HEADS}
 
 
