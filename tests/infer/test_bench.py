@@ -163,7 +163,9 @@ def test_a_graph_as_texts_come_finds_what_the_export_finds(form: Format, place: 
     assert isinstance(peer, Peer)
     ours, theirs = model.predict(examples), peer.predict(examples)
     assert [found(each) for each in ours] == [found(each) for each in theirs]
-    np.testing.assert_allclose(list(scores(ours)), list(scores(theirs)), atol=1e-4)
+    # Left to itself, OpenVINO computes in bfloat16 on processors that have it.
+    near = 1e-2 if form == "openvino" else 1e-4
+    np.testing.assert_allclose(list(scores(ours)), list(scores(theirs)), atol=near)
 
 
 def found(tagged: Any) -> list[tuple[int, int, str]]:
