@@ -93,11 +93,14 @@ def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) ->
     import alembert
     from alembert.compress.export import Material, export
     from alembert.compress.settings import ExportSettings
+    from alembert.infer.speed import speeds
     from alembert.tasks.tag import TagTask
 
     examples = TagTask.of_texts(sentences(texts_of(TRAIN)))
     settings = ExportSettings(format=form, rows=rows)
-    export(alembert.open(checkpoint), out, settings, Material(calibration=examples), say=told)
+    # With a stopwatch the format is chosen as the command does it, by running the model in both.
+    material = Material(calibration=examples, stopwatch=speeds)
+    export(alembert.open(checkpoint), out, settings, material, say=told)
     return out
 
 
