@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -21,6 +22,7 @@ from torch.nn import functional
 EMBEDDINGS, BLOCKS, HEADS = range(3)
 """Places of a model; layers and heads are numbered inside theirs."""
 _LEVELS: Final = 1 << 16
+_WORDS: Final = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,15 @@ class Noise:
         """Draw `count` times: False with probability `rounded(rate)`, else True."""
         seed = np.random.SeedSequence(self.seed, spawn_key=self.place)
         if device.type == "cpu":
-            bits = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)
+            bits = _words(seed, -(-count // 4)).view(np.uint16)
             return torch.from_numpy(bits[:count] >= _threshold(rate))
         generator = torch.Generator(device).manual_seed(int(seed.generate_state(1)[0]))
         return torch.rand(count, generator=generator, device=device) >= rounded(rate)
+
+
+def _words(seed: np.random.SeedSequence, count: int) -> npt.NDArray[np.uint64]:
+    """Draw the raw words of a generator; unlike `random_raw` this lets other threads of Python run meanwhile."""
+    return np.random.Generator(np.random.SFC64(seed)).integers(_WORDS, size=count, dtype=np.uint64)
 
 
 def _threshold(rate: float) -> int:
@@ -97,9 +104,14 @@ class _Drop(torch.autograd.Function):
 
 def masked(values: Tensor, keep: Tensor) -> Tensor:
     """Return `values * keep`, with zeros where `keep` is False."""
-    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
+    if values.device.type != "cpu":
         return values * keep
     # numpy casts the mask block by block inside the cache; torch is five times slower on mixed types.
     result = torch.empty_like(values, memory_format=torch.contiguous_format)
-    np.multiply(values.detach().numpy(), keep.numpy(), out=result.numpy())
+    np.multiply(_numbers(values.detach()), keep.numpy(), out=_numbers(result))
     return result
+
+
+def _numbers(values: Tensor) -> npt.NDArray[Any]:
+    """Give floats to numpy, those of 16 bits as integers: times one they stay, times zero they are zero."""
+    return (values.view(torch.int16) if values.element_size() == 2 else values).numpy()
