@@ -1,8 +1,8 @@
 """Fine-tuning a tagger against the transformers Trainer, in one run.
 
-    python benchmarks/finetune.py [--quick] [--model FOLDER] [--text train.tsv]
+    python benchmarks/finetune.py [--quick] [--precision bfloat16] [--model FOLDER] [--text train.tsv]
 
-Both sides fine-tune the same 6x384 checkpoint (dropout 0.1, float32, AdamW, gradients clipped at 1.0) on the same
+Both sides fine-tune the same 6x384 checkpoint (dropout 0.1, float32 or both in bfloat16, AdamW, gradients clipped at 1.0) on the same
 sentences of a CoNLL file, once over each; every round begins with the checkpoint. Ours is the verb `finetune`, whole. The
 Trainer runs in a process of its own, as its example for token classification shows it: batches of 16, padded to the
 longest sentence, nothing logged or saved. Our steps have as many tokens as its steps have on average, so that weights
@@ -43,11 +43,15 @@ def main() -> None:
     random.Random(1).shuffle(blocks)  # a file may begin with its short sentences
     blocks = blocks[: HELD_OUT + BATCH * (20 if arguments.quick else 100)]
     passes: dict[str, Pass] = {}
-    with tempfile.TemporaryDirectory() as name, process(run_trainer, arguments.model) as ask:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        process(run_trainer, arguments.model, arguments.precision) as ask,
+    ):
         folder = write(Path(name), blocks)
 
         def ours() -> float:
-            passes["alembert"] = finetuned(arguments.model, folder, mean_length(arguments.model, blocks))
+            mean = mean_length(arguments.model, blocks)
+            passes["alembert"] = finetuned(arguments.model, folder, mean, arguments.precision)
             return told("alembert", passes["alembert"].seconds)
 
         def theirs() -> float:
@@ -59,7 +63,7 @@ def main() -> None:
     report(len(blocks) - HELD_OUT, passes, seconds)
 
 
-def finetuned(model: Path, folder: Path, mean: float) -> Pass:
+def finetuned(model: Path, folder: Path, mean: float, precision: str) -> Pass:
     """Fine-tune with the product; count what its log says of the steps."""
     from alembert.tasks.tag_settings import TagSettings
     from alembert.train.finetune import Assignment, finetune
@@ -75,7 +79,7 @@ def finetuned(model: Path, folder: Path, mean: float) -> Pass:
         epochs=1,
         optimiser=OptimiserSettings(rate=RATE),
         batch=BatchSettings(tokens=2 * half, micro_tokens=half),
-        model=ModelSettings(precision="float32"),
+        model=ModelSettings(precision=precision),
         saving=SavingSettings(log_every=1),
     )
     data = Data(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
@@ -86,7 +90,7 @@ def finetuned(model: Path, folder: Path, mean: float) -> Pass:
     return Pass(last["tokens"], last["step"], last["seconds"])
 
 
-def run_trainer(pipe, model: Path) -> None:
+def run_trainer(pipe, model: Path, precision: str) -> None:
     """Fine-tune with transformers on the folders that come through the pipe; send back the passes."""
     from transformers import (
         AutoModelForTokenClassification,
@@ -100,6 +104,7 @@ def run_trainer(pipe, model: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model)
     collator = DataCollatorForTokenClassification(tokenizer)
     settings = {"per_device_train_batch_size": BATCH, "learning_rate": RATE, "max_grad_norm": 1.0}
+    settings["bf16"] = precision == "bfloat16"
     for folder in received(pipe):
         tagged = [columns(block) for block in sentences(folder / "train.tsv")]
         labels = sorted({tag for _, tags in tagged for tag in tags})
@@ -188,6 +193,9 @@ def _arguments() -> argparse.Namespace:
     options = parser(__doc__, quick="320 sentences, two rounds", model="a 6x384 checkpoint")
     options.add_argument(
         "--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file"
+    )
+    options.add_argument(
+        "--precision", choices=["float32", "bfloat16"], default="float32", help="of both sides"
     )
     return options.parse_args()
 

@@ -106,6 +106,17 @@ def test_what_is_beside_a_row_does_not_change_it(lengths: list[int], tagger: Ope
         np.testing.assert_allclose(found[: row.length], tagger.infer([row])["tag"][0], atol=1e-5)
 
 
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 24, 30])
+def test_padding_of_a_lone_row_ends_where_the_model_does_and_changes_nothing(length: int) -> None:
+    graph = build_graph(model_of(max_position_embeddings=30), "tag", "mean")
+    plain, rounded = (OpenVinoGraph(graph, threads=1, streams=1, longest=longest) for longest in (None, 30))
+    rows = rows_of([length])
+    wanted, found = plain.infer(rows), rounded.infer(rows)
+    assert found["tag"].shape[1] == (16 if length <= 16 else 30)
+    np.testing.assert_allclose(found["tag"][:, :length], wanted["tag"], atol=1e-5)
+    np.testing.assert_allclose(found["mean"], wanted["mean"], atol=1e-5)
+
+
 def test_only_the_first_token_leaves_the_last_layer_if_no_other_is_read() -> None:
     def shape_of(head: str) -> str:
         nodes = {node.get_friendly_name(): node for node in build_graph(model_of(), head).get_ops()}

@@ -63,8 +63,9 @@ class ExportEngine:
 
         # What single texts run on is kept for the next process, which starts sooner with it.
         content = graph_content(self.folder, self.facts)
+        longest = self.facts.longest
         return lambda threads, streams: OpenVinoGraph(
-            file, threads, streams, content if streams == 1 else None
+            file, threads, streams, longest=longest, content=content if streams == 1 else None
         )
 
     @property

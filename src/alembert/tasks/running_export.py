@@ -118,10 +118,13 @@ class GraphRunner:
         raise BadSetting("An Export cannot write texts. Use the checkpoint that it was made of.")
 
 
-def padded(rows: Sequence[Row]) -> dict[str, Any]:
-    """Put rows below each other: ids and segments (rows x tokens), with zeros after the shorter ones, and lengths."""
+def padded(rows: Sequence[Row], width: int | None = None) -> dict[str, Any]:
+    """Put rows below each other: ids and segments (rows x tokens), with zeros after the shorter ones, and lengths.
+
+    `width` is the tokens of each; none: those of the longest.
+    """
     lengths = np.array([row.length for row in rows], np.int32)
-    ids = np.zeros((len(rows), lengths.max()), np.int32)
+    ids = np.zeros((len(rows), width or lengths.max()), np.int32)
     segments = np.zeros_like(ids)
     for place, row in enumerate(rows):
         ids[place, : row.length] = row.ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 from alembert.data.rows import Row
 from alembert.hardware.compiled import compiled
@@ -14,14 +14,29 @@ from alembert.tasks.runner import Outputs
 from alembert.tasks.running_export import padded
 
 
+WIDTH: Final = 16
+"""Rows of a lone batch are padded to a multiple of so many tokens: each shape that is new to a process costs several
+milliseconds, as much as the text itself (docs/benchmarks.md). Over many batches that is lost in the rest."""
+
+
 class OpenVinoGraph:
     """A compiled graph; `graph` is an OpenVINO model or the file of one.
 
-    `content` stands for what is in the file, if it may be kept compiled for the next process.
+    `longest` is how many tokens it reads at once, if rows may be padded; `content` stands for what is in the file, if it may
+    be kept compiled for the next process.
     """
 
-    def __init__(self, graph: Any | Path, threads: int, streams: int, content: str | None = None) -> None:
+    def __init__(
+        self,
+        graph: Any | Path,
+        threads: int,
+        streams: int,
+        *,
+        longest: int | None = None,
+        content: str | None = None,
+    ) -> None:
         settings = compile_settings(threads, streams)
+        self._longest = longest if streams == 1 else None
         if content is None:
             self._compiled = the_core().compile_model(graph, "CPU", settings)
         else:
@@ -34,7 +49,13 @@ class OpenVinoGraph:
         """Compute a batch; outputs have their names."""
         request = self._free.get()
         try:
-            found = request.infer(padded(rows), share_inputs=True)
+            found = request.infer(padded(rows, self._width(rows)), share_inputs=True)
         finally:
             self._free.put(request)
         return {name: values for output, values in found.items() for name in output.get_names()}
+
+    def _width(self, rows: Sequence[Row]) -> int:
+        needed = max(row.length for row in rows)
+        return (
+            needed if self._longest is None else max(needed, min(self._longest, -(-needed // WIDTH) * WIDTH))
+        )
