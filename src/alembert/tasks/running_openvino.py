@@ -13,7 +13,6 @@ from alembert.hardware.openvino_settings import compile_settings, the_core
 from alembert.tasks.runner import Outputs
 from alembert.tasks.running_export import padded
 
-
 WIDTH: Final = 16
 """Rows of a lone batch are padded to a multiple of so many tokens: each shape that is new to a process costs several
 milliseconds, as much as the text itself (docs/benchmarks.md). Over many batches that is lost in the rest."""
