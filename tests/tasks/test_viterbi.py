@@ -107,6 +107,18 @@ def test_the_best_legal_path_adds_up_emissions_alone(
 
 
 @pytest.mark.parametrize(("labels", "scheme"), SCHEMES)
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 80), st.integers(0, 999), st.sampled_from([0.0, 3.0, 5.0]))
+def test_a_search_around_illegal_moves_finds_what_a_search_of_the_whole_text_finds(
+    labels: list[str], scheme: str, places: int, seed: int, favour: float
+) -> None:
+    emissions, legal = weights(places, seed)[0], legal_moves(labels, scheme)
+    emissions[:, 0] += favour  # most places are outside, as in texts
+    expected = viterbi(emissions, np.zeros((5, 5)), np.zeros(5), np.zeros(5), legal)
+    assert best_legal(emissions, legal).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("labels", "scheme"), SCHEMES)
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 5), st.integers(0, 999))
 def test_marginals_are_the_shares_of_all_legal_paths(

@@ -81,7 +81,8 @@ class OpenVinoMaker:
         return quantise.ranked(graph, self._exact, _some(self.rows))
 
     def compile(self, graph: Graph) -> Compile:
-        return partial(OpenVinoGraph, graph, longest=self.model.config.max_position_embeddings)
+        longest = self.model.config.max_position_embeddings
+        return partial(OpenVinoGraph, graph, exact=not quantise.products(graph), longest=longest)
 
     def size(self, graph: Graph) -> int:
         return sum(node.data.nbytes for node in graph.get_ops() if node.get_type_name() == "Constant")

@@ -47,18 +47,14 @@ def import_nncf() -> Any:
     return nncf
 
 
-def compile_settings(threads: int, streams: int) -> dict[str, Any]:
+def compile_settings(threads: int, streams: int, *, exact: bool = True) -> dict[str, Any]:
     """Give the options of `compile_model`: so many independent streams on so many threads in all.
 
-    The type of what is not quantised is named: on processors with bfloat16 OpenVINO would take that by itself, and the
-    answers would not be those of float32.
+    On processors with bfloat16 OpenVINO takes that by itself for whatever is not quantised. Where answers must be those of
+    float32 (`exact`), float32 is named.
     """
-    return {
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": streams,
-        "INFERENCE_PRECISION_HINT": "f32",
-        "ENABLE_CPU_PINNING": False,
-    }
+    settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": streams, "ENABLE_CPU_PINNING": False}
+    return {**settings, "INFERENCE_PRECISION_HINT": "f32"} if exact else settings
 
 
 def _imported(library: str, purpose: str) -> Any:

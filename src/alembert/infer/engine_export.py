@@ -63,10 +63,10 @@ class ExportEngine:
 
         # What single texts run on is kept for the next process, which starts sooner with it.
         content = graph_content(self.folder, self.facts)
-        longest = self.facts.longest
-        return lambda threads, streams: OpenVinoGraph(
-            file, threads, streams, longest=longest, content=content if streams == 1 else None
+        opened = partial(
+            OpenVinoGraph, file, exact=self.facts.precision != "int8", longest=self.facts.longest
         )
+        return lambda threads, streams: opened(threads, streams, content=content if streams == 1 else None)
 
     @property
     def size(self) -> Size:

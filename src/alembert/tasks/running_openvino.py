@@ -21,8 +21,8 @@ milliseconds, as much as the text itself (docs/benchmarks.md). Over many batches
 class OpenVinoGraph:
     """A compiled graph; `graph` is an OpenVINO model or the file of one.
 
-    `longest` is how many tokens it reads at once, if rows may be padded; `content` stands for what is in the file, if it may
-    be kept compiled for the next process.
+    `exact` asks for float32 in all that is not quantised; `longest` is how many tokens the graph reads at once, if rows may
+    be padded; `content` stands for what is in the file, if it may be kept compiled for the next process.
     """
 
     def __init__(
@@ -31,10 +31,11 @@ class OpenVinoGraph:
         threads: int,
         streams: int,
         *,
+        exact: bool = True,
         longest: int | None = None,
         content: str | None = None,
     ) -> None:
-        settings = compile_settings(threads, streams)
+        settings = compile_settings(threads, streams, exact=exact)
         self._longest = longest if streams == 1 else None
         if content is None:
             self._compiled = the_core().compile_model(graph, "CPU", settings)

@@ -22,6 +22,8 @@ Flags = npt.NDArray[np.bool_]
 _PREFIXES: Final = {"bio": "BI", "bioes": "BIES"}
 _FORBIDDEN: Final = -1e9
 """Below any sum of scores: a path breaks the rules only if all paths do, and then as rarely as possible."""
+_AROUND: Final = 8
+"""Places on each side of an illegal move among which a better one is looked for first."""
 _FORBIDDEN_FACTOR, _LEAST_FACTOR = 1e-100, 1e-90
 """The same among probabilities, and what any legal move is worth: next to nothing, yet no sum is ever zero."""
 
@@ -92,20 +94,36 @@ def _traced(came_from_PC: npt.NDArray[np.int64], last: int) -> npt.NDArray[np.in
 def best_legal(emissions_PC: Scores, legal: Legal) -> npt.NDArray[np.int64]:
     """Return the legal path with the highest sum of emissions: of log-probabilities, if places are independent.
 
-    The best tags of single places nearly always make a legal path, and then nothing has to be searched.
+    The best tags of single places nearly always make a legal path, and then nothing has to be searched. Else the places
+    around their illegal moves are searched, as if any tag could stand at the borders. No path does better there, and none does
+    better than the best tags elsewhere; so if both fit together they are the best path.
     """
     best_P: npt.NDArray[np.int64] = emissions_PC.argmax(1)
-    if _is_legal(best_P, legal):
+    wrong = _illegal(best_P, legal)
+    if not len(wrong):
         return best_P
+    around = slice(max(0, wrong[0] - _AROUND), wrong[-1] + _AROUND)
+    anywhere = np.ones_like(legal.start)
+    start = legal.start if around.start == 0 else anywhere
+    end = legal.end if around.stop >= len(best_P) else anywhere
+    best_P[around] = _free(emissions_PC[around], Legal(legal.transitions, start, end))
+    return _free(emissions_PC, legal) if len(_illegal(best_P, legal)) else best_P
+
+
+def _free(emissions_PC: Scores, legal: Legal) -> npt.NDArray[np.int64]:
+    """Search the best path where all legal moves cost nothing."""
     count = len(legal.start)
     return viterbi(emissions_PC, np.zeros((count, count)), np.zeros(count), np.zeros(count), legal)
 
 
-def _is_legal(path_P: npt.NDArray[np.int64], legal: Legal) -> bool:
+def _illegal(path_P: npt.NDArray[np.int64], legal: Legal) -> npt.NDArray[np.int64]:
+    """Name the places that must not come after the one before, begin the text or end it, in their order."""
     if not len(path_P):
-        return True
-    ends = legal.start[path_P[0]] and legal.end[path_P[-1]]
-    return bool(ends and legal.transitions[path_P[:-1], path_P[1:]].all())
+        return path_P
+    is_wrong_P = ~legal.transitions[np.roll(path_P, 1), path_P]
+    is_wrong_P[0] = not legal.start[path_P[0]]
+    is_wrong_P[-1] |= not legal.end[path_P[-1]]
+    return np.flatnonzero(is_wrong_P)
 
 
 def marginals(
