@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -58,6 +58,8 @@ class ExportedGraph:
         self._compile = compile_graph
         self._budget = budget
         self._threads = threads or choose_threads().count
+        self._compiled: dict[int, Compiled] = {}
+        self._compiling = Lock()
 
     def head_outputs(
         self, heads: Sequence[str], rows: Sequence[Row]
@@ -65,11 +67,9 @@ class ExportedGraph:
         """Yield the number of each row and what the heads say at its places, short rows first."""
         batches = list(by_padded_budget([row.length for row in rows], self._budget))
         if min(self._threads, len(batches)) < 2:
-            found: Iterator[list[dict[str, Outputs]]] = map(
-                self._with(self._whole_machine, heads, rows), batches
-            )
+            found: Iterator[list[dict[str, Outputs]]] = map(self._with(self._in(1), heads, rows), batches)
         else:
-            found = in_streams(self._with(self._streams, heads, rows), batches, self._threads)
+            found = in_streams(self._with(self._in(self._threads), heads, rows), batches, self._threads)
         for numbers, outputs in zip(batches, found, strict=True):
             yield from zip(numbers, outputs, strict=True)
 
@@ -88,13 +88,12 @@ class ExportedGraph:
     def _at(self, head: str, outputs: Outputs, place: int, row: Row) -> Outputs:
         return outputs[place, row.places] if self.heads[head] else outputs[place : place + 1]
 
-    @cached_property
-    def _whole_machine(self) -> Compiled:
-        return self._compile(self._threads, 1)
-
-    @cached_property
-    def _streams(self) -> Compiled:
-        return self._compile(self._threads, self._threads)
+    def _in(self, streams: int) -> Compiled:
+        """Give the graph for so many streams, compiled once, whoever comes first."""
+        with self._compiling:
+            if streams not in self._compiled:
+                self._compiled[streams] = self._compile(self._threads, streams)
+            return self._compiled[streams]
 
 
 @dataclass(frozen=True)
