@@ -139,11 +139,11 @@ class Lesson:
         return Micro(batch, "bidirectional", {"masked_lm": target}, wanted=len(flat))
 
     def loss(self, model, micro, totals, noise):
-        from torch.nn.functional import cross_entropy
+        from alembert.nn.projection import vocabulary_loss
 
         target = micro.targets["masked_lm"]
         logits = model(micro.batch, predicted_P=target.places, only=True, noise=noise)["masked_lm"]
-        loss = cross_entropy(logits, target.labels, reduction="sum")
+        loss = vocabulary_loss(logits, target.labels)
         return loss / totals["masked_lm"], {"masked_lm": float(loss.detach())}
 
     def examine(self, model, part: int = 0, parts: int = 1):

@@ -1,8 +1,9 @@
-"""The product of states with the whole vocabulary, in strips that fit the cache.
+"""The product of states with the whole vocabulary and its loss, in pieces that fit the cache.
 
 In: states (P, E), the embedding (V, E) and a bias. Out: logits (P, V), the same to the bit as those of a linear layer. On a
 CPU one product of a few hundred states with 30,000 rows runs at half of the speed that the machine has: its long output
-rows chase each other out of the cache. Strips of a thousand rows run at full speed (docs/benchmarks.md).
+rows chase each other out of the cache. Strips of a thousand rows run at full speed (docs/benchmarks.md). Logits of a
+micro-batch are tens of megabytes, so the loss goes over them as rarely as it can.
 """
 
 # P states, E embedding width, V vocabulary
@@ -16,6 +17,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 _STRIP: Final = 1024
+_CACHED: Final = 1 << 18
+"""Numbers that are changed together: a megabyte of them."""
 
 
 def to_vocabulary(states_PE: Tensor, embedding_VE: Tensor, bias_V: Tensor) -> Tensor:
@@ -30,14 +33,10 @@ class _InStrips(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states_PE: Tensor, embedding_VE: Tensor, bias_V: Tensor) -> Tensor:
         ctx.save_for_backward(states_PE, embedding_VE)
-        logits_PV = states_PE.new_empty(len(states_PE), len(embedding_VE))
-        parts = (
-            torch.split(logits_PV, _STRIP, 1),
-            torch.split(embedding_VE, _STRIP),
-            torch.split(bias_V, _STRIP),
-        )
-        for out, rows_VE, bias in zip(*parts, strict=True):
-            torch.addmm(bias, states_PE, rows_VE.T, out=out)
+        logits_PV = bias_V.repeat(len(states_PE), 1)
+        strips = torch.split(logits_PV, _STRIP, 1), torch.split(embedding_VE, _STRIP)
+        for strip, rows_VE in zip(*strips, strict=True):
+            strip.addmm_(states_PE, rows_VE.T)
         return logits_PV
 
     @staticmethod
@@ -47,6 +46,46 @@ class _InStrips(torch.autograd.Function):
         wanted = ctx.needs_input_grad
         return (
             d_logits_PV @ embedding_VE if wanted[0] else None,
-            d_logits_PV.T @ states_PE if wanted[1] else None,
+            _turned_product(d_logits_PV, states_PE) if wanted[1] else None,
             d_logits_PV.sum(0) if wanted[2] else None,
         )
+
+
+def _turned_product(d_logits_PV: Tensor, states_PE: Tensor) -> Tensor:
+    """Return the gradient of the embedding (V, E)."""
+    product_VE = states_PE.new_empty(d_logits_PV.shape[1], states_PE.shape[1])
+    strips = torch.split(product_VE, _STRIP), torch.split(d_logits_PV, _STRIP, 1)
+    for strip, d_strip in zip(*strips, strict=True):
+        torch.mm(d_strip.T, states_PE, out=strip)
+    return product_VE
+
+
+def vocabulary_loss(logits_PV: Tensor, labels_P: Tensor) -> Tensor:
+    """Add up -log p of the right piece of each answer, in float32."""
+    if logits_PV.device.type != "cpu" or torch.compiler.is_compiling():
+        return functional.cross_entropy(logits_PV.float(), labels_P, reduction="sum")
+    return _Loss.apply(logits_PV, labels_P)  # type: ignore[no-untyped-call]
+
+
+class _Loss(torch.autograd.Function):
+    """Cross-entropy whose gradient, the probabilities less one at the labels, is made row by row and written once."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_PV: Tensor, labels_P: Tensor) -> Tensor:
+        logs_PV = torch.log_softmax(logits_PV, -1, dtype=torch.float32)
+        ctx.save_for_backward(logs_PV, labels_P)
+        ctx.dtype = logits_PV.dtype
+        return -logs_PV.gather(1, labels_P[:, None]).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor, None]:
+        logs_PV, labels_P = ctx.saved_tensors
+        d_logits_PV = torch.empty_like(logs_PV, dtype=ctx.dtype)
+        rows = max(1, _CACHED // logs_PV.shape[1])
+        parts = (torch.split(each, rows) for each in (logs_PV, labels_P, d_logits_PV))
+        for logs, labels, out in zip(*parts, strict=True):
+            probabilities = logs.exp()
+            probabilities[torch.arange(len(labels)), labels] -= 1
+            torch.mul(probabilities, d_loss, out=out)
+        return d_logits_PV, None

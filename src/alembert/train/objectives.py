@@ -23,6 +23,7 @@ from alembert.corpus.shards import FIRST, INSIDE, LAST
 from alembert.data.instance import Instance
 from alembert.data.masking import MaskSettings, choose, corrupt
 from alembert.nn.heads import HeadSpec
+from alembert.nn.projection import vocabulary_loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class Objective(ABC):
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Sum the loss over all answers."""
-        return functional.cross_entropy(logits.float(), labels, reduction="sum")
+        return vocabulary_loss(logits, labels)
 
     def tally(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
         """Count what scores are made of; tallies of many micro-batches are added up."""
