@@ -31,7 +31,7 @@ from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.learner import learner_of, lesson_of
 from alembert.train.optim_settings import OptimiserSettings
 from alembert.train.runlog import TrainingProgress
-from alembert.train.settings import BatchSettings, SavingSettings
+from alembert.train.settings import BatchSettings, ModelSettings, SavingSettings
 from alembert.train.several import SeveralLesson
 from alembert.train.several_settings import MaskedLMSettings, SeveralSettings
 from alembert.train.surroundings import Surroundings
@@ -137,8 +137,9 @@ def test_the_loss_of_a_step_is_each_tasks_mean_by_its_share_and_weight(place: Pa
     [
         replace(SETTINGS, several=SeveralSettings(mixing="temperature", temperature=3.0)),
         replace(SETTINGS, masked_lm=MaskedLMSettings(weight=0.1)),
+        replace(SETTINGS, masked_lm=MaskedLMSettings(weight=0.1), model=ModelSettings(precision="bfloat16")),
     ],
-    ids=["temperature", "masked LM"],
+    ids=["temperature", "masked LM", "masked LM in bfloat16"],
 )
 def test_an_interrupted_run_continues_to_the_same_result(
     settings: FinetuneSettings, place: Path, tmp_path: Path

@@ -36,7 +36,7 @@ class _InStrips(torch.autograd.Function):
         logits_PV = bias_V.repeat(len(states_PE), 1)
         strips = torch.split(logits_PV, _STRIP, 1), torch.split(embedding_VE, _STRIP)
         for strip, rows_VE in zip(*strips, strict=True):
-            strip.addmm_(states_PE, rows_VE.T)
+            torch.addmm(strip, states_PE, rows_VE.T, out=strip)
         return logits_PV
 
     @staticmethod

@@ -188,7 +188,8 @@ class Loop:
     def _autocast(self) -> Any:
         if self.half is None:
             return nullcontext()
-        return torch.autocast(self.device.type, dtype=getattr(torch, self.half))
+        # Its cache of rounded weights is one for all threads: what a stream finds there would depend on the others.
+        return torch.autocast(self.device.type, dtype=getattr(torch, self.half), cache_enabled=False)
 
     def _choose_parts(self, progress: float) -> None:
         model = self.settings.model
