@@ -285,6 +285,15 @@ def test_a_threshold_that_was_asked_for_is_kept() -> None:
     assert of.tune(MIXED, of.encode(MIXED, TOKENIZER, 512), outputs).threshold == -3
 
 
+@pytest.mark.parametrize(("asked", "rank"), [(None, 0.75), (0.0, 0.5)])
+def test_steps_are_compared_as_the_threshold_that_is_chosen_later_will_have_it(
+    asked: float | None, rank: float
+) -> None:
+    of = task(null_threshold=asked)
+    found = of.score(MIXED, predicted(of, MIXED, answered(of, MIXED, [12, 8, 14, 8])))
+    assert (found.value, found.rank) == pytest.approx((0.5, rank))
+
+
 def test_scores_by_hand() -> None:
     outputs = answered(task(), MIXED, [12, 8, 14, 8])
     found = task().score(MIXED, predicted(task(), MIXED, outputs)).measures

@@ -53,7 +53,7 @@ def job(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Assig
 @pytest.fixture(scope="module")
 def ready(job: Assignment) -> tuple[CoTrained, Model]:
     checkpoint = open_checkpoint(job.model)
-    prepared = prepare(job.subjects, checkpoint, seed=1, whole_vocabulary=True)
+    prepared = prepare(job.subjects, checkpoint, whole_vocabulary=True)
     lesson = lesson_of(prepared, SETTINGS)
     assert isinstance(lesson, CoTrained)
     return lesson, prepared.pieces.model(learner_of(prepared, SETTINGS)).eval()
@@ -152,7 +152,7 @@ def test_the_model_is_written_without_the_head_and_the_log_has_its_loss(
 
 def test_the_head_of_the_checkpoint_is_taken_and_all_rows_are_trained(job: Assignment) -> None:
     checkpoint = open_checkpoint(job.model)
-    prepared = prepare(job.subjects, checkpoint, seed=1, whole_vocabulary=True)
+    prepared = prepare(job.subjects, checkpoint, whole_vocabulary=True)
     learner = learner_of(prepared, SETTINGS)
     dense = "heads.masked_lm.dense.weight"
     assert torch.equal(learner.model.state_dict()[dense], checkpoint.model.state_dict()[dense])

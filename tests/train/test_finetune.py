@@ -193,6 +193,25 @@ def test_one_file_is_divided(place: Path) -> None:
     assert [part.examples for part in report.parts] == [24, 3]
 
 
+@pytest.mark.parametrize("data", [{"dev": ()}, {"train": (), "dev": (), "whole": True}])
+def test_runs_with_other_seeds_are_judged_by_the_same_texts(place: Path, data: dict[str, Any]) -> None:
+    if data.get("whole"):
+        data = {**data, "whole": (place / "train.jsonl",)}
+    reports = [
+        examine_data(assignment(place, data=data), replace(SETTINGS, seed=seed)).to_table() for seed in (1, 2)
+    ]
+    assert reports[0] == reports[1]
+
+
+def test_a_label_may_fall_into_the_part_that_is_set_apart(place: Path, tmp_path: Path) -> None:
+    lines = labelled("train", 30)
+    for number, line in enumerate(lines):
+        line["entities"] = [{"id": "T1", "label": f"label{number}", "spans": [[0, 2]]}]
+    job = assignment(place, data={"train": (write_lines(tmp_path / "rare.jsonl", lines),), "dev": ()})
+    finetune(job, tmp_path / "out", replace(SETTINGS, epochs=1))
+    assert len(TaskModel.open(tmp_path / "out").task.types) == 30
+
+
 def test_types_that_training_does_not_have_are_refused(place: Path, tmp_path: Path) -> None:
     strange = [{"id": "1", "text": "A b c", "entities": [{"id": "T1", "label": "planet", "spans": [[0, 1]]}]}]
     job = assignment(place, data={"dev": (write_lines(tmp_path / "strange.jsonl", strange),)})

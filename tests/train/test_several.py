@@ -94,7 +94,7 @@ def done(place: Path) -> tuple[Path, Finetuned]:
 
 
 def prepared(place: Path) -> Prepared:
-    return prepare(both(place).subjects, checkpoints.open(place / "model"), seed=1)
+    return prepare(both(place).subjects, checkpoints.open(place / "model"))
 
 
 def test_one_part_ends_with_the_weights_of_the_plain_run(place: Path, tmp_path: Path) -> None:

@@ -182,7 +182,8 @@ class AnswerTask(Task[AnswerExample, Answered]):
         return replace(self, threshold=threshold)
 
     def score(self, examples: Sequence[AnswerExample], predictions: Sequence[Answered]) -> Scores:
-        return scores_of(self._compared(examples, predictions), self.main, predictions)
+        tunes = self.settings.null_threshold is None
+        return scores_of(self._compared(examples, predictions), self.main, predictions, tunes=tunes)
 
     def measure(self, examples: Sequence[AnswerExample], predictions: Sequence[Answered]) -> Measure:
         return measure_of(self._compared(examples, predictions), self.main)

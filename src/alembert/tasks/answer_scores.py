@@ -100,12 +100,21 @@ def _mean(values: Floats) -> float:
     return ratio(float(values.sum()), len(values))
 
 
-def scores_of(compared: Compared, main: str, predictions: Sequence[Answered]) -> Scores:
-    """Put the measures together with what became of the texts."""
+def scores_of(
+    compared: Compared, main: str, predictions: Sequence[Answered], *, tunes: bool = False
+) -> Scores:
+    """Put the measures together with what became of the texts; `tunes`: whether a threshold is still to be chosen."""
     coverage = Coverage.total(prediction.coverage for prediction in predictions)
     measures = compared.measures()
     notes = tuple(_near_chance(name, measures[name], compared) for name in ("f1", "exact") if name == main)
-    return Scores(main=main, measures=measures, coverage=coverage, notes=tuple(filter(None, notes)))
+    at_best = f"best_{main}"
+    return Scores(
+        main=main,
+        measures=measures,
+        coverage=coverage,
+        notes=tuple(filter(None, notes)),
+        untuned=at_best if tunes and at_best in measures else "",
+    )
 
 
 def _near_chance(name: str, value: float, compared: Compared) -> str:

@@ -54,10 +54,18 @@ class Scores:
     coverage: Coverage = field(default_factory=Coverage)
     notes: tuple[str, ...] = ()
     """What must be known with the scores, in sentences: that guessing would do as well, for instance."""
+    untuned: str = ""
+    """The measure that steps of a run are compared by, if a threshold that is chosen after the last of them decides about
+    the main one; empty: the main one."""
 
     @property
     def value(self) -> float:
         return self.measures[self.main]
+
+    @property
+    def rank(self) -> float:
+        """What the model is worth during a run, before anything is tuned."""
+        return self.measures[self.untuned or self.main]
 
 
 class Task(ABC, Generic[E, P]):

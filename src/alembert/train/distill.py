@@ -131,7 +131,6 @@ class _Run:
         prepared = prepare(
             {None: subject},
             student,
-            seed=self.settings.seed,
             known={None: task},
             more=partial(self._more, teacher),
         )

@@ -252,7 +252,6 @@ def _prepared(
     return prepare(
         assignment.subjects,
         checkpoint,
-        seed=settings.seed,
         balanced=settings.loss.class_weights == "balanced",
         whole_vocabulary=settings.masked_lm.weight > 0,
     )

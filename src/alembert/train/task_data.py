@@ -26,6 +26,8 @@ from alembert.train.task_lesson import Examples
 
 AUTOMATIC: Final = Shares(90, 10)
 """How training data are divided if no development data are given."""
+SPLIT_SEED: Final = 1
+"""Decides which part a text falls into. Not the seed of the run: runs with other seeds are judged by the same texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,13 @@ class Divided:
     """How the files were read."""
     split: Mapping[str, Any] | None = None
     """How the files were divided, by which shares and seed; none: they were given apart."""
+    test: tuple[Any, ...] = ()
+    """What was divided from the same files, and is not used here."""
+
+    @property
+    def telling(self) -> tuple[Any, ...]:
+        """Give all examples of files that were divided: they say which labels there are, wherever a rare one fell."""
+        return (*self.train, *self.dev, *self.test)
 
 
 @dataclass(frozen=True)
@@ -170,17 +179,17 @@ def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
     return checkpoint.tokenizer
 
 
-def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided:
+def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
     """Read the files, and see to it that no development example is among those that are trained on."""
     if data.whole:
         reading = task.read(data.whole, settings, data.options)
-        train, dev, test = split(reading.examples, parse_split(data.split), seed)
+        train, dev, test = split(reading.examples, parse_split(data.split), SPLIT_SEED)
         notes = [
             f"divided by content, {data.split}: {len(train):,} to train on, {len(dev):,} for development"
             + (f", {len(test):,} left for `evaluate --part test`" if test else "")
         ]
-        aside, remarks, how = reading.set_aside, reading.remarks, _split(data.split, seed)
-        return _checked(Divided(train, dev, tuple(notes), aside, remarks, data.options, how))
+        aside, remarks, how = reading.set_aside, reading.remarks, _split(data.split)
+        return _checked(Divided(train, dev, tuple(notes), aside, remarks, data.options, how, test))
     reading = task.read(data.train, settings, data.options)
     others = task.read(data.dev, settings, data.options) if data.dev else Reading(())
     # An empty file of development data is met below, so it is nothing that was left out.
@@ -188,14 +197,14 @@ def divide(task: type[AnyTask], data: Data, settings: Any, seed: int) -> Divided
     aside, remarks = reading.set_aside + set_aside, reading.remarks + others.remarks
     if reading.examples and not others.examples:
         why = "the development files have no example" if data.dev else "no development files were given"
-        train, dev, _ = split(reading.examples, AUTOMATIC, seed)
+        train, dev, _ = split(reading.examples, AUTOMATIC, SPLIT_SEED)
         note = f"{why}: {len(dev):,} of the training examples, a tenth, were set apart for development"
-        return _checked(Divided(train, dev, (note,), aside, remarks, data.options, _split("90/10", seed)))
+        return _checked(Divided(train, dev, (note,), aside, remarks, data.options, _split("90/10")))
     return _checked(Divided(reading.examples, others.examples, (), aside, remarks, data.options))
 
 
-def _split(shares: str, seed: int) -> dict[str, Any]:
-    return {"shares": shares, "seed": seed}
+def _split(shares: str) -> dict[str, Any]:
+    return {"shares": shares, "seed": SPLIT_SEED}
 
 
 def _without_overlap(divided: Divided) -> Divided:
@@ -237,7 +246,6 @@ def prepare(
     subjects: Mapping[str | None, Subject],
     checkpoint: Checkpoint,
     *,
-    seed: int,
     balanced: bool = False,
     whole_vocabulary: bool = False,
     known: Mapping[str | None, AnyTask] | None = None,
@@ -249,7 +257,7 @@ def prepare(
     `more` makes further training examples of those that there are.
     """
     learnt = {
-        name: _learnt(name, subject, seed, checkpoint, (known or {}).get(name))
+        name: _learnt(name, subject, checkpoint, (known or {}).get(name))
         for name, subject in subjects.items()
     }
     learnt = {name: (task, _with_more(task, divided, more)) for name, (task, divided) in learnt.items()}
@@ -284,13 +292,14 @@ def _with_more(
 
 
 def _learnt(
-    name: str | None, subject: Subject, seed: int, checkpoint: Checkpoint, known: AnyTask | None
+    name: str | None, subject: Subject, checkpoint: Checkpoint, known: AnyTask | None
 ) -> tuple[AnyTask, Divided]:
     kind = task_class(subject.task)
     try:
-        divided = divide(kind, subject.data, subject.settings, seed)
+        divided = divide(kind, subject.data, subject.settings)
         if known is None:
-            task = kind.learn(divided.train, subject.settings)
+            task = kind.learn(divided.train, subject.settings)  # refuses what nothing can be learnt from
+            task = kind.learn(divided.telling, subject.settings) if divided.split else task
             task = task if checkpoint.folder is None else task.begun_from(checkpoint.folder)
         else:
             task = known

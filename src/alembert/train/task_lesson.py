@@ -122,7 +122,7 @@ class TaskLesson:
     def verdict(self, found: Sequence[list[tuple[int, Any]]]) -> Verdict:
         predictions = dict(pair for part in found for pair in part)
         scores = self.task.score(self.dev.examples, [predictions[n] for n in range(len(self.dev.examples))])
-        return Verdict({DEV: dict(scores.measures)}, -scores.value)
+        return Verdict({DEV: dict(scores.measures)}, -scores.rank)
 
 
 def items_of(encoded: Sequence[Encoded], *, together: bool) -> list[tuple[Row, ...]]:
