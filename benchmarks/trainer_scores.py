@@ -7,7 +7,8 @@ Batches of 16 padded to their longest text, AdamW, the rate rises for 6 % of the
 clipped at 1.0; the weights after the last step are scored, once, on the test file. `tag` reads CoNLL files (the tag is the last
 column, `B_x` counts as `B-x`) and gives strict F1 by seqeval; words beyond the 512 tokens that the model reads have no tag, and
 their entities count as missed. `classify` reads a label and a text a line and gives the accuracy. `--bf16` lets torch multiply
-in bfloat16, as alembert does where that is faster. Ends with one JSON line.
+in bfloat16, as alembert does where that is faster; `--by-length` lets the Trainer put texts of similar length into a batch, which
+takes half of the time. Ends with one JSON line.
 """
 
 import argparse
@@ -123,6 +124,7 @@ def _trained(arguments: argparse.Namespace, rows: list[dict], collator, kind, la
         weight_decay=0.01,
         seed=arguments.seed,
         bf16=arguments.bf16,
+        train_sampling_strategy="group_by_length" if arguments.by_length else "random",
         logging_steps=200,
         save_strategy="no",
         report_to=[],
@@ -155,6 +157,7 @@ def _arguments() -> argparse.Namespace:
     options.add_argument("--rate", type=float, required=True)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--bf16", action="store_true", help="multiply in bfloat16")
+    options.add_argument("--by-length", action="store_true", help="batches of texts of similar length")
     return options.parse_args()
 
 

@@ -81,6 +81,12 @@ def test_sizes_are_counted_in_whole_texts(first):
     assert found.pieces_per_word == 5 / 4
 
 
+@pytest.mark.parametrize(("text", "warned"), [("xyz fever", True), ("the fever", False)])
+def test_a_model_that_does_not_know_the_language_is_doubted(tokenizer, text, warned):
+    found = data_report(FakeTask(), [part_of("train", (text, "a"))], tokenizer, longest=512)  # type: ignore[arg-type]
+    assert any("does not know 50 % of the tokens" in line for line in found.decided) == warned
+
+
 def test_unknown_tokens_are_counted(first):
     assert first(("the xyz", "a"), ("xyz xyz fever", "a")).unknown == 3
 

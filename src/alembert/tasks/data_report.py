@@ -25,6 +25,8 @@ from alembert.text.tokenizer import Tokenizer
 
 LIMITS: Final = (128, 256, 512)
 """Lengths at which other programs cut texts."""
+MANY_UNKNOWN: Final = 0.1
+"""Share of unknown tokens from which on there is a warning."""
 KEPT: Final = 10
 """How many problems of a kind are kept with their places; all are counted."""
 _AT_ONCE = 1000
@@ -181,6 +183,7 @@ def data_report(
         ),
         decided=(
             *_cut_sentence(parts),  # first: a screen shows as many as it has room for
+            *_unknown_sentence(reports[0]),
             *task.decisions(),
             *decided,
             *_window_sentence(parts),
@@ -296,6 +299,16 @@ def _cut_sentence(parts: Sequence[Part]) -> Iterator[str]:
     if any(cut.values()):
         counts = ", ".join(f"{sum(lost):,} in {len(lost):,} of {name}" for name, lost in cut.items() if lost)
         yield f"characters that the model does not see, as the settings ask: {counts}"
+
+
+def _unknown_sentence(train: PartReport) -> Iterator[str]:
+    """Warn of a model that cannot read the texts: one of another language, most often."""
+    share = train.unknown / max(train.tokens, 1)
+    if share > MANY_UNKNOWN:
+        yield (
+            f"the vocabulary of the model does not know {100 * share:.0f} % of the tokens to train on, and tells none of them "
+            "from the others: is it a model for this language?"
+        )
 
 
 def _told(readings: Sequence[Reading[Any]]) -> Iterator[str]:
