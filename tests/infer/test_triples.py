@@ -18,7 +18,7 @@ from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
-from alembert.infer.triples import TripleModel, predictions_of
+from alembert.infer.triples import TripleModel, Wanted, predictions_of
 from alembert.nn.config import preset
 from alembert.tasks.relate_example import of_entities
 from alembert.tasks.relate_settings import RelateSettings
@@ -158,6 +158,28 @@ def test_triples_have_exact_offsets_and_leave_out_what_is_no_relation(trained: C
     for side in (triple[end] for triple in record["triples"] for end in ("head", "tail")):
         assert TEXT[side["start"] : side["end"]] == side["text"]
     assert len(found.lines()) == len(found.triples)
+
+
+def test_a_model_of_marked_sentences_can_be_asked_about_some_types_and_sure_answers_alone(
+    trained: Callable[..., Path],
+) -> None:
+    relater = TaskModel.open(trained("first", sentences(), reads="first"))
+    entities = [(0, 8, "Drug", 0.9), (18, 26, "Gene", 0.8), (32, 35, "Gene", 0.7)]
+    finder = tagger({"1": entities}, types=("Drug", "Gene"))
+
+    def found(**wanted: Any) -> list[tuple[str, str]]:
+        (one,) = TripleModel(finder, relater, Wanted(**wanted)).extract([TEXT])
+        return [(each["head"]["label"], each["tail"]["label"]) for each in one.triples]
+
+    assert ("Gene", "Gene") in found()
+    assert found(types=(("gene", "drug"),)) == [("Drug", "Gene")] * 2
+    assert not found(least=1.0)
+
+
+def test_types_that_the_tagger_does_not_find_are_a_sentence(trained: Callable[..., Path]) -> None:
+    relater = TaskModel.open(trained("first", sentences(), reads="first"))
+    with pytest.raises(BadSetting, match="type 'Planet' were asked for; the tagger finds Drug, Gene"):
+        TripleModel(tagger({}, types=("Drug", "Gene")), relater, Wanted(types=(("Drug", "Planet"),)))
 
 
 def test_pairs_keep_the_types_of_training(trained: Callable[..., Path]) -> None:

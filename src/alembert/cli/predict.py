@@ -11,6 +11,7 @@ from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
     from alembert.infer.predictor import Engine, FilledMask
+    from alembert.infer.triples import Wanted
 
 
 def predict(
@@ -28,6 +29,13 @@ def predict(
     task: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="One task of a model that has several; all of them if not given."),
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE:TYPE", help="Triples: of entities of these types alone; may be repeated."),
+    ] = None,
+    least: Annotated[
+        float | None, typer.Option(help="Triples: how sure the relation model has to be, 0 to 1.")
     ] = None,
     fill_mask: Annotated[
         str | None,
@@ -76,12 +84,15 @@ def predict(
         "seed": seed,
         "no_repeat": no_repeat,
     }
+    for_triples = {"pair": pair, "least": least}
     if fill_mask is not None and generate is not None:
         raise BadSetting("--fill-mask and --generate were both given; `alembert predict` does one of them.")
     if texts and (fill_mask is not None or generate is not None):
         raise BadSetting(
             "Texts after the model are for fine-tuned models; --fill-mask and --generate have their own."
         )
+    if fill_mask is not None or generate is not None:
+        _refuse(for_triples, "triples")
     if fill_mask is not None:
         _refuse(for_generate, "--generate")
         _fill_masks(model, fill_mask, top or 5, as_json)
@@ -91,10 +102,12 @@ def predict(
     else:
         _refuse(for_generate, "--generate")
         _refuse({"top": top}, "--fill-mask")
-        _predict(model, texts or [], task, as_json)
+        _predict(model, texts or [], task, for_triples, as_json)
 
 
-def _predict(model: str, texts: list[str], task: str | None, as_json: bool) -> None:
+def _predict(
+    model: str, texts: list[str], task: str | None, for_triples: dict[str, Any], as_json: bool
+) -> None:
     from alembert.cli.predict_task import predict_texts, predict_triples
     from alembert.infer.several import open_model
 
@@ -102,9 +115,20 @@ def _predict(model: str, texts: list[str], task: str | None, as_json: bool) -> N
         from alembert.infer.triples import TripleModel
 
         _refuse({"task": task}, "one model of several tasks")
-        predict_triples(TripleModel.open(model, texts[0]), texts[1:], as_json)
+        predict_triples(TripleModel.open(model, texts[0], _wanted(**for_triples)), texts[1:], as_json)
     else:
+        _refuse(for_triples, "triples")
         predict_texts(open_model(model, task=task), texts, as_json)
+
+
+def _wanted(pair: list[str] | None, least: float | None) -> "Wanted":
+    from alembert.infer.triples import Wanted
+
+    types = [tuple(each.split(":")) for each in pair or []]
+    for given, names in zip(pair or [], types, strict=True):
+        if len(names) != 2 or not all(names):
+            raise BadSetting(f"--pair is {given!r}; expected two types, such as Chemical:Gene.")
+    return Wanted(types=tuple((head, tail) for head, tail in types), least=least or 0.0)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +137,9 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse(options: dict[str, Any], owner: str) -> None:
     for name in _given(options):
-        raise BadSetting(f"--{name.replace('_', '-')} belongs to {owner}, which was not given. Leave it out.")
+        raise BadSetting(
+            f"--{name.replace('_', '-')} belongs to {owner}, which was not asked for. Leave it out."
+        )
 
 
 def _continue(model: str, prompt: str, options: dict[str, Any], as_json: bool) -> None:

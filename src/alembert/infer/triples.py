@@ -8,8 +8,8 @@ are all found right gives the answers that its marked form gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +26,36 @@ from alembert.tasks.tag_examples import FoundEntity, Tagged
 
 Found = tuple[int, int, str]
 """Start, end and type of an entity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which triples are wanted; a model of marked sentences has an answer for entities of any types."""
+
+    types: tuple[tuple[str, str], ...] = ()
+    """Types of the two entities, whichever of them is the head; empty: all."""
+    least: float = 0.0
+    """How sure the relation model has to be, at least."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least <= 1:
+            raise BadSetting(f"The least score of a triple is {self.least:g}; expected a number from 0 to 1.")
+
+    def check(self, known: Sequence[str]) -> None:
+        """Refuse types that the tagger does not find."""
+        names = {name.casefold() for name in known}
+        for name in (name for pair in self.types for name in pair):
+            if name.casefold() not in names:
+                raise BadSetting(
+                    f"Triples of the type {name!r} were asked for; the tagger finds {', '.join(known)}."
+                )
+
+    def holds(self, triple: Mapping[str, Any]) -> bool:
+        """Tell whether a triple is one of them."""
+        if triple["score"] is not None and triple["score"] < self.least:
+            return False
+        sides = sorted(str(triple[side].get("label", "")).casefold() for side in ("head", "tail"))
+        return not self.types or sides in [sorted(map(str.casefold, pair)) for pair in self.types]
 
 
 @dataclass(frozen=True)
@@ -72,9 +102,11 @@ class TripleModel:
 
     tagger: TaskModel
     relater: TaskModel
+    wanted: Wanted = field(default_factory=Wanted)
 
     def __post_init__(self) -> None:
         types, rules = cast(TagTask, self.tagger.task).types, cast(RelateTask, self.relater.task).rules
+        self.wanted.check(types)
         found = {name.casefold() for name in types}
         if rules.is_typed and not any(
             {head.casefold(), tail.casefold()} <= found for head, tail in rules.types
@@ -86,7 +118,9 @@ class TripleModel:
             )
 
     @classmethod
-    def open(cls, one: str | Path, other: str | Path, device: str = "cpu") -> TripleModel:
+    def open(
+        cls, one: str | Path, other: str | Path, wanted: Wanted | None = None, *, device: str = "cpu"
+    ) -> TripleModel:
         """Open the two folders, in any order."""
         folders = {str(read_table(Path(folder)).get("task")): Path(folder) for folder in (one, other)}
         if set(folders) != {"tag", "relate"}:
@@ -94,7 +128,8 @@ class TripleModel:
             raise BadSetting(
                 f"Triples need a model for the task tag and one for the task relate; these are for {said}."
             )
-        return cls(TaskModel.open(folders["tag"], device), TaskModel.open(folders["relate"], device))
+        tagger, relater = (TaskModel.open(folders[task], device) for task in ("tag", "relate"))
+        return cls(tagger, relater, wanted or Wanted())
 
     def extract(
         self, texts: Sequence[str], ids: Sequence[str] | None = None, *, are_sentences: bool = False
@@ -113,11 +148,12 @@ class TripleModel:
     def _extraction(self, name: str, text: str, tagged: Tagged, prediction: RelatePrediction) -> Extraction:
         example = of_entities(text, tagged.spans, id=name)
         negative = cast(RelateTask, self.relater.task).rules.negative
+        triples = (triple_of(example, *each) for each in related(prediction, negative))
         return Extraction(
             id=name,
             text=text,
             entities=tagged.entities,
-            triples=tuple(triple_of(example, *each) for each in related(prediction, negative)),
+            triples=tuple(triple for triple in triples if self.wanted.holds(triple)),
             tagged=tagged.coverage,
             related=prediction.coverage,
             unread=len(prediction.pairs) - prediction.coverage.windows,
