@@ -84,6 +84,27 @@ def test_the_comparison_is_printed_and_written(folder: Path, capsys: pytest.Capt
     assert [model["name"] for model in table["models"]] == ["teacher", "student", "without distillation"]
 
 
+def test_a_student_that_is_done_is_compared_and_plain_text_is_left_out_of_a_control(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.passages("en")[:5])
+    (folder / "texts.jsonl").write_text(texts, encoding="utf8")
+    asked = [*TASK, "--student", "half", "--texts", "texts.jsonl", "--out", "small"]
+    assert run(asked) == 0
+    assert run([*asked, "--compare", "dev.jsonl"]) == 0
+    assert "without plain text" in capsys.readouterr().out
+    table = json.loads((folder / "small-comparison" / "comparison.json").read_text())
+    assert [model["name"] for model in table["models"]][2:] == ["without distillation", "without plain text"]
+
+
+def test_what_the_general_stage_has_no_use_for_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["distill", "plain", "--student", "1x12", "--corpus", "dev.jsonl", "--out", "general"]
+    assert run([*asked, "--epochs", "3", "--compare", "dev.jsonl"]) == 2
+    assert "--epochs and --compare cannot be used with --corpus" in capsys.readouterr().err
+
+
 def test_the_general_stage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.passages("en"))
     (folder / "texts.jsonl").write_text(texts, encoding="utf8")

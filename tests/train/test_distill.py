@@ -31,14 +31,14 @@ from alembert.train.distill_settings import (
     StageSettings,
     StageWeights,
 )
-from alembert.train.finetune import Assignment, finetune
+from alembert.train.finetune import Assignment, Curriculum, finetune
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.lecture_hall import Distillation
 from alembert.train.optim_settings import OptimiserSettings
 from alembert.train.runlog import TrainingProgress
 from alembert.train.settings import BatchSettings, SavingSettings
 from alembert.train.surroundings import Surroundings
-from alembert.train.task_data import Data
+from alembert.train.task_data import Data, Subject
 from sample_lines import labelled, write_lines
 
 RATE = OptimiserSettings(rate=1e-3)
@@ -168,6 +168,16 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, place: Path
     assert not list((tmp_path / "parts").rglob(".state"))
 
 
+def test_each_head_of_a_teacher_is_asked_for_itself(place: Path, tmp_path: Path) -> None:
+    tasks = {name: Subject(task="tag", data=data_of(place)) for name in ("one", "other")}
+    job = Curriculum(model=str(place / "plain"), tasks=tasks)
+    finetune(job, tmp_path / "teacher", FinetuneSettings(steps=3, optimiser=RATE))
+    for name in tasks:
+        asked = wish(place, teacher=str(tmp_path / "teacher"), task=name)
+        distill(asked, tmp_path / name, SETTINGS, around=around(tmp_path))
+    assert len([each for each in (tmp_path / "cache").glob("teacher-*") if each.is_dir()]) == 2
+
+
 def test_the_same_command_again_says_so(place: Path, tmp_path: Path) -> None:
     distill(wish(place), tmp_path / "out", SETTINGS, around=around(tmp_path))
     with pytest.raises(AlreadyDone):
@@ -178,10 +188,16 @@ def test_the_same_command_again_says_so(place: Path, tmp_path: Path) -> None:
 def test_presets_are_whole(name: str) -> None:
     settings = PRESETS[name]()
     assert settings.prediction.losses.prediction == 1
-    assert controls(replace(settings, augment=replace(settings.augment, copies=3))).keys() == {
-        "without distillation",
-        "without augmentation",
-    }
+    copied = replace(settings, augment=replace(settings.augment, copies=3))
+    assert controls(copied).keys() == {"without distillation", "without augmentation"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_without_its_teacher_a_student_has_right_answers_alone(name: str) -> None:
+    found = controls(PRESETS[name](), has_texts=True)
+    assert found.keys() == {"without distillation", "without plain text"}
+    assert not any(control.has_texts for control in found.values())
+    assert found["without distillation"].settings.prediction.losses.chosen() == {"hard": 1}
 
 
 def test_tinybert_is_as_published() -> None:

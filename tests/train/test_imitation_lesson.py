@@ -13,7 +13,7 @@ from alembert import sample
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.corpus.shards import Shards
 from alembert.data.feed import Cursor
-from alembert.errors import BadFile, BadSetting
+from alembert.errors import BadFile, BadSetting, Busy
 from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import Noise
 from alembert.nn.heads import HeadSpec
@@ -232,6 +232,46 @@ def test_a_record_that_was_stopped_goes_on(
     assert read[0] == 9
     assert np.array_equal(found.tokens_NW, whole.tokens_NW)
     assert np.array_equal(found.answers_PC, whole.answers_PC)
+
+
+@pytest.mark.parametrize("kept", [0, 10])
+def test_a_stopped_record_that_has_lost_something_is_not_filled_with_zeros(
+    kept: int, tagging: TaskLesson, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alembert.train.teacher_record.BLOCK", 3)
+    teacher = model_of(config(tokenizer), {tagging.head: tagging.spec}, 2).eval()
+    stopped = recorder(tmp_path / "record", imitation(tagging, teacher, teacher))
+
+    def stop(progress: Any) -> None:
+        raise KeyboardInterrupt
+
+    stopped.tell = stop
+    with pytest.raises(KeyboardInterrupt):
+        stopped.record()
+    path = tmp_path / "record" / "tokens.f16"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(BadFile, match=r"tokens\.f16 has"):
+        recorder(tmp_path / "record", imitation(tagging, teacher, teacher)).record()
+
+
+def test_two_do_not_make_one_record_at_once(
+    tagging: TaskLesson, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    teacher = model_of(config(tokenizer), {tagging.head: tagging.spec}, 2).eval()
+    lesson = imitation(tagging, teacher, teacher)
+    first, refused = recorder(tmp_path / "record", lesson), []
+
+    def begin_another(progress: Any) -> None:
+        if progress.done < progress.total:
+            with pytest.raises(Busy, match="is being written by process"):
+                recorder(tmp_path / "record", lesson).record()
+            refused.append(progress.done)
+
+    first.tell = begin_another
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("alembert.train.teacher_record.BLOCK", 3)
+        first.record()
+    assert refused
 
 
 @pytest.mark.parametrize("name", ["tokens.f16", "answers.f16", "record.json"])

@@ -115,7 +115,24 @@ def distill(
 
     given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
     if corpus:
-        _check_unused("--corpus", {"--train": train, "--dev": dev, "--data": data, "--augment": augment})
+        _check_unused(
+            "--corpus",
+            {
+                "--train": train,
+                "--dev": dev,
+                "--data": data,
+                "--split": split,
+                "--task": task,
+                "--augment": augment,
+                "--texts": texts,
+                "--words": words,
+                "--vocabulary": vocabulary,
+                "--epochs": epochs,
+                "--inside-epochs": inside_epochs,
+                "--seeds": None if seeds == 1 else seeds,
+                "--compare": compare,
+            },
+        )
         given |= {"hours": hours, "tokens": _count(tokens), "optimiser": _table(rate=rate)}
         general = _general_settings(preset, config, _present(given))
         if show_config:
@@ -293,18 +310,25 @@ def _run_task(
 ) -> None:
     from alembert.cli.finetune import show_scores
     from alembert.cli.progress import Bar
+    from alembert.errors import AlreadyDone
     from alembert.train.distill import distill as run
     from alembert.train.distributed import speaks
 
     with Bar(sys.stderr, plain_every=60) as bar:
         around = place.surroundings(tell=bar.show_training, tell_reading=bar.show)
-        done = run(wish, out, settings, seeds=seeds, around=around)
+        try:
+            done = run(wish, out, settings, seeds=seeds, around=around)
+        except AlreadyDone:
+            if compare is None:
+                raise
+            done = None  # what was stopped is the comparison
         others = {} if compare is None else _controls(wish, out, settings, seeds, around)
     if speaks():
-        show_scores(done, out, as_json)
+        if done is not None:
+            show_scores(done, out, as_json)
         if compare is not None:
             _compare({"student": out, **others}, wish, compare, _beside(out))
-        if any(report.set_aside.count for report in done.reports.values()):
+        if done is not None and any(report.set_aside.count for report in done.reports.values()):
             raise typer.Exit(SET_ASIDE)
 
 
@@ -318,18 +342,20 @@ def _controls(
 ) -> dict[str, Path]:
     """Train what the result is compared with; what is done already is found."""
     from contextlib import suppress
+    from dataclasses import replace
 
     from alembert.errors import AlreadyDone
     from alembert.train.distill import distill as run
     from alembert.train.distill_recipes import controls
 
     folders = {}
-    for name, changed in controls(settings).items():
+    for name, control in controls(settings, has_texts=bool(wish.texts)).items():
         folders[name] = _beside(out) / name.replace(" ", "-")
         around.say(f"The student {name}: {folders[name]}")
         folders[name].parent.mkdir(parents=True, exist_ok=True)
         with suppress(AlreadyDone):
-            run(wish, folders[name], changed, seeds=seeds, around=around)
+            own = wish if control.has_texts else replace(wish, texts=())
+            run(own, folders[name], control.settings, seeds=seeds, around=around)
     return folders
 
 

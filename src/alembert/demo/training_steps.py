@@ -161,7 +161,9 @@ def student(folders: Folders) -> Step:
     wish = Distillation(teacher=str(folders.tagger), student=STUDENT, data=Data(train=(train,), dev=(dev,)))
     settings, around = student_settings(), Surroundings(overwrite=True)
     taught = distill(wish, folders.student, settings, around=around)
-    alone = distill(wish, folders.untaught, controls(settings)["without distillation"], around=around)
+    alone = distill(
+        wish, folders.untaught, controls(settings)["without distillation"].settings, around=around
+    )
     config = _written(folders.settings("distill"), to_toml(settings))
     flags: dict[str, Any] = {"student": STUDENT, "train": train, "dev": dev, "config": config}
     return Step(

@@ -100,7 +100,8 @@ class _Run:
         )
         inside = Inside(self.settings.losses, student.blueprint.config, teacher.blueprint.config)
         student = with_heads(student, inside.heads, seed=self.settings.seed)
-        lesson = TextImitation(assembler, Teacher(teacher.model), inside, self.settings)
+        model = teacher.model.to(self.processes.device(self.around.device))
+        lesson = TextImitation(assembler, Teacher(model), inside, self.settings)
         loop = self.processes.agree(lambda: self._loop(student, lesson, place.unfinished))
         with place.begun() as draft:
             return self._train(loop, draft, student, shards)

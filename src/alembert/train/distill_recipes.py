@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from alembert.errors import BadSetting
@@ -93,13 +93,26 @@ GENERAL: Final[dict[str, Callable[[], GeneralSettings]]] = {
 }
 
 
-def controls(settings: DistillSettings) -> dict[str, DistillSettings]:
+@dataclass(frozen=True)
+class Control:
+    """A run that a student is compared with."""
+
+    settings: DistillSettings
+    has_texts: bool
+    """Whether plain text that was given is labelled by the teacher here too."""
+
+
+def controls(settings: DistillSettings, *, has_texts: bool = False) -> dict[str, Control]:
     """Give the runs that a student is compared with: the same student without its teacher, and without new texts."""
     plain = replace(settings.prediction, losses=StageWeights(hard=1.0))
     alone = replace(settings, intermediate=replace(settings.intermediate, skip=True), prediction=plain)
-    without_texts = replace(settings, augment=replace(settings.augment, copies=0))
-    found = {"without distillation": replace(alone, augment=without_texts.augment)}
-    return found | ({"without augmentation": without_texts} if settings.augment.copies else {})
+    uncopied = replace(settings.augment, copies=0)
+    found = {"without distillation": Control(replace(alone, augment=uncopied), False)}
+    if settings.augment.copies:
+        found["without augmentation"] = Control(replace(settings, augment=uncopied), has_texts)
+    if has_texts:
+        found["without plain text"] = Control(settings, False)
+    return found
 
 
 def check_preset(name: str) -> str:

@@ -77,7 +77,7 @@ class LectureHall:
 
     @cached_property
     def _model(self) -> Model:
-        return self._own_pieces.model(self.checkpoint)
+        return self._own_pieces.model(self.checkpoint).to(self.processes.device(self.around.device))
 
     @cached_property
     def has_own_reading(self) -> bool:
@@ -128,27 +128,33 @@ class LectureHall:
         rows, wanted = self._own_rows, wanted_of(inside, stage)
         self._check_reading(lesson, teacher, wanted)
         wanted = wanted if wanted.is_nothing else self._wanted_by_all(stage)
-        cache = self.around.cache_for(self.out)
-        needed = bytes_needed(rows, teacher, wanted)
         if wanted.is_nothing:
             return None
         if self.settings.cache.use == "never" and not self.has_own_reading:
             return None
-        if not fits(needed, cache, self.settings.cache.gigabytes) and not self.has_own_reading:
+        cache = self.around.cache_for(self.out)
+        recorder = Recorder(
+            cache / f"teacher-{self._key(wanted, stage)}", rows, teacher, wanted, self.around.tell_reading
+        )
+        needed = bytes_needed(rows, teacher, wanted)
+        has_room = self.has_own_reading or fits(needed, cache, self.settings.cache.gigabytes)
+        if not has_room and not recorder.is_done:
             self.around.say(
                 f"What the teacher says would take {needed / 1e9:.1f} GB, more than [cache] allows or half of the free disk: it "
                 "reads the texts anew in every pass."
             )
             return None
-        about = {"wanted": wanted, "imitation": stage.imitation}
-        key = key_of(
-            rows,
-            self._own_pieces.ids_K,
-            Path(self.wish.teacher),
-            {name: as_table(value) for name, value in about.items()},
-        )
-        recorder = Recorder(cache / f"teacher-{key}", rows, teacher, wanted, self.around.tell_reading)
         return self.processes.in_turn(recorder.record)
+
+    def _key(self, wanted: Wanted, stage: StageSettings) -> str:
+        """Name what the teacher says in a stage."""
+        about = {
+            "wanted": as_table(wanted),
+            "imitation": as_table(stage.imitation),
+            "head": self.head,  # one of several, which all read the same rows
+            "task": self._part.task.to_table(),
+        }
+        return key_of(self._own_rows, self._own_pieces.ids_K, Path(self.wish.teacher), about)
 
     def _wanted_by_all(self, stage: StageSettings) -> Wanted:
         """Say what all stages want that ask the teacher alike, so that it reads for them together."""

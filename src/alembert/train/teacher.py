@@ -122,7 +122,8 @@ class Teacher:
         attention = None if self.task is None else self.task.attention
         heads = [self.head] if wanted.answers and self.head else []
         places = None if target is None else target.places
-        with torch.no_grad():
+        # In float32 also where the student is computed in half precision: what is on the disk is that, too.
+        with torch.no_grad(), torch.autocast(batch.ids_N.device.type, enabled=False):
             outputs = self.model(
                 batch, heads, places_P=places, only=watch is None, attention=attention, trace=watch
             )

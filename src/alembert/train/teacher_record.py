@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ import torch
 
 from alembert import artifact
 from alembert.artifact.disk import explained
+from alembert.artifact.lock import locked
 from alembert.corpus.jobs import Progress
 from alembert.data.rows import Row
 from alembert.errors import BadFile
@@ -120,16 +122,20 @@ class Recorder:
     wanted: Wanted
     tell: Callable[[Progress], None] = lambda _: None
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the teacher has read all rows."""
+        return self._found()[0] == len(self.rows)
+
     def record(self) -> Record:
-        """Make the record, go on with it, or find it made."""
+        """Make the record, go on with it, or find it made; while one process makes it, another is refused."""
         with explained(f"Keeping what the teacher says in {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
+            if not self.is_done:
+                with locked(self.folder.with_suffix(".lock"), str(self.folder)):
+                    self._go_on()
             done, columns = self._found()
-            for block in range(done, len(self.rows), BLOCK):
-                numbers = range(block, min(block + BLOCK, len(self.rows)))
-                columns = self._append(numbers, columns)
-                self._note(numbers.stop, columns)
-        self._check(columns or 0)
+        self._check(done, columns or 0)
         tokens, answers = (
             np.memmap(path, np.float16, "r", shape=shape)
             if shape[0] * shape[1]
@@ -137,6 +143,16 @@ class Recorder:
             for path, shape in self._shapes(columns or 0).items()
         )
         return Record(self.wanted, self.teacher, self._tokens, self._answers, tokens, answers)
+
+    def _go_on(self) -> None:
+        """Let the teacher read the rows that are left."""
+        done, columns = self._found()
+        if done:
+            self._check(done, columns or 0)
+        for block in range(done, len(self.rows), BLOCK):
+            numbers = range(block, min(block + BLOCK, len(self.rows)))
+            columns = self._append(numbers, columns)
+            self._note(numbers.stop, columns)
 
     def __post_init__(self) -> None:
         self._tokens = Lines.of([row.length for row in self.rows])
@@ -163,11 +179,14 @@ class Recorder:
             raise BadFile(self._unreadable(f"{FACTS} is of other rows or of another version"))
         return done, columns
 
-    def _check(self, columns: int) -> None:
-        for path, shape in self._shapes(columns).items():
-            expected = 2 * shape[0] * shape[1]
+    def _check(self, done: int, columns: int) -> None:
+        """Refuse files that are shorter than what is said to be done; a stopped run may have left more."""
+        for (path, (_, width)), lines in zip(
+            self._shapes(columns).items(), (self._tokens, self._answers), strict=True
+        ):
+            expected = 2 * width * int(lines.starts[done])
             found = path.stat().st_size if path.exists() else 0
-            if found != expected:
+            if found < expected or (done == len(self.rows) and found > expected):
                 raise BadFile(self._unreadable(f"{path.name} has {found:,} bytes instead of {expected:,}"))
 
     def _unreadable(self, why: str) -> str:
@@ -237,3 +256,5 @@ def _put(path: Path, offset: int, block: Halves) -> None:
         file.truncate(offset)
         file.seek(offset)
         file.write(block.tobytes())
+        file.flush()
+        os.fsync(file.fileno())  # before the note that it is done
