@@ -15,6 +15,7 @@ import torch
 import transformers
 
 from alembert import hardware, sample
+from alembert.cli.finetune_tasks import settings_of, wishes_of
 from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
@@ -88,6 +89,20 @@ def test_the_result_is_a_checkpoint_with_a_task(tagger: tuple[Path, Finetuned]) 
     assert {"task.json", "model.safetensors", "run/log.jsonl", "run/settings.toml", "run/data.json"} <= files
     assert not any(".state" in name for name in files)
     assert 0 <= done.measures["f1"] <= 1
+
+
+def test_a_run_keeps_all_its_settings_as_they_were_given(place: Path, tmp_path: Path) -> None:
+    job = assignment(place, settings=TagSettings(head="crf", length=64))
+    finetune(job, tmp_path / "out", SETTINGS)
+    kept = tmp_path / "out" / "run" / "settings.toml"
+    settings, tasks = settings_of(wishes_of(["tag"]), kept, {})
+    assert (settings, tasks["tag"].of_task) == (SETTINGS, job.settings)
+
+
+def test_weights_may_be_read_by_those_who_may_read_the_rest(tagger: tuple[Path, Finetuned]) -> None:
+    out, _ = tagger
+    modes = {(out / name).stat().st_mode for name in ("model.safetensors", "config.json")}
+    assert len(modes) == 1
 
 
 def test_transformers_opens_it_with_the_same_logits(tagger: tuple[Path, Finetuned]) -> None:
@@ -185,6 +200,13 @@ def test_without_dev_a_tenth_is_set_apart_and_announced(
     report = examine_data(job, SETTINGS)
     assert [part.examples for part in report.parts] == [27, 3]
     assert any("set apart for development" in line for line in report.decided)
+
+
+def test_development_data_that_cannot_be_read_are_not_replaced(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "dev.jsonl").write_bytes(b"\x00\x01\x02 no text at all \xff\xfe\x00")
+    job = assignment(place, data={"dev": (tmp_path / "dev.jsonl",)})
+    with pytest.raises(BadFile, match=r"development data cannot be used: .*dev\.jsonl"):
+        examine_data(job, SETTINGS)
 
 
 def test_one_file_is_divided(place: Path) -> None:

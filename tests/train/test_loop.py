@@ -401,7 +401,12 @@ class Judged(TextLesson):
 
 @pytest.mark.parametrize(
     ("losses", "best"),
-    [((5.0, 3.0, 4.0, 6.0), 3), ((5.0, float("nan"), 4.0, 4.5), 5), ((1.0, 2.0, 2.0, 2.0), 0)],
+    [
+        ((5.0, 3.0, 4.0, 6.0), 3),
+        ((5.0, 3.0, 3.0, 6.0), 5),
+        ((5.0, float("nan"), 4.0, 4.5), 5),
+        ((1.0, 2.0, 2.0, 2.0), 0),
+    ],
 )
 def test_the_best_state_is_kept(make: Make, losses: tuple[float, ...], best: int) -> None:
     Judged.losses = iter(losses)

@@ -203,17 +203,10 @@ def _weight(value: Any, where: str) -> float:
 
 def as_toml(settings: FinetuneSettings, wishes: Wishes, tasks: Mapping[str, TaskSettings]) -> str:
     """Write all settings as a file that --config takes."""
-    from alembert.settings import to_toml
+    from alembert.train.finetune_toml import TaskTables, finetune_toml
 
-    tables = [to_toml(settings)]
-    for name, each in tasks.items():
-        if not wishes.are_named:
-            return "\n".join(
-                [*tables, f"[task]\n{to_toml(each.of_task, 'task')}", f"[read]\n{to_toml(each.reading)}"]
-            )
-        weight = f"# How much its loss counts beside those of the other tasks.\nweight = {each.weight!r}\n"
-        tables += [
-            f"[task.{name}]\n{weight}{to_toml(each.of_task, f'task.{name}')}",
-            f"[task.{name}.read]\n{to_toml(each.reading)}",
-        ]
-    return "\n".join(tables)
+    tables = {
+        name if wishes.are_named else None: TaskTables(each.of_task, each.reading, each.weight)
+        for name, each in tasks.items()
+    }
+    return finetune_toml(settings, tables)

@@ -7,6 +7,7 @@ or lying file is named at once.
 from __future__ import annotations
 
 import json
+import stat
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -165,16 +166,24 @@ def save(tensors: Mapping[str, Tensor], folder: Path, shard_bytes: int = SHARD_B
     """Write tensors in one file, or in shards with an index when they exceed `shard_bytes`."""
     shards = list(_shards(tensors, shard_bytes))
     if len(shards) == 1:
-        save_file(shards[0], folder / SINGLE, metadata={"format": "pt"})
+        _write(shards[0], folder / SINGLE)
         return
     names = [f"model-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
     for name, shard in zip(names, shards, strict=True):
-        save_file(shard, folder / name, metadata={"format": "pt"})
+        _write(shard, folder / name)
     index = {
         "metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())},
         "weight_map": {key: name for name, shard in zip(names, shards, strict=True) for key in shard},
     }
     (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf8")
+
+
+def _write(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write a file that others may read as they may read those beside it; by itself, safetensors lets nobody."""
+    path.touch()
+    allowed = stat.S_IMODE(path.stat().st_mode)
+    save_file(tensors, path, metadata={"format": "pt"})
+    path.chmod(allowed)
 
 
 def _shards(tensors: Mapping[str, Tensor], shard_bytes: int) -> Iterator[dict[str, Tensor]]:

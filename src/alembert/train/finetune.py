@@ -28,6 +28,7 @@ from alembert.tasks.data_screen import lines
 from alembert.train.co_training import NAME as MASKED_LM
 from alembert.train.distributed import Processes
 from alembert.train.finetune_settings import EpochSettings, FinetuneSettings
+from alembert.train.finetune_toml import TaskTables, finetune_toml
 from alembert.train.learner import learner_of, lesson_of
 from alembert.train.one_seed import OneSeed, SeedResult, check_seeds, seed_folder
 from alembert.train.surroundings import Surroundings, among_processes
@@ -207,7 +208,11 @@ class _Run:
         folder: Path,
     ) -> OneSeed:
         learner = learner_of(prepared, settings)
-        settings = with_length(settings, prepared)
+        tables = {
+            name: TaskTables(subject.settings, subject.data.options, subject.weight)
+            for name, subject in self.assignment.subjects.items()
+        }
+        given, settings = settings, with_length(settings, prepared)
         masked = {"masked LM beside it": f"weight {settings.masked_lm.weight:g}"}
         return OneSeed(
             folder,
@@ -219,6 +224,7 @@ class _Run:
             self.around,
             self.processes,
             told=masked if settings.masked_lm.weight else {},
+            toml=finetune_toml(given, tables),
         )
 
 

@@ -87,6 +87,8 @@ class OneSeed:
     phase: str = "fine-tuning"
     told: Mapping[str, str] = field(default_factory=dict)
     """More for the model card."""
+    toml: str | None = None
+    """All settings as they were given; none: those of the loop."""
 
     def check(self) -> None:
         """Refuse what cannot run, before anything is written."""
@@ -156,7 +158,7 @@ class OneSeed:
             write_surfaces(self.folder, count_surfaces(each.task.surfaces(train)), each.called)
             report = self.reports[each.name].to_table()
             atomic_write(run_file(self.folder, each.called, "data.json"), _json(report))
-        atomic_write(self.folder / RUN / "settings.toml", to_toml(self.settings).encode())
+        atomic_write(self.folder / RUN / "settings.toml", (self.toml or to_toml(self.settings)).encode())
         write_curves(loop.log, self.folder / RUN, self.phase.capitalize())
 
     def _facts(self, part: PreparedTask) -> dict[str, Any]:
@@ -172,7 +174,7 @@ class OneSeed:
             task, scores = judged[each.name]
             of = f" of {each.called}" if each.called else ""
             told |= {
-                f"task{of}": f"{task.name}: {'; '.join(task.decisions())}",
+                f"task{of}": f"{task.name}: {'; '.join(each.rstrip('.') for each in task.decisions())}",
                 f"examples{of}": f"{len(each.divided.train):,} to train on, {len(each.divided.dev):,} for development",
                 f"development data{of}": ", ".join(
                     f"{n} {value:.4g}" for n, value in scores.measures.items()

@@ -193,7 +193,12 @@ def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
     reading = task.read(data.train, settings, data.options)
     others = task.read(data.dev, settings, data.options) if data.dev else Reading(())
     # An empty file of development data is met below, so it is nothing that was left out.
-    set_aside = tuple(each for each in others.set_aside if each.kind != "file" or others.examples)
+    set_aside = tuple(each for each in others.set_aside if each.kind != "file" or not _is_blank(each.source))
+    if lost := [each for each in set_aside if each.kind == "file" and not others.examples]:
+        raise BadFile(
+            f"The development data cannot be used: {lost[0].source}, {lost[0].position}: {lost[0].reason}. Mend the file, or "
+            "leave --dev out: a tenth of the training examples is then set apart."
+        )
     aside, remarks = reading.set_aside + set_aside, reading.remarks + others.remarks
     if reading.examples and not others.examples:
         why = "the development files have no example" if data.dev else "no development files were given"
@@ -201,6 +206,15 @@ def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
         note = f"{why}: {len(dev):,} of the training examples, a tenth, were set apart for development"
         return _checked(Divided(train, dev, (note,), aside, remarks, data.options, _split("90/10")))
     return _checked(Divided(reading.examples, others.examples, (), aside, remarks, data.options))
+
+
+def _is_blank(source: str) -> bool:
+    """Tell whether a file holds nothing but white space."""
+    path = Path(source)
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return not any(block.strip() for block in iter(lambda: file.read(1 << 16), b""))
 
 
 def _split(shares: str) -> dict[str, Any]:
