@@ -21,7 +21,7 @@ from alembert.tasks.classify_example import ClassifyExample
 from alembert.tasks.classify_settings import ClassifySettings
 from alembert.tasks.example import Encoded
 from alembert.tasks.runner import Outputs
-from alembert.tasks.task import task_class
+from alembert.tasks.task import Scores, task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
@@ -255,12 +255,17 @@ def test_thresholds_are_the_best_of_each_label_on_development_data() -> None:
     outputs = outputs_for(encoded, 3)
     tuned = task.tune(examples, encoded, outputs)
 
-    def by_label(which: ClassifyTask) -> dict[str, float]:
+    def scored(which: ClassifyTask) -> Scores:
         found = [which.decode(row, parts) for row, parts in zip(encoded, outputs, strict=True)]
-        return {name: scores["f1"] for name, scores in which.score(examples, found).by_label.items()}
+        return which.score(examples, found)
 
-    assert all(by_label(tuned)[name] >= score for name, score in by_label(task).items())
-    assert by_label(tuned) != by_label(task)
+    before, after = scored(task), scored(tuned)
+    assert all(after.by_label[name]["f1"] >= scores["f1"] for name, scores in before.by_label.items())
+    assert after.value != before.value
+    assert (before.rank, after.rank) == (
+        pytest.approx(after.value),
+        after.value,
+    )  # steps are compared as tuned
 
 
 def test_tuning_without_answers_changes_nothing() -> None:

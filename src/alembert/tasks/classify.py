@@ -48,7 +48,7 @@ from alembert.tasks.classify_example import (
 )
 from alembert.tasks.classify_rewrite import ClassifyRewriter
 from alembert.tasks.classify_rows import Cutting, Targets, document_rows, text_rows
-from alembert.tasks.classify_scores import Compared, measure_of, measures_of
+from alembert.tasks.classify_scores import Compared, at_best_thresholds, measure_of, measures_of
 from alembert.tasks.classify_settings import MAINS, ClassifySettings, Kind, wrong_main
 from alembert.tasks.classify_show import confidences_of, lines_of, record_of
 from alembert.tasks.example import Coverage, Encoded, Reading
@@ -290,12 +290,18 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return replace(self, chosen=Calibration(temperature, thresholds))
 
     def score(self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> Scores:
-        measures, by_label = measures_of(self._compared(examples, predictions))
+        compared = self._compared(examples, predictions)
+        measures, by_label = measures_of(compared)
+        untuned = ""
+        if self.kind == "multi" and not self.chosen.thresholds and compared.has_probabilities:
+            untuned = f"best_{self.main}"
+            measures |= {untuned: measures_of(at_best_thresholds(compared))[0][self.main]}
         return Scores(
             main=self.main,
             measures=measures,
             by_label=by_label,
             coverage=Coverage.total(prediction.coverage for prediction in predictions),
+            untuned=untuned,
         )
 
     def measure(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from alembert.tasks.classify_decode import Answer, ClassifyPrediction
 from alembert.tasks.classify_example import ClassifyExample, as_kind
 from alembert.tasks.classify_settings import Kind
 from alembert.tasks.metrics import classes, numbers, tally
+from alembert.tasks.metrics.calibration import best_threshold
 from alembert.tasks.task import Measure
 
 
@@ -44,6 +45,10 @@ class Compared:
                 golds += [cast(Label, as_kind(gold, kind)) for gold in example.golds]
                 answers += prediction.answers
         return cls(kind, labels, golds, answers, np.array([len(each.golds) for each in examples], np.int64))
+
+    @property
+    def has_probabilities(self) -> bool:
+        return bool(self.answers) and all(answer.probabilities for answer in self.answers)
 
     @property
     def gold_names(self) -> list[str]:
@@ -87,6 +92,19 @@ def measures_of(compared: Compared) -> tuple[dict[str, float], Mapping[str, Mapp
         "kappa": found.kappa,
     }
     return measures, _by_label(found)
+
+
+def at_best_thresholds(compared: Compared) -> Compared:
+    """Give several labels as the thresholds would that suit these very data, which are chosen when a run is over."""
+    labels = compared.labels
+    sure_AC = np.array([[each.probabilities[name] for name in labels] for each in compared.answers])
+    gold_AC = np.array([[name in gold for name in labels] for gold in compared.gold_sets])
+    thresholds = [best_threshold(sure, yes) for sure, yes in zip(sure_AC.T, gold_AC.T, strict=True)]
+    answers = [
+        replace(answer, labels=tuple(name for name, yes in zip(labels, row, strict=True) if yes))
+        for answer, row in zip(compared.answers, sure_AC >= thresholds, strict=True)
+    ]
+    return replace(compared, answers=answers)
 
 
 def _number_measures(compared: Compared) -> dict[str, float]:
