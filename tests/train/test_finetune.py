@@ -242,6 +242,12 @@ def test_types_that_training_does_not_have_are_refused(place: Path, tmp_path: Pa
     assert not list(tmp_path.glob("out*"))
 
 
+def test_a_text_without_entities_is_refused_as_such(place: Path, tmp_path: Path) -> None:
+    plain = write_lines(tmp_path / "plain.jsonl", [{"id": "1", "text": "one text alone"}])
+    with pytest.raises(BadFile, match="has an entity"):
+        examine_data(assignment(place, data={"train": (plain,), "dev": ()}), SETTINGS)
+
+
 def test_files_without_entities_are_refused(place: Path, tmp_path: Path) -> None:
     plain = write_lines(tmp_path / "plain.jsonl", [{"id": str(n), "text": f"text {n}"} for n in range(5)])
     with pytest.raises(BadFile, match="None of the 4 training examples has an entity"):

@@ -25,7 +25,10 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-HOW_TO_NAME = "name its encoding with --encoding (in Python: ReadOptions(encoding=...))"
+HOW_TO_NAME = (
+    "name its encoding with --encoding, or as `encoding` under [read] in the file of --config (in Python: "
+    "ReadOptions(encoding=...))"
+)
 # Codecs for domain names and for escapes in source code: text only by Python's register, and some give surrogates.
 _NOT_FOR_FILES = {"idna", "punycode", "unicode-escape", "unicode_escape", "raw-unicode-escape", "utf-7"}
 _EVERYDAY = frozenset(
