@@ -134,7 +134,9 @@ def _trained(arguments: argparse.Namespace, rows: list[dict], collator, kind, la
     trainer = Trainer(model=model, args=settings, train_dataset=rows, data_collator=collator)
     start = time.perf_counter()
     trainer.train()
-    return trainer, time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    trainer.args.train_sampling_strategy = "random"  # it sorts what is to be predicted, too, and gives it back in that order
+    return trainer, seconds
 
 
 def _tokenizer(model: Path):

@@ -126,7 +126,9 @@ def test_half_of_a_teacher_learns_its_answers(teacher: str, place: Path, tmp_pat
 
     job = wish(place, teacher=str(place / teacher), student="half")
     settings = replace(
-        SETTINGS, prediction=replace(SETTINGS.prediction, epochs=6, losses=StageWeights(prediction=1))
+        SETTINGS,
+        intermediate=replace(SETTINGS.intermediate, epochs=8),
+        prediction=replace(SETTINGS.prediction, epochs=6, losses=StageWeights(prediction=1)),
     )
     distill(job, tmp_path / "out", settings, around=around(tmp_path, tell=hear))
     assert all(found[-1] < 0.7 * found[0] for found in losses.values())
