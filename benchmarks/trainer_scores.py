@@ -135,7 +135,8 @@ def _trained(arguments: argparse.Namespace, rows: list[dict], collator, kind, la
     start = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - start
-    trainer.args.train_sampling_strategy = "random"  # it sorts what is to be predicted, too, and gives it back in that order
+    # Otherwise it sorts what is to be predicted, too, and gives it back in that order.
+    trainer.args.train_sampling_strategy = "random"
     return trainer, seconds
 
 
