@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alembert.errors import BadSetting
+from alembert.train.finetune_toml import TaskSettings, finetune_toml
 
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
@@ -42,15 +43,6 @@ class Wishes:
     @property
     def names(self) -> list[str]:
         return [wish.name for wish in self.tasks]
-
-
-@dataclass(frozen=True)
-class TaskSettings:
-    """What was decided about one task."""
-
-    of_task: Any
-    reading: ReadOptions
-    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -203,10 +195,5 @@ def _weight(value: Any, where: str) -> float:
 
 def as_toml(settings: FinetuneSettings, wishes: Wishes, tasks: Mapping[str, TaskSettings]) -> str:
     """Write all settings as a file that --config takes."""
-    from alembert.train.finetune_toml import TaskTables, finetune_toml
-
-    tables = {
-        name if wishes.are_named else None: TaskTables(each.of_task, each.reading, each.weight)
-        for name, each in tasks.items()
-    }
-    return finetune_toml(settings, tables)
+    named = {name if wishes.are_named else None: each for name, each in tasks.items()}
+    return finetune_toml(settings, named)

@@ -28,7 +28,7 @@ from alembert.tasks.data_screen import lines
 from alembert.train.co_training import NAME as MASKED_LM
 from alembert.train.distributed import Processes
 from alembert.train.finetune_settings import EpochSettings, FinetuneSettings
-from alembert.train.finetune_toml import TaskTables, finetune_toml
+from alembert.train.finetune_toml import TaskSettings, finetune_toml
 from alembert.train.learner import learner_of, lesson_of
 from alembert.train.one_seed import OneSeed, SeedResult, check_seeds, seed_folder
 from alembert.train.surroundings import Surroundings, among_processes
@@ -209,7 +209,7 @@ class _Run:
     ) -> OneSeed:
         learner = learner_of(prepared, settings)
         tables = {
-            name: TaskTables(subject.settings, subject.data.options, subject.weight)
+            name: TaskSettings(subject.settings, subject.data.options, subject.weight)
             for name, subject in self.assignment.subjects.items()
         }
         given, settings = settings, with_length(settings, prepared)

@@ -12,15 +12,15 @@ from alembert.train.finetune_settings import FinetuneSettings
 
 
 @dataclass(frozen=True)
-class TaskTables:
-    """What one task was told."""
+class TaskSettings:
+    """What was decided about one task."""
 
     of_task: Any
     reading: ReadOptions
     weight: float = 1.0
 
 
-def finetune_toml(settings: FinetuneSettings, tasks: Mapping[str | None, TaskTables]) -> str:
+def finetune_toml(settings: FinetuneSettings, tasks: Mapping[str | None, TaskSettings]) -> str:
     """Write the settings of a run and of its tasks; an only task has the name none."""
     tables = [to_toml(settings)]
     for name, each in tasks.items():

@@ -271,10 +271,9 @@ class Loop:
             self._log("held_out", **asdict(done), scores=verdict.scores)
         position.judged = done.step
         self._spend(began)
-        is_sound, best = math.isfinite(verdict.loss), position.best
-        is_better = is_sound and (best is None or verdict.loss < best)
-        position.since_best = 0 if is_better else position.since_best + 1
-        if is_better or (is_sound and verdict.loss == best):  # of equals the one that has learnt longer
+        best = math.inf if position.best is None else position.best
+        position.since_best = 0 if verdict.loss < best else position.since_best + 1
+        if math.isfinite(verdict.loss) and verdict.loss <= best:  # of equals the one that has learnt longer
             position.best = verdict.loss
             self._save(best=True)
         position.reserve = max(position.reserve, 1.5 * (position.done.seconds - done.seconds))

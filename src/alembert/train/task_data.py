@@ -203,10 +203,8 @@ def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
     if reading.examples and not others.examples:
         why = "the development files have no example" if data.dev else "no development files were given"
         train, dev, _ = split(reading.examples, AUTOMATIC, SPLIT_SEED)
-        if not (train and dev):
-            task.learn(
-                reading.examples, settings
-            )  # files of another task are a better reason than too few examples
+        if not (train and dev):  # files of another task are a better reason than too few examples
+            task.learn(reading.examples, settings)
         note = f"{why}: {len(dev):,} of the training examples, a tenth, were set apart for development"
         return _checked(Divided(train, dev, (note,), aside, remarks, data.options, _split("90/10")))
     return _checked(Divided(reading.examples, others.examples, (), aside, remarks, data.options))
