@@ -37,11 +37,14 @@ def accumulate(jobs: Sequence[Job], parameters: Sequence[nn.Parameter], streams:
         loss, gradients = _differentiate(jobs[0], trained)
         _add(trained, gradients)
         return [loss]
-    losses = []
+    losses: list[Tensor] = []
+    gradients: Sequence[Tensor | None] = [None] * len(trained)
     with threads_per_operation(1):
-        for loss, gradients in _in_order(jobs, trained, streams):
+        for loss, following in _in_order(jobs, trained, streams):
             _add(trained, gradients)
             losses.append(loss)
+            gradients = following
+    _add(trained, gradients)  # no job runs any more: all cores add the last ones
     return losses
 
 
