@@ -120,12 +120,10 @@ def test_what_no_family_holds_is_saved_in_our_own_form(change: dict[str, Any], t
 
 
 def test_keys_of_others_are_kept(folder: Path, tmp_path: Path) -> None:
-    edit_config(
-        folder, pad_token_id=0, problem_type="single_label_classification", _name_or_path="/secret/path"
-    )
+    edit_config(folder, pad_token_id=0, finetuning_task="sst2", _name_or_path="/secret/path")
     alembert.open(folder).save(tmp_path / "again")
     raw = json.loads((tmp_path / "again/config.json").read_text())
-    assert raw["problem_type"] == "single_label_classification"
+    assert raw["finetuning_task"] == "sst2"
     assert "_name_or_path" not in raw
 
 
@@ -294,12 +292,12 @@ def test_a_model_made_here_is_saved_as_bert_and_comes_back(
 
 
 def test_keys_of_others_survive_our_own_form(folder: Path, tmp_path: Path) -> None:
-    edit_config(folder, problem_type="regression")
+    edit_config(folder, finetuning_task="mesh")
     opened = alembert.open(folder)
     heads = {"one": HeadSpec(kind="tag", outputs=2), "two": HeadSpec(kind="tag", outputs=3)}
     made = Checkpoint.new(Blueprint(config=CONFIG, heads=heads))
     replace(made, extra=opened.extra).save(tmp_path / "native")
-    assert alembert.open(tmp_path / "native").extra == opened.extra == {"problem_type": "regression"}
+    assert alembert.open(tmp_path / "native").extra == opened.extra == {"finetuning_task": "mesh"}
 
 
 @pytest.mark.parametrize(

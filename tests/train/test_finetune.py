@@ -18,6 +18,7 @@ from alembert import hardware, sample
 from alembert.cli.finetune_tasks import settings_of, wishes_of
 from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
 from alembert.files.checkpoint import Checkpoint
+from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
@@ -332,6 +333,28 @@ def test_classification_goes_the_same_way(place: Path, tmp_path: Path) -> None:
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
     assert list(theirs.config.id2label.values()) == sorted(sample.TOPICS)
     assert 0 <= done.measures["accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (lambda text: ["any", *["odd"] * (len(text) % 2)], "multi_label_classification"),
+        (lambda text: len(text) / 7, "regression"),
+        (lambda text: "odd" if len(text) % 2 else "even", None),
+    ],
+    ids=["several", "number", "one"],
+)
+def test_other_programs_are_told_what_the_outputs_of_a_classifier_say(
+    answer: Callable[[str], object], problem: str | None, place: Path, tmp_path: Path
+) -> None:
+    for split, count in (("train", 30), ("dev", 8)):
+        lines = [{"text": each["text"], "label": answer(each["text"])} for each in labelled(split, count)]
+        write_lines(tmp_path / f"{split}.jsonl", lines)
+    data = {"train": (tmp_path / "train.jsonl",), "dev": (tmp_path / "dev.jsonl",)}
+    finetune(assignment(place, task="classify", data=data), tmp_path / "out", SETTINGS)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
+    assert theirs.config.problem_type == problem
+    assert open_checkpoint(tmp_path / "out").config().get("problem_type") == problem
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ _FORGOTTEN: Final = (
     "transformers_version",
     "auto_map",
     "num_labels",
+    "problem_type",
 )
 
 

@@ -26,6 +26,8 @@ EMBED: Final = "embed"
 """Kind of head that the bare architectures carry: programs that know them find the encoder's states, and no more."""
 POOLING: Final = "embed_pooling"
 """Key of `config.json` for what the vector of such a head is: its weights do not tell it."""
+_PROBLEMS: Final = {"multi": "multi_label_classification", "number": "regression"}
+"""What outputs of `classify` say -> how `problem_type` of config.json has it; a single label needs no word."""
 EXTRA: Final = "extra"
 """Key of our own form for the keys of others; a published family keeps them beside its own."""
 _SAME_ACTIVATION: Final = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
@@ -149,6 +151,7 @@ class Family:
                 kind=kind,
                 outputs=len(labels[kind]) if kind in labels else None,
                 dropout=0.0 if kind in self.undropped else dropout,
+                answers=_read_answers(raw) if kind == "classify" else "single",
             )
             for kind in kinds
         }
@@ -170,6 +173,9 @@ class Family:
         for labels in blueprint.labels.values():
             raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
             raw["label2id"] = {label: i for i, label in enumerate(labels)}
+        for spec in blueprint.heads.values():
+            if spec.answers in _PROBLEMS:
+                raw["problem_type"] = _PROBLEMS[spec.answers]
         return raw
 
     def holds(self, blueprint: Blueprint) -> bool:
@@ -262,6 +268,15 @@ class Family:
 def _extended(kind: str, stored: Collection[str]) -> str:
     """Return the kind of head that the stored weights make of a published one."""
     return next((ours for ours, told in EXTENDED.items() if told[0] == kind and told[1] in stored), kind)
+
+
+def _read_answers(raw: Mapping[str, Any]) -> str:
+    """Return what the outputs of a classifier say.
+
+    >>> _read_answers({"problem_type": "regression"}), _read_answers({})
+    ('number', 'single')
+    """
+    return next((ours for ours, theirs in _PROBLEMS.items() if theirs == raw.get("problem_type")), "single")
 
 
 def _read_labels(raw: Mapping[str, Any]) -> Names:

@@ -43,6 +43,9 @@ class HeadSpec:
     pooling: str = "first"
     """What `classify` reads: the pooled `first` token, the `mean` of all, or the mean of all in all `layers`; or which of
     `pooling.EMBEDDINGS` the vector of `embed` is, which has to be named."""
+    answers: str = "single"
+    """What the outputs of `classify` say: which `single` label is right, for each whether it is one of several (`multi`), or
+    a `number`. The head computes the same; those who read it have to know."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -59,6 +62,11 @@ class HeadSpec:
         if not is_number(self.dropout) or not 0 <= self.dropout < 1:
             raise BadSetting(f"The dropout of a head is {self.dropout!r}; expected a number from 0, below 1.")
         self._check_pooling()
+        if self.answers not in (("single", "multi", "number") if self.kind == "classify" else ("single",)):
+            raise BadSetting(
+                f"The answers of a head of kind `{self.kind}` are {self.answers!r}; expected single, or for `classify` "
+                "multi or number."
+            )
 
     def _check_pooling(self) -> None:
         known = KINDS[self.kind].poolings

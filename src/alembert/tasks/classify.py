@@ -180,7 +180,8 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         outputs = len(self.classes) or 1
         if self.is_document:
             return HeadSpec(kind="tag", outputs=outputs)
-        return HeadSpec(kind="classify", outputs=outputs, pooling=self.settings.pooling)
+        pooling = self.settings.pooling
+        return HeadSpec(kind="classify", outputs=outputs, pooling=pooling, answers=self.kind)
 
     def for_training(self) -> ClassifyTask:
         """Give the task that encodes training data: it cuts texts to `train_windows`, if that was asked for."""
