@@ -15,6 +15,7 @@ from alembert.nn.config import preset
 from alembert.tasks.names import TASKS
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
+from alembert.train.finetune_settings import FinetuneSettings
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"
 TEXT = "Imatinib for leukemia."
@@ -180,3 +181,21 @@ def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tm
     settings, tasks = settings_of(wishes_of(["tag=a", "topic:classify=b"]), path, {})
     assert settings.optimiser.rate == 0.002
     assert set(tasks) == {"tag", "topic"}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_is_usual_for_a_task_can_be_said_in_a_file(task: str) -> None:
+    settings, _ = settings_of(wishes_of([task]), None, {})
+    assert settings.epochs > 0
+
+
+def test_sentences_are_compared_as_published_unless_it_is_said_otherwise() -> None:
+    settings, _ = settings_of(wishes_of(["compare"]), None, {})
+    assert (settings.epochs, settings.optimiser.rate) == (1, 3e-5)
+    settings, _ = settings_of(wishes_of(["compare"]), None, {"epochs": 3.0, "optimiser": {"rate": 5e-5}})
+    assert (settings.epochs, settings.optimiser.rate) == (3, 5e-5)
+
+
+def test_several_tasks_have_no_habits_in_common() -> None:
+    settings, _ = settings_of(wishes_of(["compare=a.txt", "tag=b.tsv"]), None, {})
+    assert settings == FinetuneSettings()

@@ -56,6 +56,7 @@ class CompareTask(Task[CompareExample, Compared]):
     name: ClassVar[str] = "compare"
     settings_class: ClassVar[type[Any]] = CompareSettings
     answer_name: ClassVar[str] = "similarities"
+    usual: ClassVar[Mapping[str, Any]] = {"epochs": 1.0, "optimiser": {"rate": 3e-5}}  # unsupervised SimCSE
 
     settings: CompareSettings
     kind: Kind

@@ -75,6 +75,8 @@ class Task(ABC, Generic[E, P]):
     settings_class: ClassVar[type[Any]]
     answer_name: ClassVar[str] = "answers"
     """What answers are called, in the plural."""
+    usual: ClassVar[Mapping[str, Any]] = {}
+    """Settings of a run that are other than most tasks have them, as they would stand in a file of --config."""
     settings: Any
 
     # -- data
