@@ -2,29 +2,34 @@
 
     python benchmarks/trainer_scores.py tag --model FOLDER --train train.tsv --test test.tsv --epochs 5 --rate 2e-4 [--seed 1]
     python benchmarks/trainer_scores.py classify --model FOLDER --train train.txt --test test.txt --epochs 1 --rate 1e-4
+    python benchmarks/trainer_scores.py relate --model FOLDER --train train.txt --test test.txt --epochs 3 --rate 2e-4
 
 Batches of 16 padded to their longest text, AdamW, the rate rises for 6 % of the run and falls to zero in a line, gradients are
 clipped at 1.0; the weights after the last step are scored, once, on the test file. `tag` reads CoNLL files (the tag is the last
 column, `B_x` counts as `B-x`) and gives strict F1 by seqeval; words beyond the 512 tokens that the model reads have no tag, and
-their entities count as missed. `classify` reads a label and a text a line and gives the accuracy. `--bf16` lets torch multiply
+their entities count as missed. `classify` reads a label and a text a line and gives the accuracy. `relate` reads JSON lines with
+`text` and `label`, in which `<< >>` and `[[ ]]` stand around two entities; the marks become four added tokens, as in alembert, the
+first token is classified, and the accuracy is micro-F1 over all labels. `--bf16` lets torch multiply
 in bfloat16, as alembert does where that is faster; `--by-length` lets the Trainer put texts of similar length into a batch, which
 takes half of the time. Ends with one JSON line.
 """
 
 import argparse
 import json
+import re
 import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
 
 BATCH, LONGEST = 16, 512
+MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
 Sentence = tuple[list[str], list[str]]
 
 
 def main() -> None:
     arguments = _arguments()
-    run = tagged if arguments.task == "tag" else classified
+    run = {"tag": tagged, "classify": classified, "relate": classified}[arguments.task]
     print(json.dumps({"task": arguments.task, "seed": arguments.seed, **run(arguments)}))
 
 
@@ -83,9 +88,12 @@ def classified(arguments: argparse.Namespace) -> dict[str, float]:
     from sklearn.metrics import accuracy_score
     from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding
 
-    train, test = lines(arguments.train), lines(arguments.test)
+    read = marked_lines if arguments.task == "relate" else lines
+    train, test = read(arguments.train), read(arguments.test)
     labels = sorted({label for label, _ in train})
     tokenizer = _tokenizer(arguments.model)
+    if arguments.task == "relate":
+        tokenizer.add_tokens(list(MARKERS), special_tokens=True)
 
     def encoded(pairs: list[list[str]]) -> list[dict]:
         texts = tokenizer([text for _, text in pairs], truncation=True, max_length=LONGEST)["input_ids"]
@@ -109,11 +117,24 @@ def lines(path: Path) -> list[list[str]]:
     return [line.split("\t", 1) for line in found if line.strip() and not line.startswith("###")]
 
 
+def marked_lines(path: Path) -> list[list[str]]:
+    """Read labels and texts, with the tokens of `MARKERS` in the place of the marks."""
+    records = map(json.loads, path.read_text(encoding="utf8").splitlines())
+    return [[record["label"], _with_markers(record["text"])] for record in records]
+
+
+def _with_markers(text: str) -> str:
+    text = re.sub(r"<< (.*?) >>", r"[E1] \1 [/E1]", text, count=1)
+    return re.sub(r"\[\[ (.*?) \]\]", r"[E2] \1 [/E2]", text, count=1)
+
+
 def _trained(arguments: argparse.Namespace, rows: list[dict], collator, kind, labels: list[str]):
     from transformers import Trainer, TrainingArguments, set_seed
 
     set_seed(arguments.seed)
     model = kind.from_pretrained(arguments.model, num_labels=len(labels))
+    if len(tokenizer := collator.tokenizer) > model.config.vocab_size:
+        model.resize_token_embeddings(len(tokenizer))
     steps = arguments.epochs * -(-len(rows) // BATCH)
     settings = TrainingArguments(
         tempfile.mkdtemp(),
@@ -153,7 +174,7 @@ def _speed(rows: list[dict], epochs: int, seconds: float) -> dict[str, float]:
 
 def _arguments() -> argparse.Namespace:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("task", choices=["tag", "classify"])
+    options.add_argument("task", choices=["tag", "classify", "relate"])
     for name in ("model", "train", "test"):
         options.add_argument(f"--{name}", type=Path, required=True)
     options.add_argument("--epochs", type=int, required=True)
