@@ -31,6 +31,8 @@ def accumulate(jobs: Sequence[Job], parameters: Sequence[nn.Parameter], streams:
 
     Parameters that need no gradient are left out. An exception of a job is raised here, when no job runs any more.
     """
+    if not jobs:
+        return []
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     keep_freed_memory()
     if len(jobs) == 1:  # it has all cores to itself
@@ -38,12 +40,11 @@ def accumulate(jobs: Sequence[Job], parameters: Sequence[nn.Parameter], streams:
         _add(trained, gradients)
         return [loss]
     losses: list[Tensor] = []
-    gradients: Sequence[Tensor | None] = [None] * len(trained)
     with threads_per_operation(1):
-        for loss, following in _in_order(jobs, trained, streams):
-            _add(trained, gradients)
+        for loss, gradients in _in_order(jobs, trained, streams):
             losses.append(loss)
-            gradients = following
+            if len(losses) < len(jobs):
+                _add(trained, gradients)
     _add(trained, gradients)  # no job runs any more: all cores add the last ones
     return losses
 
