@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from alembert import artifact
 from alembert.artifact import lock as lock_module
 from alembert.artifact import writing
 from alembert.errors import BadFile, BadSetting, Busy, UserError
+from alembert.tasks.files import task_names
 
 CONFIG = {"hidden_size": 8, "name": "小", "optimizer": {"lr": 0.1}}
 JSON = st.recursive(
@@ -554,3 +556,20 @@ class TestHashes:
         (tmp_path / "raw" / "link").symlink_to(tmp_path)
         with pytest.raises(BadFile, match="link"):
             artifact.hash_input(tmp_path / "raw")
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        ("model", None),
+        ("model.partial/x", r"model is not finished: .*model\.partial is there"),
+        ("other", "model does not exist"),
+    ],
+)
+def test_a_folder_that_is_missing_has_a_reason(made: str, sentence: str | None, tmp_path: Path) -> None:
+    (tmp_path / made).mkdir(parents=True)
+    found = artifact.why_missing(tmp_path / "model")
+    assert found is None if sentence is None else re.search(sentence, found or "")
+    if sentence is not None:
+        with pytest.raises(BadFile, match=sentence):
+            task_names(tmp_path / "model")

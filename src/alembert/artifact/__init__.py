@@ -13,7 +13,7 @@ counts and the hash of every file.
 
 from alembert.artifact.disk import atomic_write, hash_file, hash_text
 from alembert.artifact.manifest import Digest, Input, Manifest, hash_config
-from alembert.artifact.opening import MANIFEST, Named, few, hash_input, open_artifact, verify
+from alembert.artifact.opening import MANIFEST, Named, few, hash_input, open_artifact, verify, why_missing
 from alembert.artifact.writing import Draft, check, create, finished
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "hash_text",
     "open_artifact",
     "verify",
+    "why_missing",
 ]

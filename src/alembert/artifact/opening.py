@@ -51,7 +51,10 @@ def open_artifact(folder: str | Path, kind: str | None = None) -> Manifest:
     place = place_of(folder)
     with explained(f"Reading {place.shown}"):
         if not (place.target / MANIFEST).is_file():
-            raise BadFile(_why_not_there(place))
+            raise BadFile(
+                why_missing(folder)
+                or f"{place.shown} has no {MANIFEST}, so alembert has not written it. Check the path."
+            )
         manifest = read_target(place)
         if kind not in (None, manifest.kind):
             raise BadFile(
@@ -105,7 +108,11 @@ def read_target(place: Place) -> Manifest:
     return read_manifest(place.target / MANIFEST, f"{place.shown}/{MANIFEST}")
 
 
-def _why_not_there(place: Place) -> str:
+def why_missing(folder: str | Path) -> str | None:
+    """Say in a sentence why there is no folder of this name; none: there is one."""
+    place = place_of(folder)
+    if place.target.is_dir():
+        return None
     if is_occupied(place.partial):
         return (
             f"{place.shown} is not finished: {place.shown}.partial is there. "
@@ -113,9 +120,7 @@ def _why_not_there(place: Place) -> str:
         )
     if not place.target.exists():
         return f"{place.shown} does not exist. Check the path."
-    if not place.target.is_dir():
-        return f"{place.shown} is a file, and a folder with {MANIFEST} was expected. Check the path."
-    return f"{place.shown} has no {MANIFEST}, so alembert has not written it. Check the path."
+    return f"{place.shown} is a file, and a folder was expected. Check the path."
 
 
 def _refuse_damaged(place: Place, names: list[str], what: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from alembert.artifact import atomic_write
+from alembert.artifact import atomic_write, why_missing
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.settings import changed
@@ -108,7 +108,8 @@ def _whole(folder: Path) -> dict[str, Any]:
     path = folder / TASK
     if not path.is_file():
         raise BadFile(
-            f"{folder} has no {TASK}, so it was not fine-tuned for a task here. Fine-tune it first: alembert finetune."
+            why_missing(folder)
+            or f"{folder} has no {TASK}, so it was not fine-tuned for a task here. Fine-tune it first: alembert finetune."
         )
     try:
         table = json.loads(path.read_bytes())
