@@ -49,6 +49,7 @@ class AnswerTask(Task[AnswerExample, Answered]):
 
     name: ClassVar[str] = "answer"
     settings_class: ClassVar[type[Any]] = AnswerSettings
+    usual: ClassVar[Mapping[str, Any]] = {"batch": {"tokens": 2048, "micro_tokens": 512}}  # a dozen questions
 
     settings: AnswerSettings
     has_none: bool
