@@ -145,8 +145,10 @@ def settings_of(
 ) -> tuple[FinetuneSettings, dict[str, TaskSettings]]:
     """Put the usual settings, file and flags together, the last one wins; give those of each task apart."""
     from alembert.settings import changed, read_toml
+    from alembert.train.finetune_settings import FinetuneSettings, usual_settings
 
-    settings, tasks = _usual_run(wishes), {wish.name: _usual(wish) for wish in wishes.tasks}
+    settings = FinetuneSettings() if wishes.are_named else usual_settings(wishes.tasks[0].kind)
+    tasks = {wish.name: _usual(wish) for wish in wishes.tasks}
     for where, layer in ((str(config), read_toml(config) if config else {}), ("The command line", changes)):
         own = dict(layer)
         tasks = _tasks_changed(wishes, tasks, own, where)
@@ -154,18 +156,6 @@ def settings_of(
             settings = replace(settings, hours=None, tokens=None, steps=None)
         settings = changed(settings, own, where)
     return settings, tasks
-
-
-def _usual_run(wishes: Wishes) -> FinetuneSettings:
-    """Give the settings of a run as an only task has them; several tasks have no habits in common."""
-    from alembert.settings import changed
-    from alembert.tasks.task import task_class
-    from alembert.train.finetune_settings import FinetuneSettings
-
-    if wishes.are_named:
-        return FinetuneSettings()
-    (only,) = wishes.tasks
-    return changed(FinetuneSettings(), task_class(only.kind).usual, f"The task {only.kind}")
 
 
 def _usual(wish: Wish) -> TaskSettings:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from alembert.errors import BadSetting
+from alembert.settings import changed
 from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.task import task_class
 from alembert.train.regularise_settings import RegulariseSettings
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import BatchSettings, EvaluationSettings, RunSettings, SavingSettings
@@ -51,3 +53,8 @@ class FinetuneSettings(EpochSettings):
     """Masked LM on the same rows, beside the task."""
     several: SeveralSettings = field(default_factory=SeveralSettings)
     """How several tasks share a run."""
+
+
+def usual_settings(task: str) -> FinetuneSettings:
+    """Give the settings of a run as they are usual for a task alone; several tasks have no habits in common."""
+    return changed(FinetuneSettings(), task_class(task).usual, f"The task {task}")
