@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from alembert.nn.batch import Batch
-from alembert.nn.config import EncoderConfig
+from alembert.nn.config import ATTENTIONS, EncoderConfig
 from alembert.nn.imitation import (
     attention_error,
     contrastive_error,
@@ -19,6 +19,7 @@ from alembert.nn.model import new_model
 from alembert.nn.watch import Watch
 
 DOCUMENTS = [[5, 6, 7, 8], [9, 10], [11, 12, 13, 14], [3]]
+PREFIXES = [2, 0, 4, 1]
 
 
 def watched(width: int, heads: int, batch: Batch, seed: int) -> Watch:
@@ -37,7 +38,7 @@ def watched(width: int, heads: int, batch: Batch, seed: int) -> Watch:
 
 
 def packed() -> Batch:
-    return Batch.packed(DOCUMENTS)
+    return Batch.packed(DOCUMENTS, prefixes=PREFIXES)
 
 
 def padded() -> Batch:
@@ -46,7 +47,7 @@ def padded() -> Batch:
     for number, document in enumerate(DOCUMENTS):
         ids[number, : len(document)] = torch.tensor(document)
         mask[number, : len(document)] = 1
-    return Batch.padded(ids, mask)
+    return Batch.padded(ids, mask, prefixes=PREFIXES)
 
 
 def by_document(flat: torch.Tensor, batch: Batch) -> list[np.ndarray]:
@@ -56,18 +57,49 @@ def by_document(flat: torch.Tensor, batch: Batch) -> list[np.ndarray]:
 BATCHES = pytest.mark.parametrize("batch", [packed(), padded()], ids=["packed", "padded"])
 
 
+def looks_of(attention: str, length: int, prefix: int) -> list[tuple[int, int]]:
+    """Give which token looks at which, by the definition of each kind of attention."""
+    sees = {
+        "bidirectional": lambda query, key: True,
+        "causal": lambda query, key: key <= query,
+        "prefix": lambda query, key: key <= query or key < prefix,
+    }[attention]
+    return [(query, key) for query in range(length) for key in range(length) if sees(query, key)]
+
+
 @BATCHES
-def test_attention_error_equals_a_plain_loop(batch: Batch) -> None:
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_attention_error_equals_a_plain_loop(batch: Batch, attention: str) -> None:
     ours, theirs = watched(12, 4, batch, 1).qkv[1], watched(8, 4, batch, 2).qkv[1]
-    expected = 0.0
-    for one, other in zip(by_document(ours, batch), by_document(theirs, batch), strict=True):
+    expected, pairs = 0.0, 0
+    documents = zip(by_document(ours, batch), by_document(theirs, batch), PREFIXES, strict=True)
+    for one, other, prefix in documents:
+        looks = looks_of(attention, len(one), prefix)
+        pairs += len(looks)
         for head in range(4):
-            for query in range(len(one)):
-                for key in range(len(one)):
-                    first = one[query, 0, head] @ one[key, 1, head] / math.sqrt(3)
-                    second = other[query, 0, head] @ other[key, 1, head] / math.sqrt(2)
-                    expected += (first - second) ** 2 / 4
-    assert float(attention_error(ours, theirs[:, :2], batch)) == pytest.approx(expected, rel=1e-5)
+            for query, key in looks:
+                first = one[query, 0, head] @ one[key, 1, head] / math.sqrt(3)
+                second = other[query, 0, head] @ other[key, 1, head] / math.sqrt(2)
+                expected += (first - second) ** 2 / 4
+    found = attention_error(ours, theirs[:, :2], batch, attention)
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+    assert pairs_of(batch, attention) == pairs
+
+
+def test_losses_are_not_rounded_where_products_of_a_model_are() -> None:
+    batch = packed()
+    ours, theirs = watched(8, 4, batch, 1), watched(8, 4, batch, 2)
+
+    def found() -> list[float]:
+        return [
+            float(attention_error(ours.qkv[1], theirs.qkv[1][:, :2], batch)),
+            float(relation_error(ours.qkv[1], theirs.qkv[1], batch, heads=4)),
+            float(contrastive_error(ours.hidden[1][:4], theirs.hidden[1][:4], 0.05)),
+        ]
+
+    plain = found()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert found() == plain
 
 
 @BATCHES

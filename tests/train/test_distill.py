@@ -20,9 +20,10 @@ from alembert.nn.config import EncoderConfig
 from alembert.tasks.tag_settings import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
+from alembert.train.augment_settings import AugmentSettings
 from alembert.train.distill import distill
 from alembert.train.distill_general import distill_general
-from alembert.train.distill_recipes import GENERAL, PRESETS, controls
+from alembert.train.distill_recipes import GENERAL, PRESETS, controls, preset_for
 from alembert.train.distill_settings import (
     CacheSettings,
     DistillSettings,
@@ -196,7 +197,8 @@ def test_presets_are_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_without_its_teacher_a_student_has_right_answers_alone(name: str) -> None:
-    found = controls(PRESETS[name](), has_texts=True)
+    settings = PRESETS[name]()
+    found = controls(replace(settings, augment=replace(settings.augment, copies=0)), has_texts=True)
     assert found.keys() == {"without distillation", "without plain text"}
     assert not any(control.has_texts for control in found.values())
     assert found["without distillation"].settings.prediction.losses.chosen() == {"hard": 1}
@@ -211,6 +213,38 @@ def test_tinybert_is_as_published() -> None:
     assert (settings.prediction.epochs, settings.prediction.optimiser.rate) == (3, 3e-5)
     assert settings.prediction.imitation.temperature == 1
     assert settings.student == StudentSettings(start="scratch")
+    assert (settings.augment.copies, settings.augment.rate, settings.augment.candidates) == (20, 0.4, 15)
+
+
+@pytest.mark.parametrize(("task", "tokens"), [("answer", 2048), ("tag", 512)])
+def test_steps_of_a_student_are_as_large_as_is_usual_for_its_task(task: str, tokens: int) -> None:
+    settings = preset_for("fast", task)
+    assert {stage.batch.tokens for stage in (settings.intermediate, settings.prediction)} == {tokens}
+    assert settings.prediction.optimiser == PRESETS["fast"]().prediction.optimiser
+
+
+def test_a_student_that_knows_the_task_keeps_its_own_head(place: Path, tmp_path: Path) -> None:
+    """The teacher's fits as well: it has the same width and the same labels."""
+    job = Assignment(task="tag", model=str(place / "plain"), data=data_of(place))
+    finetune(job, tmp_path / "student", FinetuneSettings(steps=3, optimiser=RATE))
+    still = replace(SETTINGS.prediction, steps=1, optimiser=OptimiserSettings(rate=1e-12))
+    settings = replace(SETTINGS, intermediate=replace(SETTINGS.intermediate, skip=True), prediction=still)
+    distill(
+        wish(place, student=str(tmp_path / "student")), tmp_path / "out", settings, around=around(tmp_path)
+    )
+    own, found = (weights(tmp_path / name)["heads.tag.linear.weight"] for name in ("student", "out"))
+    assert torch.allclose(found, own)
+    assert not torch.allclose(found, weights(place / "teacher")["heads.tag.linear.weight"])
+
+
+def test_other_seeds_learn_from_other_copies(place: Path, tmp_path: Path) -> None:
+    copied = replace(
+        SETTINGS, augment=AugmentSettings(copies=1), prediction=replace(SETTINGS.prediction, steps=1)
+    )
+    for seed in (1, 2):
+        distill(wish(place), tmp_path / f"{seed}", replace(copied, seed=seed), around=around(tmp_path))
+    records = [each for each in (tmp_path / "cache").glob("teacher-*") if each.is_dir()]
+    assert len(records) == 2  # the teacher has read both
 
 
 def test_a_student_deeper_than_its_teacher_is_refused(place: Path, tmp_path: Path) -> None:

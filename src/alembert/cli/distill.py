@@ -147,7 +147,7 @@ def distill(
         "intermediate": _passes(inside_epochs),
         "prediction": _table(epochs=epochs, optimiser=_table(rate=rate)),
     }
-    settings = _task_settings(preset, config, _present(given))
+    settings = _task_settings(preset, config, _present(given), _taught(teacher, task))
     if show_config:
         print(to_toml(settings), end="")
         return
@@ -226,12 +226,21 @@ def _general_settings(preset: str | None, config: Path | None, changes: dict[str
     return changed(changed(settings, table, str(config)), changes, "The command line")
 
 
-def _task_settings(preset: str | None, config: Path | None, changes: dict[str, Any]) -> DistillSettings:
+def _taught(teacher: str | None, task: str | None) -> str | None:
+    """Find what the teacher was fine-tuned for; none: no teacher was given."""
+    from alembert.tasks.files import read_table
+
+    return None if teacher is None else str(read_table(Path(teacher), task)["task"])
+
+
+def _task_settings(
+    preset: str | None, config: Path | None, changes: dict[str, Any], task: str | None
+) -> DistillSettings:
     from alembert.settings import changed
-    from alembert.train.distill_recipes import PRESETS
+    from alembert.train.distill_recipes import PRESETS, preset_for
 
     name, table = _layers(preset, config)
-    settings = PRESETS[name]()
+    settings = PRESETS[name]() if task is None else preset_for(name, task)
     return changed(changed(settings, table, str(config)), changes, "The command line")
 
 

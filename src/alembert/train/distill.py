@@ -8,12 +8,13 @@ order, so that they cannot differ; data with other labels are refused. The same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from alembert.artifact import Draft, few
+from alembert.data.order import number
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
@@ -162,7 +163,9 @@ class _Run:
         if not self.settings.augment.copies:
             return ()
         source = teacher if self.wish.words is None else open_checkpoint(self.wish.words)
-        made = augment(source, task, examples, self.settings.augment, tell=self.around.tell_reading)
+        wanted = self.settings.augment
+        wanted = replace(wanted, seed=number(self.settings.seed, "augment", wanted.seed))
+        made = augment(source, task, examples, wanted, tell=self.around.tell_reading)
         for note in made.notes:
             self.around.say(note)
         return made.examples

@@ -12,6 +12,7 @@ from typing import Final
 
 from alembert.errors import BadSetting
 from alembert.files.student_settings import StudentSettings
+from alembert.train.augment_settings import AugmentSettings
 from alembert.train.distill_settings import (
     DistillSettings,
     GeneralSettings,
@@ -19,15 +20,17 @@ from alembert.train.distill_settings import (
     StageSettings,
     StageWeights,
 )
+from alembert.train.finetune_settings import usual_settings
 from alembert.train.optim_settings import OptimiserSettings
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import BatchSettings, EvaluationSettings, SavingSettings
 
 
 def tinybert() -> DistillSettings:
-    """TinyBERT as published: attention, states and embeddings at a constant 5e-5, then answers at 3e-5."""
+    """TinyBERT as published: twenty copies; attention, states and embeddings at a constant 5e-5, then answers at 3e-5."""
     return DistillSettings(
         student=StudentSettings(start="scratch"),
+        augment=AugmentSettings(copies=20),
         intermediate=StageSettings(
             epochs=10.0,
             losses=StageWeights(attention=1.0, hidden=1.0, embeddings=1.0, projection="shared", fitted=False),
@@ -64,6 +67,16 @@ def fast() -> DistillSettings:
 
 
 PRESETS: Final[dict[str, Callable[[], DistillSettings]]] = {"fast": fast, "tinybert": tinybert}
+
+
+def preset_for(name: str, task: str) -> DistillSettings:
+    """Give a preset whose steps are as large as they are usual for a task."""
+    settings, batch = PRESETS[name](), usual_settings(task).batch
+    return replace(
+        settings,
+        intermediate=replace(settings.intermediate, batch=batch),
+        prediction=replace(settings.prediction, batch=batch),
+    )
 
 
 def general_tinybert() -> GeneralSettings:

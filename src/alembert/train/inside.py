@@ -44,6 +44,8 @@ class Inside:
     settings: InsideWeights
     student: EncoderConfig
     teacher: EncoderConfig
+    attention: str | None = None
+    """Which tokens look at which; none: as the student's configuration says."""
 
     def __post_init__(self) -> None:
         chosen = self.weights
@@ -142,10 +144,14 @@ class Inside:
 
     # -- losses
 
+    @property
+    def _looks(self) -> str:
+        return self.attention or self.student.attention
+
     def counts(self, batch: Batch) -> dict[str, int]:
         """Say what each loss is a mean over."""
         tokens = sum(batch.lengths)
-        known = {"attention": pairs_of(batch), "contrastive": len(batch.lengths)}
+        known = {"attention": pairs_of(batch, self._looks), "contrastive": len(batch.lengths)}
         return {name: known.get(name, tokens) for name in self.weights}
 
     def errors(self, model: Model, watch: Watch, said: Said, batch: Batch) -> dict[str, Tensor]:
@@ -155,7 +161,7 @@ class Inside:
         if "attention" in chosen:
             found["attention"] = torch.stack(
                 [
-                    attention_error(watch.qkv[ours], said.attention(theirs - 1), batch)
+                    attention_error(watch.qkv[ours], said.attention(theirs - 1), batch, self._looks)
                     for ours, theirs in enumerate(self.layers)
                 ]
             ).sum()

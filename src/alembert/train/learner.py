@@ -12,7 +12,7 @@ from alembert.train.co_training import CoTrained, masked_lm_head
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.lesson import Lesson
 from alembert.train.several import SeveralLesson
-from alembert.train.task_data import Prepared
+from alembert.train.task_data import Prepared, PreparedTask
 from alembert.train.task_lesson import TaskLesson
 
 
@@ -39,10 +39,19 @@ def with_task_heads(
 
 def _without_strangers(prepared: Prepared) -> Checkpoint:
     """Leave out heads that are called as those of the tasks and have other labels."""
-    checkpoint, known = prepared.checkpoint, prepared.checkpoint.blueprint.labels
-    strangers = {each.head for each in prepared.tasks if known.get(each.head, ()) != each.task.labels}
+    checkpoint, strangers = prepared.checkpoint, _strangers(prepared)
     kept = {name: spec for name, spec in checkpoint.blueprint.heads.items() if name not in strangers}
     return with_heads(checkpoint, kept) if strangers & checkpoint.blueprint.heads.keys() else checkpoint
+
+
+def _strangers(prepared: Prepared) -> set[str]:
+    known = prepared.checkpoint.blueprint.labels
+    return {each.head for each in prepared.tasks if known.get(each.head, ()) != each.task.labels}
+
+
+def knows_task(prepared: Prepared, task: PreparedTask) -> bool:
+    """Tell whether the model came with a head for a task, of the same labels in the same order."""
+    return task.head in prepared.checkpoint.blueprint.heads.keys() - _strangers(prepared)
 
 
 def as_written(trained: Checkpoint, prepared: Prepared) -> Checkpoint:

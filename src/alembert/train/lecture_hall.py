@@ -103,9 +103,8 @@ class LectureHall:
         return [row for item in items for row in item]
 
     def inside(self, stage: StageSettings) -> Inside:
-        return Inside(
-            stage.losses, self.prepared.checkpoint.blueprint.config, self.checkpoint.blueprint.config
-        )
+        ours, theirs = self.prepared.checkpoint.blueprint.config, self.checkpoint.blueprint.config
+        return Inside(stage.losses, ours, theirs, self._part.task.attention)
 
     def check(self, stage: StageSettings) -> None:
         """Refuse losses that cannot bind these two models."""

@@ -21,7 +21,7 @@ from alembert.tasks.data_report import DataReport
 from alembert.train.curves import write_curves
 from alembert.train.distill_settings import StageSettings
 from alembert.train.finetune import with_length
-from alembert.train.learner import as_written, with_task_heads
+from alembert.train.learner import as_written, knows_task, with_task_heads
 from alembert.train.lecture_hall import LectureHall
 from alembert.train.loop import Loop
 from alembert.train.one_seed import RUN, STATE, OneSeed, SeedResult
@@ -83,11 +83,12 @@ class Pupil:
         return with_length(replace(stage, seed=self.seed), self.hall.prepared)
 
     def _begun(self) -> Checkpoint:
-        """Give the student its head: the teacher's, where it fits and the student begins as the teacher does."""
+        """Give the student its head: its own if it knows the task, or the teacher's if it begins as that does and fits."""
         prepared, teacher = self.hall.prepared, self.hall.checkpoint
         learner = with_task_heads(prepared, self.seed)
         same = learner.blueprint.config.hidden_size == teacher.blueprint.config.hidden_size
-        if not same or self.hall.settings.student.start == "scratch":
+        is_fresh = self.hall.settings.student.start == "scratch"
+        if not same or is_fresh or knows_task(prepared, prepared.tasks[0]):
             return learner
         ours, theirs = learner.model.state_dict(), teacher.model.state_dict()
         kept = {
