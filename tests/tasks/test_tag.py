@@ -223,3 +223,26 @@ def test_long_chinese_records_keep_every_entity() -> None:
         outputs = [10 * np.eye(len(learner.labels), dtype=np.float32)[row.labels] for row in encoded.rows]
         found = set(learner.decode(encoded, outputs).spans)
         assert len(set(each.entities or ()) - found) == encoded.coverage.unreachable
+
+
+def test_a_crf_that_errs_becomes_less_sure_of_the_same_entities() -> None:
+    untrained = task(head="crf")
+    shapes = dict(zip(untrained.decoding_weights, [(5, 5), (5,), (5,)], strict=True))
+    learner = untrained.bound_to({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+    texts = [example("ab cd ef", (0, 2, "drug"))] * 40
+    encoded = learner.encode(texts, TOKENIZER, 64)
+    noise = np.random.default_rng(1).normal(size=(40, 3, 5)) * 6
+    right = [np.concatenate([row.labels for row in each.rows]) for each in encoded]
+    outputs = [[8 * np.eye(5)[tags] + wrong] for tags, wrong in zip(right, noise, strict=True)]
+    tuned = learner.tune(texts, encoded, outputs)
+    before, after = (
+        [
+            entity
+            for each, found in zip(encoded, outputs, strict=True)
+            for entity in one.decode(each, found).entities
+        ]
+        for one in (learner, tuned)
+    )
+    assert [(e.start, e.end, e.label) for e in before] == [(e.start, e.end, e.label) for e in after]
+    assert tuned.temperature > 1.2
+    assert np.mean([e.score for e in after]) < np.mean([e.score for e in before])

@@ -38,6 +38,7 @@ from alembert.tasks.tag_examples import (
     record_of,
     scores_of,
 )
+from alembert.tasks.tag_path import TagPath
 from alembert.tasks.tag_rewrite import TagRewriter
 from alembert.tasks.tag_rows import allowed_tags, cuts_of, span_lines
 from alembert.tasks.tag_settings import TagSettings
@@ -52,7 +53,7 @@ from alembert.tasks.tag_words import (
     words_of,
 )
 from alembert.tasks.task import Measure, Scores, Task
-from alembert.tasks.viterbi import Legal, best_legal, legal_moves, marginals, viterbi
+from alembert.tasks.viterbi import Legal, best_legal, legal_moves
 from alembert.text.encoding import Encoding
 from alembert.text.tokenizer import Tokenizer
 
@@ -79,15 +80,6 @@ class _Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class _Path:
-    """What a CRF has learnt about neighbours, for decoding."""
-
-    transitions: npt.NDArray[np.float32]
-    start: npt.NDArray[np.float32]
-    end: npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
 class TagTask(Task[TagExample, Tagged]):
     """Find entities of known types."""
 
@@ -102,7 +94,7 @@ class TagTask(Task[TagExample, Tagged]):
     temperature: float = 1.0
     weights: tuple[float, ...] = ()
     """Weight of each tag in the loss; empty: all the same."""
-    path: _Path | None = None
+    path: TagPath | None = None
 
     # -- data
 
@@ -284,7 +276,7 @@ class TagTask(Task[TagExample, Tagged]):
 
     def bound_to(self, weights: Mapping[str, npt.NDArray[np.float32]]) -> TagTask:
         parts = [weights[name] for name in self.decoding_weights]
-        return replace(self, path=_Path(*parts)) if parts else self
+        return replace(self, path=TagPath(*parts)) if parts else self
 
     # -- answers
 
@@ -313,15 +305,15 @@ class TagTask(Task[TagExample, Tagged]):
 
     def _best_path(self, emissions_WC: Outputs) -> npt.NDArray[np.int64]:
         """Give the best legal tags."""
-        if (path := self.path) is None:
+        if self.path is None:
             return best_legal(emissions_WC, self.legal)
-        return viterbi(emissions_WC, path.transitions, path.start, path.end, self.legal)
+        return self.path.best(emissions_WC, self.legal)
 
     def _sure(self, emissions_WC: Outputs) -> npt.NDArray[Any]:
         """Say how sure each tag of each word is."""
-        if (path := self.path) is None:
+        if self.path is None:
             return np.exp(_log_softmax(emissions_WC / self.temperature))
-        return marginals(emissions_WC, path.transitions, path.start, path.end, self.legal)
+        return self.path.sure(emissions_WC, self.legal, self.temperature)
 
     def _decode_spans(self, layout: _Layout, outputs: Sequence[Outputs]) -> list[tuple[int, int, str, float]]:
         found = []
@@ -339,13 +331,20 @@ class TagTask(Task[TagExample, Tagged]):
         outputs: Sequence[Sequence[Outputs]],
     ) -> TagTask:
         """Fit the temperature of the words' probabilities; the entities stay the same."""
-        if self.settings.head != "softmax" or self.partial:
+        if self.settings.head == "span" or self.partial:
             return self
-        labels = [row.labels for each in encoded for row in each.rows if row.labels is not None]
-        if not labels:
+        known = [
+            (np.concatenate(parts), np.concatenate([row.labels for row in each.rows]))
+            for each, parts in zip(encoded, outputs, strict=True)
+            if each.rows and all(row.labels is not None for row in each.rows)
+        ]
+        if not known:
             return self
-        logits = np.concatenate([part for parts in outputs for part in parts])
-        return replace(self, temperature=calibration.fit_temperature(logits, np.concatenate(labels)))
+        logits, labels = zip(*known, strict=True)
+        if self.path is not None:
+            return replace(self, temperature=self.path.fit_temperature(logits, labels, self.legal))
+        found = calibration.fit_temperature(np.concatenate(logits), np.concatenate(labels))
+        return replace(self, temperature=found)
 
     def score(self, examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> Scores:
         return scores_of(examples, predictions)

@@ -20,7 +20,7 @@ Scheme = Literal["bio", "bioes"]
 Scores = npt.NDArray[np.floating[Any]]
 Flags = npt.NDArray[np.bool_]
 _PREFIXES: Final = {"bio": "BI", "bioes": "BIES"}
-_FORBIDDEN: Final = -1e9
+FORBIDDEN: Final = -1e9
 """Below any sum of scores: a path breaks the rules only if all paths do, and then as rarely as possible."""
 _AROUND: Final = 8
 """Places on each side of an illegal move among which a better one is looked for first."""
@@ -73,15 +73,15 @@ def viterbi(
     if not len(emissions_PC):
         return np.empty(0, np.int64)
     # Rows are the tags that a step leads to: the best of a row is found in one stretch of memory.
-    moves_CC = np.ascontiguousarray(np.where(legal.transitions, transitions_CC, _FORBIDDEN).T)
+    moves_CC = np.ascontiguousarray(np.where(legal.transitions, transitions_CC, FORBIDDEN).T)
     came_from_PC = np.empty(emissions_PC.shape, np.int64)
     every_tag = np.arange(len(moves_CC))
-    best_C = np.where(legal.start, start_C, _FORBIDDEN) + emissions_PC[0]
+    best_C = np.where(legal.start, start_C, FORBIDDEN) + emissions_PC[0]
     for place in range(1, len(emissions_PC)):
         reached_CC = moves_CC + best_C
         before_C = reached_CC.argmax(1, out=came_from_PC[place])
         best_C = reached_CC[every_tag, before_C] + emissions_PC[place]
-    return _traced(came_from_PC, int((best_C + np.where(legal.end, end_C, _FORBIDDEN)).argmax()))
+    return _traced(came_from_PC, int((best_C + np.where(legal.end, end_C, FORBIDDEN)).argmax()))
 
 
 def _traced(came_from_PC: npt.NDArray[np.int64], last: int) -> npt.NDArray[np.int64]:

@@ -65,7 +65,7 @@ def fit_temperature(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> float:
     def slope(scale: float) -> float:
         return float((softmax(logits * scale) * logits).sum(axis=1).mean() - given)
 
-    return _temperature(slope)
+    return temperature_at(slope)
 
 
 def fit_binary_temperature(logits: npt.ArrayLike, gold: npt.ArrayLike) -> float:
@@ -73,7 +73,7 @@ def fit_binary_temperature(logits: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     outputs, right = np.asarray(logits, np.float64), np.asarray(gold, np.float64)
     if not outputs.size:
         return 1.0
-    return _temperature(lambda scale: float(((sigmoid(outputs * scale) - right) * outputs).mean()))
+    return temperature_at(lambda scale: float(((sigmoid(outputs * scale) - right) * outputs).mean()))
 
 
 def softmax(logits_NC: Floats) -> Floats:
@@ -90,8 +90,8 @@ def sigmoid(logits: Floats) -> Floats:
     return probabilities
 
 
-def _temperature(slope: Callable[[float], float]) -> float:
-    """Find where the slope of the loss is 0; the loss is convex in 1 / temperature, so halving cannot go wrong."""
+def temperature_at(slope: Callable[[float], float]) -> float:
+    """Find where the slope of a loss is 0 that is convex in 1 / temperature, which `slope` takes: halving cannot go wrong."""
     low, high = 1 / HIGHEST, 1 / LOWEST
     if slope(high) <= 0:
         return LOWEST
