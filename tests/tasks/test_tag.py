@@ -246,3 +246,20 @@ def test_a_crf_that_errs_becomes_less_sure_of_the_same_entities() -> None:
     assert [(e.start, e.end, e.label) for e in before] == [(e.start, e.end, e.label) for e in after]
     assert tuned.temperature > 1.2
     assert np.mean([e.score for e in after]) < np.mean([e.score for e in before])
+
+
+def test_a_span_head_is_as_sure_of_its_entities_as_they_are_often_right() -> None:
+    learner = task(head="span")
+    right, wrong = example("ab cd", (0, 2, "drug")), example("ab cd", (3, 5, "gene"))
+    texts = [*[right] * 14, *[wrong] * 6, replace(wrong, types=frozenset({"gene"}))]
+    encoded = learner.encode(texts, TOKENIZER, 64)
+    vectors = np.full((2, 8), -9.0)  # two for queries, two for keys, then first and last words of both types
+    vectors[:, :4] = 0
+    vectors[0, [4, 6]] = 3  # the first word alone is a drug: 6
+    tuned = learner.tune(texts, encoded, [[vectors]] * len(texts))
+    before, after = (one.decode(encoded[0], [vectors]).entities for one in (learner, tuned))
+    assert [(e.start, e.end, e.label) for e in before] == [(0, 2, "drug")]
+    assert [(e.start, e.end, e.label) for e in after] == [(0, 2, "drug")]
+    assert before[0].score > 0.99
+    assert after[0].score == pytest.approx(0.7)
+    assert learner.tune([], [], []).temperature == 1

@@ -25,11 +25,9 @@ from alembert.tasks.example import Coverage, Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics import calibration, spans
-from alembert.tasks.pointer_decode import pointer_spans
 from alembert.tasks.runner import Outputs
 from alembert.tasks.setting_checks import saved
 from alembert.tasks.tag_examples import (
-    FoundEntity,
     TagExample,
     Tagged,
     check_types,
@@ -38,6 +36,7 @@ from alembert.tasks.tag_examples import (
     record_of,
     scores_of,
 )
+from alembert.tasks.tag_found import Found, Layout, pointed, sure, tagged
 from alembert.tasks.tag_path import TagPath
 from alembert.tasks.tag_rewrite import TagRewriter
 from alembert.tasks.tag_rows import allowed_tags, cuts_of, span_lines
@@ -66,17 +65,6 @@ if TYPE_CHECKING:
 
 HEADS: dict[str, str] = {"softmax": "tag", "crf": "crf", "span": "pointer"}
 """Setting -> kind of head."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Layout:
-    """Where the answers of the rows stand in the text."""
-
-    words: Words
-    first_words: tuple[int, ...]
-    """The word of the first place of each row."""
-    own: tuple[tuple[int, int], ...]
-    """Words that each row answers for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +196,7 @@ class TagTask(Task[TagExample, Tagged]):
             gold=len(example.entities or ()) + len(example.in_parts),
             unreachable=lost + len(example.in_parts),
         )
-        return Encoded(tuple(rows), coverage, _Layout(words, tuple(first), tuple(own)))
+        return Encoded(tuple(rows), coverage, Layout(words, tuple(first), tuple(own)))
 
     def _reachable(self, example: TagExample, words: Words) -> tuple[list[Span] | None, int]:
         if example.entities is None:
@@ -281,19 +269,11 @@ class TagTask(Task[TagExample, Tagged]):
     # -- answers
 
     def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> Tagged:
-        layout: _Layout = encoded.layout
-        words = layout.words
-        if self.settings.head == "span":
-            found = self._decode_spans(layout, outputs)
-        else:
-            found = self._decode_tags(outputs)
-        entities = [
-            FoundEntity(int(words.starts_W[first]), int(words.ends_W[end - 1]), label, score)
-            for first, end, label, score in found
-        ]
-        return Tagged(tuple(entities), encoded.coverage)
+        if self.settings.head != "span":
+            return tagged(encoded, self._decode_tags(outputs))
+        return tagged(encoded, sure(pointed(encoded.layout, outputs, self.types), self.temperature))
 
-    def _decode_tags(self, outputs: Sequence[Outputs]) -> list[tuple[int, int, str, float]]:
+    def _decode_tags(self, outputs: Sequence[Outputs]) -> list[Found]:
         if not outputs:
             return []
         emissions_WC = np.concatenate(outputs)
@@ -315,23 +295,16 @@ class TagTask(Task[TagExample, Tagged]):
             return np.exp(_log_softmax(emissions_WC / self.temperature))
         return self.path.sure(emissions_WC, self.legal, self.temperature)
 
-    def _decode_spans(self, layout: _Layout, outputs: Sequence[Outputs]) -> list[tuple[int, int, str, float]]:
-        found = []
-        for begin, own, vectors in zip(layout.first_words, layout.own, outputs, strict=True):
-            for first, last, kind, score in pointer_spans(vectors, len(self.types)):
-                if own[0] <= begin + first < own[1]:
-                    sure = 1 / (1 + float(np.exp(-score / self.temperature)))
-                    found.append((begin + first, begin + last + 1, self.types[kind], sure))
-        return sorted(found)
-
     def tune(
         self,
         examples: Sequence[TagExample],
         encoded: Sequence[Encoded],
         outputs: Sequence[Sequence[Outputs]],
     ) -> TagTask:
-        """Fit the temperature of the words' probabilities; the entities stay the same."""
-        if self.settings.head == "span" or self.partial:
+        """Fit the temperature of the words' probabilities, or of the spans'; the entities stay the same."""
+        if self.settings.head == "span":
+            return replace(self, temperature=self._span_temperature(examples, encoded, outputs))
+        if self.partial:
             return self
         known = [
             (np.concatenate(parts), np.concatenate([row.labels for row in each.rows]))
@@ -345,6 +318,22 @@ class TagTask(Task[TagExample, Tagged]):
             return replace(self, temperature=self.path.fit_temperature(logits, labels, self.legal))
         found = calibration.fit_temperature(np.concatenate(logits), np.concatenate(labels))
         return replace(self, temperature=found)
+
+    def _span_temperature(
+        self,
+        examples: Sequence[TagExample],
+        encoded: Sequence[Encoded],
+        outputs: Sequence[Sequence[Outputs]],
+    ) -> float:
+        """Fit it to the entities that are found: nearly all other stretches of words are easy, and would decide alone."""
+        judged = [
+            each
+            for example, read, parts in zip(examples, encoded, outputs, strict=True)
+            if example.entities is not None
+            for each in self.confidences(example, tagged(read, pointed(read.layout, parts, self.types)))
+        ]
+        scores, right = zip(*judged, strict=True) if judged else ((), ())
+        return calibration.fit_binary_temperature(scores, right)
 
     def score(self, examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> Scores:
         return scores_of(examples, predictions)
