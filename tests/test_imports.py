@@ -31,7 +31,7 @@ MAY_IMPORT = {
 NO_TORCH = {"errors", "artifact", "settings", "plots", "text", "corpus", "data", "sample", "serve", "cli"}
 ONLY_HERE = {"infer/engine_torch.py": {"files", "nn"}}
 """Modules that may import more than their part."""
-LAYERS_WITHOUT_LIMIT = {"cli", "demo", "__init__", "__main__"}
+LAYERS_WITHOUT_LIMIT = {"api", "cli", "demo", "spacy_component", "__init__", "__main__"}
 
 
 def part_of(path: Path) -> str:

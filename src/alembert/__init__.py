@@ -13,19 +13,85 @@ from typing import TYPE_CHECKING, Any
 from alembert import hardware
 
 if TYPE_CHECKING:
+    from alembert.api.exporting import export
+    from alembert.api.inference import annotate, evaluate, fill, generate, load, read, score, write
+    from alembert.api.training import distill, finetune, pretrain
+    from alembert.corpus.document import Document, Entity, Relation
     from alembert.errors import UserError
     from alembert.files.checkpoint import Checkpoint, open  # noqa: A004
+    from alembert.infer.predictions import (
+        AnnotatedDocument,
+        AnswerPrediction,
+        ChoicePrediction,
+        GenerationPrediction,
+        PairPrediction,
+        SimilarityPrediction,
+        Triple,
+    )
+    from alembert.infer.predictor import Predictor
     from alembert.text.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AnnotatedDocument": "alembert.infer.predictions",
+    "AnswerPrediction": "alembert.infer.predictions",
     "Checkpoint": "alembert.files.checkpoint",
+    "ChoicePrediction": "alembert.infer.predictions",
+    "Document": "alembert.corpus.document",
+    "Entity": "alembert.corpus.document",
+    "GenerationPrediction": "alembert.infer.predictions",
+    "PairPrediction": "alembert.infer.predictions",
+    "Predictor": "alembert.infer.predictor",
+    "Relation": "alembert.corpus.document",
+    "SimilarityPrediction": "alembert.infer.predictions",
     "Tokenizer": "alembert.text.tokenizer",
+    "Triple": "alembert.infer.predictions",
     "UserError": "alembert.errors",
+    "annotate": "alembert.api.inference",
+    "distill": "alembert.api.training",
+    "evaluate": "alembert.api.inference",
+    "export": "alembert.api.exporting",
+    "fill": "alembert.api.inference",
+    "finetune": "alembert.api.training",
+    "generate": "alembert.api.inference",
+    "load": "alembert.api.inference",
     "open": "alembert.files.checkpoint",
+    "pretrain": "alembert.api.training",
+    "read": "alembert.api.inference",
+    "score": "alembert.api.inference",
+    "write": "alembert.api.inference",
 }
-__all__ = ["Checkpoint", "Tokenizer", "UserError", "__version__", "open"]
+__all__ = [
+    "AnnotatedDocument",
+    "AnswerPrediction",
+    "Checkpoint",
+    "ChoicePrediction",
+    "Document",
+    "Entity",
+    "GenerationPrediction",
+    "PairPrediction",
+    "Predictor",
+    "Relation",
+    "SimilarityPrediction",
+    "Tokenizer",
+    "Triple",
+    "UserError",
+    "__version__",
+    "annotate",
+    "distill",
+    "evaluate",
+    "export",
+    "fill",
+    "finetune",
+    "generate",
+    "load",
+    "open",
+    "pretrain",
+    "read",
+    "score",
+    "write",
+]
 
 hardware.prepare_environment()
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alembert.errors import BadSetting
-from alembert.train.finetune_toml import TaskSettings, finetune_toml
+from alembert.train.finetune_toml import TaskSettings, finetune_toml, layered_settings
 
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
@@ -144,54 +144,11 @@ def settings_of(
     wishes: Wishes, config: Path | None, changes: Mapping[str, Any]
 ) -> tuple[FinetuneSettings, dict[str, TaskSettings]]:
     """Put the usual settings, file and flags together, the last one wins; give those of each task apart."""
-    from alembert.settings import changed, read_toml
-    from alembert.train.finetune_settings import FinetuneSettings, usual_settings
+    from alembert.settings import read_toml
 
-    settings = FinetuneSettings() if wishes.are_named else usual_settings(wishes.tasks[0].kind)
-    tasks = {wish.name: _usual(wish) for wish in wishes.tasks}
-    for where, layer in ((str(config), read_toml(config) if config else {}), ("The command line", changes)):
-        own = dict(layer)
-        tasks = _tasks_changed(wishes, tasks, own, where)
-        if own.keys() & {"hours", "tokens", "steps", "epochs"}:
-            settings = replace(settings, hours=None, tokens=None, steps=None)
-        settings = changed(settings, own, where)
-    return settings, tasks
-
-
-def _usual(wish: Wish) -> TaskSettings:
-    from alembert.corpus.readers.contract import ReadOptions
-    from alembert.tasks.task import task_class
-
-    return TaskSettings(task_class(wish.kind).settings_class(), ReadOptions())
-
-
-def _tasks_changed(
-    wishes: Wishes, tasks: Mapping[str, TaskSettings], table: dict[str, Any], where: str
-) -> dict[str, TaskSettings]:
-    """Take the tables [task] and [read] out of a layer, and change the settings of the tasks by them."""
-    from alembert.settings import changed, inner_table
-
-    of_tasks, reading = dict(inner_table(table, "task", where)), inner_table(table, "read", where)
-    found = {}
-    for name, old in tasks.items():
-        own = dict(inner_table(of_tasks, name, f"{where}, `task`")) if wishes.are_named else of_tasks
-        place = f"{where}, `task.{name}`" if wishes.are_named else f"{where}, `task`"
-        weight = _weight(own.pop("weight", old.weight), place) if wishes.are_named else old.weight
-        columns = inner_table(own, "read", place) if wishes.are_named else {}
-        read = changed(changed(old.reading, reading, f"{where}, `read`"), columns, f"{place}, `read`")
-        found[name] = TaskSettings(changed(old.of_task, own, place), read, weight)
-    if wishes.are_named and of_tasks:
-        raise BadSetting(
-            f"{where} has [task.{next(iter(of_tasks))}]; with several tasks each has a table of its own, and they are "
-            f"{', '.join(f'[task.{name}]' for name in wishes.names)}."
-        )
-    return found
-
-
-def _weight(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise BadSetting(f"{where}, `weight` is {value!r}; expected a positive number.")
-    return float(value)
+    kinds = {wish.name: wish.kind for wish in wishes.tasks}
+    layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
+    return layered_settings(kinds, layers, are_named=wishes.are_named)
 
 
 def as_toml(settings: FinetuneSettings, wishes: Wishes, tasks: Mapping[str, TaskSettings]) -> str:

@@ -10,7 +10,7 @@ from alembert.cli.codes import SET_ASIDE
 from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
-    from alembert.infer.predictor import Engine, FilledMask
+    from alembert.infer.fill_mask import Engine, FilledMask
     from alembert.infer.triples import Wanted
 
 
@@ -168,7 +168,7 @@ def _fill_masks(model: str, text: str, top: int, as_json: bool) -> None:
 
 def _fill(engine: "Engine", text: str, top: int, as_json: bool) -> None:
     from alembert.cli.output import print_json
-    from alembert.infer.predictor import fill_mask
+    from alembert.infer.fill_mask import fill_mask
 
     filled = fill_mask(engine, text, top)
     if as_json:

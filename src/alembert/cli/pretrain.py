@@ -65,6 +65,7 @@ def pretrain(
 ) -> None:
     """Pre-train a model from scratch, or adapt one to your text. A stopped run continues with the same command."""
     from alembert.train.ingredients import Start
+    from alembert.train.recipes import usual_recipe
 
     changes = {
         "hours": hours,
@@ -76,7 +77,8 @@ def pretrain(
         "optimiser": None if rate is None else {"rate": rate},
         "sequences": None if length is None else {"length": length},
     }
-    name = recipe or _usual_recipe(model, objective)
+    names = [each.partition("=")[0] for each in objective or ()]
+    name = recipe or usual_recipe(model, names)
     given = {key: value for key, value in changes.items() if value is not None}
     settings = settings_of(name, config, given, chosen=recipe is not None)
     if show_config:
@@ -101,30 +103,15 @@ def pretrain(
     )
 
 
-def _usual_recipe(model: str | None, objective: list[str] | None) -> str:
-    names = {each.partition("=")[0] for each in objective or ()}
-    if names and names <= {"causal", "prefix"}:
-        return "causal-poet"
-    return "from-scratch-small" if model is None else "adapt"
-
-
 def settings_of(
     name: str, config: Path | None, changes: dict[str, Any], *, chosen: bool = False
 ) -> PretrainSettings:
     """Put recipe, file and flags together; the last one wins. A recipe that was `chosen` wins over that of the file."""
-    from dataclasses import replace
+    from alembert.settings import read_toml
+    from alembert.train.recipes import layered_recipe
 
-    from alembert.settings import changed, read_toml
-    from alembert.train.recipes import recipe
-
-    table = read_toml(config) if config else {}
-    in_file = str(table.pop("recipe", name))
-    settings = recipe(name if chosen else in_file)
-    for where, layer in ((str(config), table), ("The command line", changes)):
-        if layer.keys() & {"hours", "tokens", "steps"}:
-            settings = replace(settings, hours=None, tokens=None, steps=None)
-        settings = changed(settings, layer, where)
-    return settings
+    layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
+    return layered_recipe(name, layers, chosen=chosen)
 
 
 def _weights(objectives: list[str]) -> dict[str, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,10 +29,15 @@ _CELLS = 24
 class Bar:
     """One line that is written over; gone at the end."""
 
-    def __init__(self, stream: TextIO, *, plain_every: float | None = None) -> None:
-        """Take where to write, and how many seconds pass between plain lines where that is no terminal."""
+    def __init__(
+        self, stream: TextIO, *, plain_every: float | None = None, shown: bool | None = None
+    ) -> None:
+        """Take where to write, and how many seconds pass between plain lines where that is no terminal.
+
+        The line is drawn on terminals and in notebooks, unless `shown` says otherwise.
+        """
         self._stream = stream
-        self._shown = stream.isatty()
+        self._shown = stream.isatty() or "ipykernel" in sys.modules if shown is None else shown
         self._plain_every = plain_every
         self._next_plain = -math.inf
         self._phase = ""

@@ -13,13 +13,15 @@ and not mentions (PubTator), a concept id that at least one entity carries.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from alembert.errors import BadInput
 
 Span = tuple[int, int]
 Pairs = tuple[tuple[str, str], ...]
+SCORE: Final = "score"
+"""Attribute under which a model's confidence in an entity or a relation stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Entity:
     spans: tuple[Span, ...]
     concepts: tuple[str, ...] = ()
     attributes: Pairs = ()
+    text: str = field(default="", compare=False)
+    """Its surface; the document that holds the entity sets it."""
 
     @property
     def start(self) -> int:
@@ -50,8 +54,13 @@ class Entity:
     def end(self) -> int:
         return self.spans[-1][1]
 
+    @property
+    def score(self) -> float | None:
+        """The model's confidence, from 0 to 1; None if no model found the entity."""
+        return score_of(self.attributes)
+
     def surface(self, text: str) -> str:
-        """Give the text of the mention; the fragments of a discontinuous one are joined by a space.
+        """Return the text of the mention; the fragments of a discontinuous one are joined by a space.
 
         >>> Entity("T1", "Disease", ((0, 6), (18, 24))).surface("breast or ovarian cancer")
         'breast cancer'
@@ -68,6 +77,11 @@ class Relation:
     arguments: Pairs
     attributes: Pairs = ()
 
+    @property
+    def score(self) -> float | None:
+        """The model's confidence, from 0 to 1; None if no model found the relation."""
+        return score_of(self.attributes)
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -81,6 +95,33 @@ class Document:
     labels: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     language: str | None = None
+
+    def __post_init__(self) -> None:
+        # Always from this text: an entity that comes from another document may carry the surface it had there.
+        if self.entities:
+            object.__setattr__(
+                self, "entities", tuple(_with_surface(each, self.text) for each in self.entities)
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as a JSON object, in the native annotation format."""
+        return to_record(self)
+
+
+def _with_surface(entity: Entity, text: str) -> Entity:
+    surface = entity.surface(text)
+    return entity if entity.text == surface else replace(entity, text=surface)
+
+
+def score_of(attributes: Pairs) -> float | None:
+    """Return the confidence among attributes, if there is one and it is a number."""
+    for name, value in attributes:
+        if name == SCORE:
+            try:
+                return float(value)
+            except ValueError:
+                return None
+    return None
 
 
 def problems(document: Document) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """One chunk of work: items of a reader in, annotated documents out, and what was set aside on the way.
 
-A document that cannot be used (blank, too long) is set aside before it is computed. If models fail on a chunk, each of
-its documents is tried alone, and those on which they fail again are set aside; that is a bug, and costs one document.
-Models that fail on any text are broken, and the error is raised.
+A document that cannot be used (blank, too long) is set aside before it is computed, and one on which the models fail
+after that (`Pipeline.annotate_each`); that is a bug, and costs one document.
 """
 
 from __future__ import annotations
@@ -10,17 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers import Item, Remark, SetAside
 from alembert.corpus.refine import kind_of
-from alembert.errors import BadInput, UserError
 from alembert.infer.annotate_models import Annotated, Pipeline
 from alembert.infer.supply import Place, Taken
 from alembert.tasks.example import Coverage
-
-_PLAIN: Final = Document("plain", "text")
 
 
 @dataclass(frozen=True)
@@ -111,17 +106,12 @@ def compute(pipeline: Pipeline, chunk: Sequence[Portion]) -> Computed:
     """Let the models work on the documents of a chunk."""
     asides = [(portion.place, portion.aside) for portion in chunk if portion.aside]
     wanted = [portion for portion in chunk if portion.document]
-    try:
-        found: list[Annotated | SetAside] = list(pipeline.annotate([_document(each) for each in wanted]))
-    except Exception as error:
-        if isinstance(error, UserError) and not isinstance(error, BadInput):
-            raise
-        found = [_alone(pipeline, portion) for portion in wanted]
-    pairs = list(zip(wanted, found, strict=True))
+    pairs = list(zip(wanted, pipeline.annotate_each([_document(each) for each in wanted]), strict=True))
     return Computed(
         chunk,
         [(portion, each) for portion, each in pairs if isinstance(each, Annotated)],
-        asides + [(portion.place, each) for portion, each in pairs if isinstance(each, SetAside)],
+        asides
+        + [(portion.place, portion.set_aside(each)) for portion, each in pairs if isinstance(each, str)],
     )
 
 
@@ -129,19 +119,6 @@ def _document(portion: Portion) -> Document:
     if portion.document is None:
         raise ValueError("the portion has no document")
     return portion.document
-
-
-def _alone(pipeline: Pipeline, portion: Portion) -> Annotated | SetAside:
-    try:
-        return pipeline.annotate([_document(portion)])[0]
-    except BadInput as problem:
-        return portion.set_aside(str(problem))
-    except UserError:
-        raise
-    except Exception as error:
-        pipeline.annotate([_PLAIN])  # which raises, if it is not the document's fault
-        # The message of the error may quote the text, so it stays out.
-        return portion.set_aside(f"the model fails on it: {type(error).__name__}")
 
 
 def _found(pipeline: Pipeline, before: Document, annotated: Annotated) -> Counter[str]:

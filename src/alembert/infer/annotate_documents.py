@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final, Literal
 
-from alembert.corpus.document import Document, Entity, Pairs, Relation, Span
+from alembert.corpus.document import SCORE, Document, Entity, Pairs, Relation, Span
 from alembert.tasks.classify_decode import Answer
 from alembert.tasks.relate_example import RelateExample
 from alembert.tasks.relate_scores import RelatePrediction
@@ -21,7 +21,6 @@ from alembert.tasks.relate_show import related
 from alembert.tasks.tag_examples import FoundEntity
 
 Field = Literal["entities", "relations", "labels"]
-SCORE: Final = "score"
 LABEL_SCORES: Final = "label_scores"
 VALUE: Final = "value"
 

@@ -10,12 +10,12 @@ for the last digits of numbers: which rows share a batch changes the order of su
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from alembert.corpus.document import Document
-from alembert.errors import BadSetting
+from alembert.errors import BadInput, BadSetting, UserError
 from alembert.infer.annotate_documents import (
     Field,
     with_entities,
@@ -35,6 +35,7 @@ from alembert.tasks.relate import RelateTask
 from alembert.tasks.relate_example import of_document
 from alembert.tasks.tag_examples import Tagged
 
+_PLAIN: Final = Document("plain", "text")
 READ_AS_TEXT: Final = ("tag", "classify")
 """Tasks that need the text of a document alone."""
 
@@ -48,6 +49,10 @@ class Annotated:
     """Tokens and windows of all models together; characters count once."""
     unread: int = 0
     """Pairs of entities that are too far apart for the relation model."""
+    probabilities: Mapping[str, float] = field(default_factory=dict)
+    """Of every label that classifiers of the document know."""
+    value: float | None = None
+    """The number that a regression model gives the document."""
 
 
 class Stage(Protocol):
@@ -78,13 +83,18 @@ class Pipeline:
         task: str | None = None,
         keep: bool = False,
         device: str = "cpu",
+        min_score: float | None = None,
+        min_precision: float | None = None,
     ) -> Pipeline:
         """Open the folders of fine-tuned models; `task` is one of a model of several."""
         if task is not None and len(folders) > 1:
             raise BadSetting(
                 "A task was named, and several models were given. Name a task for one model alone."
             )
-        return cls.of([open_model(folder, device, task) for folder in folders], keep=keep)
+        models = [
+            open_model(folder, device, task).with_threshold(min_score, min_precision) for folder in folders
+        ]
+        return cls.of(models, keep=keep)
 
     @classmethod
     def of(cls, models: Sequence[TaskModel | SeveralModel], *, keep: bool = False) -> Pipeline:
@@ -112,6 +122,31 @@ class Pipeline:
             found = [_joined(before, after) for before, after in zip(found, added, strict=True)]
         return found
 
+    def annotate_each(self, documents: Sequence[Document]) -> list[Annotated | str]:
+        """Annotate documents together; those on which the models fail give the reason in place of a result.
+
+        If the models fail on the documents together, each is tried alone. Models that fail on any text are broken, and
+        the error is raised.
+        """
+        try:
+            return list(self.annotate(documents))
+        except Exception as error:
+            if isinstance(error, UserError) and not isinstance(error, BadInput):
+                raise
+            return [self._annotate_alone(document) for document in documents]
+
+    def _annotate_alone(self, document: Document) -> Annotated | str:
+        try:
+            return self.annotate([document])[0]
+        except BadInput as problem:
+            return str(problem)
+        except UserError:
+            raise
+        except Exception as error:
+            self.annotate([_PLAIN])  # which raises, if it is not the document's fault
+            # The message of the error may quote the text, so it stays out.
+            return f"the model fails on it: {type(error).__name__}"
+
 
 def _joined(before: Annotated, after: Annotated) -> Annotated:
     total = Coverage.total((before.coverage, after.coverage))
@@ -120,7 +155,13 @@ def _joined(before: Annotated, after: Annotated) -> Annotated:
         "characters": len(after.document.text),
         "split_examples": min(1, total.split_examples),
     }
-    return Annotated(after.document, replace(total, **once), before.unread + after.unread)
+    return Annotated(
+        after.document,
+        replace(total, **once),
+        before.unread + after.unread,
+        {**before.probabilities, **after.probabilities},
+        before.value if after.value is None else after.value,
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +176,8 @@ class _Reading:
         )
         predictions = self.model.predict(examples)
         for document, example, prediction in zip(documents, examples, predictions, strict=True):
-            yield Annotated(_said(self.model, document, example, prediction), prediction.coverage)
+            said = _said(self.model, document, example, prediction)
+            yield Annotated(said, prediction.coverage, **_certainty(self.model, prediction))
 
 
 @dataclass(frozen=True)
@@ -148,9 +190,11 @@ class _ReadingTogether:
         examples = self.model.task.of_texts([each.text for each in documents])
         predictions = self.model.predictions(examples)
         for document, example, by_task in zip(documents, examples, predictions, strict=True):
+            certainty: dict[str, Any] = {}
             for name, model in self.model.models.items():
                 document = _said(model, document, example.by_task[name], by_task[name])  # noqa: PLW2901
-            yield Annotated(document, Coverage.total(each.coverage for each in by_task.values()))
+                certainty |= _certainty(model, by_task[name])
+            yield Annotated(document, Coverage.total(each.coverage for each in by_task.values()), **certainty)
 
 
 @dataclass(frozen=True)
@@ -177,6 +221,24 @@ def _said(model: TaskModel, document: Document, example: Any, prediction: Any) -
     if cast(ClassifyTask, model.task).is_document:
         return with_labelled_sentences(document, sentence_spans(example) or (), answers)
     return with_labels(document, answers[0])
+
+
+def _certainty(model: TaskModel, prediction: Any) -> dict[str, Any]:
+    """Return the probabilities of a document's labels, or its number, where the model classifies whole documents."""
+    if not isinstance(model.task, ClassifyTask) or model.task.is_document:
+        return {}
+    answer = cast(ClassifyPrediction, prediction).answer
+    return {"probabilities": answer.probabilities, "value": answer.value}
+
+
+def annotates_documents(model: TaskModel | SeveralModel) -> bool:
+    """Tell whether a model's answers are annotations of single texts: entities, labels, relations."""
+    return all(_annotates(each) for each in _single(model))
+
+
+def _annotates(model: TaskModel) -> bool:
+    is_pairs = isinstance(model.task, ClassifyTask) and model.task.pairs
+    return model.task.name in (*READ_AS_TEXT, "relate") and not is_pairs
 
 
 def _single(model: TaskModel | SeveralModel) -> list[TaskModel]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from alembert.artifact import few
-from alembert.data.rows import USUAL_TOKENS
+from alembert.data.rows import USUAL_TOKENS, Row
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
@@ -27,6 +27,11 @@ from alembert.tasks.running import ModelRunner, head_outputs
 from alembert.tasks.running_together import TogetherRunner
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
+
+_PURPOSES: Final = {
+    "masked_lm": "say how probable a text is",
+    "next_sentence": "say whether a sentence follows another",
+}
 
 
 class TorchEngine:
@@ -114,6 +119,12 @@ class TorchEngine:
         logits = self.model(batch, [head], predicted_P=wanted, only=True)[head]
         probabilities: npt.NDArray[np.float32] = logits.float().softmax(-1).cpu().numpy()
         return probabilities
+
+    def head_outputs(self, kind: str, rows: Sequence[Row]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+        """Yield the number of each row and what the head of a kind says at its places, short rows first."""
+        head = self._head(kind, _PURPOSES.get(kind, "answer"))
+        for number, outputs in head_outputs(self.model, [head], rows, None):
+            yield number, outputs[head]
 
     def writer(self) -> ModelWriter:
         """Give what continues texts, with the attention that the model was made with."""

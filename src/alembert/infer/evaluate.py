@@ -18,7 +18,7 @@ import numpy as np
 
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.infer.contest import Contest, Entrant, Tell, hold, predicted
-from alembert.infer.trust import Trust, trust_of
+from alembert.tasks.confidence import ConfidenceCurve, confidence_curve
 from alembert.tasks.judged import confusion_of, judged
 from alembert.tasks.metrics.bootstrap import Interval
 from alembert.tasks.task import Measure, Scores
@@ -97,7 +97,7 @@ class Evaluation:
     spread: Spread | None = None
     seen: Seen | None = None
     """None: the model does not say what it was trained on."""
-    trust: Trust | None = None
+    trust: ConfidenceCurve | None = None
     confusion: Confusion | None = None
     against: Against | None = None
     set_aside: tuple[SetAside, ...] = ()
@@ -144,7 +144,7 @@ def evaluation_of(contest: Contest, *, device: str = "cpu", tell: Tell = lambda 
         rounds=contest.rounds,
         spread=_spread(model, examples, device, tell),
         seen=_seen(model, examples, first.measure),
-        trust=None if answers is None else trust_of(answers),
+        trust=None if answers is None else confidence_curve(answers),
         confusion=_confusion(model, examples, first.predictions),
         against=_against(contest, first, others[0]) if others else None,
         set_aside=contest.reading.set_aside,

@@ -1,79 +1,318 @@
-"""Predictions from texts, whatever engine computes them.
+"""The opened models behind `alembert.load`: texts, records or documents in, predictions out.
 
-In: an engine (see `Engine`) and texts. Out: plain dataclasses with character offsets into the text as it was given.
+In: folders of models, which are Checkpoints or Exports. Taggers, classifiers of single texts and relation models work
+together on documents; a model for another task works alone; a model without a task is a language model or an encoder.
+Out: a prediction for each input, in order (`infer.predictions`). A `Predictor` may be used from several threads. It does
+not survive `fork`, since the threads of the runtime libraries do not, and says so instead of waiting for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from alembert.errors import BadInput
-from alembert.text.tokenizer import Tokenizer
+from alembert.corpus.document import Document
+from alembert.data.streams import in_streams
+from alembert.errors import BadFile, BadInput, BadSetting, UserError
+from alembert.infer.annotate_models import Annotated, Pipeline, annotates_documents
+from alembert.infer.embed_model import Embedder
+from alembert.infer.embed_search import Measure, nearest
+from alembert.infer.embed_store import Index
+from alembert.infer.engines import device_for, open_in_torch
+from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
+from alembert.infer.predictor_inputs import Input, document_of, is_single, similarity_texts
+from alembert.infer.several import SeveralModel, open_model
+from alembert.infer.task_model import OVERLAPPED, TaskModel
+from alembert.infer.task_predictions import examples_of, prediction_of, similarity_of
+from alembert.tasks.files import read_table, task_names
+
+if TYPE_CHECKING:
+    from alembert.infer.engine_torch import TorchEngine
+
+BATCH_CHARACTERS: Final = 200_000
+"""Text that `pipe` computes together, as `annotate` does: enough to sort by length, little enough to hold."""
+_MOST_INPUTS: Final = 4096
 
 
-class Engine(Protocol):
-    """What computes; it knows token ids and numbers, not texts."""
+class Predictor:
+    """One model or several, ready to predict."""
+
+    def __init__(
+        self, *folders: Path, task: str | None = None, device: str = "auto", pooling: str | None = None
+    ) -> None:
+        """Open folders of models; `task` chooses one task of a multi-task model, `pooling` is for `encode`."""
+        if not folders:
+            raise BadSetting("No model was given. Name at least one folder: alembert.load('work/ner').")
+        self.folders = folders
+        self._device = device_for(self.folders, device)
+        self._pooling = pooling
+        self._process = os.getpid()
+        self.tasks = _task_kinds(self.folders, task)
+        """Names of the tasks, in the order of the folders; empty for a model that was not fine-tuned."""
+        self._models = _opened(self.folders, self.tasks, task, self._device)
+
+    def __repr__(self) -> str:
+        tasks = f", tasks: {', '.join(self.tasks)}" if self.tasks else ""
+        return f"Predictor({', '.join(map(str, self.folders))}{tasks})"
+
+    # -- predictions
+
+    def predict(
+        self,
+        inputs: Input | Sequence[Input],
+        *,
+        min_score: float | None = None,
+        min_precision: float | None = None,
+    ) -> Any:
+        """Predict one input, or a list of them.
+
+        An input is a text, a `Document`, or a dict: `{"text": ...}`, `{"question": ..., "passage": ...}`,
+        `{"question": ..., "choices": [...]}`; for pairs of texts a tuple of two. One input gives one prediction, a list
+        gives a list. Answers whose confidence is below `min_score`, or below the score that reached `min_precision` on the
+        development data, are withheld and counted in `coverage.withheld`.
+        """
+        self._check_process()
+        compute = self._computation(min_score, min_precision)
+        single = is_single(inputs)
+        listed = [cast(Input, inputs)] if single else _listed(inputs)
+        predictions = compute(list(enumerate(listed, start=1)))
+        for prediction in predictions:
+            if isinstance(prediction, Exception):
+                raise prediction
+        return predictions[0] if single else predictions
+
+    def pipe(
+        self,
+        inputs: Iterable[Input],
+        *,
+        min_score: float | None = None,
+        min_precision: float | None = None,
+        batch_characters: int = BATCH_CHARACTERS,
+    ) -> Iterator[Any]:
+        """Predict inputs as a stream, in their order; while some are computed, the next are read.
+
+        Inputs are taken as they are needed. One that cannot be predicted does not end the stream: its prediction has the
+        reason in `problem`.
+        """
+        self._check_process()
+        if isinstance(inputs, str | Mapping | Document) or not isinstance(inputs, Iterable):
+            raise BadInput(
+                f"`pipe` was given a {type(inputs).__name__}; expected an iterable of inputs, such as a list of texts. "
+                "Use `predict` for a single input."
+            )
+        if batch_characters < 1:
+            raise BadSetting(f"`batch_characters` is {batch_characters}; expected 1 or more.")
+        compute = self._computation(min_score, min_precision)
+        return self._stream(compute, _batches(inputs, batch_characters))
+
+    def _stream(self, compute: Any, batches: Iterator[list[tuple[int, Input]]]) -> Iterator[Any]:
+        for batch, predictions in in_streams(
+            lambda batch: (batch, compute(batch)), batches, OVERLAPPED, ahead=1
+        ):
+            for (number, item), prediction in zip(batch, predictions, strict=True):
+                failed = isinstance(prediction, Exception)
+                yield self._failed(number, item, prediction) if failed else prediction
+
+    def _computation(self, min_score: float | None, min_precision: float | None) -> Any:
+        """Return the function that predicts numbered inputs; inputs that cannot be used give exceptions."""
+        if not self.tasks:
+            raise BadSetting(
+                f"{self.folders[0]} was not fine-tuned for a task, so it has nothing to predict. Fine-tune it "
+                "(alembert.finetune), or use it as a language model: fill, generate, score."
+            )
+        if self._embeds:
+            return self._similarities
+        models = [model.with_threshold(min_score, min_precision) for model in self._models]
+        if self._annotates and self.tasks != ("relate",):  # alone it reads marked texts as well
+            return partial(_annotated, Pipeline.of(models))
+        return partial(_answered, cast(TaskModel, models[0]))
+
+    def _failed(self, number: int, item: Input, error: Exception) -> Any:
+        if self._annotates and isinstance(item, Document):
+            return AnnotatedDocument(item.id, item.text, problem=str(error))
+        if self._annotates:
+            return AnnotatedDocument(str(number), item if isinstance(item, str) else "", problem=str(error))
+        return FailedPrediction(id=str(number), problem=str(error))
+
+    # -- vectors
+
+    def encode(self, texts: str | Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one vector for each text, an array of shape (texts, width); a single text gives one vector."""
+        self._check_process()
+        listed = [texts] if isinstance(texts, str) else _listed(texts)
+        for number, text in enumerate(listed, start=1):
+            if not isinstance(text, str):
+                raise BadInput(
+                    f"Input {number} of `encode` is a {type(text).__name__}; expected a text (str)."
+                )
+        vectors_ND = self._embedder.embed(listed).vectors_ND
+        return vectors_ND[0] if isinstance(texts, str) else vectors_ND
+
+    def similarity(self, first: str | Sequence[str], second: str | Sequence[str]) -> Any:
+        """Return cosine similarities: a number for two texts, an array (first, second) for lists of texts."""
+        one, other = (_units(np.atleast_2d(self.encode(texts))) for texts in (first, second))
+        similarities = one @ other.T
+        if isinstance(first, str) and isinstance(second, str):
+            return float(similarities[0, 0])
+        return similarities[0] if isinstance(first, str) else similarities
+
+    def search(
+        self, index: str | Path, query: str | Sequence[str], *, top: int = 10, measure: Measure = "cosine"
+    ) -> Any:
+        """Return what is nearest to a query in a folder that `alembert embed encode` wrote, the best first.
+
+        A list of queries gives a list of lists.
+        """
+        opened = Index.open(index)
+        vectors = np.atleast_2d(self.encode(query))
+        found = [
+            [SearchHit.of(hit, opened.unit(hit.row)) for hit in hits]
+            for hits in nearest(opened, vectors, top, measure=measure)
+        ]
+        return found[0] if isinstance(query, str) else found
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        if len(self.folders) > 1:
+            raise BadSetting("Several models are loaded, and vectors come from one. Load that one alone.")
+        return Embedder.open(self.folders[0], mode=cast(Any, self._pooling), device=self._device)
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the model was trained with."""
+    def _embeds(self) -> bool:
+        return self.tasks == ("compare",)
+
+    def _similarities(self, batch: Sequence[tuple[int, Input]]) -> list[Any]:
+        return [_caught(self._similarity, number, item) for number, item in batch]
+
+    def _similarity(self, number: int, item: Input) -> Prediction:
+        texts = similarity_texts(item, number)
+        return similarity_of(str(number), texts, self._embedder.embed(texts))
+
+    # -- language models
+
+    @cached_property
+    def language_model(self) -> TorchEngine:
+        """The engine that fills masks, writes and scores texts; it runs in torch."""
+        return open_in_torch(self.folders[0], self._device)
+
+    # -- what is loaded
 
     @property
-    def longest(self) -> int:
-        """Tokens that the model reads at once."""
+    def _annotates(self) -> bool:
+        return all(annotates_documents(model) for model in self._models)
 
-    def vocabulary_probabilities(
-        self, ids: Sequence[int], positions: Sequence[int]
-    ) -> npt.NDArray[np.float32]:
-        """Return a row over the vocabulary for each position."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One piece that could stand at a mask."""
-
-    token: str
-    id: int
-    score: float
-    """Its probability."""
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise BadSetting(
+                "The model was loaded before this process was forked, and its threads do not survive that. Load it in the "
+                "child process, or start processes with the method 'spawn'."
+            )
 
 
-@dataclass(frozen=True)
-class FilledMask:
-    """A `[MASK]` of the text and what the model expects there, the likeliest first."""
+def _task_kinds(folders: Sequence[Path], task: str | None) -> tuple[str, ...]:
+    """Name the kind of each task; none for a single model that was not fine-tuned."""
+    if task is not None and len(folders) > 1:
+        raise BadSetting("A task was named, and several models were given. Name a task for one model alone.")
+    kinds: list[str] = []
+    for folder in folders:
+        try:
+            names = (task,) if task is not None else task_names(folder) or (None,)
+            kinds += [str(read_table(folder, name)["task"]) for name in names]
+        except BadFile:
+            if len(folders) > 1 or not (folder / "config.json").is_file():
+                raise
+    return tuple(kinds)
 
-    start: int
-    end: int
-    candidates: tuple[Candidate, ...]
 
-
-def fill_mask(engine: Engine, text: str, top: int = 5) -> tuple[FilledMask, ...]:
-    """Say what could stand at each `[MASK]` of a text."""
-    tokenizer = engine.tokenizer
-    encoding = tokenizer.encode(text)
-    positions = [i for i, token in enumerate(encoding.ids) if token == tokenizer.mask_id]
-    if not positions:
-        mask = tokenizer.vocabulary.special.mask
-        raise BadInput(f"The text has no {mask}. Write {mask} where a word is to be found.")
-    if len(encoding) > engine.longest:
-        raise BadInput(
-            f"The text has {len(encoding):,} tokens, and the model reads {engine.longest:,} at once. "
-            "Give a shorter passage around the mask."
+def _opened(
+    folders: Sequence[Path], kinds: Sequence[str], task: str | None, device: str
+) -> list[TaskModel | SeveralModel]:
+    if not kinds or tuple(kinds) == ("compare",):
+        return []
+    models = [open_model(folder, device, task) for folder in folders]
+    if all(annotates_documents(model) for model in models):
+        Pipeline.of(models)  # refuses models that do not fit each other
+    elif len(models) > 1 or isinstance(models[0], SeveralModel):
+        raise BadSetting(
+            f"The models are for the tasks {', '.join(kinds)}; only taggers, classifiers of single texts and relation "
+            "models work together. Load one model, or one of its tasks: alembert.load(folder, task='NAME')."
         )
-    rows = engine.vocabulary_probabilities(encoding.ids, positions)
-    return tuple(
-        FilledMask(*encoding.offsets[position], _best(row[: tokenizer.vocab_size], tokenizer, top))
-        for position, row in zip(positions, rows, strict=True)
+    return models
+
+
+def _annotated(pipeline: Pipeline, batch: Sequence[tuple[int, Input]]) -> list[Any]:
+    made = [_caught(document_of, item, number) for number, item in batch]
+    documents = [each for each in made if isinstance(each, Document)]
+    found = iter(pipeline.annotate_each(documents))
+    return [each if isinstance(each, Exception) else _annotated_document(next(found)) for each in made]
+
+
+def _annotated_document(annotated: Annotated | str) -> AnnotatedDocument | BadInput:
+    if isinstance(annotated, str):
+        return BadInput(f"A document could not be annotated: {annotated}.")
+    document = annotated.document
+    return AnnotatedDocument(
+        **{name: getattr(document, name) for name in Document.__dataclass_fields__},
+        probabilities=annotated.probabilities,
+        value=annotated.value,
+        coverage=annotated.coverage,
     )
 
 
-def _best(row: npt.NDArray[np.float32], tokenizer: Tokenizer, top: int) -> tuple[Candidate, ...]:
-    ids = [int(i) for i in np.argsort(-row, kind="stable")[:top]]
-    return tuple(
-        Candidate(token, i, float(row[i])) for i, token in zip(ids, tokenizer.tokens(ids), strict=True)
-    )
+def _answered(model: TaskModel, batch: Sequence[tuple[int, Input]]) -> list[Any]:
+    made = [_caught(partial(examples_of, model.task), item, number) for number, item in batch]
+    examples = [each for each in made if not isinstance(each, Exception)]
+    found = iter(zip(examples, model.predict(examples), strict=True))
+    return [each if isinstance(each, Exception) else prediction_of(model.task, *next(found)) for each in made]
+
+
+def _caught(make: Any, *arguments: Any) -> Any:
+    """Return what `make` makes, or the error that says why it cannot."""
+    try:
+        return make(*arguments)
+    except UserError as problem:
+        return problem
+
+
+def _listed(inputs: Any) -> list[Any]:
+    if isinstance(inputs, bytes) or not isinstance(inputs, Iterable):
+        raise BadInput(
+            f"The input is a {type(inputs).__name__}; expected a text, a dict, a Document, or a list of them."
+        )
+    listed = list(inputs)
+    if not listed:
+        raise BadInput("The list of inputs is empty: there is nothing to predict.")
+    return listed
+
+
+def _batches(inputs: Iterable[Input], characters: int) -> Iterator[list[tuple[int, Input]]]:
+    """Number the inputs and put them together until they have so many characters."""
+    batch: list[tuple[int, Input]] = []
+    size = 0
+    for number, item in zip(count(1), inputs, strict=False):
+        batch.append((number, item))
+        size += _length(item)
+        if size >= characters or len(batch) >= _MOST_INPUTS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _length(item: Input) -> int:
+    if isinstance(item, Document):
+        return len(item.text)
+    values = item.values() if isinstance(item, Mapping) else [item]
+    return sum(len(value) for value in values if isinstance(value, str | tuple | list))
+
+
+def _units(vectors_ND: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return np.asarray(vectors_ND / np.where(lengths_N1 > 0, lengths_N1, 1), np.float32)

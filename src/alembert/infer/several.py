@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -103,6 +103,13 @@ class SeveralModel:
     def task(self) -> SeveralTasks:
         return SeveralTasks({name: model.task for name, model in self.models.items()})
 
+    def with_threshold(
+        self, min_score: float | None = None, min_precision: float | None = None
+    ) -> SeveralModel:
+        """Return the model that withholds answers of each task, as `TaskModel.with_threshold` does."""
+        models = {name: each.with_threshold(min_score, min_precision) for name, each in self.models.items()}
+        return replace(self, models=models)
+
     def predictions(self, examples: Sequence[SeveralExamples]) -> Iterator[dict[str, Any]]:
         """Predict examples in their order, some at a time."""
         for start in range(0, len(examples), AT_ONCE):
@@ -119,7 +126,7 @@ class SeveralModel:
         with self.engine.turn:
             outputs = self._outputs(encoded)
         return {
-            name: [model.task.decode(*pair) for pair in zip(encoded[name], outputs[name], strict=True)]
+            name: [model.decode(*pair) for pair in zip(encoded[name], outputs[name], strict=True)]
             for name, model in self.models.items()
         }
 

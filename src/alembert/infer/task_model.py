@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.data.streams import in_streams
+from alembert.errors import BadSetting
 from alembert.infer.engines import open_engine
 from alembert.infer.size import Size
+from alembert.tasks.confidence import threshold_for
 from alembert.tasks.example import Encoded, Example, Reading
 from alembert.tasks.files import (
     TASK,
@@ -69,6 +71,8 @@ class TaskModel:
     folder: Path
     name: str | None = None
     """Which of several tasks it is; none: the model has one."""
+    min_score: float = 0.0
+    """Answers of which the model is less sure are withheld."""
 
     @classmethod
     def open(cls, folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel:
@@ -109,7 +113,24 @@ class TaskModel:
         encoded = self.encode(examples)
         with self.engine.turn:
             outputs = self.task.run(self.runner, encoded)
-        return [self.task.decode(*pair) for pair in zip(encoded, outputs, strict=True)]
+        return [self.decode(*pair) for pair in zip(encoded, outputs, strict=True)]
+
+    def with_threshold(self, min_score: float | None = None, min_precision: float | None = None) -> TaskModel:
+        """Return the model that withholds answers below a score, or below the one that reached a precision in training."""
+        if min_score is None and min_precision is None:
+            return self
+        for name, share in (("min_score", min_score), ("min_precision", min_precision)):
+            if share is not None and not 0 <= share <= 1:
+                raise BadSetting(f"`{name}` is {share:g}; expected a number from 0 to 1.")
+        reached = 0.0
+        if min_precision is not None:
+            reached = threshold_for(min_precision, self.training(), str(self.folder))
+        return replace(self, min_score=max(min_score or 0.0, reached))
+
+    def decode(self, encoded: Encoded, outputs: Any) -> Any:
+        """Read the answers of one example, without those that are withheld."""
+        prediction = self.task.decode(encoded, outputs)
+        return self.task.withhold(prediction, self.min_score) if self.min_score else prediction
 
     def encode(self, examples: Sequence[Example]) -> list[Encoded]:
         """Turn examples into what the model reads."""

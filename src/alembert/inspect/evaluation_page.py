@@ -7,12 +7,12 @@ from html import escape
 from typing import Final
 
 from alembert.infer.evaluate import Confusion, Evaluation
-from alembert.infer.trust import Trust
 from alembert.inspect.comparison import Comparison
 from alembert.inspect.comparison_page import section
 from alembert.inspect.evaluation_report import headline, sentences, tables
 from alembert.plots import Curve, curve_chart, figure, legend, percent, ticks
 from alembert.plots import page as framed
+from alembert.tasks.confidence import ConfidenceCurve
 
 Line = tuple[str, float, float, float]
 """A name, a score, and the ends of its interval."""
@@ -59,7 +59,7 @@ def _lines(found: Evaluation) -> Iterator[Line]:
         yield other.model, other.scores.value, other.interval.low, other.interval.high
 
 
-def _trust(trust: Trust) -> Iterator[str]:
+def _trust(trust: ConfidenceCurve) -> Iterator[str]:
     yield "<h2>Confidence</h2>"
     ideal = Curve("as sure as right", [(0.0, 0.0), (100.0, 1.0)], colour=1, faint=True)
     points = [(100 * part.confidence, part.accuracy) for part in trust.bins]

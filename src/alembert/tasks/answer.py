@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
 from alembert.tasks.answer_decode import Answered, decode
-from alembert.tasks.answer_example import AnswerExample, check_examples, examples_of, read_examples
+from alembert.tasks.answer_example import (
+    AnswerExample,
+    check_examples,
+    examples_of,
+    examples_of_records,
+    read_examples,
+)
 from alembert.tasks.answer_label import LabelAnswerTask
 from alembert.tasks.answer_rewrite import AnswerRewriter
 from alembert.tasks.answer_rows import Cutting
@@ -72,6 +78,10 @@ class AnswerTask(Task[AnswerExample, Answered]):
     def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
         """Make examples without answers of texts `question<TAB>passage`, or JSON objects with question and context."""
         return examples_of(texts, ids)
+
+    @classmethod
+    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
+        return examples_of_records(records, ids)
 
     @classmethod
     def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings) -> Task[AnswerExample, Any]:
@@ -169,6 +179,12 @@ class AnswerTask(Task[AnswerExample, Answered]):
         threshold = self.threshold if self.has_none else None
         return decode(encoded.layout, outputs, encoded.coverage, self.settings, threshold)
 
+    def withhold(self, prediction: Answered, min_score: float) -> Answered:
+        if prediction.answer is None or prediction.score >= min_score:
+            return prediction
+        coverage = replace(prediction.coverage, withheld=prediction.coverage.withheld + 1)
+        return replace(prediction, is_null=True, coverage=coverage)
+
     def tune(
         self,
         examples: Sequence[AnswerExample],
@@ -193,7 +209,7 @@ class AnswerTask(Task[AnswerExample, Answered]):
         return Compared.of(examples, predictions, self.script)
 
     def confidences(self, example: AnswerExample, prediction: Answered) -> Iterator[tuple[float, bool]]:
-        if example.answers is not None:
+        if example.answers is not None and prediction.answer is not None:
             yield prediction.score, self.script.best(example.rights, prediction.text)[0] == 1
 
     def question(self) -> dict[str, Any]:

@@ -104,11 +104,20 @@ def examples_of(texts: Sequence[str], ids: Sequence[str] | None) -> list[AnswerE
     return [AnswerExample(id=name, texts=_sides(text)) for name, text in zip(names, texts, strict=True)]
 
 
+def examples_of_records(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
+    """Make examples without answers of dicts with `question` and `passage` (or `context`)."""
+    return [
+        AnswerExample(id=name, texts=_sides_of(record)) for name, record in zip(ids, records, strict=True)
+    ]
+
+
 def _sides(text: str) -> tuple[str, ...]:
     record = _record(text)
-    sides = (
-        text.split("\t", 1) if record is None else [_named(record, each) for each in (QUESTIONS, PASSAGES)]
-    )
+    return tuple(text.split("\t", 1)) if record is None else _sides_of(record)
+
+
+def _sides_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+    sides = [_named(record, each) for each in (QUESTIONS, PASSAGES)]
     return tuple(side for side in sides if isinstance(side, str))
 
 

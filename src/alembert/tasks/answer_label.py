@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
-from alembert.tasks.answer_example import AnswerExample, check_examples, examples_of, read_examples
+from alembert.tasks.answer_example import (
+    AnswerExample,
+    check_examples,
+    examples_of,
+    examples_of_records,
+    read_examples,
+)
 from alembert.tasks.answer_settings import AnswerSettings, main_of
 from alembert.tasks.classify import ClassifyTask
 from alembert.tasks.classify_decode import ClassifyPrediction
@@ -54,6 +60,10 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
     @classmethod
     def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
         return examples_of(texts, ids)
+
+    @classmethod
+    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
+        return examples_of_records(records, ids)
 
     @classmethod
     def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings) -> LabelAnswerTask:
@@ -119,6 +129,9 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
 
     def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> ClassifyPrediction:
         return self.inner.decode(encoded, outputs)
+
+    def withhold(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
+        return self.inner.withhold(prediction, min_score)
 
     def tune(
         self,

@@ -18,7 +18,7 @@ import numpy as np
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
-from alembert.tasks.choose_example import ChooseExample, read_examples, texts_of
+from alembert.tasks.choose_example import ChooseExample, of_record, read_examples, texts_of
 from alembert.tasks.choose_rewrite import ChooseRewriter
 from alembert.tasks.choose_rows import encode_all
 from alembert.tasks.choose_scores import ChoosePrediction, measure_of, scores_of, temperature_of
@@ -83,6 +83,11 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[ChooseExample]:
         """Make examples without answers of `question<TAB>choice<TAB>choice...`, or of JSON objects."""
         found = texts_of(texts, ids or [f"text-{number}" for number in range(1, len(texts) + 1)])
+        return [replace(example, gold=None) for example in found]
+
+    @classmethod
+    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[ChooseExample]:
+        found = [of_record(record, name) for record, name in zip(records, ids, strict=True)]
         return [replace(example, gold=None) for example in found]
 
     def decisions(self) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from alembert.corpus.choices import Choices, choices_of, read_choices
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
@@ -104,6 +105,15 @@ def _of_json(text: str) -> Choices:
         raise BadInput(
             "The text begins as a JSON object and is none; check its quotes and brackets."
         ) from None
+    return _choices(fields)
+
+
+def of_record(record: Mapping[str, Any], name: str) -> ChooseExample:
+    """Make an example of a dict with `question`, `choices` and perhaps `passage`."""
+    return _example(_choices(record), name)
+
+
+def _choices(fields: Any) -> Choices:
     try:
         return choices_of(fields)
     except BadInput as wrong:

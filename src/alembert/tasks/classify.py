@@ -36,6 +36,7 @@ from alembert.tasks.classify_decode import (
     number_answers,
     pooled,
     single_answers,
+    with_min_score,
 )
 from alembert.tasks.classify_example import (
     ClassifyExample,
@@ -256,6 +257,11 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
 
     def decode(self, encoded: Encoded, outputs: Sequence[Outputs]) -> ClassifyPrediction:
         return ClassifyPrediction(tuple(self._answers(self._pooled(encoded, outputs))), encoded.coverage)
+
+    def withhold(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
+        if self.kind == "number":
+            return super().withhold(prediction, min_score)
+        return ClassifyPrediction(*with_min_score(prediction.answers, prediction.coverage, min_score))
 
     def _pooled(self, encoded: Encoded, outputs: Sequence[Outputs]) -> Floats:
         if not outputs:

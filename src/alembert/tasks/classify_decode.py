@@ -9,7 +9,7 @@ its threshold (several), and thresholds are chosen at that temperature, so calib
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,27 @@ class Answer:
     probabilities: Mapping[str, float] = field(default_factory=dict)
     score: float | None = None
     """How sure it is: the probability of the label, or the least one of all yes and no; none for a value."""
+
+    def with_min_score(self, score: float) -> Answer:
+        """Leave out the labels whose probability is lower."""
+        if self.labels is not None:
+            kept = tuple(label for label in self.labels if self.probabilities[label] >= score)
+            return replace(self, labels=kept)
+        return replace(self, label=None) if self.score is not None and self.score < score else self
+
+    @property
+    def count(self) -> int:
+        """How many labels are given."""
+        return int(self.label is not None) if self.labels is None else len(self.labels)
+
+
+def with_min_score(
+    answers: Sequence[Answer], coverage: Coverage, score: float
+) -> tuple[tuple[Answer, ...], Coverage]:
+    """Leave out the labels of answers whose probability is lower, and count them."""
+    kept = tuple(answer.with_min_score(score) for answer in answers)
+    gone = sum(answer.count for answer in answers) - sum(answer.count for answer in kept)
+    return kept, replace(coverage, withheld=coverage.withheld + gone)
 
 
 @dataclass(frozen=True)

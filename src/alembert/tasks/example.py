@@ -63,6 +63,8 @@ class Coverage:
     """Right answers that no prediction can match, such as entities that end inside a word; they count as missed."""
     cut_characters: int = 0
     """Characters that the model does not see, because the user asked for a cut."""
+    withheld: int = 0
+    """Answers that were left out, because the model was less sure of them than the user asked for."""
 
     @classmethod
     def total(cls, parts: Iterable[Coverage]) -> Coverage:

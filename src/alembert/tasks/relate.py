@@ -20,7 +20,7 @@ import numpy as np
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
 from alembert.tasks.classify_check import labels_of, listed
-from alembert.tasks.classify_decode import Answer, Calibration, Floats, single_answers
+from alembert.tasks.classify_decode import Answer, Calibration, Floats, single_answers, with_min_score
 from alembert.tasks.classify_settings import Kind
 from alembert.tasks.example import Coverage, Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
@@ -256,6 +256,16 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         answers = tuple(next(found) if is_read else unread for is_read in layout.is_read)
         return RelatePrediction(layout.pairs, answers, encoded.coverage)
 
+    def withhold(self, prediction: RelatePrediction, min_score: float) -> RelatePrediction:
+        negative = self.rules.negative
+        asked = [answer for answer in prediction.answers if answer.label != negative]
+        _, coverage = with_min_score(asked, prediction.coverage, min_score)
+        answers = tuple(
+            answer if answer.label == negative else answer.with_min_score(min_score)
+            for answer in prediction.answers
+        )
+        return RelatePrediction(prediction.pairs, answers, coverage)
+
     def _logits(self, outputs: Sequence[Outputs]) -> Floats:
         if not outputs:
             return np.empty((0, len(self.classes)))
@@ -290,7 +300,8 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         self, example: RelateExample, prediction: RelatePrediction
     ) -> Iterator[tuple[float, bool]]:
         for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
-            if answer.score is not None and pair.label is not None:
+            given = answer.score is not None and answer.label not in (None, self.rules.negative)
+            if given and answer.score is not None and pair.label is not None:
                 yield answer.score, answer.label == pair.label
 
     def labelled_as(

@@ -273,6 +273,9 @@ class TagTask(Task[TagExample, Tagged]):
             return tagged(encoded, self._decode_tags(outputs))
         return tagged(encoded, sure(pointed(encoded.layout, outputs, self.types), self.temperature))
 
+    def withhold(self, prediction: Tagged, min_score: float) -> Tagged:
+        return prediction.with_min_score(min_score)
+
     def _decode_tags(self, outputs: Sequence[Outputs]) -> list[Found]:
         if not outputs:
             return []

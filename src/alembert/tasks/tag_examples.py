@@ -55,6 +55,12 @@ class Tagged:
     entities: tuple[FoundEntity, ...]
     coverage: Coverage
 
+    def with_min_score(self, score: float) -> Tagged:
+        """Leave out the entities whose score is lower."""
+        kept = tuple(entity for entity in self.entities if entity.score >= score)
+        withheld = self.coverage.withheld + len(self.entities) - len(kept)
+        return Tagged(kept, replace(self.coverage, withheld=withheld))
+
     @property
     def spans(self) -> list[Span]:
         return [(entity.start, entity.end, entity.label) for entity in self.entities]

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.errors import BadSetting
+from alembert.errors import BadInput, BadSetting
 from alembert.tasks.example import Coverage, E, Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
@@ -99,6 +99,11 @@ class Task(ABC, Generic[E, P]):
     @abstractmethod
     def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[E]:
         """Make examples without answers of plain texts."""
+
+    @classmethod
+    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[E]:
+        """Make examples without answers of dicts with named parts, for tasks that read more than one text."""
+        raise BadInput(f"The task {cls.name} reads texts, and was given a dict with parts. Give it texts.")
 
     @abstractmethod
     def decisions(self) -> list[str]:
@@ -230,6 +235,12 @@ class Task(ABC, Generic[E, P]):
     @abstractmethod
     def decode(self, encoded: Encoded, outputs: Any) -> P:
         """Read the answers of one example from what `run` gave: the head's outputs at the places of each of its rows."""
+
+    def withhold(self, prediction: P, min_score: float) -> P:
+        """Leave out the answers whose confidence is below a score, and count them in `coverage.withheld`."""
+        raise BadSetting(
+            f"Answers of the task {self.name} have no confidence to withhold them by. Leave the least score out."
+        )
 
     def tune(self, examples: Sequence[E], encoded: Sequence[Encoded], outputs: Sequence[Any]) -> Task[E, P]:
         """Choose thresholds and temperature on development data, after training; most tasks have none."""

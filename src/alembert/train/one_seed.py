@@ -20,8 +20,10 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.heads import with_dropout
 from alembert.nn.model import Model
 from alembert.settings import to_toml
+from alembert.tasks.confidence import curve_table
 from alembert.tasks.data_report import DataReport
 from alembert.tasks.files import run_file, write_keys, write_surfaces, write_task, write_tasks
+from alembert.tasks.judged import judged
 from alembert.tasks.running import ModelRunner
 from alembert.tasks.surfaces import count_surfaces
 from alembert.tasks.task import AnyTask, Scores
@@ -126,28 +128,31 @@ class OneSeed:
 
     def _written(self, loop: Loop) -> SeedResult:
         """Choose thresholds, score, and write the folder; the scores come last."""
-        judged = {each.name: _judged(each, loop.model) for each in self.prepared.tasks}
-        scores = _whole_scores(self.prepared, {name: found for name, (_, found) in judged.items()})
+        tuned = {each.name: _tuned(each, loop.model) for each in self.prepared.tasks}
+        scores = _whole_scores(self.prepared, {name: each.scores for name, each in tuned.items()})
         draft = Draft(self.folder, resumed=True)
         trained = replace(self.learner, model=self.prepared.pieces.whole(loop.model.cpu(), self.learner))
-        as_written(trained, self.prepared).write(draft, training=self._card(judged))
+        as_written(trained, self.prepared).write(draft, training=self._card(tuned))
         counts = {**draft.counts, **loop.position.done.counts, "kept_step": loop.kept}
         result = SeedResult(self.settings.seed, scores.main, scores.measures, scores.by_label, counts)
-        self._write_tasks({name: task for name, (task, _) in judged.items()})
+        self._write_tasks(tuned)
         self._write_run(loop)
         atomic_write(self.folder / RUN / SCORES, _json(asdict(result)))
         shutil.rmtree(self.folder / STATE, ignore_errors=True)
         return result
 
-    def _write_tasks(self, tuned: Mapping[str, AnyTask]) -> None:
+    def _write_tasks(self, tuned: Mapping[str, TunedTask]) -> None:
         """Write what the tasks are; files for other programs only where these can open the model."""
-        facts = {each.name: self._facts(each) for each in self.prepared.tasks}
+        facts = {
+            each.name: {**self._facts(each), "confidence": tuned[each.name].confidence}
+            for each in self.prepared.tasks
+        }
         if self.prepared.are_named:
-            write_tasks(self.folder, {name: (task, facts[name]) for name, task in tuned.items()})
+            write_tasks(self.folder, {name: (each.task, facts[name]) for name, each in tuned.items()})
             return
-        for name, task in tuned.items():
-            write_task(self.folder, task, facts[name])
-            for path, content in task.companions().items():
+        for name, each in tuned.items():
+            write_task(self.folder, each.task, facts[name])
+            for path, content in each.task.companions().items():
                 (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(self.folder / path, content)
 
@@ -166,12 +171,12 @@ class OneSeed:
         facts = {"examples": len(divided.train), "seed": self.settings.seed, "split": divided.split}
         return {**facts, "reading": asdict(divided.options)}
 
-    def _card(self, judged: Mapping[str, tuple[AnyTask, Scores]]) -> dict[str, str]:
+    def _card(self, tuned: Mapping[str, TunedTask]) -> dict[str, str]:
         """Say on the model card what the model was trained for, and with what result."""
         settings = self.settings
         told: dict[str, str] = {}
         for each in self.prepared.tasks:
-            task, scores = judged[each.name]
+            task, scores = tuned[each.name].task, tuned[each.name].scores
             of = f" of {each.called}" if each.called else ""
             told |= {
                 f"task{of}": f"{task.name}: {'; '.join(each.rstrip('.') for each in task.decisions())}",
@@ -190,14 +195,25 @@ class OneSeed:
         }
 
 
-def _judged(part: PreparedTask, model: Model) -> tuple[AnyTask, Scores]:
+@dataclass(frozen=True)
+class TunedTask:
+    """A task with the thresholds that were chosen on the development data, and how well it does there."""
+
+    task: AnyTask
+    scores: Scores
+    confidence: Mapping[str, Any] | None
+    """Which score reached which precision; None if answers have no score."""
+
+
+def _tuned(part: PreparedTask, model: Model) -> TunedTask:
     """Look at the development data once more, now with the weights that are kept."""
     dev = part.dev
     bound = part.task.bind(model.head(part.head))
     outputs = bound.run(ModelRunner(model, part.head, bound.attention), dev.encoded)
     bound = bound.tune(dev.examples, dev.encoded, outputs)
     predictions = [bound.decode(each, found) for each, found in zip(dev.encoded, outputs, strict=True)]
-    return bound, bound.score(dev.examples, predictions)
+    confidence = curve_table(judged(bound, dev.examples, predictions))
+    return TunedTask(bound, bound.score(dev.examples, predictions), confidence)
 
 
 def _whole_scores(prepared: Prepared, scores: Mapping[str, Scores]) -> Scores:

@@ -6,11 +6,13 @@ A recipe says nothing about how long a run is, but for the published one.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
+from alembert.settings import changed
 from alembert.train.optim_settings import OptimiserSettings
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import (
@@ -117,3 +119,29 @@ def recipe(name: str) -> PretrainSettings:
         hint = f" Did you mean {near[0]}?" if near else ""
         raise BadSetting(f"There is no recipe {name!r}; expected one of {', '.join(RECIPES)}.{hint}")
     return RECIPES[name]()
+
+
+def usual_recipe(model: str | None, objectives: Iterable[str] = ()) -> str:
+    """Name the recipe for a start model (None: from nothing) and the objectives that were asked for."""
+    names = set(objectives)
+    if names and names <= {"causal", "prefix"}:
+        return "causal-poet"
+    return "from-scratch-small" if model is None else "adapt"
+
+
+def layered_recipe(
+    name: str, layers: Mapping[str, Mapping[str, Any]], *, chosen: bool = False
+) -> PretrainSettings:
+    """Change a recipe by layers of plain values, given by where they come from; the last one wins.
+
+    The first layer may name another recipe, unless this one was `chosen` by the user.
+    """
+    tables = {where: dict(layer) for where, layer in layers.items()}
+    first = next(iter(tables.values()), {})
+    in_file = str(first.pop("recipe", name))
+    settings = recipe(name if chosen else in_file)
+    for where, table in tables.items():
+        if table.keys() & {"hours", "tokens", "steps"}:
+            settings = replace(settings, hours=None, tokens=None, steps=None)
+        settings = changed(settings, table, where)
+    return settings

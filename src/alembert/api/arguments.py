@@ -1,0 +1,96 @@
+"""What the public functions share: paths, settings and progress as users give them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alembert.errors import BadInput, BadSetting
+
+if TYPE_CHECKING:
+    from alembert.cli.progress import Bar
+    from alembert.train.surroundings import Surroundings
+
+StrPath = str | PathLike[str]
+Paths = StrPath | Iterable[StrPath]
+Settings = Mapping[str, Any] | StrPath | Any
+"""A dict as a TOML file would hold it, the path of such a file, or the settings dataclass itself."""
+
+
+def path_of(value: Any, name: str) -> Path:
+    """Return a path, and refuse what is none."""
+    if isinstance(value, str | PathLike) and not isinstance(value, bytes) and str(value):
+        return Path(value)
+    raise BadInput(f"`{name}` is a {type(value).__name__}; expected a path, such as 'work/ner'.")
+
+
+def paths_of(value: Paths | None, name: str) -> tuple[Path, ...]:
+    """Return the paths of an argument that takes one or several; none for None."""
+    if value is None:
+        return ()
+    if isinstance(value, str | PathLike):
+        return (path_of(value, name),)
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        raise BadInput(f"`{name}` is a {type(value).__name__}; expected a path, or a list of paths.")
+    paths = tuple(path_of(each, name) for each in value)
+    if not paths:
+        raise BadInput(f"`{name}` is an empty list; expected at least one path.")
+    return paths
+
+
+def model_name(value: Any, name: str = "model") -> str:
+    """Return the name of a model: a folder, or hub:organisation/name."""
+    return str(path_of(value, name)) if not isinstance(value, str) or not value else value
+
+
+def settings_table(settings: Settings | None) -> dict[str, Any]:
+    """Return settings as a table of plain values, whichever way they were given."""
+    from alembert.settings import as_table, read_toml
+
+    if settings is None:
+        return {}
+    if isinstance(settings, Mapping):
+        return dict(settings)
+    if is_dataclass(settings) and not isinstance(settings, type):
+        return as_table(settings)
+    if isinstance(settings, str | PathLike):
+        return read_toml(Path(settings))
+    raise BadSetting(
+        f"`settings` is a {type(settings).__name__}; expected a dict, the path of a TOML file, or a settings dataclass."
+    )
+
+
+def given(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments that were given."""
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def progress_bar(shown: bool) -> Bar:
+    """Make a progress line on stderr: on a terminal or in a notebook, if it is wanted."""
+    from alembert.cli.progress import Bar
+
+    return Bar(sys.stderr, shown=shown and None)
+
+
+def run_context(
+    bar: Bar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None
+) -> Surroundings:
+    """Say where a training run computes, and where it reports to."""
+    from alembert.cli.output import note
+    from alembert.hardware.torch_settings import device_named
+    from alembert.train.surroundings import Surroundings
+
+    quiet = Surroundings()
+    return Surroundings(
+        cache=cache,
+        device=device_named(device),
+        overwrite=overwrite,
+        say=note if progress else quiet.say,
+        show=(lambda lines: print(*lines, sep="\n", file=sys.stderr)) if progress else quiet.show,
+        tell=bar.show_training if progress else quiet.tell,
+        tell_reading=bar.show if progress else quiet.tell_reading,
+    )

@@ -1,0 +1,205 @@
+"""`alembert.export`: a fine-tuned Checkpoint to an Export, a small folder that runs without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from alembert.api.arguments import Paths, StrPath, path_of, paths_of
+from alembert.api.inference import model_folder
+from alembert.errors import BadSetting
+
+if TYPE_CHECKING:
+    from alembert.compress.card import Outcome
+    from alembert.compress.part import Material
+    from alembert.compress.settings import ExportSettings
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer.engine_torch import TorchEngine
+    from alembert.infer.task_model import TaskModel
+    from alembert.tasks.example import Reading
+    from alembert.tasks.export_files import Format
+
+SECONDS: Final = 3.0
+"""What measuring speed may take for each form of the model, about."""
+MOST_JUDGED: Final = 1000
+"""Examples of the calibration file that int8 is judged on, where no other file is given."""
+
+Files = Mapping[str | None, Sequence[Path]]
+"""The files of each task; None names the only task of a model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportResult:
+    """An Export, and what it costs and wins."""
+
+    folder: Path
+    report: Mapping[str, Any]
+    """Sizes, scores and speeds before and after, as the card of the Export has them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"folder": str(self.folder), **self.report}
+
+
+def export(
+    model: StrPath,
+    *,
+    out: StrPath,
+    calibrate: Paths | Mapping[str, Paths] | None = None,
+    dev: Paths | Mapping[str, Paths] | None = None,
+    int8: bool = True,
+    format: str | None = None,  # noqa: A002
+    task: str | None = None,
+    speed: bool = True,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> ExportResult:
+    """Export a fine-tuned model to a folder that runs without torch.
+
+    `calibrate` is text that int8 is calibrated on, such as the training file; `dev` is a labelled file on which its loss is
+    measured, that of `calibrate` if none. For a multi-task model both are dicts with the names of the tasks. `format` is
+    onnx or openvino, the faster one here if not named; `int8=False` keeps floats. `speed` measures both forms.
+    """
+    from alembert.cli.output import note
+    from alembert.compress.settings import ExportSettings
+
+    settings = ExportSettings(format=cast("Format | None", format), precision="int8" if int8 else "fp32")
+    folder = model_folder(model)
+    names = export_tasks(folder, task)
+    job = ExportJob(
+        folder,
+        settings,
+        _files_by_task(names, "calibrate", calibrate),
+        _files_by_task(names, "dev", dev),
+        task=task,
+        speed=speed,
+        say=note if progress else lambda _: None,
+    )
+    target = path_of(out, "out")
+    outcome = job.run(target, overwrite=overwrite)
+    return ExportResult(folder=target, report=outcome.to_table())
+
+
+def _files_by_task(
+    names: Sequence[str | None], argument: str, files: Paths | Mapping[str, Paths] | None
+) -> Files:
+    if not isinstance(files, Mapping):
+        if files is not None and len(names) > 1:
+            raise BadSetting(
+                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names "
+                f"{', '.join(map(str, names))}."
+            )
+        return {names[0]: paths_of(files, argument)} | dict.fromkeys(names[1:], ())
+    if strange := [name for name in files if name not in names]:
+        raise BadSetting(
+            f"`{argument}` has files for {strange[0]!r}; the tasks are {', '.join(map(str, names))}."
+        )
+    return {name: paths_of(files.get(str(name)), argument) for name in names}
+
+
+@dataclass
+class ExportJob:
+    """An export that was asked for: reads the examples, and writes the folder."""
+
+    model: Path
+    settings: ExportSettings
+    calibrate: Files
+    dev: Files
+    options: ReadOptions | None = None
+    task: str | None = None
+    speed: bool = True
+    say: Callable[[str], None] = lambda _: None
+    set_aside: int = 0
+    """Examples that could not be read."""
+
+    def run(self, out: Path, *, overwrite: bool = False) -> Outcome:
+        """Read what int8 is calibrated and measured on, and write the Export."""
+        from alembert.compress.export import export as write
+        from alembert.infer.engine_torch import TorchEngine
+
+        check_installed(self.settings)
+        engine = TorchEngine.open(self.model)
+        material = {name: self._material(engine, name) for name in self.calibrate}
+        whole: Any = material if len(material) > 1 else next(iter(material.values()))
+        return write(
+            engine.checkpoint, out, self.settings, whole, task=self.task, overwrite=overwrite, say=self.say
+        )
+
+    def _material(self, engine: TorchEngine, name: str | None) -> Material:
+        from alembert.compress.part import Material
+        from alembert.corpus.readers.contract import ReadOptions
+        from alembert.infer.gold import read_gold
+        from alembert.infer.speed import evenly, speeds, this_machine
+        from alembert.infer.task_model import TaskModel
+
+        model = TaskModel.of_engine(engine, self.model, name)
+        options = self.options or ReadOptions()
+        calibration = [
+            example
+            for path in self.calibrate[name]
+            for example in self._examples(_read(model, path, options))
+        ]
+        if self.dev[name]:
+            judged = self._examples(read_gold(model, self.dev[name], options))
+        else:
+            judged = evenly(calibration, min(MOST_JUDGED, len(calibration)))
+        return Material(
+            calibration=calibration,
+            judged=judged,
+            labelled=bool(self.dev[name]) or any(model.task.answers(example) for example in judged),
+            stopwatch=(lambda forms, texts: speeds(forms, texts, seconds=SECONDS)) if self.speed else None,
+            machine=this_machine("cpu"),
+            files=(*self.calibrate[name], *self.dev[name]),
+        )
+
+    def _examples(self, reading: Reading[Any]) -> Sequence[Any]:
+        for item in reading.set_aside:
+            self.say(f"{item.source}, {item.position} set aside: {item.reason}")
+        self.set_aside += len(reading.set_aside)
+        return reading.examples
+
+
+def export_tasks(model: Path, task: str | None) -> tuple[str | None, ...]:
+    """Name the tasks that are exported; None is the only one of a model."""
+    from alembert.tasks.files import read_table, task_names
+
+    several = task_names(model)
+    if task is None and several:
+        return several
+    read_table(model, task)
+    return (task if several else None,)
+
+
+def check_installed(settings: ExportSettings) -> None:
+    """Say at once what the format needs; one that is chosen here is that of a library that is there."""
+    from alembert.compress.onnx_graph import import_onnx
+    from alembert.hardware.onnx_settings import import_onnxruntime
+    from alembert.hardware.openvino_settings import import_openvino
+
+    if settings.format == "onnx":
+        import_onnx()
+        import_onnxruntime()
+    elif settings.format == "openvino" or find_spec("onnxruntime") is None:
+        import_openvino()
+
+
+def _read(model: TaskModel, path: Path, options: ReadOptions) -> Reading[Any]:
+    """Read what the task reads, or plain text with one text a line."""
+    from alembert.errors import BadFile
+    from alembert.tasks.example import Reading
+
+    if not path.is_file():
+        raise BadFile(f"There is no file {path}. Check the path.")
+    if path.suffix == ".txt":
+        lines = path.read_text(encoding="utf8").splitlines()
+        reading: Reading[Any] = Reading(tuple(model.task.of_texts([line for line in lines if line.strip()])))
+    else:
+        reading = model.read([path], options)
+    if not reading.examples:
+        raise BadSetting(
+            f"{path} has no example of the task {model.task.name}, so int8 cannot be calibrated on it."
+        )
+    return reading

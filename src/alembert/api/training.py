@@ -1,0 +1,354 @@
+"""`alembert.finetune`, `alembert.pretrain` and `alembert.distill`: the verbs that train, with plain arguments.
+
+Each call does what the command of the same name does: it writes a folder, and the same call resumes a run that was
+stopped. A call whose result is complete returns it. What has no argument here goes into `settings`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, Final
+
+from alembert.api.arguments import (
+    Paths,
+    Settings,
+    StrPath,
+    given,
+    model_name,
+    path_of,
+    paths_of,
+    progress_bar,
+    run_context,
+    settings_table,
+)
+from alembert.errors import AlreadyDone, BadInput, BadSetting
+
+if TYPE_CHECKING:
+    from alembert.train.distill_settings import DistillSettings
+    from alembert.train.one_seed import SeedResult
+    from alembert.train.task_data import Data
+
+_ARGUMENTS: Final = "The arguments"
+_SETTINGS: Final = "`settings`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingResult:
+    """A fine-tuned model, and how well it does on its development data."""
+
+    folder: Path
+    """Where the model is; `alembert.load` opens it."""
+    main: str
+    """The measure that weights were chosen by."""
+    scores: Mapping[str, float]
+    """All measures on the development data."""
+    seeds: tuple[float, ...]
+    """The main score of each seed."""
+
+    @property
+    def score(self) -> float:
+        """The main score of the model."""
+        return self.scores[self.main]
+
+    @property
+    def mean(self) -> float:
+        """Mean of the main score over the seeds."""
+        return fmean(self.seeds)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the main score over the seeds; 0 for one seed."""
+        return stdev(self.seeds) if len(self.seeds) > 1 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {**asdict(self), "folder": str(self.folder), "mean": self.mean, "deviation": self.deviation}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingResult:
+    """A pre-trained model, and what held-out text said before and after the run."""
+
+    folder: Path
+    before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    after: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tokens: int = 0
+    """Tokens that the model was trained on."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+def finetune(
+    task: str | Mapping[str, str],
+    *,
+    model: StrPath,
+    out: StrPath,
+    train: Paths | Mapping[str, Paths] | None = None,
+    dev: Paths | Mapping[str, Paths] | None = None,
+    data: Paths | Mapping[str, Paths] | None = None,
+    split: str | None = None,
+    epochs: float | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    seeds: int = 1,
+    text: str | Iterable[str] | None = None,
+    label: str | None = None,
+    settings: Settings | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    progress: bool = True,
+) -> TrainingResult:
+    """Fine-tune a model for a task, or for several on one encoder.
+
+    `task` is tag, classify, relate, answer, choose, compare or generate; for several tasks a dict of names and kinds, such
+    as `{"disease": "tag", "topic": "classify"}`, and `train`, `dev` and `data` are dicts with the same names. Give `train`
+    (and `dev`, else a tenth of it is set apart), or `data`, which is divided by `split` (80/10/10). `text` and `label`
+    name columns of tables. `settings` takes everything else: a dict, a TOML path or `FinetuneSettings`.
+    """
+    from alembert.train.finetune import finetune as run
+    from alembert.train.finetune_toml import layered_settings
+
+    kinds = _kinds(task)
+    are_named = not isinstance(task, str)
+    changes = {
+        **given(epochs=epochs, seed=seed),
+        **given(optimiser=None if learning_rate is None else {"rate": learning_rate}),
+        **given(read=given(text=_columns(text), label=label) or None),
+    }
+    run_settings, of_tasks = layered_settings(
+        kinds, {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}, are_named=are_named
+    )
+    files = {
+        name: _data(kinds, name, {"train": train, "dev": dev, "data": data}, split, of_tasks[name].reading)
+        for name in kinds
+    }
+    job = _finetune_job(kinds, model_name(model), files, of_tasks, are_named=are_named)
+    folder = path_of(out, "out")
+    with progress_bar(progress) as bar:
+        context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
+        try:
+            done = run(job, folder, run_settings, seeds=seeds, around=context)
+        except AlreadyDone:
+            return _finished(folder)
+    return _result(folder, done.results, done.best)
+
+
+def pretrain(
+    inputs: Paths,
+    *,
+    out: StrPath,
+    model: StrPath | None = None,
+    size: str | None = None,
+    tokenizer: StrPath | None = None,
+    recipe: str | None = None,
+    hours: float | None = None,
+    tokens: int | None = None,
+    steps: int | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    settings: Settings | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    progress: bool = True,
+) -> PretrainingResult:
+    """Adapt a model to text, or pre-train one from nothing.
+
+    `inputs` is a Corpus folder, or files with text. Give `model` to adapt one, or `size` (tiny, mini, ... or 6x384) and
+    perhaps `tokenizer` to begin from nothing. The run lasts `hours`, `tokens` or `steps`. `recipe` names settings that
+    belong together, such as adapt or biobert; `settings` takes everything else.
+    """
+    from alembert.train.ingredients import Start
+    from alembert.train.pretrain import pretrain as run
+    from alembert.train.recipes import layered_recipe, usual_recipe
+
+    start = None if model is None else model_name(model)
+    changes = {
+        **given(hours=hours, tokens=tokens, steps=steps, seed=seed),
+        **given(optimiser=None if learning_rate is None else {"rate": learning_rate}),
+    }
+    layers = {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}
+    run_settings = layered_recipe(recipe or usual_recipe(start), layers, chosen=recipe is not None)
+    vocabulary = None if tokenizer is None else path_of(tokenizer, "tokenizer")
+    folder, files = path_of(out, "out"), paths_of(inputs, "inputs")
+    with progress_bar(progress) as bar:
+        context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
+        try:
+            done = run(files, folder, Start(start, vocabulary, size), run_settings, context)
+        except AlreadyDone:
+            return PretrainingResult(folder=folder)
+    return PretrainingResult(folder=folder, before=done.before, after=done.after, tokens=done.done.tokens)
+
+
+def distill(
+    teacher: StrPath,
+    *,
+    student: str,
+    out: StrPath,
+    train: Paths | None = None,
+    dev: Paths | None = None,
+    data: Paths | None = None,
+    split: str | None = None,
+    task: str | None = None,
+    texts: Paths | None = None,
+    preset: str | None = None,
+    epochs: float | None = None,
+    seed: int | None = None,
+    seeds: int = 1,
+    settings: Settings | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    progress: bool = True,
+) -> TrainingResult:
+    """Distil a fine-tuned teacher into a smaller student for the same task.
+
+    `student` is a size such as 4x312 (layers x width), a share of the teacher's layers such as half, or a folder. `texts`
+    is plain text whose sentences the teacher labels as well; `preset` is fast or tinybert; `epochs` counts the passes
+    that teach the answers.
+    """
+    from alembert.train.distill import distill as run
+    from alembert.train.lecture_hall import Distillation
+
+    source = path_of(teacher, "teacher")
+    run_settings = _distill_settings(
+        source, task, preset=preset, table=settings_table(settings), epochs=epochs, seed=seed
+    )
+    reading = _reading_of_training(source, task)
+    job = Distillation(
+        teacher=str(source),
+        student=str(student),
+        data=_data({"": ""}, "", {"train": train, "dev": dev, "data": data}, split, reading),
+        task=task,
+        texts=paths_of(texts, "texts"),
+    )
+    folder = path_of(out, "out")
+    with progress_bar(progress) as bar:
+        context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
+        try:
+            done = run(job, folder, run_settings, seeds=seeds, around=context)
+        except AlreadyDone:
+            return _finished(folder)
+    return _result(folder, done.results, done.best)
+
+
+def _kinds(task: str | Mapping[str, str]) -> dict[str, str]:
+    """Return the kind of each task by its name."""
+    from alembert.tasks.task import task_class
+
+    if not isinstance(task, str | Mapping) or not task:
+        raise BadInput(
+            f"`task` is {type(task).__name__}; expected the name of a task such as 'tag', or a dict of names and tasks."
+        )
+    kinds = {task: task} if isinstance(task, str) else {str(name): str(kind) for name, kind in task.items()}
+    for kind in kinds.values():
+        task_class(kind)
+    return kinds
+
+
+def _columns(text: str | Iterable[str] | None) -> list[str] | None:
+    return None if text is None else [text] if isinstance(text, str) else [str(each) for each in text]
+
+
+def _data(
+    names: Mapping[str, str], name: str, files: Mapping[str, Any], split: str | None, reading: Any
+) -> Data:
+    """Return the files of a task; those of several tasks are given by their names."""
+    from alembert.train.task_data import Data
+
+    own: dict[str, tuple[Path, ...]] = {}
+    for argument, value in files.items():
+        if isinstance(value, Mapping) and (strange := [key for key in value if key not in names]):
+            raise BadSetting(
+                f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {', '.join(names)}."
+            )
+        if not isinstance(value, Mapping) and value is not None and len(names) > 1:
+            raise BadSetting(
+                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names {', '.join(names)}."
+            )
+        own[argument] = paths_of(value.get(name) if isinstance(value, Mapping) else value, argument)
+    if not (own["train"] or own["data"]):
+        raise BadSetting("There is nothing to learn from. Give `train`, or `data`, which is divided.")
+    if split is not None and not own["data"]:
+        raise BadSetting("`split` divides the files of `data`, which was not given.")
+    return Data(
+        train=own["train"],
+        dev=own["dev"],
+        whole=own["data"],
+        split=split or "80/10/10",
+        options=reading,
+    )
+
+
+def _finetune_job(
+    kinds: Mapping[str, str], model: str, files: Mapping[str, Data], settings: Any, *, are_named: bool
+) -> Any:
+    from alembert.train.finetune import Assignment, Curriculum
+    from alembert.train.task_data import Subject
+
+    tasks = {
+        name: Subject(
+            task=kind, data=files[name], settings=settings[name].of_task, weight=settings[name].weight
+        )
+        for name, kind in kinds.items()
+    }
+    if are_named:
+        return Curriculum(model=model, tasks=tasks)
+    (only,) = tasks.values()
+    return Assignment(task=only.task, data=only.data, settings=only.settings, model=model)
+
+
+def _distill_settings(
+    teacher: Path,
+    task: str | None,
+    *,
+    preset: str | None,
+    table: dict[str, Any],
+    epochs: float | None,
+    seed: int | None,
+) -> DistillSettings:
+    from alembert.settings import changed
+    from alembert.tasks.files import read_table
+    from alembert.train.distill_recipes import check_preset, preset_for
+
+    name = check_preset(preset or str(table.pop("preset", "fast")))
+    table.pop("preset", None)
+    settings = changed(preset_for(name, str(read_table(teacher, task)["task"])), table, _SETTINGS)
+    changes = given(seed=seed, prediction=None if epochs is None else {"epochs": epochs})
+    return changed(settings, changes, _ARGUMENTS)
+
+
+def _reading_of_training(folder: Path, task: str | None) -> Any:
+    """Return how the files of a model's training were read."""
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.tasks.files import TASK, read_table, reading_of
+
+    training = read_table(folder, task).get("training", {})
+    return reading_of(training, ReadOptions(), str(folder / TASK))
+
+
+def _result(folder: Path, results: Iterable[SeedResult], best: int) -> TrainingResult:
+    listed = list(results)
+    return TrainingResult(
+        folder=folder,
+        main=listed[best].main,
+        scores=dict(listed[best].measures),
+        seeds=tuple(each.value for each in listed),
+    )
+
+
+def _finished(folder: Path) -> TrainingResult:
+    """Read what a run that was complete before has reached."""
+    from alembert.train.one_seed import RUN, SCORES, SeedResult
+
+    def read(place: Path) -> SeedResult:
+        return SeedResult(**json.loads((place / RUN / SCORES).read_bytes()))
+
+    own = read(folder)
+    members = sorted((folder / "seeds").glob("*"), key=lambda path: path.name)
+    values = tuple(read(member).value for member in members) or (own.value,)
+    return replace(_result(folder, [own], 0), seeds=values)

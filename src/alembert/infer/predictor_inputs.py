@@ -1,0 +1,60 @@
+"""What users hand to a `Predictor`: texts, dicts, documents and pairs, checked and named by their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from alembert.corpus.document import Document, from_record
+from alembert.errors import BadInput
+
+Input = str | Mapping[str, Any] | Document | tuple[str, ...]
+
+
+def is_single(inputs: Any) -> bool:
+    """Tell one input from a list of inputs; a tuple of texts is one input, a pair."""
+    return isinstance(inputs, str | Mapping | Document) or (
+        isinstance(inputs, tuple) and bool(inputs) and all(isinstance(each, str) for each in inputs)
+    )
+
+
+def document_of(item: Any, number: int) -> Document:
+    """Make a document of a text, a dict with `text`, or a document; it is called as its number if it has no id."""
+    if isinstance(item, Document):
+        document = item
+    elif isinstance(item, str):
+        document = Document(str(number), item)
+    elif isinstance(item, Mapping):
+        document = _of_mapping(item, number)
+    else:
+        raise BadInput(
+            f"Input {number} is a {type(item).__name__}; expected a text, a dict with `text`, or a Document."
+        )
+    if not document.text.strip():
+        raise BadInput(f"Input {number} has no text: it is empty or blank.")
+    return document
+
+
+def _of_mapping(item: Mapping[str, Any], number: int) -> Document:
+    if "text" not in item:
+        keys = ", ".join(f"`{key}`" for key in list(item)[:5]) or "none"
+        raise BadInput(f"Input {number} is a dict without `text`, which it needs; its keys: {keys}.")
+    if not isinstance(item["text"], str):
+        raise BadInput(
+            f"Input {number} has a {type(item['text']).__name__} as `text`; expected a text (str)."
+        )
+    try:
+        return from_record({**item, "id": str(item.get("id", number))})
+    except BadInput as problem:
+        raise BadInput(f"Input {number}: {problem}") from None
+
+
+def similarity_texts(item: Any, number: int) -> tuple[str, ...]:
+    """Return the texts of an input that are compared: a tuple or list of at least two."""
+    texts = item.get("texts") if isinstance(item, Mapping) else item
+    if isinstance(texts, list | tuple) and len(texts) > 1 and all(isinstance(text, str) for text in texts):
+        return tuple(texts)
+    raise BadInput(
+        f"Input {number} is no pair of texts; expected a tuple of two texts to compare, or a dict with `texts`. For the "
+        "vector of a single text use `encode`."
+    )

@@ -1,0 +1,131 @@
+"""How far a model's own confidence can be trusted, and what is gained by leaving unsure answers to a person.
+
+In: answers of a model on labelled examples (`tasks.judged`). Out: their calibration, and for each share of answers that is
+kept, the threshold on the confidence and the precision that it reaches. A fine-tuned model carries the curve of its
+development data, so that a user can ask for a precision instead of a threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from alembert.errors import BadFile, BadSetting
+from alembert.tasks.judged import Judged
+from alembert.tasks.metrics.calibration import Abstaining, Bin, abstaining, ece, reliability
+
+_MOST_POINTS: Final = 101
+"""Points of a curve that are kept: a test set has as many thresholds as answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatingPoint:
+    """What remains if answers below a threshold are withheld."""
+
+    threshold: float
+    coverage: float
+    """Share of the answers that remains."""
+    accuracy: float
+    """Share of those that is right; of entities it is called precision."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfidenceCurve:
+    """How well confidence fits, and what withholding unsure answers gains."""
+
+    what: str
+    """What an answer is, in the plural."""
+    answers: int
+    ece: float
+    """How far confidence is from accuracy, on average over answers."""
+    bins: tuple[Bin, ...]
+    curve: tuple[OperatingPoint, ...]
+    """Most sure first."""
+
+    def kept_at(self, accuracy: float) -> OperatingPoint | None:
+        """Find the point that withholds least at this accuracy or better; none if no threshold reaches it."""
+        return _least_withheld(self.curve, accuracy)
+
+
+def confidence_curve(answers: Judged) -> ConfidenceCurve:
+    """Compute how well the confidence of answers fits."""
+    bins = reliability(answers.sure_N, answers.right_N)
+    return ConfidenceCurve(
+        what=answers.what,
+        answers=len(answers),
+        ece=ece(bins),
+        bins=tuple(bins),
+        curve=_points(abstaining(answers.sure_N, answers.right_N)),
+    )
+
+
+def _points(found: Abstaining) -> tuple[OperatingPoint, ...]:
+    """Keep points at even steps of coverage, and the last one, which withholds nothing."""
+    wanted = np.linspace(0, 1, _MOST_POINTS)
+    places = np.unique(np.searchsorted(found.coverage, wanted).clip(max=len(found.coverage) - 1))
+    return tuple(
+        OperatingPoint(
+            threshold=float(found.threshold[place]),
+            coverage=float(found.coverage[place]),
+            accuracy=float(found.accuracy[place]),
+        )
+        for place in places
+    )
+
+
+def curve_table(answers: Judged | None) -> dict[str, Any] | None:
+    """Return the curve as a model's folder keeps it; None if the answers have no confidence."""
+    if answers is None:
+        return None
+    points = confidence_curve(answers).curve
+    return {
+        "answers": len(answers),
+        "points": [[round(number, 6) for number in (p.threshold, p.coverage, p.accuracy)] for p in points],
+    }
+
+
+def threshold_for(precision: float, training: Mapping[str, Any], where: str) -> float:
+    """Look up the least confidence whose answers reached a precision on the development data.
+
+    >>> kept = {"answers": 3, "points": [[0.99, 0.33, 1.0], [0.8, 0.67, 1.0], [0.3, 1.0, 0.67]]}
+    >>> threshold_for(0.95, {"confidence": kept}, "work/ner")
+    0.8
+    """
+    curve = _read_points(training, where)
+    point = _least_withheld(curve, precision)
+    if point is None:
+        best = max(each.accuracy for each in curve)
+        raise BadSetting(
+            f"A precision of {precision:g} was asked for; on the development data of {where} no threshold reaches it, and "
+            f"the best is {best:.3f}. Ask for less, or set the least score yourself."
+        )
+    return point.threshold
+
+
+def _read_points(training: Mapping[str, Any], where: str) -> list[OperatingPoint]:
+    table = training.get("confidence")
+    if table is None:
+        raise BadSetting(
+            f"{where} does not say which score reached which precision: it was fine-tuned elsewhere, by an older version, or "
+            "its answers have no confidence. Set the least score yourself."
+        )
+    try:
+        points = [
+            OperatingPoint(threshold=float(threshold), coverage=float(coverage), accuracy=float(accuracy))
+            for threshold, coverage, accuracy in table["points"]
+        ]
+    except (KeyError, TypeError, ValueError):
+        points = []
+    if not points or not all(0 <= number <= 1 for p in points for number in (p.threshold, p.accuracy)):
+        raise BadFile(
+            f"{where}: `confidence` in task.json is damaged. Fine-tune again, or set the least score."
+        )
+    return points
+
+
+def _least_withheld(curve: Sequence[OperatingPoint], accuracy: float) -> OperatingPoint | None:
+    good = [point for point in curve if point.accuracy >= accuracy]
+    return good[-1] if good else None
