@@ -13,39 +13,65 @@ from typing import TYPE_CHECKING, Any
 from alembert import hardware
 
 if TYPE_CHECKING:
-    from alembert.api.exporting import export
-    from alembert.api.inference import annotate, evaluate, fill, generate, load, read, score, write
-    from alembert.api.training import distill, finetune, pretrain
+    from alembert.api.exporting import ExportResult, export
+    from alembert.api.inference import (
+        AnnotationResult,
+        annotate,
+        evaluate,
+        fill,
+        generate,
+        load,
+        read,
+        score,
+        write,
+    )
+    from alembert.api.training import PretrainingResult, TrainingResult, distill, finetune, pretrain
     from alembert.corpus.document import Document, Entity, Relation
     from alembert.errors import UserError
     from alembert.files.checkpoint import Checkpoint, open  # noqa: A004
+    from alembert.infer.evaluate import Evaluation
+    from alembert.infer.fill_mask import FilledMask
+    from alembert.infer.generate import GeneratedText
     from alembert.infer.predictions import (
         AnnotatedDocument,
         AnswerPrediction,
         ChoicePrediction,
+        FailedPrediction,
         GenerationPrediction,
         PairPrediction,
+        SearchHit,
         SimilarityPrediction,
         Triple,
     )
     from alembert.infer.predictor import Predictor
+    from alembert.infer.text_score import TextScore
     from alembert.text.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AnnotatedDocument": "alembert.infer.predictions",
+    "AnnotationResult": "alembert.api.inference",
     "AnswerPrediction": "alembert.infer.predictions",
     "Checkpoint": "alembert.files.checkpoint",
     "ChoicePrediction": "alembert.infer.predictions",
     "Document": "alembert.corpus.document",
     "Entity": "alembert.corpus.document",
+    "Evaluation": "alembert.infer.evaluate",
+    "ExportResult": "alembert.api.exporting",
+    "FailedPrediction": "alembert.infer.predictions",
+    "FilledMask": "alembert.infer.fill_mask",
+    "GeneratedText": "alembert.infer.generate",
     "GenerationPrediction": "alembert.infer.predictions",
     "PairPrediction": "alembert.infer.predictions",
     "Predictor": "alembert.infer.predictor",
+    "PretrainingResult": "alembert.api.training",
     "Relation": "alembert.corpus.document",
+    "SearchHit": "alembert.infer.predictions",
     "SimilarityPrediction": "alembert.infer.predictions",
+    "TextScore": "alembert.infer.text_score",
     "Tokenizer": "alembert.text.tokenizer",
+    "TrainingResult": "alembert.api.training",
     "Triple": "alembert.infer.predictions",
     "UserError": "alembert.errors",
     "annotate": "alembert.api.inference",
@@ -64,17 +90,27 @@ _HOMES = {
 }
 __all__ = [
     "AnnotatedDocument",
+    "AnnotationResult",
     "AnswerPrediction",
     "Checkpoint",
     "ChoicePrediction",
     "Document",
     "Entity",
+    "Evaluation",
+    "ExportResult",
+    "FailedPrediction",
+    "FilledMask",
+    "GeneratedText",
     "GenerationPrediction",
     "PairPrediction",
     "Predictor",
+    "PretrainingResult",
     "Relation",
+    "SearchHit",
     "SimilarityPrediction",
+    "TextScore",
     "Tokenizer",
+    "TrainingResult",
     "Triple",
     "UserError",
     "__version__",

@@ -95,8 +95,7 @@ def _spans(doc: Doc, prediction: AnnotatedDocument) -> list[Span]:
     return spans
 
 
-@Language.factory(NAME, default_config=DEFAULTS, assigns=["doc.ents", "doc.spans", "doc.cats"])
-def create_component(
+def create_component(  # noqa: PLR0917 (spaCy calls it by name)
     nlp: spacy.Language,
     name: str,
     model: Any,
@@ -107,3 +106,8 @@ def create_component(
 ) -> SpacyComponent:
     """Make the component, as spaCy calls it for `nlp.add_pipe("alembert", config=...)`."""
     return SpacyComponent(model, spans_key, {"min_score": min_score, "min_precision": min_precision}, device)
+
+
+Language.factory(
+    NAME, default_config=DEFAULTS, assigns=["doc.ents", "doc.spans", "doc.cats"], func=create_component
+)

@@ -261,7 +261,7 @@ def test_bad_inputs_are_refused_in_sentences(models: Any, tmp_path: Path) -> Non
         with pytest.raises(alembert.UserError):
             model.predict(bad)  # type: ignore[arg-type]
     for call in (
-        lambda: alembert.load(),
+        alembert.load,
         lambda: alembert.load(7),  # type: ignore[arg-type]
         lambda: alembert.load(tmp_path / "nowhere"),
         lambda: alembert.load(tmp_path),

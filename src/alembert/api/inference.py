@@ -31,7 +31,7 @@ from alembert.infer.predictor import Predictor
 if TYPE_CHECKING:
     from alembert.infer.evaluate import Evaluation
     from alembert.infer.fill_mask import FilledMask
-    from alembert.infer.generate import Generated
+    from alembert.infer.generate import GeneratedText
     from alembert.infer.text_score import TextScore
 
 _FORMAT_OF_ENDING: Final = {
@@ -284,7 +284,7 @@ def fill(model: StrPath | Predictor, text: str, *, top: int = 5) -> tuple[Filled
 
 def generate(
     model: StrPath | Predictor, prompt: str, *, settings: Settings | None = None, **options: Any
-) -> tuple[Generated, ...]:
+) -> tuple[GeneratedText, ...]:
     """Continue a text with a model that was trained to write (objective causal or prefix).
 
     `options` are those of decoding: `method` (greedy, sample, beam), `longest`, `temperature`, `top_k`, `top_p`, `beams`,

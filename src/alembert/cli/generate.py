@@ -8,7 +8,7 @@ import typer
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import each_line
 from alembert.cli.output import note, print_json, visible
-from alembert.infer.generate import CausalEngine, Generated, generate_batch, prompt_ids
+from alembert.infer.generate import CausalEngine, GeneratedText, generate_batch, prompt_ids
 from alembert.tasks.decoding.settings import DecodeSettings
 
 
@@ -39,7 +39,7 @@ def continue_texts(
         note(f"{unfinished} of {texts} texts reached the limit of new tokens before their end")
 
 
-def _show(prompt: str, found: tuple[Generated, ...], as_json: bool) -> None:
+def _show(prompt: str, found: tuple[GeneratedText, ...], as_json: bool) -> None:
     if as_json:
         print_json({"prompt": prompt, "texts": [asdict(generated) for generated in found]})
         return

@@ -22,7 +22,7 @@ from alembert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Generated:
+class GeneratedText:
     """A prompt and its continuation."""
 
     text: str
@@ -56,14 +56,14 @@ class CausalEngine(Protocol):
 
 def generate(
     engine: CausalEngine, prompt: str, settings: DecodeSettings | None = None
-) -> tuple[Generated, ...]:
+) -> tuple[GeneratedText, ...]:
     """Continue one text; an empty prompt lets the model begin as it likes."""
     return next(generate_batch(engine, [prompt], settings))
 
 
 def generate_batch(
     engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings | None = None
-) -> Iterator[tuple[Generated, ...]]:
+) -> Iterator[tuple[GeneratedText, ...]]:
     """Continue many texts, several at a time, in their order; all prompts are checked first."""
     settings = settings or DecodeSettings()
     if engine.attention == "bidirectional":
@@ -89,7 +89,7 @@ def prompt_ids(engine: CausalEngine, prompt: str) -> list[int]:
 
 def _in_turn(
     engine: CausalEngine, prompts: Sequence[str], rows: Sequence[list[int]], settings: DecodeSettings
-) -> Iterator[tuple[Generated, ...]]:
+) -> Iterator[tuple[GeneratedText, ...]]:
     found = write_all(
         engine.writer(), [_prompt(ids, engine.longest) for ids in rows], engine.tokenizer, settings
     )
@@ -102,6 +102,6 @@ def _prompt(ids: list[int], limit: int) -> Prompt:
     return Prompt(row, room=limit - len(ids), counted=tuple(ids))
 
 
-def _generated(tokenizer: Tokenizer, prompt: str, written: Written) -> Generated:
+def _generated(tokenizer: Tokenizer, prompt: str, written: Written) -> GeneratedText:
     text = join_pieces(tokenizer.tokens(written.ids), before=prompt)
-    return Generated(text, written.ids, written.score, written.finished)
+    return GeneratedText(text, written.ids, written.score, written.finished)

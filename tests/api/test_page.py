@@ -1,0 +1,34 @@
+"""docs/api.md says what the docstrings say, and the documentation uses nothing that is not public."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import alembert
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_the_reference_is_generated_from_the_docstrings() -> None:
+    spec = importlib.util.spec_from_file_location("api_page", ROOT / "scripts" / "api_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf8")
+    assert module.page(text) == text, "run .venv/bin/python scripts/api_page.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_import_from_alembert_alone(page: Path) -> None:
+    text = page.read_text(encoding="utf8")
+    inside = re.findall(r"^\s*(?:from|import) (alembert\.\S+)", text, re.MULTILINE)
+    assert inside == []
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    bare = [name for name in alembert.__all__ if name != "__version__" and not getattr(alembert, name).__doc__]
+    assert bare == []
