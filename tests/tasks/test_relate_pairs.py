@@ -97,6 +97,15 @@ def test_without_direction_each_pair_is_asked_about_once() -> None:
     assert named(example, pairs) == [("Abc", "Def", "with"), ("Abc", "Ghi", "none"), ("Def", "Ghi", "none")]
 
 
+def test_without_direction_mentions_of_the_same_two_concepts_are_one_pair() -> None:
+    both = ("C1", "C2")
+    entities = tuple(Entity(f"T{n}", "gene", ((n * 8, n * 8 + 3),), both) for n in range(2))
+    relation = Relation("R1", "binds", (("Arg1", "C1"), ("Arg2", "C2")))
+    example, _ = of_document(Document("d", TEXT, entities=entities, relations=(relation,)), "d.json")
+    pairs = candidates(example, rules(example, directed=False))
+    assert pairs == [Candidate(0, 1, "binds")]
+
+
 def test_concepts_are_related_at_their_nearest_mentions() -> None:
     concepts = {"Abc": "D1", "Ghi": "D1", "Ras": "G1", "Def": "D2", "Raf": "G2"}
     example = document([("D1", "G1", "inhibits")], **concepts)

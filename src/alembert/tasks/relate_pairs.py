@@ -205,13 +205,16 @@ def _near(named: _Names, rules: Rules) -> dict[Pair, Place]:
 
 
 def _once(found: Mapping[Pair, Place], named: _Names) -> dict[Pair, Place]:
-    """Keep one of the two directions of a pair, the nearer one."""
-    kept: dict[Pair, Place] = {}
-    for pair, place in found.items():
-        back = found.get(pair[::-1])
-        if back is None or (named.gap(place), place) < (named.gap(back), back):
-            kept[pair] = place
-    return kept
+    """Keep one of the two directions of a pair, the nearer one; of two at the same place, the first by name."""
+
+    def rank(pair: Pair) -> tuple[int, Place, Pair]:
+        return named.gap(found[pair]), found[pair], pair
+
+    return {
+        pair: place
+        for pair, place in found.items()
+        if (back := pair[::-1]) not in found or rank(pair) < rank(back)
+    }
 
 
 def _places(example: RelateExample, rules: Rules) -> Iterator[Place]:
