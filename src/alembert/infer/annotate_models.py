@@ -48,6 +48,8 @@ class Annotated:
     """Tokens and windows of all models together; characters count once."""
     unread: int = 0
     """Pairs of entities that are too far apart for the relation model."""
+    is_pairless: bool = False
+    """Whether it has no two entities of types that the relation model relates."""
 
 
 class Stage(Protocol):
@@ -120,7 +122,8 @@ def _joined(before: Annotated, after: Annotated) -> Annotated:
         "characters": len(after.document.text),
         "split_examples": min(1, total.split_examples),
     }
-    return Annotated(after.document, replace(total, **once), before.unread + after.unread)
+    pairless = before.is_pairless or after.is_pairless
+    return Annotated(after.document, replace(total, **once), before.unread + after.unread, pairless)
 
 
 @dataclass(frozen=True)
@@ -162,11 +165,12 @@ class _Relating:
     def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
         bare = [without(document, ["relations"]) for document in documents]
         examples = [of_document(document, "", is_annotated=False)[0] for document in bare]
-        negative = cast(RelateTask, self.model.task).rules.negative
+        rules = cast(RelateTask, self.model.task).rules
         predictions = self.model.predict(examples)
         for document, example, found in zip(documents, examples, predictions, strict=True):
-            related = with_relations(document, example, found, negative)
-            yield Annotated(related, found.coverage, len(found.pairs) - found.coverage.windows)
+            related = with_relations(document, example, found, rules.negative)
+            unread = len(found.pairs) - found.coverage.windows
+            yield Annotated(related, found.coverage, unread, is_pairless=not rules.fit(example.mentions))
 
 
 def _said(model: TaskModel, document: Document, example: Any, prediction: Any) -> Document:

@@ -28,7 +28,15 @@ from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.calibration import fit_temperature
 from alembert.tasks.metrics.classes import balanced_weights, codes
 from alembert.tasks.relate_example import Form, RelateExample, of_texts
-from alembert.tasks.relate_learn import check_negative, decisions_of, form_of, in_words, negative_of
+from alembert.tasks.relate_learn import (
+    check_links,
+    check_negative,
+    decisions_of,
+    form_of,
+    in_words,
+    negative_of,
+    pairless_note,
+)
 from alembert.tasks.relate_pairs import Candidate, Rules, candidates, learn_rules
 from alembert.tasks.relate_read import read_examples
 from alembert.tasks.relate_rewrite import RelateRewriter
@@ -89,8 +97,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     @classmethod
     def learn(cls, examples: Sequence[RelateExample], settings: RelateSettings) -> RelateTask:
-        if not any(example.links for example in examples):
-            raise BadInput("There are no relations to learn from. Check what was set aside, and why.")
+        check_links(examples)
         form, negative = form_of(examples), negative_of(examples, settings)
         rules = learn_rules(
             examples, distance=settings.distance, directed=settings.directed, negative=negative
@@ -138,6 +145,9 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
             raise BadInput(
                 f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}."
             )
+
+    def notes(self, examples: Sequence[RelateExample]) -> list[str]:
+        return list(pairless_note(examples, self.rules))
 
     def answers(self, example: RelateExample) -> list[str]:
         found = [pair.label for pair in candidates(example, self.rules) if pair.label is not None]

@@ -13,6 +13,7 @@ one, or where two other concepts of the same two mentions are related, so that t
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -73,6 +74,13 @@ class Rules:
         if not self.directed:
             return is_forward and (types in self._types or types[::-1] in self._types)
         return types in self._types and (is_forward or types not in self._forward)
+
+    def fit(self, mentions: Sequence[Mention]) -> bool:
+        """Tell whether there are two mentions of types that are related, near each other or not."""
+        if not self.is_typed:
+            return len(mentions) > 1
+        found = Counter(mention.type.casefold() for mention in mentions)
+        return any(found[head] and found[tail] > (head == tail) for head, tail in self._types)
 
     def to_table(self) -> dict[str, Any]:
         """Give plain values."""
