@@ -41,6 +41,44 @@ def test_pubtator_rows_of_all_kinds() -> None:
     )
 
 
+@pytest.mark.parametrize("joint", ["|", ",", ";", ", ", " ; "])
+@pytest.mark.parametrize("form", ["pubtator", "bioc-json"])
+def test_relations_reach_each_of_several_concepts(form: str, joint: str) -> None:
+    concepts = f"D1{joint}D2"
+    rows = f"1|t|Fever or flu\n1|a|\n1\t0\t5\tFever\tDisease\t{concepts}\n1\t9\t12\tflu\tDisease\tD3\n1\twith\tD3\tD2\n"
+    annotations = [
+        {"id": "1", "infons": {"identifier": concepts}, "locations": [{"offset": 0, "length": 5}]},
+        {"id": "2", "infons": {"identifier": "D3"}, "locations": [{"offset": 9, "length": 3}]},
+    ]
+    relation = {"id": "R1", "infons": {"type": "with"}, "nodes": [{"refid": "D3"}, {"refid": "D2"}]}
+    passage = {"offset": 0, "text": "Fever or flu", "annotations": annotations}
+    collection = {"documents": [{"id": "1", "passages": [passage], "relations": [relation]}]}
+    data = rows if form == "pubtator" else json.dumps(collection)
+    (document,) = read(io.BytesIO(data.encode()), format=form)
+    assert isinstance(document, Document)
+    assert document.entities[0].concepts == ("D1", "D2")
+    assert len(document.relations) == 1
+
+
+def test_variants_and_ids_that_relations_name_are_not_split() -> None:
+    data = (
+        "1|t|V600E or HeLa\n1|a|\n1\t0\t5\tV600E\tVariant\tp|SUB|V|600|E,c|SUB|T|1799|A\n"
+        "1\t9\t13\tHeLa\tCellLine\tCVCL;0030\n1\tin\tp|SUB|V|600|E\tCVCL;0030\n"
+    )
+    document = one_document(pubtator(data))
+    concepts = [entity.concepts for entity in document.entities]
+    assert concepts == [("p|SUB|V|600|E", "c|SUB|T|1799|A"), ("CVCL;0030",)]
+    assert len(document.relations) == 1
+
+
+def test_a_relation_that_cannot_be_linked_is_kept_apart() -> None:
+    aside, document = pubtator("1|t|Fever\n1|a|\n1\t0\t5\tFever\tDisease\tD1\n1\twith\tD1\tD9\n")
+    assert isinstance(aside, SetAside)
+    assert isinstance(document, Document)
+    assert document.relations == ()
+    assert document.unlinked_relations == (Relation("R1", "with", (("Arg1", "D1"), ("Arg2", "D9"))),)
+
+
 def test_pubtator_documents_need_no_blank_line_between() -> None:
     items = pubtator("1|t|One\n1|a|\n2|t|Two\n2|a|More\n")
     assert [(item.id, item.text) for item in items if isinstance(item, Document)] == [

@@ -33,9 +33,9 @@ def documents(draw: st.DrawFn) -> Document:
     if len(entities) > 1:
         relations = (Relation("R1", draw(NAMES), (("Arg1", "T1"), ("Arg2", "T2")), (("sure", "yes"),)),)
     labels = tuple(draw(st.lists(NAMES, max_size=2)))
-    return Document(
-        draw(NAMES), text, sections[::2], entities, relations, labels, {"source": draw(NAMES)}, "en"
-    )
+    unlinked = (Relation("R2", draw(NAMES), (("Arg1", "T9"),)),) if draw(st.booleans()) else ()
+    meta = {"source": draw(NAMES)}
+    return Document(draw(NAMES), text, sections[::2], entities, relations, labels, meta, "en", unlinked)
 
 
 @st.composite
@@ -90,6 +90,7 @@ def test_bioc_keeps_whole_documents(name: str, document: Document) -> None:
     assert sorted(found.entities, key=lambda entity: entity.id) == in_order
     kept = (found.text, found.sections, found.relations, found.labels, found.meta, found.language)
     original = (document.text, document.sections, document.relations, document.labels, document.meta)
+    assert found.unlinked_relations == document.unlinked_relations
     assert kept == (*original, document.language)
     assert losses == [Losses()]
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,12 @@ def test_a_tagger_gives_entities_with_scores_in_place_of_those_of_the_input() ->
         Entity("T2", "Disease", ((22, 35),), attributes=(("score", "0.5000"),)),
     )
     assert (document.relations, document.labels, document.meta) == ((), ("old",), {"year": 2020})
+
+
+def test_relations_that_the_input_could_not_link_make_way_too() -> None:
+    loose = replace(OLD, unlinked_relations=(Relation("R2", "old", (("Arg1", "T1"), ("Arg2", "T9"))),))
+    assert annotated(loose, tagger(FOUND)).unlinked_relations == ()
+    assert annotated(loose, tagger(FOUND), keep=True).unlinked_relations == loose.unlinked_relations
 
 
 def test_what_the_input_had_can_be_kept_beside_it() -> None:

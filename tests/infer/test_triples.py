@@ -14,12 +14,13 @@ from alembert import hardware
 from alembert.cli import run
 from alembert.corpus.marked import marked_pair
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.errors import BadSetting
+from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.infer.triples import TripleModel, Wanted, predictions_of
 from alembert.nn.config import preset
+from alembert.tasks.relate import RelateTask
 from alembert.tasks.relate_example import of_entities
 from alembert.tasks.relate_settings import RelateSettings
 from alembert.train.finetune import Assignment, finetune
@@ -227,3 +228,59 @@ def test_a_relation_model_alone_asks_for_marks(
     record = json.loads(capsys.readouterr().out)
     assert record["head"] == {"start": 3, "end": 10, "text": "Aspirin"}
     assert record["relation"] in VERBS
+
+
+NO_ENTITIES = "1|t|Imatinib inhibits BCR-ABL1.\n1|a|\n"
+NOTHING = ("no two entities that", "TAGGER")
+"""What a sentence about documents without entities says."""
+
+
+def said(command: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = run(command)
+    return code, capsys.readouterr().err
+
+
+def test_texts_without_entities_are_predicted_with_a_note(
+    trained: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = trained("documents", documents())
+    one = {"id": "T1", "label": "Drug", "spans": [[0, 8]]}
+    texts = [
+        json.dumps({"text": TEXT, "entities": entities}) for entities in ([], [one, {**one, "id": "T2"}])
+    ]
+    code, err = said(["predict", str(model), *texts], capsys)
+    assert code == 0
+    assert all(part in err for part in ("2 of 2", "Drug to Gene", *NOTHING))
+
+
+def test_documents_without_entities_are_annotated_with_a_note(
+    trained: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs.txt").write_text(NO_ENTITIES)
+    command = ["annotate", str(trained("documents", documents())), str(tmp_path / "docs.txt")]
+    code, err = said([*command, "--out", str(tmp_path / "out")], capsys)
+    assert code == 0
+    assert all(part in err for part in ("1 of 1", *NOTHING))
+
+
+def test_documents_with_entities_to_relate_have_no_note(
+    trained: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs.jsonl").write_text(json.dumps(documents()[0]) + "\n")
+    command = ["annotate", str(trained("documents", documents())), str(tmp_path / "docs.jsonl")]
+    assert "TAGGER" not in said([*command, "--out", str(tmp_path / "out")], capsys)[1]
+
+
+def test_documents_without_entities_are_refused_by_evaluate_with_advice(
+    trained: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test.txt").write_text(NO_ENTITIES)
+    code, err = said(["evaluate", str(trained("documents", documents())), str(tmp_path / "test.txt")], capsys)
+    assert code == 2
+    assert all(part in err for part in ("1 of 1", *NOTHING))
+
+
+def test_documents_without_entities_are_refused_by_finetune_with_advice() -> None:
+    examples = [of_entities(TEXT, [(0, 8, "Drug")])]
+    with pytest.raises(BadInput, match=r"No document has two entities.*alembert annotate TAGGER"):
+        RelateTask.learn(examples, RelateSettings())

@@ -18,10 +18,14 @@ from alembert.tasks.example import Coverage, Reading
 from alembert.tasks.relate import RelateTask
 from alembert.tasks.relate_example import RelateExample, of_marked
 from alembert.tasks.relate_pairs import Candidate
-from alembert.tasks.relate_read import IN_PARTS, OVERLAPPING
+from alembert.tasks.relate_read import IN_PARTS, OVERLAPPING, UNLINKED
+from alembert.tasks.relate_rewrite import RelateRewriter
+from alembert.tasks.relate_rows import MARKERS
 from alembert.tasks.relate_scores import Compared, RelatePrediction, measure_of, scores_of
 from alembert.tasks.relate_settings import RelateSettings
 from alembert.tasks.splitting import Shares, split
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import Vocabulary
 
 SHARED = Path(__file__).resolve().parents[3] / "shared/data/relation"
 USUAL = RelateSettings()
@@ -72,6 +76,47 @@ def test_relations_between_concepts_of_pubtator_are_read(tmp_path: Path) -> None
     task = RelateTask.learn(found.examples, RelateSettings(distance=1))
     assert task.rules.by_concept
     assert task.answers(found.examples[0]) == ["Inhibits", "none"]
+
+
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Abc", "lowers", "Ras", "Def", ".")
+TOKENIZER = Tokenizer.from_vocabulary(Vocabulary.of(*WORDS), lowercase=False).with_markers(MARKERS)
+LOOSE = PUBTATOR + "1\tInhibits\tD2\tG7\n"
+"""With a relation between Def and a gene that no row has."""
+
+
+def test_an_unlinked_relation_is_counted_and_said(tmp_path: Path) -> None:
+    found = read(tmp_path / "train.txt", LOOSE)
+    assert {each.reason: each.count for each in found.remarks} == {UNLINKED: 1}
+    assert len(found.set_aside) == 1
+
+
+def test_a_pair_that_an_unlinked_relation_may_mean_is_not_trained_on(tmp_path: Path) -> None:
+    example = read(tmp_path / "train.txt", LOOSE).examples[0]
+    task = RelateTask.learn([example], RelateSettings(distance=1))
+    (scored,), (trained,) = (each.encode([example], TOKENIZER, 64) for each in (task, task.for_training()))
+    labels = [[task.labels[int(row.labels[0])] for row in each.rows] for each in (scored, trained)]  # type: ignore[index]
+    assert labels == [["Inhibits", "none"], ["Inhibits"]]
+
+
+def test_an_unlinked_relation_is_missed(tmp_path: Path) -> None:
+    example = read(tmp_path / "train.txt", LOOSE).examples[0]
+    task = RelateTask.learn([example], RelateSettings(distance=1))
+    (encoded,) = task.encode([example], TOKENIZER, 64)
+    layout = encoded.layout
+    right = RelatePrediction(
+        layout.pairs, tuple(Answer(label=pair.label) for pair in layout.pairs), encoded.coverage
+    )
+    scores = task.score([example], [right])
+    assert scores.by_label["Inhibits"] == {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "support": 2}
+    assert (scores.coverage.gold, scores.coverage.unreachable) == (3, 1)
+    assert task.measure([example], [right])(np.array([0, 0])) == pytest.approx(2 / 3)
+
+
+def test_an_unlinked_relation_survives_augmented_copies(tmp_path: Path) -> None:
+    example = read(tmp_path / "train.txt", LOOSE).examples[0]
+    (record,) = RelateRewriter().records(example)
+    again = read(tmp_path / "copy.jsonl", json.dumps(record) + "\n").examples[0]
+    assert again.unlinked == example.unlinked
 
 
 def test_brat_with_gaps_overlaps_and_events_is_counted(tmp_path: Path) -> None:
@@ -219,7 +264,7 @@ def compared(pairs: list[tuple[str, str | None]], negative: str | None) -> Compa
         )
         for part in parts
     ]
-    return Compared.of(LABELS, negative, predictions)
+    return Compared.of(LABELS, negative, predictions, [()] * len(predictions))
 
 
 PAIRS = st.lists(

@@ -1,6 +1,7 @@
 """Which pairs of a document are asked about: types, direction, distance, concepts, and relations out of reach."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.errors import BadInput
 from alembert.tasks.relate import RelateTask
-from alembert.tasks.relate_example import RelateExample, of_document, of_entities
+from alembert.tasks.relate_example import RelateExample, UnlinkedRelation, of_document, of_entities
 from alembert.tasks.relate_pairs import Candidate, Rules, candidates, learn_rules
 from alembert.tasks.relate_settings import RelateSettings
 
@@ -97,6 +98,15 @@ def test_without_direction_each_pair_is_asked_about_once() -> None:
     assert named(example, pairs) == [("Abc", "Def", "with"), ("Abc", "Ghi", "none"), ("Def", "Ghi", "none")]
 
 
+def test_without_direction_mentions_of_the_same_two_concepts_are_one_pair() -> None:
+    both = ("C1", "C2")
+    entities = tuple(Entity(f"T{n}", "gene", ((n * 8, n * 8 + 3),), both) for n in range(2))
+    relation = Relation("R1", "binds", (("Arg1", "C1"), ("Arg2", "C2")))
+    example, _ = of_document(Document("d", TEXT, entities=entities, relations=(relation,)), "d.json")
+    pairs = candidates(example, rules(example, directed=False))
+    assert pairs == [Candidate(0, 1, "binds")]
+
+
 def test_concepts_are_related_at_their_nearest_mentions() -> None:
     concepts = {"Abc": "D1", "Ghi": "D1", "Ras": "G1", "Def": "D2", "Raf": "G2"}
     example = document([("D1", "G1", "inhibits")], **concepts)
@@ -128,7 +138,7 @@ def test_without_a_negative_class_only_related_pairs_are_scored() -> None:
     ("arguments", "reason"),
     [
         ((("Arg1", "Abc"), ("Arg2", "Ras"), ("Arg3", "Def")), "has 3 arguments"),
-        ((("Arg1", "Abc"), ("Arg2", "R9")), "another relation"),
+        ((("Arg1", "Abc"), ("Arg2", "R1")), "another relation"),
         ((("Arg1", "Abc"), ("Arg2", "Abc")), "and itself"),
     ],
 )
@@ -165,6 +175,48 @@ def test_no_pair_comes_twice_and_none_is_of_other_types(
     if distance is None:
         drugs = sum(label == "drug" for _, label in found)
         assert len(pairs) == drugs * (len(found) - drugs)
+
+
+def unlinked(*ends: str, entities: Sequence[tuple[str, str]] = ALL) -> RelateExample:
+    """A document with a relation that can be linked and one that is known to be between these ends alone."""
+    return replace(
+        document([("Abc", "Ras", "inhibits")], entities), unlinked=(UnlinkedRelation("inhibits", ends),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "certain"), [(("Def",), ["inhibits"]), (("Ghi",), ["inhibits", "none"]), ((), ["inhibits"])]
+)
+def test_pairs_that_an_unlinked_relation_may_mean_are_not_certain(
+    ends: tuple[str, ...], certain: list[str]
+) -> None:
+    example = unlinked(*ends)
+    pairs = candidates(example, rules(example))
+    assert [each.label for each in pairs] == ["inhibits", "none"]
+    assert [each.label for each in pairs if each.is_certain] == certain
+
+
+def test_a_pair_read_where_another_has_a_relation_is_not_certain() -> None:
+    entities = (Entity("T1", "drug", ((0, 3),), ("D1", "D2")), Entity("T2", "gene", ((8, 11),), ("G1",)))
+    relation = Relation("R1", "binds", (("Arg1", "D1"), ("Arg2", "G1")))
+    example, _ = of_document(Document("d", TEXT, entities=entities, relations=(relation,)), "d.json")
+    pairs = candidates(example, rules(example))
+    assert pairs == [Candidate(0, 1, "binds"), Candidate(0, 1, "none", is_certain=False)]
+
+
+@pytest.mark.parametrize(
+    ("relation", "ends"),
+    [
+        (Relation("R1", "x", (("Arg1", "Abc"), ("Arg2", "T9"))), ("Abc",)),
+        (Relation("R1", "x", (("Arg1", "T8"), ("Arg2", "T9"))), ()),
+        (Relation("R1", "x", (), (("entity1", "Abc"), ("entity2", "D9"), ("novel", "No"))), ("Abc",)),
+    ],
+)
+def test_what_an_unlinked_relation_is_between_is_kept(relation: Relation, ends: tuple[str, ...]) -> None:
+    entities = (Entity("Abc", "drug", ((0, 3),)), Entity("Ras", "gene", ((8, 11),)))
+    apart = {"relations" if not relation.arguments else "unlinked_relations": (relation,)}
+    example, _ = of_document(Document("d", TEXT, entities=entities, **apart), "d.json")  # type: ignore[arg-type]
+    assert example.unlinked == (UnlinkedRelation("x", ends),)
 
 
 def test_forms_cannot_be_mixed() -> None:

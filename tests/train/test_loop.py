@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -323,16 +324,17 @@ class Clock(SimpleNamespace):
 
 
 class Timed(TextLesson):
-    """A step takes a second, a look at held-out text three."""
+    """A step takes a second, an evaluation three or as many as a test says."""
 
     clock: Clock
+    evaluation = 3.0
 
     def take(self, cursor: Cursor, count: int, progress: float) -> Any:
         self.clock.now += 1.0
         return super().take(cursor, count, progress)
 
     def examine(self, *arguments: Any) -> Any:
-        self.clock.now += 3.0
+        self.clock.now += self.evaluation
         return super().examine(*arguments)
 
 
@@ -362,6 +364,44 @@ def test_hours_too_few_for_a_step_are_refused(timed: Loop) -> None:
     timed.settings = replace(timed.settings, hours=6 / 3600)
     with pytest.raises(BadSetting, match=r"over before the first step.*Give more hours"):
         timed.run()
+
+
+@pytest.mark.parametrize("seconds", [1.0, 6.0, 12.0])
+def test_training_takes_four_fifths_of_the_time_between_evaluations(
+    timed: Loop, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr(Timed, "evaluation", seconds)
+    timed.settings = replace(
+        timed.settings, hours=2 / 60, evaluation=replace(USUAL.evaluation, times=20), saving=SavingSettings()
+    )
+    timed.run()
+    steps = [row["step"] for row in timed.log.rows("held_out")]
+    between = [after - before for before, after in pairwise(steps)]
+    assert len(between) > 1
+    assert min(between[:-1]) >= 4 * seconds
+    assert 100 < Timed.clock.now <= 120
+
+
+def test_long_evaluations_do_not_end_a_run_early(timed: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timed, "evaluation", 16.0)
+    timed.run()
+    assert timed.position.done.step > 10
+
+
+def test_a_run_that_goes_on_from_its_best_state_ends_on_time(timed: Loop, make: Make) -> None:
+    settings = replace(timed.settings, evaluation=replace(USUAL.evaluation, times=0))
+    timed.settings, timed.tell = settings, killed_at(1)
+    with pytest.raises(Killed):
+        timed.run()
+    Timed.clock.now = Timed.evaluation  # the state is that of the first evaluation
+    make(settings, lesson=Timed).run()
+    assert 50 < Timed.clock.now <= 60
+
+
+def test_going_back_to_the_best_weights_takes_no_time_back(timed: Loop) -> None:
+    timed.settings = replace(timed.settings, saving=replace(timed.settings.saving, keep="best"))
+    timed.run()
+    assert timed.position.done.seconds == pytest.approx(Timed.clock.now)
 
 
 def test_all_time_is_counted(timed: Loop) -> None:

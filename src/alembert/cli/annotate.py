@@ -160,6 +160,11 @@ def _notes(counts: Mapping[str, int], out: Path) -> Iterator[str]:
             yield f"{name.removeprefix('format: ')}: {count:,}"
     if far := counts.get("pairs too far apart"):
         yield f"{far:,} pairs of entities are too far apart for the relation model, and were not read"
+    if pairless := counts.get("documents with nothing to relate"):
+        yield (
+            f"{pairless:,} of {counts['written']:,} documents have no two entities that the relation model relates; to have "
+            "entities found first, give a tagger before it: alembert annotate TAGGER MODEL FILE"
+        )
     if lost := counts.get("annotations of the input set aside"):
         yield f"{lost:,} annotations of the input could not be read: see {out}/set-aside.jsonl"
     if deleted := counts.get("deletions not applied"):

@@ -23,6 +23,8 @@ def predict_texts(model: TaskModel | SeveralModel, texts: Sequence[str], as_json
     lines, set_aside = _lines(texts, lambda line: model.task.check(model.task.of_texts([line])))
     examples: list[Any] = model.task.of_texts(lines)
     model.task.check(examples)
+    for sentence in model.task.notes(examples):
+        note(sentence)
     for example, prediction in zip(examples, model.predictions(examples), strict=True):
         if as_json:
             print_json(model.task.record(example, prediction))

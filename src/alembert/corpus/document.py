@@ -7,7 +7,8 @@ The record form (`to_record`, `from_record`) is the native JSON lines annotation
 Conventions that all readers keep: sections come in order and do not overlap; a heading that is text in the source is
 text here, in a section of kind "heading"; a heading that is an attribute in the source is only `Section.heading`. The
 arguments of a relation name entities or other relations of the same document, or, where the source relates concepts
-and not mentions (PubTator), a concept id that at least one entity carries.
+and not mentions (PubTator), a concept id that at least one entity carries. A relation that names anything else is kept
+apart in `unlinked_relations`: the document does say that it is there, and whoever learns or scores relations must know.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ class Document:
     labels: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     language: str | None = None
+    unlinked_relations: tuple[Relation, ...] = ()
+    """Relations one of whose arguments the document does not have."""
 
     def __post_init__(self) -> None:
         # Always from this text: an entity that comes from another document may carry the surface it had there.
@@ -177,6 +180,7 @@ def to_record(document: Document) -> dict[str, Any]:
         "sections": [_section_record(section) for section in document.sections],
         "entities": [_entity_record(entity) for entity in document.entities],
         "relations": [_relation_record(relation) for relation in document.relations],
+        "unlinked_relations": [_relation_record(relation) for relation in document.unlinked_relations],
         "labels": list(document.labels),
         "meta": dict(document.meta),
     }
@@ -222,6 +226,7 @@ def from_record(record: Mapping[str, Any]) -> Document:
             labels=tuple(_string(label) for label in record.get("labels") or ()),
             meta=dict(record.get("meta") or {}),
             language=record.get("language"),
+            unlinked_relations=tuple(map(_relation, record.get("unlinked_relations") or ())),
         )
     except KeyError as missing:
         raise BadInput(f"The annotation record has no {missing}, which it needs.") from None

@@ -126,6 +126,7 @@ def row_entry(row: dict[str, Any]) -> Entry:
         tuple(row["labels"]),
         json.loads(row["meta"]),
         row["language"],
+        gold.unlinked_relations,
     )
     sentences = tuple((span["start"], span["end"]) for span in row["sentences"])
     return Entry(document, row["source"], row["language"], sentences, tuple(map(_mention, row["entities"])))
@@ -193,11 +194,10 @@ def _lists(name: str, rows: Sequence[Sequence[tuple[Any, ...]]]) -> Any:
 
 
 def _annotations(document: Document) -> str | None:
-    if not (document.entities or document.relations):
-        return None
     record = to_record(document)
-    kept = {name: record[name] for name in ("entities", "relations") if name in record}
-    return json.dumps(kept, ensure_ascii=False)
+    names = ("entities", "relations", "unlinked_relations")
+    kept = {name: record[name] for name in names if name in record}
+    return json.dumps(kept, ensure_ascii=False) if kept else None
 
 
 def to_bytes(table: Any) -> bytes:

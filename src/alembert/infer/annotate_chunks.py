@@ -124,6 +124,7 @@ def _document(portion: Portion) -> Document:
 def _found(pipeline: Pipeline, before: Document, annotated: Annotated) -> Counter[str]:
     """Count what the models have found, by label, and what had to make way for it."""
     counts = Counter({"pairs too far apart": annotated.unread})
+    counts["documents with nothing to relate"] = int(annotated.is_pairless)
     counts["cut characters"] = annotated.coverage.cut_characters
     for name in pipeline.replaced:
         counts[f"{name} of the input left out"] = len(getattr(before, name))

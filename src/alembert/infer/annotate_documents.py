@@ -28,6 +28,8 @@ VALUE: Final = "value"
 def without(document: Document, fields: Iterable[Field]) -> Document:
     """Leave out annotations that the input had; without entities there are no relations between them."""
     left: dict[str, Any] = dict.fromkeys(fields, ())
+    if "relations" in left:
+        left["unlinked_relations"] = ()
     if "labels" in left:
         left["meta"] = {name: value for name, value in document.meta.items() if name != LABEL_SCORES}
     return replace(document, **left)

@@ -53,6 +53,8 @@ class Annotated:
     """Of every label that classifiers of the document know."""
     value: float | None = None
     """The number that a regression model gives the document."""
+    is_pairless: bool = False
+    """Whether it has no two entities of types that the relation model relates."""
 
 
 class Stage(Protocol):
@@ -161,6 +163,7 @@ def _joined(before: Annotated, after: Annotated) -> Annotated:
         before.unread + after.unread,
         {**before.probabilities, **after.probabilities},
         before.value if after.value is None else after.value,
+        before.is_pairless or after.is_pairless,
     )
 
 
@@ -206,11 +209,12 @@ class _Relating:
     def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
         bare = [without(document, ["relations"]) for document in documents]
         examples = [of_document(document, "", is_annotated=False)[0] for document in bare]
-        negative = cast(RelateTask, self.model.task).rules.negative
+        rules = cast(RelateTask, self.model.task).rules
         predictions = self.model.predict(examples)
         for document, example, found in zip(documents, examples, predictions, strict=True):
-            related = with_relations(document, example, found, negative)
-            yield Annotated(related, found.coverage, len(found.pairs) - found.coverage.windows)
+            related = with_relations(document, example, found, rules.negative)
+            unread = len(found.pairs) - found.coverage.windows
+            yield Annotated(related, found.coverage, unread, is_pairless=not rules.fit(example.mentions))
 
 
 def _said(model: TaskModel, document: Document, example: Any, prediction: Any) -> Document:

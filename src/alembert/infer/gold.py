@@ -39,9 +39,10 @@ def read_gold(
         )
     examples = reading.examples if part is None else _part(model, reading.examples, part)
     if model.task.labels and not any(model.task.answers(example) for example in examples):
+        usual = "Check that the file is annotated, and that its format and columns were recognised."
         raise BadFile(
-            f"None of the {len(examples):,} examples of {named} has a right answer to compare with. Check that the "
-            "file is annotated, and that its format and columns were recognised."
+            f"None of the {len(examples):,} examples of {named} has a right answer to compare with. "
+            + (" ".join(model.task.notes(examples)) or usual)
         )
     model.task.check(examples)
     return _annotated(model.task, replace(reading, examples=tuple(examples)), named)

@@ -67,6 +67,14 @@ class SeveralTasks:
             with _named(name):
                 task.check([example.by_task[name] for example in examples])
 
+    def notes(self, examples: Sequence[SeveralExamples]) -> list[str]:
+        """Say what keeps texts from having any answer of a task."""
+        return [
+            f"task {name}: {sentence}"
+            for name, task in self.tasks.items()
+            for sentence in task.notes([example.by_task[name] for example in examples])
+        ]
+
     def record(self, example: SeveralExamples, predictions: Mapping[str, Any]) -> dict[str, Any]:
         """Give the answers as a JSON object: name of the task -> its own record."""
         return {

@@ -28,7 +28,15 @@ from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.calibration import fit_temperature
 from alembert.tasks.metrics.classes import balanced_weights, codes
 from alembert.tasks.relate_example import Form, RelateExample, of_texts
-from alembert.tasks.relate_learn import check_negative, decisions_of, form_of, in_words, negative_of
+from alembert.tasks.relate_learn import (
+    check_links,
+    check_negative,
+    decisions_of,
+    form_of,
+    in_words,
+    negative_of,
+    pairless_note,
+)
 from alembert.tasks.relate_pairs import Candidate, Rules, candidates, learn_rules
 from alembert.tasks.relate_read import read_examples
 from alembert.tasks.relate_rewrite import RelateRewriter
@@ -76,6 +84,8 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     chosen: Calibration = field(default_factory=Calibration)
     weights: tuple[float, ...] = ()
     """Weight of each label if labels are balanced; empty: not computed."""
+    certain_only: bool = False
+    """Whether pairs that may have a relation which could not be linked are left out, as in training."""
 
     # -- data
 
@@ -87,13 +97,13 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     @classmethod
     def learn(cls, examples: Sequence[RelateExample], settings: RelateSettings) -> RelateTask:
-        if not any(example.links for example in examples):
-            raise BadInput("There are no relations to learn from. Check what was set aside, and why.")
+        check_links(examples)
         form, negative = form_of(examples), negative_of(examples, settings)
         rules = learn_rules(
             examples, distance=settings.distance, directed=settings.directed, negative=negative
         )
         golds = {pair.label for example in examples for pair in candidates(example, rules) if pair.label}
+        golds |= {each.label for example in examples for each in example.unlinked}
         check_negative(negative, sorted(golds), settings)
         classes = labels_of(sorted(golds), "single")
         if negative not in classes:
@@ -112,10 +122,11 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def check(self, examples: Sequence[RelateExample]) -> None:
         for example in examples:
             self._check_form(example)
-            for link in example.links or ():
-                if link.label not in self.classes:
+            stated = [link.label for link in example.links or ()] + [each.label for each in example.unlinked]
+            for label in stated:
+                if label not in self.classes:
                     raise BadInput(
-                        f"{example.where} has the relation {link.label!r}, which this task does not know; it knows "
+                        f"{example.where} has the relation {label!r}, which this task does not know; it knows "
                         f"{listed(self.classes)}. Use data with the same relations, or fine-tune on all of them."
                     )
 
@@ -135,8 +146,12 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
                 f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}."
             )
 
+    def notes(self, examples: Sequence[RelateExample]) -> list[str]:
+        return list(pairless_note(examples, self.rules))
+
     def answers(self, example: RelateExample) -> list[str]:
-        return [pair.label for pair in candidates(example, self.rules) if pair.label is not None]
+        found = [pair.label for pair in candidates(example, self.rules) if pair.label is not None]
+        return found + [each.label for each in example.unlinked]
 
     def rewriter(self) -> RelateRewriter:
         return RelateRewriter()
@@ -175,8 +190,15 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def reads_markers(self) -> bool:
         return self.settings.reads == "markers"
 
+    def for_training(self) -> RelateTask:
+        return replace(self, certain_only=True)
+
+    def _pairs(self, example: RelateExample) -> list[Candidate]:
+        pairs = candidates(example, self.rules)
+        return [pair for pair in pairs if pair.is_certain] if self.certain_only else pairs
+
     def encode(self, examples: Sequence[RelateExample], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
-        listed_pairs = [candidates(example, self.rules) for example in examples]
+        listed_pairs = [self._pairs(example) for example in examples]
         drafts = [
             [draft_of(example, pair, self._stand_ins) if pair.is_near else None for pair in pairs]
             for example, pairs in zip(examples, listed_pairs, strict=True)
@@ -210,8 +232,8 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
             tokens=sum(row.length for row in rows),
             windows=len(rows),
             unknown=sum(int(np.count_nonzero(row.ids == tokenizer.unk_id)) for row in rows),
-            gold=len(known),
-            unreachable=known.count(False),
+            gold=len(known) + len(example.unlinked),
+            unreachable=known.count(False) + len(example.unlinked),
             cut_characters=sum(each.lost for each in made if each is not None),
         )
         return Encoded(tuple(rows), coverage, _Layout(tuple(pairs), tuple(each is not None for each in made)))
@@ -288,13 +310,16 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     def score(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> Scores:
         coverage = Coverage.total(prediction.coverage for prediction in predictions)
-        return scores_of(self._compared(predictions), self.settings.measure, coverage)
+        return scores_of(self._compared(examples, predictions), self.settings.measure, coverage)
 
     def measure(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> Measure:
-        return measure_of(self._compared(predictions), self.settings.measure)
+        return measure_of(self._compared(examples, predictions), self.settings.measure)
 
-    def _compared(self, predictions: Sequence[RelatePrediction]) -> Compared:
-        return Compared.of(self.classes, self.rules.negative, predictions)
+    def _compared(
+        self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]
+    ) -> Compared:
+        unlinked = [[each.label for each in example.unlinked] for example in examples]
+        return Compared.of(self.classes, self.rules.negative, predictions, unlinked)
 
     def confidences(
         self, example: RelateExample, prediction: RelatePrediction

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -59,6 +60,15 @@ class Link:
     label: str
 
 
+@dataclass(frozen=True, slots=True)
+class UnlinkedRelation:
+    """A relation that a document has, though not both of its ends are entities of it."""
+
+    label: str
+    ends: tuple[str, ...] = ()
+    """Ids of mentions, or concepts, that it is known to be between: one or none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RelateExample(Example):
     """A text with entities, and their relations if these are known."""
@@ -67,6 +77,8 @@ class RelateExample(Example):
     mentions: tuple[Mention, ...] = ()
     """In the order of the text; of a marked pair, the first and the second."""
     links: tuple[Link, ...] | None = None
+    unlinked: tuple[UnlinkedRelation, ...] = ()
+    """Relations that nobody can find, beside the links: they count as missed."""
     given_sentences: tuple[Span, ...] = ()
     """Sentences of a document, if the file has them."""
     layout: str = ""
@@ -161,20 +173,16 @@ def of_document(
     """Make an example of a document; say of each relation that is none between two entities why it is left out."""
     mentions = tuple(sorted(map(_mention, document.entities), key=lambda each: (each.start, -each.end)))
     known = {name for each in mentions for name in (each.id, *each.concepts)}
-    links: list[Link] = []
-    lost: list[str] = []
-    for relation in document.relations:
-        try:
-            links.append(_link(relation, known))
-        except BadInput as wrong:
-            lost.append(f"relation {relation.id} {wrong}")
+    found, lost = _relations(document, known)
+    links = dict.fromkeys(each for each in found if isinstance(each, Link))
     example = RelateExample(
         id=document.id,
         texts=(document.text,),
         where=where,
         form="document",
         mentions=mentions,
-        links=tuple(dict.fromkeys(links)) if is_annotated else None,
+        links=tuple(links) if is_annotated else None,
+        unlinked=tuple(each for each in found if isinstance(each, UnlinkedRelation)) if is_annotated else (),
         given_sentences=tuple(
             (each.start, each.end) for each in document.sections if each.kind == "sentence"
         ),
@@ -217,14 +225,37 @@ def _mention(entity: Entity) -> Mention:
     return Mention(entity.id, entity.start, entity.end, entity.label, concepts)
 
 
-def _link(relation: Relation, known: set[str]) -> Link:
+def _relations(document: Document, known: set[str]) -> tuple[list[Link | UnlinkedRelation], list[str]]:
+    """Read the relations of a document; say of those that stand between others, or of more than two, why they are left out.
+
+    Of relations that the file's reader could not link it has told already.
+    """
+    others = {relation.id for relation in (*document.relations, *document.unlinked_relations)}
+    found: list[Link | UnlinkedRelation] = []
+    lost: list[str] = []
+    for relation in document.relations:
+        try:
+            found.append(_relation(relation, known, others))
+            if isinstance(found[-1], UnlinkedRelation):
+                lost.append(f"relation {relation.id} names an entity that the document does not have")
+        except BadInput as wrong:
+            lost.append(f"relation {relation.id} {wrong}")
+    for relation in document.unlinked_relations:
+        with suppress(BadInput):
+            found.append(_relation(relation, known, others))
+    return found, lost
+
+
+def _relation(relation: Relation, known: set[str], others: set[str]) -> Link | UnlinkedRelation:
     """Read a relation; BioC has files whose relations name concepts in attributes instead of arguments."""
     named = relation.arguments or tuple(pair for pair in relation.attributes if pair[1] in known)
-    if len(named) != 2:
+    if len(named) > 2 or len(relation.arguments) == 1:
         raise BadInput(f"has {len(named)} arguments, and this task relates two entities")
-    (_, head), (_, tail) = named
-    if not {head, tail} <= known:
+    if any(target in others - known for _, target in named):
         raise BadInput("has another relation as an argument, and this task relates two entities")
-    if head == tail:
+    ends = tuple(target for _, target in named if target in known)
+    if len(ends) < 2:
+        return UnlinkedRelation(relation.label, ends)
+    if ends[0] == ends[1]:
         raise BadInput("is between an entity and itself")
-    return Link(head, tail, relation.label)
+    return Link(ends[0], ends[1], relation.label)

@@ -50,6 +50,30 @@ def negative_of(examples: Sequence[RelateExample], settings: RelateSettings) -> 
     return fit[0] if len(fit) == 1 and len(labels) > 1 else None
 
 
+def check_links(examples: Sequence[RelateExample]) -> None:
+    """Refuse examples without any relation."""
+    if any(example.links for example in examples):
+        return
+    if all(example.form == "document" and len(example.mentions) < 2 for example in examples):
+        raise BadInput(
+            "No document has two entities, so there is nothing to relate. Give documents with entities and relations; "
+            "`alembert annotate TAGGER FILE` finds the entities."
+        )
+    raise BadInput("There are no relations to learn from. Check what was set aside, and why.")
+
+
+def pairless_note(examples: Sequence[RelateExample], rules: Rules) -> Iterator[str]:
+    """Say how many texts have no entities that could be related."""
+    count = sum(example.form == "document" and not rules.fit(example.mentions) for example in examples)
+    if count:
+        types = f" ({_types(rules)})" if rules.is_typed else ""
+        yield (
+            f"{count:,} of {len(examples):,} texts have no two entities that this model relates{types}, so there is nothing "
+            "to find in them. To have the entities found first, give a tagger before this model: alembert predict TAGGER "
+            "MODEL TEXT, or alembert annotate TAGGER MODEL FILE."
+        )
+
+
 def check_negative(negative: str | None, labels: Sequence[str], settings: RelateSettings) -> None:
     """Refuse a label that was asked for and does not occur."""
     if settings.negative not in ("auto", "") and negative not in labels:
@@ -77,13 +101,16 @@ def decisions_of(rules: Rules, labels: Sequence[str], form: Form, layout: str, m
 
 
 def _pairs(rules: Rules) -> Iterator[str]:
-    arrow = "to" if rules.directed else "and"
-    types = listed([f"{head} {arrow} {tail}" for head, tail in rules.types])
     what = "concepts, each two at their nearest mentions" if rules.by_concept else "entities"
     far = {None: "as far apart as a row is long", 0: "in one sentence"}.get(
         rules.distance, f"up to {rules.distance} sentences apart"
     )
-    yield f"Pairs of {what}, {far}, of the types that are related in training: {types}."
+    yield f"Pairs of {what}, {far}, of the types that are related in training: {_types(rules)}."
     if rules.forward:
         order = listed([f"{head} and {tail}" for head, tail in rules.forward])
         yield f"Their relations run in the order of the text, and so do the pairs: {order}."
+
+
+def _types(rules: Rules) -> str:
+    arrow = "to" if rules.directed else "and"
+    return listed([f"{head} {arrow} {tail}" for head, tail in rules.types])

@@ -5,12 +5,15 @@ direction occur among the relations that were learnt from: if chemicals inhibit 
 chemical make one pair, the chemical first. Where both directions of two types occur (or both have one type), and all of
 these relations run in the order of the text, so do the pairs. Pairs without a relation are the negative ones. Relations
 between concepts are judged once for each two concepts, at the two mentions that are nearest to each other. A relation
-that is no such pair (too far apart, of other types) is listed too: nobody can find it, and it counts as missed.
+that is no such pair (too far apart, of other types) is listed too: nobody can find it, and it counts as missed. A pair
+without a relation is not certain to have none where the document has a relation that could not be linked and may be this
+one, or where two other concepts of the same two mentions are related, so that the same words would be learnt as both.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,6 +38,8 @@ class Candidate:
     """The right answer; none: not known."""
     is_near: bool = True
     """Whether the model is asked; a relation that is no pair of the task is missed without that."""
+    is_certain: bool = True
+    """Whether the label can be learnt from; one that is not certain is scored all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,13 @@ class Rules:
         if not self.directed:
             return is_forward and (types in self._types or types[::-1] in self._types)
         return types in self._types and (is_forward or types not in self._forward)
+
+    def fit(self, mentions: Sequence[Mention]) -> bool:
+        """Tell whether there are two mentions of types that are related, near each other or not."""
+        if not self.is_typed:
+            return len(mentions) > 1
+        found = Counter(mention.type.casefold() for mention in mentions)
+        return any(found[head] and found[tail] > (head == tail) for head, tail in self._types)
 
     def to_table(self) -> dict[str, Any]:
         """Give plain values."""
@@ -166,6 +178,12 @@ class _Names:
         one, other = (self.example.mentions[each] for each in sorted(place))
         return max(0, other.start - one.end)
 
+    def may_be_unlinked(self, place: Place) -> bool:
+        """Tell whether a relation that could not be linked may be between two mentions."""
+        mentions = [self.example.mentions[each] for each in place]
+        names = {name for each in mentions for name in (each.id, *each.concepts)}
+        return any(names.issuperset(each.ends) for each in self.example.unlinked)
+
 
 # -- pairs
 
@@ -184,8 +202,11 @@ def candidates(example: RelateExample, rules: Rules) -> list[Candidate]:
     if example.links is None:
         return [Candidate(*place) for place in near.values()]
     gold = _gold(named, rules)
+    related = {place for pair, place in near.items() if pair in gold}
     found = [
-        Candidate(*place, label)
+        Candidate(
+            *place, label, is_certain=pair in gold or not (place in related or named.may_be_unlinked(place))
+        )
         for pair, place in near.items()
         for label in gold.get(pair, [rules.negative])
         if label is not None
@@ -205,13 +226,16 @@ def _near(named: _Names, rules: Rules) -> dict[Pair, Place]:
 
 
 def _once(found: Mapping[Pair, Place], named: _Names) -> dict[Pair, Place]:
-    """Keep one of the two directions of a pair, the nearer one."""
-    kept: dict[Pair, Place] = {}
-    for pair, place in found.items():
-        back = found.get(pair[::-1])
-        if back is None or (named.gap(place), place) < (named.gap(back), back):
-            kept[pair] = place
-    return kept
+    """Keep one of the two directions of a pair, the nearer one; of two at the same place, the first by name."""
+
+    def rank(pair: Pair) -> tuple[int, Place, Pair]:
+        return named.gap(found[pair]), found[pair], pair
+
+    return {
+        pair: place
+        for pair, place in found.items()
+        if (back := pair[::-1]) not in found or rank(pair) < rank(back)
+    }
 
 
 def _places(example: RelateExample, rules: Rules) -> Iterator[Place]:

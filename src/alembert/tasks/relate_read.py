@@ -23,6 +23,11 @@ _PERHAPS: Final = ("jsonl", "parquet")
 IN_PARTS: Final = "entities have a gap inside; they are marked from their first to their last character"
 OVERLAPPING: Final = "entities overlap another; the marks of such a pair stand inside each other"
 
+UNLINKED: Final = (
+    "relations name an entity that the document does not have; they count as missed, and pairs that may be meant are not "
+    "learnt as unrelated"
+)
+
 
 def read_examples(files: Sequence[Path], options: ReadOptions) -> Reading[RelateExample]:
     """Read files of either kind."""
@@ -89,6 +94,7 @@ def _of_documents(
         ]
     in_parts = sum(len(entity.spans) > 1 for each in documents for entity in each.entities)
     counts = {IN_PARTS: in_parts, OVERLAPPING: sum(map(_overlapping, examples))}
+    counts[UNLINKED] = sum(len(each.unlinked) for each in examples)
     told = [Remark(str(path), reason, count) for reason, count in counts.items() if count]
     return Reading(
         tuple(examples), tuple(aside), (*(item for item in items if isinstance(item, Remark)), *told)

@@ -8,7 +8,7 @@ from typing import Any
 from alembert.corpus.marked import marked_pair
 from alembert.errors import BadInput
 from alembert.tasks.classify_rewrite import labelled_row
-from alembert.tasks.relate_example import Mention, RelateExample
+from alembert.tasks.relate_example import Mention, RelateExample, UnlinkedRelation
 from alembert.tasks.rewriting import Edits, Named, Rewriter, rewritings, sentence_records
 from alembert.text.edits import Rewriting, apart, stretches
 from alembert.text.sentences import Span
@@ -71,6 +71,10 @@ class RelateRewriter(Rewriter[RelateExample]):
                 }
                 for number, link in enumerate(links, start=1)
             ],
+            "unlinked_relations": [
+                {"id": f"U{number}", "label": each.label, "arguments": _ends(each)}
+                for number, each in enumerate(example.unlinked, start=1)
+            ],
         }
         return [{key: value for key, value in record.items() if value}]
 
@@ -102,6 +106,11 @@ def _is_marked_alike(example: RelateExample) -> bool:
         return False
     found = [] if pair is None else [(mark.start, mark.end) for mark in (pair.first, pair.second)]
     return found == [(each.start, each.end) for each in example.mentions]
+
+
+def _ends(relation: UnlinkedRelation) -> list[list[str]]:
+    """Write what an unlinked relation is between, with no name for an end that is not known."""
+    return [[f"Arg{number}", end] for number, end in enumerate([*relation.ends, "", ""][:2], start=1)]
 
 
 def _entity(mention: Mention) -> dict[str, Any]:

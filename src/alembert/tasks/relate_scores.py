@@ -2,7 +2,8 @@
 
 `micro_f1` and `macro_f1` are over the relations: a pair without one counts only where a relation was guessed for it.
 With the negative class among the labels, and where there is no such class, every pair has one label, so that micro F1
-over all labels is accuracy. A pair that the model was not asked about has no guess: it is missed, and nothing more.
+over all labels is accuracy. A pair that the model was not asked about has no guess: it is missed, and nothing more. So is
+a relation that could not be linked to two entities.
 """
 
 # N answers, L labels
@@ -49,15 +50,21 @@ class Compared:
 
     @classmethod
     def of(
-        cls, labels: tuple[str, ...], negative: str | None, predictions: Sequence[RelatePrediction]
+        cls,
+        labels: tuple[str, ...],
+        negative: str | None,
+        predictions: Sequence[RelatePrediction],
+        unlinked: Sequence[Sequence[str]],
     ) -> Compared:
+        """Compare; `unlinked` are the labels of each example's relations that are no pair."""
         known = [
             [
                 (pair.label, answer.label or _UNASKED)
                 for pair, answer in _together(each)
                 if pair.label is not None
             ]
-            for each in predictions
+            + [(label, negative or _UNASKED) for label in others]
+            for each, others in zip(predictions, unlinked, strict=True)
         ]
         flat = [pair for pairs in known for pair in pairs]
         return cls(

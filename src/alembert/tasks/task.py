@@ -128,6 +128,10 @@ class Task(ABC, Generic[E, P]):
         """Give text and label of what tasks that find things have found, to tell seen from unseen ones later."""
         return iter(())
 
+    def notes(self, examples: Sequence[E]) -> list[str]:
+        """Say what keeps examples from having any answer, a sentence each; nothing if all is well."""
+        return []
+
     def problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
         """Find what is wrong in files beyond what cannot be read: tags that break their scheme, with their lines."""
         return iter(())

@@ -28,7 +28,7 @@ from alembert.train.clock import Budget, Mileage, Position
 from alembert.train.distributed import Processes, SaidElsewhere, is_sharded, shard, spread
 from alembert.train.gradients import accumulate, accumulate_in_turn
 from alembert.train.lesson import Lesson, Micro, Verdict
-from alembert.train.meter import Found, Meter
+from alembert.train.meter import Found, Meter, counts_of, sums_by_name
 from alembert.train.optim import Optimiser
 from alembert.train.parts import select
 from alembert.train.runlog import RunLog, TrainingProgress
@@ -124,8 +124,14 @@ class Loop:
 
     @property
     def budget(self) -> Budget:
-        s = self.settings
-        return Budget(hours=s.hours, tokens=s.tokens, steps=s.steps, reserve=self.position.reserve)
+        position, s = self.position, self.settings
+        return Budget(
+            hours=s.hours,
+            tokens=s.tokens,
+            steps=s.steps,
+            reserve=position.reserve,
+            overhead=position.overhead,
+        )
 
     def _step(self) -> None:
         began = time.monotonic()
@@ -157,12 +163,12 @@ class Loop:
         """Compute this process's share of the step's gradients; give what all processes found."""
         own = [(n, p) for n, p in enumerate(portions) if n % self.processes.world == self.processes.rank]
         micros = [(n, self.lesson.micro(portion).to(self.device)) for n, portion in own]
-        totals = self.processes.total(_counts(micro for _, micro in micros))
+        totals = self.processes.total(counts_of(micro for _, micro in micros))
         sums: list[dict[str, float]] = [{} for _ in micros]
         jobs = [partial(self._loss, n, micro, totals, sums[place]) for place, (n, micro) in enumerate(micros)]
         self._accumulate(jobs, portions, totals)
         work: float = sum(_work(self.model, micro) for _, micro in micros)
-        losses = self.processes.total({**_added(sums), "/work": work})
+        losses = self.processes.total({**sums_by_name(sums), "/work": work})
         work = losses.pop("/work")
         return Found(losses, totals, sum(portion.tokens for portion in portions), work)
 
@@ -266,29 +272,37 @@ class Loop:
         self._measure_peak()
         verdict = self._verdict()
         position, done = self.position, self.position.done
-        position.evaluations = 1 + int(self.budget.progress(position.done) * self.settings.evaluation.times)
         if position.judged != done.step:  # a run killed after its last look comes here again
             self._log("held_out", **asdict(done), scores=verdict.scores)
         position.judged = done.step
-        self._spend(began)
+        position.longest_evaluation = max(position.longest_evaluation, self._spend(began))
+        self._plan_evaluation(done)  # before the save: a run that goes on from this state needs the plan
         best = math.inf if position.best is None else position.best
         position.since_best = 0 if verdict.loss < best else position.since_best + 1
         if math.isfinite(verdict.loss) and verdict.loss <= best:  # of equals the one that has learnt longer
             position.best = verdict.loss
             self._save(best=True)
-        position.reserve = max(position.reserve, 1.5 * (position.done.seconds - done.seconds))
+            self._plan_evaluation(done)
         return verdict
+
+    def _plan_evaluation(self, last: Mileage) -> None:
+        """Choose the next evaluation; the last one began at `last` and has just ended."""
+        position, times = self.position, self.settings.evaluation.times
+        spent = position.done.seconds - last.seconds
+        position.evaluations = self.budget.next_evaluation(position.done, spent, times)
 
     def _measure_peak(self) -> None:
         """Look again at what the machine can do: on a shared one, a single look may come at a bad moment."""
         if self.device.type == "cpu":
             self.peak = max(self.peak or 0.0, hardware.matmul_peak(self.half or "float32"))
 
-    def _spend(self, began: float) -> None:
-        """Count the time since `began` as time of the run, by the clock of the first process."""
-        spent = self.processes.from_first(time.monotonic() - began)
+    def _spend(self, began: float) -> float:
+        """Count the time since `began`, by the clock of the first process, as time of the run without a step."""
+        spent: float = self.processes.from_first(time.monotonic() - began)
         done = self.position.done
         self.position.done = replace(done, seconds=done.seconds + spent)
+        self.position.overhead += spent
+        return spent
 
     def _verdict(self) -> Verdict:
         self.model.eval()
@@ -319,7 +333,7 @@ class Loop:
             tensors["average"] = self.average.state()
         whole = {group: self.processes.whole(named) for group, named in tensors.items()}
         self.processes.first_alone(lambda: self._write_state(whole, best))
-        self._spend(began)
+        self.position.longest_save = max(self.position.longest_save, self._spend(began))
         self._saved_at = self.position.done.seconds
 
     def _write_state(self, tensors: dict[str, dict[str, Tensor]], best: bool) -> None:
@@ -376,22 +390,6 @@ def _half_precision(settings: RunSettings, device: str) -> str | None:
     elif device == "cpu":
         hardware.check_dtype(wanted)
     return None if wanted == "float32" else wanted
-
-
-def _counts(micros: Any) -> dict[str, float]:
-    counts: dict[str, float] = {}
-    for micro in micros:
-        for name, target in micro.targets.items():
-            counts[name] = counts.get(name, 0) + target.count
-    return counts
-
-
-def _added(tallies: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for tally in tallies:
-        for name, value in tally.items():
-            total[name] = total.get(name, 0.0) + value
-    return total
 
 
 def _work(model: Model, micro: Micro) -> int:

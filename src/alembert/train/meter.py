@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from alembert.train.lesson import Micro
 
 
 @dataclass(frozen=True)
@@ -62,3 +64,17 @@ class Meter:
 
     def _per_second(self, name: str) -> float:
         return self.sums[name] / max(self.sums["seconds"], 1e-9)  # a coarse clock may not have moved
+
+
+def counts_of(micros: Iterable[Micro]) -> dict[str, float]:
+    """Count the answers of micro-batches by objective."""
+    return sums_by_name({name: each.count for name, each in micro.targets.items()} for micro in micros)
+
+
+def sums_by_name(tallies: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Add up the values of the same name."""
+    total: dict[str, float] = {}
+    for tally in tallies:
+        for name, value in tally.items():
+            total[name] = total.get(name, 0.0) + value
+    return total

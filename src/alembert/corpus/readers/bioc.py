@@ -4,17 +4,17 @@ The text is laid out by the passages' offsets, gaps filled with line breaks, so 
 Where a passage lies inside the one before it, or very far behind it (files that count bytes, or count each passage from
 0), it follows at the next free place and its annotations move along, which is counted. An annotation whose words are
 not at its place is mended or set aside by the rules of `mentions`. A concept is the infon "identifier" (several are
-joined by "|"), the label is "type"; all other infons are attributes.
+joined by "|", "," or ";"), the label is "type"; all other infons are attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from alembert.corpus.document import Document, Entity, Pairs, Relation, Section, Span
 from alembert.corpus.readers.contract import Item
-from alembert.corpus.readers.mentions import linked, settle, with_own_ids
+from alembert.corpus.readers.mentions import concepts_of, linked, settle, unlinked_reason, with_own_ids
 from alembert.corpus.readers.source import Source
 
 _WIDEST_GAP = 1000
@@ -67,9 +67,10 @@ def items_of(entry: Entry, source: Source) -> Iterator[Item]:
         yield source.aside("the document has no passage with text", entry.id)
         return
     entities: list[Entity] = []
+    named = {target for relation in entry.relations for _, target in relation.arguments + relation.attributes}
     for passage, shift in zip(entry.passages, shifts, strict=True):
         for annotation in passage.annotations:
-            entity = _entity(annotation, text, shift, source)
+            entity = _entity(annotation, text, shift, source, named)
             if entity is None:
                 yield source.aside(
                     f"annotation {annotation.id} has no place that its words agree on",
@@ -79,14 +80,13 @@ def items_of(entry: Entry, source: Source) -> Iterator[Item]:
             else:
                 entities.append(entity)
     entities = list(with_own_ids(entities, source))
-    relations, lost = linked(entry.relations, entities)
-    yield from (source.aside(reason, entry.id, kind="annotation") for reason in lost)
-    yield _document(entry, text, tuple(_sections(entry.passages, shifts)), entities, relations)
+    relations, unlinked = linked(entry.relations, entities)
+    yield from (source.aside(unlinked_reason(one), entry.id, kind="annotation") for one in unlinked)
+    document = _document(entry, text, tuple(_sections(entry.passages, shifts)), entities)
+    yield replace(document, relations=tuple(relations), unlinked_relations=tuple(unlinked))
 
 
-def _document(
-    entry: Entry, text: str, sections: tuple[Section, ...], entities: list[Entity], relations: list[Relation]
-) -> Document:
+def _document(entry: Entry, text: str, sections: tuple[Section, ...], entities: list[Entity]) -> Document:
     meta = {key: value for key, value in entry.infons.items() if key not in ("language", "labels")}
     labels = entry.infons.get("labels", "")
     return Document(
@@ -94,7 +94,6 @@ def _document(
         text=text,
         sections=sections,
         entities=tuple(entities),
-        relations=tuple(relations),
         labels=tuple(labels.split("|")) if labels else (),
         meta=meta,
         language=entry.infons.get("language"),
@@ -126,13 +125,15 @@ def _sections(passages: list[Passage], shifts: list[int]) -> Iterator[Section]:
             yield Section(start, start + len(passage.text), kind, heading)
 
 
-def _entity(annotation: Annotation, text: str, shift: int, source: Source) -> Entity | None:
+def _entity(
+    annotation: Annotation, text: str, shift: int, source: Source, named: Container[str]
+) -> Entity | None:
     spans = tuple(sorted((start + shift, end + shift) for start, end in annotation.spans))
     settled = settle(source, text, spans, annotation.surface)
     if settled is None:
         return None
     key = next((key for key in _CONCEPT_KEYS if annotation.infons.get(key)), None)
-    concepts = tuple(part.strip() for part in annotation.infons[key].split("|")) if key else ()
+    concepts = concepts_of(annotation.infons[key], named) if key else ()
     label = annotation.infons.get("type") or "entity"
     rest: Pairs = tuple(
         (name, value) for name, value in annotation.infons.items() if name not in ("type", key)

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers.contract import Damaged, Item, ReadOptions, SetAside
-from alembert.corpus.readers.mentions import linked, settle, with_own_ids
+from alembert.corpus.readers.mentions import linked, settle, unlinked_reason, with_own_ids
 from alembert.corpus.readers.source import COMPRESSED, Line, Source, plain_name
 
 NO_DATABASE = "id:"
@@ -110,7 +110,13 @@ def _annotated(name: str, text: str, source: Source | None) -> Iterator[Item]:
         if bad is not None:
             yield bad
     yield from (source.aside(reason, name, kind="annotation") for reason in parsed.finish())
-    yield Document(name, text, entities=tuple(parsed.entities), relations=tuple(parsed.relations))
+    yield Document(
+        name,
+        text,
+        entities=tuple(parsed.entities),
+        relations=tuple(parsed.relations),
+        unlinked_relations=tuple(parsed.unlinked),
+    )
 
 
 class _Annotations:
@@ -120,6 +126,7 @@ class _Annotations:
         self.name, self.text, self.source = name, text, source
         self.entities: list[Entity] = []
         self.relations: list[Relation] = []
+        self.unlinked: list[Relation] = []
         self.attributes: dict[str, list[tuple[str, str]]] = {}
         self.concepts: dict[str, list[str]] = {}
 
@@ -148,12 +155,12 @@ class _Annotations:
             )
             for entity in with_own_ids(self.entities, self.source)
         ]
-        relations, lost = linked(self.relations, self.entities)
+        relations, self.unlinked = linked(self.relations, self.entities)
         self.relations = [
             replace(one, attributes=tuple(self.attributes.pop(one.id, ()))) for one in relations
         ]
         loose = sorted({*self.attributes, *self.concepts})
-        return lost + [
+        return [unlinked_reason(one) for one in self.unlinked] + [
             f"an attribute, note or concept is for {target}, which does not exist" for target in loose
         ]
 

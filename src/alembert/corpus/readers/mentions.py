@@ -8,13 +8,17 @@ the only one close by. Each mending is counted in the source's tally.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from alembert.corpus.document import Entity, Relation, Span, spans_are_sound
 from alembert.corpus.readers.source import Source
 
 _CLOSE = 20
+_CONCEPT: Final = re.compile(r"tmVar:.+|[a-z]\|[A-Z]+\|[^,;]*|[^|,;]+")
+"""One concept id of several; variants as tmVar writes them (p|SUB|V|600|E) have bars inside."""
 
 
 def settle(
@@ -66,17 +70,39 @@ def with_own_ids(entities: Iterable[Entity], source: Source) -> Iterator[Entity]
         yield entity if number == 1 else replace(entity, id=name)
 
 
-def linked(relations: Iterable[Relation], entities: Iterable[Entity]) -> tuple[list[Relation], list[str]]:
-    """Keep the relations whose arguments exist; say of each other one that it is left out."""
+def concepts_of(stated: str, named: Container[str] = ()) -> tuple[str, ...]:
+    """Split concept ids that a file joins by "|", "," or ";"; an id that relations name as a whole stays whole.
+
+    >>> concepts_of("D003924,D009765; -")
+    ('D003924', 'D009765')
+    >>> concepts_of("c|DEL|35|G;MESH:D006311")
+    ('c|DEL|35|G', 'MESH:D006311')
+    >>> concepts_of("CVCL:1,2", named={"CVCL:1,2"})
+    ('CVCL:1,2',)
+    """
+    whole = stated.strip()
+    parts = [whole] if whole in named else map(str.strip, _CONCEPT.findall(whole))
+    return tuple(dict.fromkeys(part for part in parts if part not in ("", "-")))
+
+
+def linked(
+    relations: Iterable[Relation], entities: Iterable[Entity]
+) -> tuple[list[Relation], list[Relation]]:
+    """Separate the relations whose arguments exist from the others."""
     entities, kept = list(entities), list(relations)
     known = {entity.id for entity in entities} | {
         concept for entity in entities for concept in entity.concepts
     }
-    lost: list[str] = []
+    unlinked: list[Relation] = []
     while True:
         targets = known | {relation.id for relation in kept}
         loose = [one for one in kept if any(target not in targets for _, target in one.arguments)]
         if not loose:
-            return kept, lost
+            return kept, unlinked
         kept = [one for one in kept if one not in loose]
-        lost += [f"relation {one.id} names an argument that the document does not have" for one in loose]
+        unlinked += loose
+
+
+def unlinked_reason(relation: Relation) -> str:
+    """Say why a relation could not be linked."""
+    return f"relation {relation.id} names an argument that the document does not have"

@@ -3,19 +3,20 @@
 Offsets count from the title, the abstract begins one character behind it; the text is therefore title, line break,
 abstract (the title alone when the abstract is empty). Quirks handled: blank lines at the start of the file, several
 blank lines or none between documents, trailing white space in mentions and concept ids, rows with no concept, composite
-rows with a seventh column, several concepts joined by "|", documents that occur twice (both are given; ids are not
-checked here). Relations stand between concept ids, not mentions, and stay so.
+rows with a seventh column, several concepts joined by "|", "," or ";", documents that occur twice (both are given; ids
+are not checked here). Relations stand between concept ids, not mentions, and stay so.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from alembert.corpus.document import Document, Entity, Relation, Section
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
-from alembert.corpus.readers.mentions import linked, settle
+from alembert.corpus.readers.mentions import concepts_of, linked, settle, unlinked_reason
 from alembert.corpus.readers.source import Line, Source, paragraphs
 
 TITLE = re.compile(r"([^|\t]+)\|t\|(.*)", re.DOTALL)
@@ -52,10 +53,16 @@ def _document(lines: list[Line], source: Source) -> Iterator[Item]:
         return
     rows = _Rows(title[1], text, source)
     yield from filter(None, map(rows.add, lines[2 if abstract else 1 :]))
-    relations, lost = linked(rows.relations, rows.entities)
-    yield from (source.aside(reason, title[1], position, "annotation") for reason in lost)
+    entities = tuple(rows.linked_entities())
+    relations, unlinked = linked(rows.relations, entities)
+    yield from (source.aside(unlinked_reason(one), title[1], position, "annotation") for one in unlinked)
     yield Document(
-        title[1], text, _sections(len(title[2]), len(text)), tuple(rows.entities), tuple(relations)
+        title[1],
+        text,
+        _sections(len(title[2]), len(text)),
+        entities,
+        tuple(relations),
+        unlinked_relations=tuple(unlinked),
     )
 
 
@@ -70,7 +77,15 @@ class _Rows:
     def __init__(self, name: str, text: str, source: Source) -> None:
         self.name, self.text, self.source = name, text, source
         self.entities: list[Entity] = []
+        self.concepts: list[str] = []
+        """The concept column of each entity."""
         self.relations: list[Relation] = []
+
+    def linked_entities(self) -> Iterator[Entity]:
+        """Give the entities with each of their concepts; how columns are split, the relations below them decide."""
+        named = {target for relation in self.relations for _, target in relation.arguments}
+        for entity, column in zip(self.entities, self.concepts, strict=True):
+            yield replace(entity, concepts=concepts_of(column, named))
 
     def add(self, line: Line) -> SetAside | None:
         """Take in a row, or say why not."""
@@ -100,9 +115,6 @@ class _Rows:
         label, concept, *parts = [*rest, "", ""][: max(2, len(rest))]
         composite = tuple(("parts", value) for value in parts if value)
         name = f"T{len(self.entities) + 1}"
-        self.entities.append(Entity(name, label.strip() or "entity", spans, _concepts(concept), composite))
+        self.entities.append(Entity(name, label.strip() or "entity", spans, attributes=composite))
+        self.concepts.append(concept)
         return True
-
-
-def _concepts(column: str) -> tuple[str, ...]:
-    return tuple(concept.strip() for concept in column.split("|") if concept.strip() not in ("", "-"))

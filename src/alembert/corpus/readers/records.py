@@ -16,7 +16,7 @@ from typing import Any
 from alembert.corpus.document import Document, Entity, Pairs, Relation, Section, from_record, offset
 from alembert.corpus.readers.compose import Composer
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside, how_to_set
-from alembert.corpus.readers.mentions import linked, settle, with_own_ids
+from alembert.corpus.readers.mentions import linked, settle, unlinked_reason, with_own_ids
 from alembert.corpus.readers.source import Source
 from alembert.errors import BadInput
 
@@ -24,7 +24,9 @@ ID_FIELDS = ("id", "pmid", "pmcid", "doi", "_id", "docid", "doc_id", "document_i
 TEXT_FIELDS = ("text", "sentence", "content", "body", "text_a", "question")
 LABEL_FIELDS = ("label", "labels", "class", "category")
 ENTITY_FIELDS = ("entities", "mention_data", "spans")
-_NATIVE = {"id", "text", "language", "sections", "entities", "relations", "labels", "meta"}
+_NATIVE = {"id", "text", "language", "sections", "entities", "relations", "labels", "meta"} | {
+    "unlinked_relations"
+}
 _PART_HEADING = re.compile(
     r"^[ \t]*(?:(?P<title>TITLE):\s*|(?P<part>ABSTRACT|BODY)(?P<heading>(?:\.[^\n]*)?):[ \t]*\n)",
     re.MULTILINE,
@@ -59,7 +61,9 @@ def _mapped(record: Mapping[str, Any], source: Source, options: ReadOptions, nam
         else:
             entities.append(entity)
     entities = list(with_own_ids(entities, source))
-    relations, lost = _relations(record, entities)
+    stated, strange = _relations(record)
+    relations, unlinked = linked(stated, entities)
+    lost = [*strange, *map(unlinked_reason, unlinked)]
     yield from (source.aside(reason, name, kind="annotation") for reason in lost)
     yield Document(
         id=name,
@@ -69,6 +73,7 @@ def _mapped(record: Mapping[str, Any], source: Source, options: ReadOptions, nam
         relations=tuple(relations),
         labels=_labels(record, options),
         meta=_meta(record, options),
+        unlinked_relations=tuple(unlinked),
     )
 
 
@@ -232,7 +237,7 @@ def _entities(
             )
 
 
-def _relations(record: Mapping[str, Any], entities: list[Entity]) -> tuple[list[Relation], list[str]]:
+def _relations(record: Mapping[str, Any]) -> tuple[list[Relation], list[str]]:
     """Read relations: native ones, or a label with the ids of two entities as `head` and `tail` or as doccano has them.
 
     Give also why others are left out."""
@@ -246,8 +251,7 @@ def _relations(record: Mapping[str, Any], entities: list[Entity]) -> tuple[list[
             found.append(Relation(name, str(label or "relation"), _arguments(relation)))
         except (AttributeError, TypeError, ValueError):
             strange.append(f"relation {number} of the record does not name a label and what it is between")
-    kept, lost = linked(found, entities)
-    return kept, strange + lost
+    return found, strange
 
 
 def _arguments(stated: Mapping[str, Any]) -> Pairs:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from alembert.corpus.document import Document, Entity, Pairs, Relation
+from alembert.corpus.writers.losses import joined_concepts
 from alembert.corpus.writers.sink import Losses
 
 _WIDEST_GAP = 1000
@@ -75,7 +76,7 @@ def _unique(pairs: Iterable[tuple[str, str]], taken: set[str], losses: Losses) -
 def entity_infons(entity: Entity, losses: Losses) -> dict[str, str]:
     infons = {"type": entity.label}
     if entity.concepts:
-        infons["identifier"] = "|".join(entity.concepts)
+        infons["identifier"] = joined_concepts(entity, losses)
     return infons | _rest(entity.attributes, losses)
 
 

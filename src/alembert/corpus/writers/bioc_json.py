@@ -8,6 +8,7 @@ from typing import Any
 
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.writers.bioc import Passage, document_infons, entity_infons, passages, relation_infons
+from alembert.corpus.writers.losses import every_relation
 from alembert.corpus.writers.sink import Losses, Target, opened
 
 
@@ -28,7 +29,7 @@ def _document(document: Document, losses: Losses) -> dict[str, Any]:
         "id": document.id,
         "infons": document_infons(document, losses),
         "passages": [_passage(passage, document.text, losses) for passage in passages(document)],
-        "relations": [_relation(relation, losses) for relation in document.relations],
+        "relations": [_relation(relation, losses) for relation in every_relation(document)],
     }
 
 

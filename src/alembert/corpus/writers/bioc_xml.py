@@ -14,6 +14,7 @@ from lxml import etree
 
 from alembert.corpus.document import Document, Entity
 from alembert.corpus.writers.bioc import Passage, document_infons, entity_infons, passages, relation_infons
+from alembert.corpus.writers.losses import every_relation
 from alembert.corpus.writers.sink import Losses, Target, opened
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -46,7 +47,7 @@ class _Builder:
         self._infons(element, document_infons(document, self.losses))
         for passage in passages(document):
             self._passage(element, passage, document.text)
-        for relation in document.relations:
+        for relation in every_relation(document):
             child = etree.SubElement(element, "relation", id=self._legal(relation.id))
             self._infons(child, relation_infons(relation, self.losses))
             for role, target in relation.arguments:

@@ -58,6 +58,7 @@ def _schema() -> Any:
     columns |= {
         "entities": pa.list_(entity),
         "relations": pa.list_(relation),
+        "unlinked_relations": pa.list_(relation),
         "labels": pa.list_(text),
         "meta": text,
     }

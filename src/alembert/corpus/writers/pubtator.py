@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from alembert.corpus.document import Document, Entity, Relation
-from alembert.corpus.writers.losses import count_absent, count_attributes, covering, plain
+from alembert.corpus.writers.losses import (
+    count_absent,
+    count_attributes,
+    covering,
+    every_relation,
+    joined_concepts,
+    plain,
+)
 from alembert.corpus.writers.sink import Losses, Target, opened
 
 _FLAT = str.maketrans("\t\r\n", "   ")
@@ -27,7 +34,7 @@ def write(documents: Iterable[Document], target: Target) -> Losses:
 
 def _lines(document: Document, losses: Losses) -> Iterator[str]:
     name = plain(document.id, "|\t\r", losses)
-    count_absent(document, losses, "sections", "relations")
+    count_absent(document, losses, "sections", "relations", "unlinked_relations")
     losses["no place in the format for sections"] += sum(
         section.kind not in ("title", "abstract") or bool(section.heading) for section in document.sections
     )
@@ -37,7 +44,7 @@ def _lines(document: Document, losses: Losses) -> Iterator[str]:
     yield f"{name}|a|{_one_line(abstract)}"
     for entity in document.entities:
         yield f"{name}\t{_mention(entity, document.text, losses)}"
-    for relation in document.relations:
+    for relation in every_relation(document):
         row = _relation(relation, {entity.id: entity for entity in document.entities}, losses)
         if row:
             yield f"{name}\t{row}"
@@ -58,16 +65,12 @@ def _halves(document: Document) -> tuple[str, str]:
 def _mention(entity: Entity, text: str, losses: Losses) -> str:
     start, end = covering(entity, losses)
     count_attributes(entity, losses, "parts")
-    losses['concept ids with a "|" will be read as several'] += sum(
-        "|" in concept for concept in entity.concepts
-    )
-    concepts = "|".join(plain(concept, "\t\r", losses) for concept in entity.concepts)
     columns = [
         str(start),
         str(end),
         text[start:end].translate(_FLAT),
         plain(entity.label, "\t\r", losses),
-        concepts,
+        plain(joined_concepts(entity, losses), "\t\r", losses),
     ]
     return "\t".join(
         columns + [value.translate(_FLAT) for name, value in entity.attributes if name == "parts"]
