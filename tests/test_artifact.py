@@ -336,14 +336,14 @@ class TestOpening:
         write(tmp_path / "out")
         self.refuse(tmp_path / "out", "out is a Corpus, and a Checkpoint was expected", "Checkpoint")
 
-    @pytest.mark.parametrize("data", [b"", b'{"kind": ', b"\xff\xff", b"[" * 100_000])
+    @pytest.mark.parametrize("data", [b"", b"[]", b'{"kind": ', b"\xff\xff", b"[" * 100_000])
     def test_damaged_json(self, tmp_path: Path, data: bytes) -> None:
         write(tmp_path / "out")
         (tmp_path / "out" / "manifest.json").write_bytes(data)
-        self.refuse(tmp_path / "out", "not valid JSON")
+        self.refuse(tmp_path / "out", "not readable as JSON|no JSON object")
 
     @pytest.mark.parametrize(
-        "record", [[], {}, {"name": "a web page"}, {"format": 1}, {"format": 1, "files": [], "inputs": []}]
+        "record", [{}, {"name": "a web page"}, {"format": 1}, {"format": 1, "files": [], "inputs": []}]
     )
     def test_manifest_of_others(self, tmp_path: Path, record: object) -> None:
         write(tmp_path / "out")
@@ -371,7 +371,7 @@ class TestOpening:
     def test_huge_manifest_is_not_read(self, tmp_path: Path) -> None:
         write(tmp_path / "out")
         os.truncate(tmp_path / "out" / "manifest.json", 1 << 40)
-        self.refuse(tmp_path / "out", "larger than 256 MB")
+        self.refuse(tmp_path / "out", "expected at most 268,435,456")
 
     def test_verify_names_changed_files(self, tmp_path: Path) -> None:
         write(tmp_path / "out", "one")
