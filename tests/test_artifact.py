@@ -350,6 +350,26 @@ class TestOpening:
         (tmp_path / "out" / "manifest.json").write_text(json.dumps(record))
         self.refuse(tmp_path / "out", "not written by alembert")
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"format": True},
+            {"format": 0},
+            {"seed": "7"},
+            {"kind": ["Corpus"]},
+            {"counts": {"documents": -1}},
+            {"files": {"a.txt": {"sha256": "", "size": True}}},
+            {"files": {"a.txt": {"sha256": "", "size": -3}}},
+        ],
+        ids=str,
+    )
+    def test_values_of_other_types(self, change: dict[str, Any], tmp_path: Path) -> None:
+        self.refuse(self.edit(tmp_path / "out", lambda r: r.update(change)), "not written by alembert")
+
+    def test_an_empty_list_of_files(self, tmp_path: Path) -> None:
+        folder = self.edit(tmp_path / "out", lambda r: r.update(files={}))
+        self.refuse(folder, r"not listed in manifest\.json: a\.txt")
+
     def test_newer_format(self, tmp_path: Path) -> None:
         self.refuse(self.edit(tmp_path / "out", lambda r: r.update(format=99)), "Install a newer alembert")
 

@@ -7,6 +7,7 @@ or lying file is named at once.
 from __future__ import annotations
 
 import json
+import os
 import stat
 import struct
 from collections.abc import Iterator, Mapping
@@ -64,11 +65,11 @@ class SafeWeights:
     def find(cls, folder: Path) -> SafeWeights | None:
         """Read the headers of a folder's weights; none: there is no safetensors file."""
         if (folder / SINGLE).is_file():
-            paths = [folder / SINGLE]
+            paths = [_own_file(folder, SINGLE)]
             listed = None
         elif (folder / INDEX).is_file():
             listed = _read_index(folder / INDEX)
-            paths = [folder / name for name in sorted(set(listed.values()))]
+            paths = [_own_file(folder, name) for name in sorted(set(listed.values()))]
         else:
             return None
         headers = {path: read_header(path) for path in paths}
@@ -84,6 +85,21 @@ class SafeWeights:
         with safe_open(self.files[name], framework="pt") as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor
+
+
+def _own_file(folder: Path, name: str) -> Path:
+    """Find a file of the folder; refuse a link that leads out of it, unless into the cache of the Hugging Face hub.
+
+    There a model is the folder `snapshots/<revision>`, whose files are links into the `blobs` beside `snapshots`.
+    """
+    home, target = Path(os.path.realpath(folder)), Path(os.path.realpath(folder / name))
+    blobs = Path(os.path.realpath(home.parent.parent / "blobs"))
+    is_cached = home.parent.name == "snapshots" and target.parent == blobs
+    if not target.is_relative_to(home) and not is_cached:
+        raise BadFile(
+            f"{folder / name} is a link to a file outside of the folder. Put the file itself there."
+        )
+    return folder / name
 
 
 def read_header(path: Path) -> dict[str, tuple[int, ...]]:
