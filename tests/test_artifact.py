@@ -175,6 +175,7 @@ class TestWriting:
         with artifact.create(tmp_path / "out", "Corpus", config={}) as draft:
             Path(os.fsdecode(os.fsencode(draft.path) + b"/\xff.txt")).write_text("x")
         assert list(artifact.verify(tmp_path / "out").files) == ["\udcff.txt"]
+        assert r"\udcff.txt" in (tmp_path / "out" / "manifest.json").read_text(encoding="utf-8")
 
     def test_a_link_in_a_draft_is_a_bug(self, tmp_path: Path) -> None:
         with (
