@@ -175,6 +175,7 @@ class TestWriting:
         with artifact.create(tmp_path / "out", "Corpus", config={}) as draft:
             Path(os.fsdecode(os.fsencode(draft.path) + b"/\xff.txt")).write_text("x")
         assert list(artifact.verify(tmp_path / "out").files) == ["\udcff.txt"]
+        assert r"\udcff.txt" in (tmp_path / "out" / "manifest.json").read_text(encoding="utf-8")
 
     def test_a_link_in_a_draft_is_a_bug(self, tmp_path: Path) -> None:
         with (
@@ -336,19 +337,39 @@ class TestOpening:
         write(tmp_path / "out")
         self.refuse(tmp_path / "out", "out is a Corpus, and a Checkpoint was expected", "Checkpoint")
 
-    @pytest.mark.parametrize("data", [b"", b'{"kind": ', b"\xff\xff", b"[" * 100_000])
+    @pytest.mark.parametrize("data", [b"", b"[]", b'{"kind": ', b"\xff\xff", b"[" * 100_000])
     def test_damaged_json(self, tmp_path: Path, data: bytes) -> None:
         write(tmp_path / "out")
         (tmp_path / "out" / "manifest.json").write_bytes(data)
-        self.refuse(tmp_path / "out", "not valid JSON")
+        self.refuse(tmp_path / "out", "not readable as JSON|no JSON object")
 
     @pytest.mark.parametrize(
-        "record", [[], {}, {"name": "a web page"}, {"format": 1}, {"format": 1, "files": [], "inputs": []}]
+        "record", [{}, {"name": "a web page"}, {"format": 1}, {"format": 1, "files": [], "inputs": []}]
     )
     def test_manifest_of_others(self, tmp_path: Path, record: object) -> None:
         write(tmp_path / "out")
         (tmp_path / "out" / "manifest.json").write_text(json.dumps(record))
         self.refuse(tmp_path / "out", "not written by alembert")
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"format": True},
+            {"format": 0},
+            {"seed": "7"},
+            {"kind": ["Corpus"]},
+            {"counts": {"documents": -1}},
+            {"files": {"a.txt": {"sha256": "", "size": True}}},
+            {"files": {"a.txt": {"sha256": "", "size": -3}}},
+        ],
+        ids=str,
+    )
+    def test_values_of_other_types(self, change: dict[str, Any], tmp_path: Path) -> None:
+        self.refuse(self.edit(tmp_path / "out", lambda r: r.update(change)), "not written by alembert")
+
+    def test_an_empty_list_of_files(self, tmp_path: Path) -> None:
+        folder = self.edit(tmp_path / "out", lambda r: r.update(files={}))
+        self.refuse(folder, r"not listed in manifest\.json: a\.txt")
 
     def test_newer_format(self, tmp_path: Path) -> None:
         self.refuse(self.edit(tmp_path / "out", lambda r: r.update(format=99)), "Install a newer alembert")
@@ -371,7 +392,7 @@ class TestOpening:
     def test_huge_manifest_is_not_read(self, tmp_path: Path) -> None:
         write(tmp_path / "out")
         os.truncate(tmp_path / "out" / "manifest.json", 1 << 40)
-        self.refuse(tmp_path / "out", "larger than 256 MB")
+        self.refuse(tmp_path / "out", "expected at most 268,435,456")
 
     def test_verify_names_changed_files(self, tmp_path: Path) -> None:
         write(tmp_path / "out", "one")

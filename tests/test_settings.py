@@ -179,3 +179,14 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> N
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="cannot be read: No such file"):
         read_toml(tmp_path / "nothing.toml")
+
+
+def test_a_file_of_brackets_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "deep.toml").write_text(f"a = {'[' * 100_000}{']' * 100_000}")
+    with pytest.raises(BadFile, match="not TOML"):
+        read_toml(tmp_path / "deep.toml")
+
+
+def test_a_whole_number_beyond_all_floats_is_refused() -> None:
+    with pytest.raises(BadSetting, match="which is not a number"):
+        changed(Inner(), {"share": 10**400}, "The file")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import sys
 import tomllib
 import types
 import typing
@@ -31,7 +32,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadFile(f"The settings {path} cannot be read: {error.strerror}. Check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadFile(f"The settings {path} are not TOML: {error}.") from None
 
 
@@ -158,7 +159,8 @@ def _fits(hint: Any, value: Any) -> bool:
     if typing.get_origin(hint) is typing.Literal:
         return value in typing.get_args(hint)
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        # A whole number of a file may be larger than any float.
+        return isinstance(value, float) or (type(value) is int and abs(value) <= sys.float_info.max)
     return isinstance(hint, type) and type(value) is hint
 
 

@@ -196,6 +196,12 @@ def test_the_card_keeps_labels_in_their_cells() -> None:
     assert r"| labels | O, B\|x |" in card(outcome())
 
 
+def test_the_card_shows_labels_as_text() -> None:
+    heads = {"tag": HeadFacts(kind="tag", per_token=True, labels=("<script>", "`a`\udcff"))}
+    made = replace(outcome(), facts=replace(FACTS, heads=heads))
+    assert r"| labels | &lt;script&gt;, \`a\`\\udcff |" in card(made)
+
+
 def test_an_outcome_is_plain_values() -> None:
     table = json.loads(json.dumps(outcome(judged=9, measure="f1", fp32=0.9, exported=0.8).to_table()))
     assert table["lost_points"] == pytest.approx(10)

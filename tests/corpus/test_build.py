@@ -503,3 +503,11 @@ def test_real_medline_file_is_whole(shared: Path, tmp_path: Path) -> None:
     assert (counts["records read"], counts["deletions read"]) == (20_788, 20)
     dropped = sum(number for name, number in counts.items() if name.startswith("dropped: "))
     assert counts["documents"] + dropped == counts["documents read"]
+
+
+def test_a_file_name_that_is_not_unicode_is_read(tmp_path: Path) -> None:
+    file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))
+    file.write_text(" ".join(sentence(n) for n in range(6)))
+    _, corpus = built([file], tmp_path / "out")
+    assert ids(corpus) == [r"caf\udce9"]
+    json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import tracemalloc
 import zlib
 from collections.abc import Iterator
@@ -143,3 +144,10 @@ def test_no_reason_quotes_the_text(name: str, data: bytes) -> None:
     found = asides(list(read(io.BytesIO(data), format=name)))
     assert found
     assert not any("diagnosis" in item.reason for item in found)
+
+
+def test_a_file_name_that_is_not_unicode_makes_ids_that_are(tmp_path: Path) -> None:
+    file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))
+    file.write_text("Aspirin reduces fever.")
+    [document] = [item for item in read(file, ReadOptions()) if isinstance(item, Document)]
+    assert document.id == r"caf\udce9"

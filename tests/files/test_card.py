@@ -76,3 +76,19 @@ def test_heads_that_explain_themselves_need_no_section() -> None:
 def test_the_card_says_who_can_open_it() -> None:
     assert "Hugging Face" in model_card(BLUEPRINT, "bert", TRAINING)
     assert "transformers cannot read" in model_card(BLUEPRINT, "alembert", TRAINING)
+
+
+HOSTILE = ("<script>alert(1)</script>", "`a` **b** _c_ [d](e) &amp; ~f~ \\|", "snake_case\x1b\udcff")
+SHOWN = (
+    "&lt;script&gt;alert(1)&lt;/script&gt;, "
+    r"\`a\` \*\*b\*\* \_c\_ \[d\](e) &amp;amp; \~f\~ \\\|, snake_case\\x1b\\udcff"
+)
+
+
+def test_labels_are_text_not_markup() -> None:
+    heads = {"topic": HeadSpec(kind="classify", outputs=3)}
+    blueprint = Blueprint(config=preset("tiny", vocab_size=99), heads=heads, labels={"topic": HOSTILE})
+    card = model_card(blueprint, "bert", {"classes": ", ".join(HOSTILE)})
+    assert f"| labels of `topic` | {SHOWN} |" in card
+    assert f"| classes | {SHOWN} |" in card
+    card.encode()

@@ -214,6 +214,11 @@ LIES: dict[str, tuple[Callable[[Path], Any], str]] = {
         "does not fit",
     ),
     "a negative shape": (lambda f: rename_header(f, b'"shape":[20,8]', b'"shape":[-4,8]'), "does not fit"),
+    "a tensor twice": (
+        lambda f: rename_header(f, b"1.output.dense.bias", b"0.output.dense.bias"),
+        "twice",
+    ),
+    "a list for an activation": (lambda f: edit_config(f, hidden_act=["gelu"]), "`hidden_act` is"),
     "an unknown type": (lambda f: rename_header(f, b'"F32"', b'"Q99"'), "unknown type"),
     "a vocabulary too large": (
         lambda f: Tokenizer.from_vocabulary(
@@ -250,6 +255,35 @@ def test_an_index_cannot_point_outside_the_folder(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(BadFile, match="in the same folder"):
         alembert.open(folder)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_weights_that_are_a_link_out_of_the_folder_are_refused(
+    sharded: bool, folder: Path, tmp_path: Path
+) -> None:
+    alembert.open(folder).save(tmp_path / "own", shard_bytes=2000 if sharded else 10**9)
+    weights = sorted((tmp_path / "own").glob("*.safetensors"))[-1]
+    weights.rename(tmp_path / "elsewhere.safetensors")
+    weights.symlink_to(tmp_path / "elsewhere.safetensors")
+    with pytest.raises(BadFile, match="a link to a file outside of the folder"):
+        alembert.open(tmp_path / "own")
+
+
+def test_a_link_inside_the_folder_and_a_linked_folder_open(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "weights.safetensors")
+    (folder / "model.safetensors").symlink_to("weights.safetensors")
+    (tmp_path / "linked").symlink_to(folder, target_is_directory=True)
+    alembert.open(tmp_path / "linked")
+
+
+def test_a_snapshot_in_a_cache_of_the_hub_opens(folder: Path, tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "models--x--y" / "blobs", tmp_path / "models--x--y" / "snapshots" / "0f"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    for number, path in enumerate(sorted(folder.iterdir())):
+        shutil.copyfile(path, blobs / f"{number:x}")
+        (snapshot / path.name).symlink_to(f"../../blobs/{number:x}")
+    alembert.open(snapshot)
 
 
 def test_an_index_must_list_what_its_files_hold(folder: Path, tmp_path: Path) -> None:

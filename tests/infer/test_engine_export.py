@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from alembert.artifact import hash_file
 from alembert.compress.candidate import bare
 from alembert.compress.export import export
 from alembert.compress.settings import ExportSettings
@@ -21,12 +22,13 @@ from alembert.infer import engines
 from alembert.infer.embed_model import Embedder
 from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
+from alembert.nn.heads import KINDS, HeadSpec
 from alembert.tasks.example import Coverage, Encoded
-from alembert.tasks.export_files import is_export
+from alembert.tasks.export_files import PER_TOKEN, HeadFacts, is_export, read_facts
 from alembert.tasks.running_export import ExportedGraph, GraphRunner
 from alembert.tasks.running_onnx import OnnxGraph
 from alembert.tasks.running_openvino import OpenVinoGraph
-from small_checkpoints import fine_tuned, fine_tuned_together
+from small_checkpoints import SHAPE, fine_tuned, fine_tuned_together
 
 FP32 = ExportSettings(format="openvino", precision="fp32")
 # Fails on any attempt to connect, and on torch: the command must do without either.
@@ -77,7 +79,7 @@ def encoded(lengths: Sequence[int]) -> list[Encoded]:
 def runner(made: Path, **more: int) -> GraphRunner:
     file = made / "model.onnx"
     graph = partial(OnnxGraph, file) if file.is_file() else partial(OpenVinoGraph, made / "model.xml")
-    return GraphRunner(ExportedGraph(graph, {"crf": True}, **more), "crf")
+    return GraphRunner(ExportedGraph(graph, read_facts(made).heads, SHAPE["hidden_size"], **more), "crf")
 
 
 def test_the_folder_decides_about_the_engine(folder: Path) -> None:
@@ -248,3 +250,108 @@ def test_decoding_weights_that_are_no_numbers_are_refused(copied: Path) -> None:
     (copied / "decoding.npz").write_bytes(b"x" * size)
     with pytest.raises(BadFile, match=r"decoding\.npz is missing or damaged"):
         TaskModel.open(copied)
+
+
+def rewritten(folder: Path, name: str, content: bytes) -> None:
+    """Change a file of an Export, and what the manifest says of it."""
+    (folder / name).write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name] = {"sha256": hash_file(folder / name), "size": len(content)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def answer(folder: Path) -> list[Any]:
+    model = TaskModel.open(folder)
+    return model.predict(model.task.of_texts(["aspirin"]))
+
+
+@pytest.mark.parametrize("content", [b"", b"<net/>", b'<net name="x" version="11"><layers/></net>'])
+def test_a_description_of_a_graph_that_is_none_is_refused(content: bytes, copied: Path) -> None:
+    rewritten(copied, "model.xml", content)
+    with pytest.raises(BadFile, match=r"model\.xml cannot be (opened|run) in OpenVINO"):
+        answer(copied)
+
+
+def test_weights_that_the_graph_does_not_fit_are_refused(copied: Path) -> None:
+    rewritten(copied, "model.bin", b"short")
+    with pytest.raises(BadFile, match=r"model\.xml cannot be opened in OpenVINO"):
+        answer(copied)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "onnx"},
+        {"format": ["openvino"]},
+        {"width": -16},
+        {"layers": True},
+        {"longest": 0},
+        {"longest": 64.5},
+        {"heads": ["crf"]},
+        {"heads": {"crf": {"kind": "crystal", "per_token": True, "labels": []}}},
+        {"heads": {"crf": {"kind": "crf", "per_token": False, "labels": []}}},
+        {"heads": {"crf": {"kind": "crf", "per_token": True, "labels": "OB"}}},
+    ],
+    ids=str,
+)
+def test_facts_that_no_export_has_are_refused(change: dict[str, Any], copied: Path) -> None:
+    manifest = json.loads((copied / "manifest.json").read_text())
+    manifest["config"]["graph"] |= change
+    (copied / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BadFile, match=r"Export the checkpoint again|not listed in manifest\.json"):
+        TaskModel.open(copied)
+
+
+@pytest.mark.parametrize("name", ["model.bin", "task.json", "tokenizer.json", "decoding.npz"])
+def test_a_file_that_the_manifest_does_not_list_is_refused(name: str, copied: Path) -> None:
+    manifest = json.loads((copied / "manifest.json").read_text())
+    del manifest["files"][name]
+    (copied / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BadFile, match=rf"not listed in manifest\.json: {name}"):
+        TaskModel.open(copied)
+
+
+def test_the_kinds_of_heads_answer_as_in_torch() -> None:
+    outputs = {kind: 3 for kind, each in KINDS.items() if each.outputs is None}
+    pooling = {kind: each.poolings[-1] for kind, each in KINDS.items()}
+    specs = [HeadSpec(kind=kind, outputs=outputs.get(kind), pooling=pooling[kind]) for kind in KINDS]
+    assert {spec.kind: spec.per_token for spec in specs if spec.kind != "masked_lm"} == PER_TOKEN
+
+
+class Scripted:
+    """A graph that gives whatever a test wants."""
+
+    def __init__(self, outputs: dict[str, Any]) -> None:
+        self.outputs = outputs
+
+    def infer(self, rows: Sequence[Row]) -> dict[str, Any]:
+        return self.outputs
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        ((2, 5, 3), "tag"),
+        ((2, 9), "tag"),
+        ((2, 9, 4), "tag"),
+        ((1, 9, 3), "tag"),
+        ((), "tag"),
+        ((2, 9, 3), "classify"),
+        ((2, 2), "classify"),
+        ((2, 9, 5), "pointer"),
+        ((2, 9, 3), "relation"),
+        ((2, 9), "embed"),
+    ],
+)
+def test_outputs_of_another_shape_are_refused(shape: tuple[int, ...], kind: str) -> None:
+    facts = HeadFacts(kind=kind, per_token=PER_TOKEN[kind], labels=("a", "b", "c"))
+    graph = ExportedGraph(lambda *_: Scripted({"head": np.zeros(shape, np.float32)}), {"head": facts}, 16)
+    with pytest.raises(BadFile, match=f"not what a head of kind {kind} gives"):
+        GraphRunner(graph, "head").outputs(encoded([7, 9]))
+
+
+def test_an_output_that_is_missing_is_refused() -> None:
+    facts = HeadFacts(kind="tag", per_token=True, labels=("a",))
+    graph = ExportedGraph(lambda *_: Scripted({}), {"head": facts}, 16)
+    with pytest.raises(BadFile, match="gives for 2 texts of up to 9 tokens nothing"):
+        GraphRunner(graph, "head").outputs(encoded([7, 9]))

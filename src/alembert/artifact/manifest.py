@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from alembert.artifact.disk import hash_text
+from alembert.artifact.json_files import json_bytes, read_json, refused_as, text_value, whole_number
 from alembert.errors import BadFile, BadSetting
 
 FORMAT = 1
@@ -56,10 +57,7 @@ class Manifest:
 
     def to_bytes(self, **extra: Any) -> bytes:
         """Give the content of `manifest.json`."""
-        text = json.dumps(
-            {**dataclasses.asdict(self), **extra}, ensure_ascii=False, allow_nan=False, indent=2
-        )
-        return f"{text}\n".encode("utf8", "surrogatepass")
+        return json_bytes({**dataclasses.asdict(self), **extra}, allow_nan=False)
 
 
 def canonical(config: Mapping[str, Any]) -> str:
@@ -86,16 +84,9 @@ def read_manifest(path: Path, shown: str) -> Manifest:
 
 def read_record(path: Path, shown: str) -> dict[str, Any]:
     """Read the JSON object in a file, and check that this version of alembert understands it."""
-    if path.stat().st_size > _LARGEST:
-        raise BadFile(
-            f"{shown} is larger than {_LARGEST >> 20} MB, which no manifest is. The folder is damaged."
-        )
-    try:
-        record = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise BadFile(f"{shown} is damaged: it is not valid JSON. Restore or rebuild the folder.") from error
-    if not isinstance(record, dict) or not isinstance(record.get("format"), int):
-        raise BadFile(_foreign(shown))
+    record = read_json(path, shown=shown, largest=_LARGEST)
+    with refused_as(_foreign(shown)):
+        whole_number(record["format"], smallest=1)
     if record["format"] > FORMAT:
         raise BadFile(
             f"{shown} has format {record['format']}, and this alembert reads up to {FORMAT}. Install a newer alembert."
@@ -105,20 +96,22 @@ def read_record(path: Path, shown: str) -> dict[str, Any]:
 
 def parse(record: dict[str, Any], shown: str) -> Manifest:
     """Build a manifest from JSON that may have been written by anyone."""
-    try:
-        inputs = tuple(Input(str(item["name"]), str(item["sha256"])) for item in record["inputs"])
-        files = {_safe(name): Digest(str(d["sha256"]), int(d["size"])) for name, d in record["files"].items()}
+    with refused_as(_foreign(shown)):
         return Manifest(
-            kind=str(record["kind"]),
-            versions=dict(record["versions"]),
-            seed=record["seed"],
-            config=dict(record["config"]),
-            inputs=inputs,
-            counts=dict(record["counts"]),
-            files=files,
+            kind=text_value(record["kind"]),
+            versions={name: text_value(each) for name, each in record["versions"].items()},
+            seed=None if record["seed"] is None else whole_number(record["seed"], smallest=None),
+            config=dict(record["config"].items()),
+            inputs=tuple(
+                Input(text_value(each["name"]), text_value(each["sha256"])) for each in record["inputs"]
+            ),
+            counts={name: whole_number(each) for name, each in record["counts"].items()},
+            files={_safe(name): _digest(each) for name, each in record["files"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadFile(_foreign(shown)) from error
+
+
+def _digest(entry: Any) -> Digest:
+    return Digest(text_value(entry["sha256"]), whole_number(entry["size"]))
 
 
 def _safe(name: str) -> str:

@@ -7,7 +7,7 @@ their hashes. Whatever is wrong is said in a sentence: nothing there, unfinished
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,11 +60,20 @@ def open_artifact(folder: str | Path, kind: str | None = None) -> Manifest:
             raise BadFile(
                 f"{place.shown} is {with_article(manifest.kind)}, and {with_article(str(kind))} was expected. Check the path."
             )
+        if not manifest.files:
+            own = (name_in(place.target, path) for path in visible(place.target))
+            check_listed(folder, manifest, (name for name in own if name != MANIFEST))
         wrong = [
             name for name, digest in manifest.files.items() if file_size(place.target / name) != digest.size
         ]
         _refuse_damaged(place, wrong, "missing or of another size than the manifest says")
     return manifest
+
+
+def check_listed(folder: str | Path, manifest: Manifest, names: Iterable[str]) -> None:
+    """Refuse files that are to be read and that the manifest does not list: nothing would check their size."""
+    unlisted = [name for name in names if name not in manifest.files]
+    _refuse_damaged(place_of(folder), unlisted, f"not listed in {MANIFEST}")
 
 
 def verify(folder: str | Path) -> Manifest:

@@ -32,6 +32,7 @@ from alembert.cli import (
     pretrain,
     vocab,
 )
+from alembert.cli.output import note, say, say_all
 from alembert.errors import AlreadyDone, Interrupted, UserError
 
 app = typer.Typer(
@@ -85,17 +86,17 @@ def run(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a closed pipe is understood
         return code
     except AlreadyDone as done:
-        print(done, file=sys.stderr)
+        say(str(done))
         return 0
     except UserError as problem:
         return _refuse(str(problem))
     except TyperException as problem:
         return _refuse_command(problem)
     except Interrupted as stop:
-        print(stop, file=sys.stderr)
+        say(str(stop))
         return stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        print("interrupted", file=sys.stderr)
+        say("interrupted")
         return codes.INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; point stdout elsewhere so that the interpreter's flush is quiet.
@@ -108,20 +109,20 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_: note(str(message))
 
 
 def _refuse_command(problem: TyperException) -> int:
     message = problem.format_message()
     if message.startswith("Usage:"):  # a command was given without anything: its help is the answer
-        print(message, file=sys.stderr)
+        say_all(message.splitlines())
         return codes.REFUSED
     sentence = " ".join(message.split()).rstrip(".")
     return _refuse(f"{sentence}. See `alembert --help`.")
 
 
 def _refuse(sentence: str) -> int:
-    print(f"error: {sentence}", file=sys.stderr)
+    say(f"error: {sentence}")
     return codes.REFUSED
 
 

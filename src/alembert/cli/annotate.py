@@ -122,13 +122,13 @@ def _parted(model: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
-    from alembert.cli.output import note, print_json
+    from alembert.cli.output import note, print_json, say
 
     counts = result.manifest.counts
     for sentence in _notes(counts, out):
         note(sentence)
     if not result.fresh:
-        print(f"{out} is already complete: nothing to do.", file=sys.stderr)
+        say(f"{out} is already complete: nothing to do.")
     rates = _rates(result)
     if as_json:
         print_json({**counts, **rates}, indent=2)

@@ -11,6 +11,7 @@ import typer
 
 from alembert.cli.cluster import On, RayAddress, WorkerCpus, cluster_of
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.output import note, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,10 +86,10 @@ def build(
             overwrite=overwrite,
             tell=bar.show,
         )
-    for note in (*result.notes, *_guesses(result.manifest.counts)):
-        print(f"note: {note}", file=sys.stderr)
+    for sentence in (*result.notes, *_guesses(result.manifest.counts)):
+        note(sentence)
     if not result.fresh:
-        print(f"{out} is already complete: nothing to do.", file=sys.stderr)
+        say(f"{out} is already complete: nothing to do.")
     _print_outcome(out, result.manifest, as_json=as_json)
     if result.manifest.counts["set aside"]:
         raise typer.Exit(SET_ASIDE)
@@ -204,4 +205,4 @@ def _write(path: Path, text: str) -> None:
         raise BadFile(
             f"The page {path} cannot be written: {problem.strerror}. Choose another name."
         ) from None
-    print(f"wrote {path}", file=sys.stderr)
+    say(f"wrote {path}")

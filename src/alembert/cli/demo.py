@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,16 +18,16 @@ def demo(
 ) -> None:
     """Run the chain on the embedded sample and print what was done."""
     from alembert import demo as steps
-    from alembert.cli.output import print_json, visible
+    from alembert.cli.output import print_json, say, visible
 
     start = time.perf_counter()
-    print("running the chain on the embedded sample ...", file=sys.stderr)
+    say("running the chain on the embedded sample ...")
     for step in steps.run(out):
         if as_json:
             print_json(step.to_table())
         else:
             print(_headed(step), *(f"  {visible(line)}" for line in step.lines), "", sep="\n", flush=True)
-    print(f"done in {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    say(f"done in {time.perf_counter() - start:.0f} s")
 
 
 def _headed(step: Step) -> str:

@@ -172,7 +172,7 @@ class _Place:
         self.cache, self.device, self.overwrite = cache, device, overwrite
 
     def surroundings(self, **told: Any) -> Surroundings:
-        from alembert.cli.output import note
+        from alembert.cli.output import note, say_all
         from alembert.hardware.torch_settings import device_named
         from alembert.train.surroundings import Surroundings
 
@@ -181,7 +181,7 @@ class _Place:
             device=device_named(self.device),
             overwrite=self.overwrite,
             say=note,
-            show=lambda lines: print(*lines, sep="\n", file=sys.stderr),
+            show=say_all,
             **told,
         )
 

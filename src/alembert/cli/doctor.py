@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +19,12 @@ def doctor(
     refresh: bool = typer.Option(False, "--refresh", help="Try everything again instead of using the cache."),
 ) -> None:
     """Show what this machine can do, what was chosen and why."""
-    from alembert.cli.output import print_json
+    from alembert.cli.output import print_json, say
     from alembert.hardware.findings import capabilities, remembered
     from alembert.hardware.report import doctor_report
 
     if refresh or remembered() is None:
-        print("trying numeric types in child processes, about ten seconds ...", file=sys.stderr)
+        say("trying numeric types in child processes, about ten seconds ...")
     report = doctor_report(capabilities(refresh=refresh))
     if as_json:
         print_json(report, indent=2)

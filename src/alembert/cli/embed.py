@@ -115,13 +115,13 @@ def _folder(model: str) -> Path:
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
-    from alembert.cli.output import note, print_json
+    from alembert.cli.output import note, print_json, say
 
     counts = result.manifest.counts
     for sentence in _notes(counts):
         note(sentence)
     if not result.fresh:
-        print(f"{out} is already complete: nothing to do.", file=sys.stderr)
+        say(f"{out} is already complete: nothing to do.")
     rate = result.units / result.seconds if result.units else None
     if as_json:
         print_json({**counts, "vectors per second": None if rate is None else round(rate, 1)}, indent=2)

@@ -164,7 +164,7 @@ def _run(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from alembert.cli.output import note
+    from alembert.cli.output import note, say_all
     from alembert.cli.progress import Bar
     from alembert.hardware.torch_settings import device_named
     from alembert.train.distributed import speaks
@@ -176,7 +176,7 @@ def _run(
             device=device_named(device),
             overwrite=overwrite,
             say=note,
-            show=lambda lines: print(*lines, sep="\n", file=sys.stderr),
+            show=say_all,
             tell=bar.show_training,
         )
         done = run(assignment, out, settings, seeds=seeds, tune=tune, around=around)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from alembert.errors import BadInput
@@ -44,9 +45,20 @@ def visible(text: str) -> str:
     return shown.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def say(sentence: str) -> None:
+    """Print one line on stderr; a path or a value in it cannot move the cursor, nor begin a line of its own."""
+    print(visible(sentence), file=sys.stderr, flush=True)
+
+
+def say_all(lines: Iterable[str]) -> None:
+    """Print lines on stderr."""
+    for line in lines:
+        say(line)
+
+
 def note(sentence: str) -> None:
     """Say something on stderr that is not data."""
-    print(f"note: {visible(sentence)}", file=sys.stderr, flush=True)
+    say(f"note: {sentence}")
 
 
 def console() -> Console:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.output import note
 
 if TYPE_CHECKING:
     from alembert.corpus.samples import Samples
@@ -167,7 +168,7 @@ def _lexicons(options: list[str] | None) -> list[Lexicon]:
 
     found = [read_lexicon(path, label) for label, path in map(parse_option, options or [])]
     for warning in (warning for lexicon in found for warning in lexicon.warnings()):
-        print(f"note: {warning}", file=sys.stderr)
+        note(warning)
     return found
 
 
@@ -218,10 +219,9 @@ def _short(model: str) -> str:
 
 def _finish(samples: Samples) -> None:
     if samples.set_aside:
-        print(
-            f"note: {samples.set_aside} records could not be read and are not counted; the first: "
-            f"{samples.first_reason}. `alembert corpus build` lists them all.",
-            file=sys.stderr,
+        note(
+            f"{samples.set_aside} records could not be read and are not counted; the first: "
+            f"{samples.first_reason}. `alembert corpus build` lists them all."
         )
         raise typer.Exit(SET_ASIDE)
 

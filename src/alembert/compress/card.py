@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from alembert.files.card import as_markdown
 from alembert.tasks.export_files import LIBRARIES, ExportFacts, Precision
 
 
@@ -131,12 +132,14 @@ def card(outcome: Outcome) -> str:
         "---",
         f"library_name: {facts.format}",
         "---",
-        f"# {facts.layers} x {facts.width} model for the {kind} {outcome.task}, {facts.precision}",
+        f"# {facts.layers} x {facts.width} model for the {kind} {as_markdown(outcome.task)}, {facts.precision}",
         "",
         "| | |",
         "|---|---|",
-        *(f"| {_cell(name)} | {_cell(value)} |" for name, value in _model(facts)),
-        *(f"| {_cell(name)} | {_cell(value)} |" for name, value in outcome.rows()),
+        *(
+            f"| {as_markdown(name)} | {as_markdown(value)} |"
+            for name, value in (*_model(facts), *outcome.rows())
+        ),
         "",
         *(_FOR_ONNX if facts.format == "onnx" else _FOR_OPENVINO),
         "",
@@ -186,7 +189,3 @@ def _model(facts: ExportFacts) -> Iterator[tuple[str, str]]:
 
 def _change(lost: float) -> str:
     return f"{abs(lost):.2f} points {'lost' if lost >= 0 else 'won'}"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")

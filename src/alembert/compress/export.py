@@ -123,13 +123,13 @@ def _in_formats(
     rows: Sequence[Row],
 ) -> dict[Format, ExportedGraph]:
     """Make the graph in several formats, calibrated on these rows."""
-    heads = {part.head: part.facts.per_token for part in parts}
+    heads, width = {part.head: part.facts for part in parts}, checkpoint.blueprint.config.hidden_size
     made = {}
     for form in formats:
         maker: Maker = MAKERS[form](checkpoint.model, list(heads), rows)
         maker.check()
         graph = maker.exact() if settings.precision == "fp32" else maker.int8(())
-        made[form] = ExportedGraph(maker.compile(graph), heads)
+        made[form] = ExportedGraph(maker.compile(graph), heads, width)
     return made
 
 
@@ -214,8 +214,8 @@ class _Work:
         return _rows(self.parts, self.settings.rows)
 
     def compiled(self, graph: Any) -> ExportedGraph:
-        heads = {part.head: part.facts.per_token for part in self.parts}
-        return ExportedGraph(self.maker.compile(graph), heads)
+        heads = {part.head: part.facts for part in self.parts}
+        return ExportedGraph(self.maker.compile(graph), heads, self.checkpoint.blueprint.config.hidden_size)
 
     @cached_property
     def trials(self) -> list[Trial]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from alembert import artifact
 from alembert.corpus import crew
 from alembert.corpus.decide import KEPT, Fates
+from alembert.corpus.readers.source import readable_name
 from alembert.corpus.refine import Refinery
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.staging import Stage, chunks_of
@@ -39,7 +40,7 @@ class Progress:
 def source_names(files: Sequence[Path], called: Callable[[Path], str] = str) -> list[str]:
     """Name each input by its file name, or by what it is called as a whole where several share a name."""
     names = Counter(path.name for path in dict.fromkeys(files))
-    return [path.name if names[path.name] == 1 else called(path) for path in files]
+    return [readable_name(path.name if names[path.name] == 1 else called(path)) for path in files]
 
 
 class Claims(Protocol):

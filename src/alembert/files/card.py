@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from alembert.files.family import Blueprint
@@ -58,6 +59,10 @@ _RELATION = (
 )
 
 
+_MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+"""What Markdown would obey; inside a word it takes `_` as it is."""
+
+
 def model_card(blueprint: Blueprint, model_type: str, training: Mapping[str, str] | None = None) -> str:
     """Return the text of the card; `training` is what a reader should know of the run, in the order to tell it."""
     config = blueprint.config
@@ -75,7 +80,7 @@ def model_card(blueprint: Blueprint, model_type: str, training: Mapping[str, str
         *_table(_model(blueprint)),
         "",
         *_reading(blueprint, model_type),
-        *(("## Training", "", *_table(training.items()), "") if training else ()),
+        *(("## Training", "", *_table(_told(training)), "") if training else ()),
         f"Open it with `alembert.open(folder)`{opening}",
         "",
     ]
@@ -93,7 +98,11 @@ def _model(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
         pooling = _VECTOR if spec.kind == "embed" else _POOLING
         yield f"head `{name}`", _MEANING[spec.kind] + pooling[spec.pooling]
     for head, labels in sorted(blueprint.labels.items()):
-        yield f"labels of `{head}`", ", ".join(labels)
+        yield f"labels of `{head}`", as_markdown(", ".join(labels))
+
+
+def _told(training: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((as_markdown(name), as_markdown(value)) for name, value in training.items())
 
 
 def _reading(blueprint: Blueprint, model_type: str) -> Iterator[str]:
@@ -123,13 +132,15 @@ def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield "| | |"
     yield "|---|---|"
     for name, value in rows:
-        yield f"| {_cell(name)} | {_cell(value)} |"
+        yield f"| {name} | {value} |"
 
 
-def _cell(text: str) -> str:
-    r"""Keep a text inside its cell.
+def as_markdown(text: str) -> str:
+    r"""Write a text of others, such as a label, so that Markdown shows it as it is, inside a cell of a table too.
 
-    >>> _cell("a|b\nc")
-    'a\\|b c'
+    >>> print(as_markdown("a|b\n<i> `c` snake_case _d_"))
+    a\|b &lt;i&gt; \`c\` snake_case \_d\_
     """
-    return " ".join(text.split()).replace("|", r"\|")
+    line = " ".join(text.split())
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+    return _MARKUP.sub(r"\\\g<0>", shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from alembert import artifact, hardware
 from alembert.artifact import few
+from alembert.artifact.json_files import read_json, refused_as
 from alembert.errors import BadFile, BadSetting, OtherTokenizer
 from alembert.files import weights as stored_weights
 from alembert.files.card import model_card
@@ -27,7 +28,7 @@ from alembert.files.families import family_for, family_of
 from alembert.files.families.native import Native
 from alembert.files.family import EXTRA, Blueprint, Format
 from alembert.files.hub import fetch_from_hub, is_hub_id
-from alembert.files.weights import SHARD_BYTES, SafeWeights, Weights, read_json
+from alembert.files.weights import SHARD_BYTES, SafeWeights, Weights
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 
@@ -143,7 +144,8 @@ def assemble(
     raw = _read_config(folder)
     table = family_of(raw.get("model_type"), family)
     names = _canonical_names(weights.shapes, table)
-    blueprint = table.read(raw, names, architecture)
+    with refused_as(f"{folder}/config.json is damaged: it does not describe a model. Restore the file."):
+        blueprint = table.read(raw, names, architecture)
     tokenizer = _open_tokenizer(folder)
     _check_vocabulary(tokenizer, blueprint, str(folder))
     _check_depth(folder, table, blueprint, names)

@@ -214,8 +214,8 @@ class Family:
                     f"only {value!r} can be opened."
                 )
         given = {key: raw[key] for key in self.config_keys if raw.get(key) is not None}
-        if (other := given.get("hidden_act")) in _SAME_ACTIVATION:
-            given["hidden_act"] = _SAME_ACTIVATION[other]
+        if isinstance(name := given.get("hidden_act"), str):
+            given["hidden_act"] = _SAME_ACTIVATION.get(name, name)
         if "vocab_size" not in given:
             raise BadFile(
                 "config.json has no `vocab_size`; expected the number of rows of the token embedding."

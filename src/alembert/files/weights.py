@@ -7,6 +7,7 @@ or lying file is named at once.
 from __future__ import annotations
 
 import json
+import os
 import stat
 import struct
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from alembert.artifact.json_files import parse_json, read_json, refused_as, whole_number
 from alembert.errors import BadFile
 
 SINGLE: Final = "model.safetensors"
@@ -63,11 +65,11 @@ class SafeWeights:
     def find(cls, folder: Path) -> SafeWeights | None:
         """Read the headers of a folder's weights; none: there is no safetensors file."""
         if (folder / SINGLE).is_file():
-            paths = [folder / SINGLE]
+            paths = [_own_file(folder, SINGLE)]
             listed = None
         elif (folder / INDEX).is_file():
             listed = _read_index(folder / INDEX)
-            paths = [folder / name for name in sorted(set(listed.values()))]
+            paths = [_own_file(folder, name) for name in sorted(set(listed.values()))]
         else:
             return None
         headers = {path: read_header(path) for path in paths}
@@ -85,6 +87,21 @@ class SafeWeights:
         return tensor
 
 
+def _own_file(folder: Path, name: str) -> Path:
+    """Find a file of the folder; refuse a link that leads out of it, unless into the cache of the Hugging Face hub.
+
+    There a model is the folder `snapshots/<revision>`, whose files are links into the `blobs` beside `snapshots`.
+    """
+    home, target = Path(os.path.realpath(folder)), Path(os.path.realpath(folder / name))
+    blobs = Path(os.path.realpath(home.parent.parent / "blobs"))
+    is_cached = home.parent.name == "snapshots" and target.parent == blobs
+    if not target.is_relative_to(home) and not is_cached:
+        raise BadFile(
+            f"{folder / name} is a link to a file outside of the folder. Put the file itself there."
+        )
+    return folder / name
+
+
 def read_header(path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shape of every tensor in a safetensors file after checking that the file can hold them."""
     try:
@@ -96,9 +113,11 @@ def read_header(path: Path) -> dict[str, tuple[int, ...]]:
                 raise BadFile(
                     f"{path} is not a safetensors file, or it is cut off: its header does not fit into it."
                 )
-            header = json.loads(file.read(length))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise BadFile(f"{path} is damaged: its header cannot be read. Copy or download it again.") from None
+            header = parse_json(file.read(length), unique=True)
+    except ValueError as problem:
+        raise BadFile(
+            f"{path} is damaged: its header cannot be read ({problem}). Copy or download it again."
+        ) from None
     except OSError as problem:
         raise BadFile(f"{path} cannot be read: {problem.strerror}.") from None
     if not isinstance(header, dict):
@@ -110,14 +129,10 @@ def read_header(path: Path) -> dict[str, tuple[int, ...]]:
 def _checked_entries(path: Path, header: dict[str, Any], space: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     end = 0
     for name, entry in header.items():
-        try:
-            shape = tuple(int(n) for n in entry["shape"])
-            first, last = entry["data_offsets"]
-            fits = 0 <= first <= last <= space and last - first == prod(shape) * _BITS[entry["dtype"]] // 8
-        except (KeyError, TypeError, ValueError):
-            raise BadFile(
-                f"{path} is damaged: the entry of `{name}` cannot be read, or has an unknown type."
-            ) from None
+        with refused_as(f"{path} is damaged: the entry of `{name}` cannot be read, or has an unknown type."):
+            shape = tuple(whole_number(n, smallest=None) for n in entry["shape"])
+            first, last = map(whole_number, entry["data_offsets"])
+            fits = first <= last <= space and last - first == prod(shape) * _BITS[entry["dtype"]] // 8
         if not fits or any(n < 0 for n in shape):
             raise BadFile(
                 f"{path} is damaged or cut off: `{name}` of shape {list(shape)} does not fit into the file."
@@ -137,21 +152,6 @@ def _read_index(path: Path) -> dict[str, str]:
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise BadFile(f"{path} names the file {name!r}; expected a .safetensors file in the same folder.")
     return names
-
-
-def read_json(path: Path, largest: int = 50_000_000) -> dict[str, Any]:
-    """Read a JSON object, refusing anything else with a sentence."""
-    try:
-        if path.stat().st_size > largest:
-            raise BadFile(f"{path} has {path.stat().st_size:,} bytes; expected at most {largest:,}.")
-        content = json.loads(path.read_text(encoding="utf8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise BadFile(f"{path} is damaged: it is not readable as JSON.") from None
-    except OSError as problem:
-        raise BadFile(f"{path} cannot be read: {problem.strerror}.") from None
-    if not isinstance(content, dict):
-        raise BadFile(f"{path} holds no JSON object; expected one with named values.")
-    return content
 
 
 def load(weights: Weights, name: str) -> Tensor:

@@ -48,8 +48,7 @@ class ExportEngine:
     @cached_property
     def graph(self) -> ExportedGraph:
         """The graph; one for all heads, so that it is compiled once."""
-        heads = {name: head.per_token for name, head in self.facts.heads.items()}
-        return ExportedGraph(self._compile, heads)
+        return ExportedGraph(self._compile, self.facts.heads, self.facts.width)
 
     @property
     def _compile(self) -> Compile:
@@ -96,6 +95,6 @@ class ExportEngine:
         """Give what runs the heads of several tasks, which have their names, at once."""
         return TogetherRunner(
             lambda heads, rows, _: self.graph.head_outputs(heads, rows),
-            self.graph.heads,
+            {name: head.per_token for name, head in self.graph.heads.items()},
             dict.fromkeys(tasks),
         )

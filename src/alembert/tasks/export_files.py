@@ -20,7 +20,8 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from alembert.artifact import MANIFEST, atomic_write, open_artifact
+from alembert.artifact import MANIFEST, atomic_write, check_listed, open_artifact
+from alembert.artifact.json_files import refused_as, text_value, whole_number
 from alembert.artifact.manifest import read_manifest
 from alembert.errors import BadFile
 
@@ -35,6 +36,23 @@ GRAPH_WEIGHTS: Final[dict[Format, str]] = {"openvino": "model.bin", "onnx": "mod
 
 LIBRARIES: Final[dict[Format, str]] = {"openvino": "openvino", "onnx": "onnxruntime"}
 """Format -> the package that runs it."""
+
+_READ: Final = ("task.json", "tokenizer.json", "vocab.txt", "tokenizer_config.json", DECODING)
+"""Files beside the graph that decide about answers."""
+
+PER_TOKEN: Final = {
+    "classify": False,
+    "choice": False,
+    "next_sentence": False,
+    "embed": False,
+    "tag": True,
+    "crf": True,
+    "pointer": True,
+    "relation": True,
+    "span": True,
+    "boundary": True,
+}
+"""Kinds of heads that a graph may have -> whether they answer for tokens, as `alembert.nn.heads` has it."""
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
 
@@ -51,11 +69,26 @@ class HeadFacts:
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> HeadFacts:
         """Make facts again from what was saved; raise KeyError, TypeError or ValueError for what is none."""
-        if not isinstance(table["per_token"], bool):
-            raise ValueError("it is not said whether a head answers for tokens")
-        return cls(
-            kind=str(table["kind"]), per_token=table["per_token"], labels=tuple(map(str, table["labels"]))
-        )
+        kind, per_token, labels = table["kind"], table["per_token"], table["labels"]
+        if per_token is not PER_TOKEN[kind] or not isinstance(labels, list):
+            raise ValueError(
+                "a head of a kind that is not known, or that answers otherwise than its kind does"
+            )
+        return cls(kind=kind, per_token=per_token, labels=tuple(map(text_value, labels)))
+
+    def fits(self, columns: int, width: int) -> bool:
+        """Say whether a model of this width may have so many numbers for what the head answers for."""
+        count = len(self.labels)
+        if self.kind == "pointer":  # beside the scores of the types a query and a key, of one length
+            return columns > 2 * count and columns % 2 == 0
+        return columns in {
+            "relation": (2 * count,),
+            "choice": (1,),
+            "span": (2,),
+            "boundary": (2,),
+            "next_sentence": (2,),
+            "embed": (width, 2 * width),
+        }.get(self.kind, (count or 1,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +118,9 @@ class ExportFacts:
         return cls(
             format=table["format"],
             precision=table["precision"],
-            heads={str(name): HeadFacts.from_table(each) for name, each in table["heads"].items()},
+            heads={name: HeadFacts.from_table(each) for name, each in table["heads"].items()},
             **{
-                name: int(table[name])
+                name: whole_number(table[name], smallest=1)
                 for name in ("longest", "parameters", "layers", "width", "multiplications")
             },
         )
@@ -105,13 +138,14 @@ def is_export(folder: Path) -> bool:
 def read_facts(folder: Path) -> ExportFacts:
     """Read what the manifest of an Export says of its graph."""
     manifest = open_artifact(folder, KIND)
-    try:
-        return ExportFacts.from_table(manifest.config["graph"])
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise BadFile(
-            f"{folder / MANIFEST} does not describe an Export that this version of alembert can run. Export the "
-            "checkpoint again."
-        ) from None
+    with refused_as(
+        f"{folder / MANIFEST} does not describe an Export that this version of alembert can run. Export the "
+        "checkpoint again."
+    ):
+        facts = ExportFacts.from_table(manifest.config["graph"])
+    present = [name for name in _READ if (folder / name).is_file()]
+    check_listed(folder, manifest, (GRAPHS[facts.format], GRAPH_WEIGHTS[facts.format], *present))
+    return facts
 
 
 def graph_content(folder: Path, facts: ExportFacts) -> str:

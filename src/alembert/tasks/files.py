@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from alembert.artifact import atomic_write, why_missing
+from alembert.artifact.json_files import json_bytes, parse_json, read_json, refused_as, whole_number
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.settings import changed
@@ -52,22 +53,20 @@ def _table_of(task: AnyTask, training: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write(folder: Path, table: Mapping[str, Any]) -> None:
-    atomic_write(folder / TASK, (json.dumps(table, indent=2, ensure_ascii=False) + "\n").encode())
+    atomic_write(folder / TASK, json_bytes(table))
 
 
 def open_task(folder: Path, name: str | None = None) -> AnyTask:
     """Open the task of a fine-tuned model, or of several the one of this name."""
     table = read_table(folder, name)
-    kind = table.get("task")
-    if kind not in TASKS or table.get("format") != FORMAT:
+    kind, form = table.get("task"), table.get("format")
+    if not isinstance(kind, str) or kind not in TASKS or type(form) is not int or form != FORMAT:
         raise BadFile(
-            f"{folder / TASK} is of the task {kind!r}, format {table.get('format')!r}; this version of alembert reads "
+            f"{folder / TASK} is of the task {kind!r}, format {form!r}; this version of alembert reads "
             f"{', '.join(TASKS)} in format {FORMAT}."
         )
-    try:
-        return task_class(str(kind)).from_table(table)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise BadFile(f"{folder / TASK} is damaged: it does not describe a {kind} task.") from None
+    with refused_as(f"{folder / TASK} is damaged: it does not describe a {kind} task. Restore the file."):
+        return task_class(kind).from_table(table)
 
 
 def task_names(folder: Path) -> tuple[str, ...]:
@@ -111,13 +110,7 @@ def _whole(folder: Path) -> dict[str, Any]:
             why_missing(folder)
             or f"{folder} has no {TASK}, so it was not fine-tuned for a task here. Fine-tune it first: alembert finetune."
         )
-    try:
-        table = json.loads(path.read_bytes())
-    except ValueError:
-        table = None
-    if not isinstance(table, dict):
-        raise BadFile(f"{path} is damaged: it is no JSON object.")
-    return table
+    return read_json(path)
 
 
 def reading_of(training: Mapping[str, Any], options: ReadOptions, where: str) -> ReadOptions:
@@ -168,10 +161,8 @@ def read_surfaces(folder: Path, name: str | None = None) -> dict[str, int] | Non
     path = run_file(folder, name, SURFACES)
     if not path.is_file():
         return None
-    try:
-        return dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError):
-        raise BadFile(_damaged(path)) from None
+    with refused_as(_damaged(path)):
+        return {key: whole_number(count) for key, count in parse_json(path.read_bytes()).items()}
 
 
 def _damaged(path: Path) -> str:

@@ -50,4 +50,4 @@ class GenerateSettings:
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> GenerateSettings:
         """Make settings of plain values again; raise ValueError for what are none."""
-        return saved(cls, {**table, "decoding": saved(DecodeSettings, table["decoding"])})
+        return saved(cls, table)

@@ -368,11 +368,14 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         if form not in get_args(Form):
             raise ValueError("the form of the examples is not known")
         settings = saved(RelateSettings, table["settings"])
+        labels, rules = tuple(str(label) for label in table["labels"]), Rules.from_table(table["rules"])
+        if rules.negative not in (None, *labels):
+            raise ValueError("the label of pairs without a relation is none of the labels")
         return cls(
             settings,
             form,
-            tuple(str(label) for label in table["labels"]),
-            Rules.from_table(table["rules"]),
+            labels,
+            rules,
             str(table["layout"]),
             Calibration(float(table["temperature"])),
         )

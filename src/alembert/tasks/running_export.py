@@ -17,9 +17,10 @@ import numpy as np
 from alembert.data.batching import by_padded_budget
 from alembert.data.rows import Row
 from alembert.data.streams import in_streams
-from alembert.errors import BadSetting
+from alembert.errors import BadFile, BadSetting
 from alembert.hardware.threads import choose_threads
 from alembert.tasks.example import Encoded
+from alembert.tasks.export_files import HeadFacts
 from alembert.tasks.runner import Outputs
 
 if TYPE_CHECKING:
@@ -44,17 +45,19 @@ Compile = Callable[[int, int], Compiled]
 
 
 class ExportedGraph:
-    """An encoder with its heads; `heads` says of each, by its name, whether it answers for tokens."""
+    """An encoder with its heads, by the names of their outputs; `width` is that of the hidden states."""
 
     def __init__(
         self,
         compile_graph: Compile,
-        heads: Mapping[str, bool],
+        heads: Mapping[str, HeadFacts],
+        width: int,
         *,
         budget: int = TOKEN_BUDGET,
         threads: int | None = None,
     ) -> None:
         self.heads = heads
+        self._width = width
         self._compile = compile_graph
         self._budget = budget
         self._threads = threads or choose_threads().count
@@ -80,13 +83,31 @@ class ExportedGraph:
 
     def _batch(self, graph: Compiled, heads: Sequence[str], rows: Sequence[Row]) -> list[dict[str, Outputs]]:
         found = graph.infer(rows)
+        for head in heads:
+            self._check(head, found.get(head), rows)
         return [
             {head: self._at(head, found[head], place, row) for head in heads}
             for place, row in enumerate(rows)
         ]
 
+    def _check(self, head: str, outputs: Outputs | None, rows: Sequence[Row]) -> None:
+        """Refuse an answer that is none of the head's: no such output, or of another rank or size."""
+        shape = () if outputs is None else outputs.shape
+        longest = max(row.length for row in rows)
+        facts = self.heads[head]
+        if facts.per_token:
+            fits = len(shape) == 3 and shape[0] == len(rows) and shape[1] >= longest
+        else:
+            fits = len(shape) == 2 and shape[0] == len(rows)
+        if not fits or not facts.fits(shape[-1], self._width):
+            raise BadFile(
+                f"The graph of the Export gives for {len(rows)} texts of up to {longest} tokens "
+                f"{f'numbers of the shape {list(shape)}' if shape else 'nothing'} as its output {head!r}, which is not what "
+                f"a head of kind {facts.kind} gives. Export the checkpoint again."
+            )
+
     def _at(self, head: str, outputs: Outputs, place: int, row: Row) -> Outputs:
-        return outputs[place, row.places] if self.heads[head] else outputs[place : place + 1]
+        return outputs[place, row.places] if self.heads[head].per_token else outputs[place : place + 1]
 
     def _in(self, streams: int) -> Compiled:
         """Give the graph for so many streams, compiled once, whoever comes first."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from alembert.data.rows import Row
+from alembert.errors import BadFile
 from alembert.hardware.onnx_settings import open_session
 from alembert.tasks.runner import Outputs
 from alembert.tasks.running_export import padded
@@ -18,12 +19,19 @@ class OnnxGraph:
     """A graph in the ONNX format, given as its file or the content of it."""
 
     def __init__(self, graph: Path | bytes, threads: int, streams: int) -> None:
+        self._name = str(graph) if isinstance(graph, Path) else "The graph"
         self._session = open_session(graph, threads // streams)
         self._outputs = [output.name for output in self._session.get_outputs()]
 
     def infer(self, rows: Sequence[Row]) -> Mapping[str, Outputs]:
         """Compute a batch; outputs have their names."""
-        return dict(zip(self._outputs, self._session.run(self._outputs, masked(rows)), strict=True))
+        try:
+            found = self._session.run(self._outputs, masked(rows))
+        except Exception as problem:  # its errors have no common class but this
+            raise BadFile(
+                f"{self._name} cannot be run in ONNX Runtime ({type(problem).__name__}). Export the checkpoint again."
+            ) from problem
+        return dict(zip(self._outputs, found, strict=True))
 
 
 def masked(rows: Sequence[Row]) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
 from alembert.data.rows import Row
+from alembert.errors import BadFile
 from alembert.hardware.compiled import compiled
 from alembert.hardware.openvino_settings import compile_settings, the_core
 from alembert.tasks.runner import Outputs
@@ -37,10 +39,12 @@ class OpenVinoGraph:
     ) -> None:
         settings = compile_settings(threads, streams, exact=exact)
         self._longest = longest if streams == 1 else None
-        if content is None:
-            self._compiled = the_core().compile_model(graph, "CPU", settings)
-        else:
-            self._compiled = compiled(graph, content, settings)
+        self._name = str(graph) if isinstance(graph, Path) else "The graph"
+        with self._explained("opened"):
+            if content is None:
+                self._compiled = the_core().compile_model(graph, "CPU", settings)
+            else:
+                self._compiled = compiled(graph, content, settings)
         self._free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
             self._free.put(self._compiled.create_infer_request())
@@ -49,10 +53,21 @@ class OpenVinoGraph:
         """Compute a batch; outputs have their names."""
         request = self._free.get()
         try:
-            found = request.infer(padded(rows, self._width(rows)), share_inputs=True)
+            with self._explained("run"):
+                found = request.infer(padded(rows, self._width(rows)), share_inputs=True)
         finally:
             self._free.put(request)
         return {name: values for output, values in found.items() for name in output.get_names()}
+
+    @contextmanager
+    def _explained(self, done: str) -> Iterator[None]:
+        """Say in a sentence that the library refuses the graph, which anyone may have changed."""
+        try:
+            yield
+        except RuntimeError as problem:  # the class of all its errors
+            raise BadFile(
+                f"{self._name} cannot be {done} in OpenVINO. It is damaged; export the checkpoint again."
+            ) from problem
 
     def _width(self, rows: Sequence[Row]) -> int:
         needed = max(row.length for row in rows)

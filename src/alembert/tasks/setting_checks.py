@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from alembert.errors import BadSetting
+from alembert.settings import changed
 
 S = TypeVar("S")
 
@@ -30,9 +31,12 @@ def check_windows(length: int, overlap: int) -> None:
         )
 
 
-def saved(settings_class: Callable[..., S], table: Mapping[str, Any]) -> S:
-    """Make settings again from what was saved; what they refuse is a ValueError, since nobody has asked for it."""
+def saved(settings_class: Callable[[], S], table: Mapping[str, Any]) -> S:
+    """Make settings again from what was saved, whose types are checked; what is refused is a ValueError.
+
+    Nobody has asked for these values, so a sentence about a setting would mislead.
+    """
     try:
-        return settings_class(**table)
+        return changed(settings_class(), table, "the settings")
     except BadSetting as wrong:
         raise ValueError(str(wrong)) from None

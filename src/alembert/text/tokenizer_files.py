@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile, BadInput, OtherTokenizer
-from alembert.text.vocabulary import SpecialTokens, Vocabulary, read_limited
+from alembert.text.vocabulary import LARGEST_FILE, SpecialTokens, Vocabulary
 
 MAX_WORD = 100
 """What transformers has for BERT where a file is silent (the original program had 200)."""
@@ -112,18 +113,8 @@ def _main_file(folder: Path) -> Path:
     )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(read_limited(path).decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise BadFile(f"{path} is not readable JSON; it may be cut off. Fetch or save it again.") from None
-    if not isinstance(content, dict):
-        raise BadFile(f"{path} holds a JSON {type(content).__name__}; an object was expected.")
-    return content
-
-
 def _read_config(path: Path) -> dict[str, Any]:
-    return _read_json(path) if path.is_file() else {}
+    return read_json(path, largest=LARGEST_FILE) if path.is_file() else {}
 
 
 def _special_tokens(config: Mapping[str, Any]) -> SpecialTokens:
@@ -173,7 +164,7 @@ def _from_lines(
 def _from_json(
     path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None
 ) -> Parts:
-    content = _read_json(path)
+    content = read_json(path, largest=LARGEST_FILE)
     pieces = _model_pieces(path, content.get("model"), special)
     settings = _settings(path, config, _normalizer_settings(path, content.get("normalizer")), lowercase)
     settings = replace(settings, max_input_chars_per_word=_longest_word(path, content["model"]))
@@ -214,9 +205,9 @@ def _model_pieces(path: Path, model: Any, special: SpecialTokens) -> list[str]:
 
 def _longest_word(path: Path, model: Mapping[str, Any]) -> int:
     limit = model.get("max_input_chars_per_word", MAX_WORD)
-    if type(limit) is not int or limit < 1:
+    if type(limit) is not int or not 1 <= limit <= LARGEST_FILE:
         raise BadFile(
-            f"`max_input_chars_per_word` in {path} is {limit!r}; expected a whole number from 1 up."
+            f"`max_input_chars_per_word` in {path} is {limit!r}; expected a whole number from 1 to {LARGEST_FILE:,}."
         )
     return limit
 

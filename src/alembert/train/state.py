@@ -33,8 +33,9 @@ from torch import Tensor
 
 from alembert.artifact import Digest, hash_config, hash_file
 from alembert.artifact.disk import explained, file_size, in_words, remove, remove_hidden, sync_folder
+from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile, BadSetting
-from alembert.files.weights import SafeWeights, load, read_header, read_json
+from alembert.files.weights import SafeWeights, load, read_header
 
 FORMAT: Final = 1
 STATE: Final = "state.json"

@@ -38,7 +38,9 @@ class Source:
 
     def __init__(self, origin: Path | BinaryIO, options: ReadOptions) -> None:
         self.path = origin if isinstance(origin, Path) else None
-        self.name = str(origin) if isinstance(origin, Path) else str(getattr(origin, "name", "<stream>"))
+        self.name = readable_name(
+            str(origin if isinstance(origin, Path) else getattr(origin, "name", "<stream>"))
+        )
         self.options = options
         self.tally: Counter[str] = Counter()
         self.position = "file"
@@ -180,6 +182,15 @@ class Source:
             held = cut[0] if cut else b""
             yield whole.removesuffix(held)
         yield held
+
+
+def readable_name(name: str) -> str:
+    r"""Write a name as Unicode, which ids and reports need; bytes that are none are shown as manifests have them.
+
+    >>> print(readable_name("caf\udce9.txt"))
+    caf\udce9.txt
+    """
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def plain_name(name: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from difflib import get_close_matches
 from typing import Any, Final
 
+from alembert.artifact.json_files import refused_as, text_value
 from alembert.errors import BadFile
 from alembert.files.family import EXTRA, Blueprint, Names
 from alembert.nn.config import EncoderConfig
@@ -33,15 +34,15 @@ class Native:
                     f"config.json has an unknown key `{key}`."
                     + (f" Did you mean `{near[0]}`?" if near else "")
                 )
-        try:
+        if not isinstance(raw.get(EXTRA, {}), dict):
+            raise BadFile(f"config.json has an `{EXTRA}` that is no table; remove it.")
+        with refused_as("config.json is not a complete alembert configuration."):
             return Blueprint(
                 config=EncoderConfig(**{key: raw[key] for key in known if key in raw}),
                 heads={name: HeadSpec(**spec) for name, spec in raw["heads"].items()},
                 pooler=bool(raw["pooler"]),
-                labels={head: tuple(labels) for head, labels in raw["labels"].items()},
+                labels={head: tuple(map(text_value, each)) for head, each in raw["labels"].items()},
             )
-        except (KeyError, TypeError, AttributeError) as problem:
-            raise BadFile(f"config.json is not a complete alembert configuration ({problem}).") from None
 
     def write(self, blueprint: Blueprint) -> dict[str, Any]:
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args
 
@@ -19,6 +19,8 @@ _WHOLE: Final = {
     "seed": (0, 2**63),
     "count": (1, 1_000),
 }
+_LARGEST_PENALTY: Final = 50
+"""The length of the longest text to this power is still a number."""
 _METHOD_OF: Final = {
     "temperature": "sample",
     "top_k": "sample",
@@ -84,8 +86,11 @@ class DecodeSettings:
                 raise BadSetting(f"`{name}` is {value!r}; expected a number above 0.")
         if self.top_p is not None and not (_is_finite(self.top_p) and 0 < self.top_p <= 1):
             raise BadSetting(f"`top_p` is {self.top_p!r}; expected a number above 0, at most 1.")
-        if not _is_finite(self.length_penalty):
-            raise BadSetting(f"`length_penalty` is {self.length_penalty!r}; expected a number.")
+        if not _is_finite(self.length_penalty) or abs(self.length_penalty) > _LARGEST_PENALTY:
+            raise BadSetting(
+                f"`length_penalty` is {self.length_penalty!r}; expected a number from -{_LARGEST_PENALTY} to "
+                f"{_LARGEST_PENALTY}."
+            )
 
     def _check_method(self) -> None:
         usual = {field.name: field.default for field in fields(self)}
@@ -109,4 +114,4 @@ class DecodeSettings:
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
