@@ -189,9 +189,9 @@ def _frequencies(sources: Sequence[_Source]) -> dict[str, tuple[int, int]]:
 
 def _sentence(source: _Source, types: frozenset[str], missing: frozenset[str]) -> str:
     return (
-        f"{source.name} is taken to annotate {', '.join(sorted(types - missing))} alone: {', '.join(sorted(missing))} "
-        f"never occurs in its {source.documents:,} documents and counts as unknown in training, not on development data; "
-        'if that is wrong, give --types, or partial = "off"'
+        f"{source.name} is taken to annotate {', '.join(sorted(types - missing))} alone: its {source.documents:,} documents "
+        f"have no entity of {', '.join(sorted(missing))}, which counts as unknown there in training, and not on "
+        'development data; if that is wrong, say it with --types, or with partial = "off" under [task]'
     )
 
 

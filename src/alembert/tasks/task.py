@@ -109,6 +109,10 @@ class Task(ABC, Generic[E, P]):
     def decisions(self) -> list[str]:
         """Say in sentences what was told from the data."""
 
+    def advice(self, examples: Sequence[E]) -> Iterator[str]:
+        """Say in sentences what settings would probably suit the training examples better."""
+        return iter(())
+
     @abstractmethod
     def check(self, examples: Sequence[E]) -> None:
         """Refuse examples whose answers are not of this task: another kind, or labels that it does not know."""

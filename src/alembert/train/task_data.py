@@ -357,7 +357,7 @@ def _report(part: PreparedTask, prepared: Prepared) -> DataReport:
         prepared.tokenizer,
         longest=prepared.longest,
         tag_problems=part.task.problems(data.files, data.options),
-        decided=(*divided.notes, *_seen_elsewhere(part, prepared)),
+        decided=(*part.task.advice(divided.train), *divided.notes, *_seen_elsewhere(part, prepared)),
     )
     return found if part.name == found.task else replace(found, task=f"{part.name} ({found.task})")
 
