@@ -51,7 +51,7 @@ def test_only_training_examples_have_types_that_were_told(
     assert types_of(part.train.examples) == {frozenset({"disease"}), frozenset({"gene"})}
     assert types_of(part.dev.examples) == {None}
     decided = reports_of(found)["tag"].decided
-    assert sum("is taken to annotate" in sentence for sentence in decided) == 2
+    assert sum("disease.jsonl annotates disease; gene.jsonl annotates gene" in each for each in decided) == 1
 
 
 @pytest.mark.parametrize("given", [{"whole": 2, "split": "70/20/10"}, {"train": 2}])

@@ -74,7 +74,7 @@ def advice_on_context(examples: Sequence[ClassifyExample]) -> Iterator[str]:
     if 2 * sum(together) > len(examples):
         yield (
             f"{sum(together):,} of the texts to train on stand in order in {len(together):,} documents, and each is read "
-            'alone; with context = "document" under [task] it is read with its neighbours, which often helps'
+            'alone; with context = "document" under [task] it is read with its neighbours in view'
         )
 
 

@@ -162,9 +162,9 @@ def _notes(examples: Sequence[TagExample], found: spans.SpanScores) -> Iterator[
     """Say what must be known with the scores."""
     if found.strict.support and not found.strict.guessed:
         yield (
-            f"The tagger finds no entity at all, and {found.strict.support:,} are annotated: it calls every word outside. "
-            "It has probably learnt too little: train it for more passes or at a higher rate (--epochs, --rate), and see "
-            "with `alembert finetune --check` that the training files are annotated and were read as you mean them."
+            f"The tagger finds no entity at all, and {found.strict.support:,} are annotated: it calls every word outside, as "
+            "after too short a training. Train longer or at a higher rate (--epochs, --rate), and look at the training "
+            "files with `alembert finetune --check`."
         )
     narrowed = [example.types for example in examples if example.types is not None]
     if narrowed:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from alembert.corpus.jobs import source_names
 from alembert.corpus.readers.contract import Remark
 from alembert.errors import BadSetting
 from alembert.tasks.example import Reading
@@ -159,11 +160,10 @@ def infer_types(examples: Sequence[TagExample]) -> tuple[list[TagExample], list[
     if any(source.documents < MANY_DOCUMENTS for source in sources):
         return list(examples), list(_open_question(sources, types))
     missing = {source.name: _missing(source, sources) for source in sources}
-    told = [_sentence(source, types, missing[source.name]) for source in sources if missing[source.name]]
     return [
         replace(each, types=types - missing[each.source]) if missing[each.source] else each
         for each in examples
-    ], told
+    ], list(_sentences(sources, types, missing))
 
 
 def _missing(source: _Source, sources: Sequence[_Source]) -> frozenset[str]:
@@ -187,12 +187,21 @@ def _frequencies(sources: Sequence[_Source]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _sentence(source: _Source, types: frozenset[str], missing: frozenset[str]) -> str:
-    return (
-        f"{source.name} is taken to annotate {', '.join(sorted(types - missing))} alone: its {source.documents:,} documents "
-        f"have no entity of {', '.join(sorted(missing))}, which counts as unknown there in training, and not on "
-        'development data; if that is wrong, say it with --types, or with partial = "off" under [task]'
-    )
+def _sentences(
+    sources: Sequence[_Source], types: frozenset[str], missing: Mapping[str, frozenset[str]]
+) -> Iterator[str]:
+    """Say of each source what it is taken to annotate, if it is not everything; one sentence, since a screen has few lines."""
+    short = source_names([Path(source.name) for source in sources])
+    told = [
+        f"{name} annotates {', '.join(sorted(types - missing[source.name]))}"
+        for name, source in zip(short, sources, strict=True)
+        if missing[source.name]
+    ]
+    if told:
+        yield (
+            f"taken from the types that they have: {'; '.join(told)}; other types count as unknown there in training, and "
+            "not on development data (--types says it for both)"
+        )
 
 
 def _open_question(sources: Sequence[_Source], types: frozenset[str]) -> Iterator[str]:

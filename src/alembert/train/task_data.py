@@ -332,7 +332,7 @@ def _learnt(
 def _with_unknown_marked(kind: type[AnyTask], divided: Divided, settings: Any) -> Divided:
     """Let the task mark what training examples leave open; development data are judged as they were read."""
     train, notes = kind.mark_unknown(divided.train, settings)
-    return replace(divided, train=tuple(train), notes=(*divided.notes, *notes))
+    return replace(divided, train=tuple(train), notes=(*notes, *divided.notes))
 
 
 def _encoded(task: AnyTask, divided: Divided, checkpoint: Checkpoint) -> tuple[list[Encoded], list[Encoded]]:
