@@ -56,6 +56,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 USUAL = ["--train", "train.jsonl", "--copies", "3", "--out", "augmented.jsonl"]
 
 
+def test_copies_say_which_types_their_files_annotate(folder: Path) -> None:
+    assert run(["augment", "ner", *USUAL, "--types", "train.jsonl=Disease"]) == 0
+    first = json.loads((folder / "augmented.jsonl").read_text().splitlines()[0])
+    assert first["meta"] == {"annotated_types": ["Disease"]}
+
+
 def read(folder: Path) -> list[str]:
     reading = TagTask.read([folder / "augmented.jsonl"], TagSettings(), ReadOptions())
     assert not reading.set_aside

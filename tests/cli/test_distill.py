@@ -84,6 +84,15 @@ def test_the_comparison_is_printed_and_written(folder: Path, capsys: pytest.Capt
     assert [model["name"] for model in table["models"]] == ["teacher", "student", "without distillation"]
 
 
+def test_types_are_said_of_each_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    types = ["--types", "train.jsonl=gene", "--types", "test.jsonl=disease"]
+    write_lines(Path("test.jsonl"), labelled("test", 6, 80))
+    assert run([*TASK, "--student", "half", *types, "--compare", "test.jsonl", "--out", "small"]) == 0
+    assert "entities of other types than gene were left out" in (folder / "small/run/data.json").read_text()
+    assert run([*TASK, "--student", "half", "--types", "elsewhere.jsonl=gene", "--out", "x"]) == 2
+    assert "names elsewhere.jsonl" in capsys.readouterr().err
+
+
 def test_a_student_that_is_done_is_compared_and_plain_text_is_left_out_of_a_control(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,15 @@ def command(capsys: pytest.CaptureFixture[str]) -> Any:
     return call
 
 
+def test_types_that_a_file_annotates_can_be_said(command: Any) -> None:
+    code, out, told = command("evaluate ner test.jsonl --types test.jsonl=Drug --rounds 1")
+    assert code == 0
+    assert "f1 1.0000" in out
+    assert "In 2 of 2 examples only Drug counts" in out
+    assert "test.jsonl: entities of other types than Drug were left out: Disease" in told
+    assert "In 2 of 2 examples only Drug counts" in command("inspect errors ner test.jsonl --types Drug")[1]
+
+
 def test_scores_are_printed_with_interval_labels_and_coverage(command: Any) -> None:
     code, out, _ = command("evaluate ner test.jsonl --rounds 50")
     assert code == 0

@@ -67,6 +67,13 @@ def test_the_data_are_shown_without_training(capsys: pytest.CaptureFixture[str],
     assert not (folder / "ner.partial").exists()
 
 
+def test_types_that_are_said_are_learnt_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["finetune", "--task", "tag", *QUICK, "--types", "gene", "--types", "disease", "--check"]) == 0
+    told = capsys.readouterr().out
+    assert "entities of 2 types: disease, gene" in told
+    assert "entities of other types than disease, gene were left out: chemical" in told
+
+
 def test_a_report_on_the_data_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["finetune", "--task", "classify", *QUICK, "--check", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parts"][0]["name"] == "train"
@@ -120,6 +127,13 @@ def test_trying_rates_keeps_the_best(
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "train.jsonl"], "were left out of training"),
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "nowhere.tsv"], "no file nowhere.tsv"),
         (["--task", "tag", *QUICK[:-1], "nowhere", "--out", "x"], "nowhere does not exist"),
+        (["--task", "tag", *QUICK, "--out", "x", "--types", "other.tsv=gene"], "names other.tsv"),
+        (["--task", "tag", *QUICK, "--out", "x", "--types", "gene,gnee"], "names gnee"),
+        (["--task", "classify", *QUICK, "--out", "x", "--types", "gene"], "does not ask"),
+        (
+            ["--task", "a:tag=train.jsonl", "--model", "model", "--out", "x", "--types", "gene"],
+            "[task.NAME.read]",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_nothing_is_written(

@@ -66,6 +66,21 @@ def test_documents_are_divided_by_their_marks() -> None:
     assert found == [("a", "one\ntwo"), ("b", "three")]
 
 
+@pytest.mark.parametrize("token_labels", [False, True])
+def test_the_start_of_a_document_is_no_token_even_with_a_tag(token_labels: bool) -> None:
+    start = "-DOCSTART- -X- -X- O\n\n"
+    data = f"{start}EU NNP B-NP B-ORG\n\nrejects VBZ B-VP O\n\n{start}Peter NNP B-NP B-PER\n"
+    found = [item for item in items_of(data, token_labels=token_labels) if isinstance(item, Document)]
+    assert [item.text for item in found] == ["EU\nrejects", "Peter"]
+    assert [len(item.sections) for item in found] == [2, 1]
+
+
+def test_a_word_that_begins_like_the_start_of_a_document_is_a_word() -> None:
+    (document, _) = items_of("-DOCSTART-s O\nare B-x\n")
+    assert isinstance(document, Document)
+    assert document.text == "-DOCSTART-s are"
+
+
 def test_chinese_characters_are_joined_without_spaces() -> None:
     assert found_in("头 B_symptom\n痛 I_symptom\n三 O\n天 O\n") == [("symptom", "头痛")]
 

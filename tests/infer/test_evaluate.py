@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alembert.corpus.readers.contract import SetAside
+from alembert.corpus.readers.contract import ReadOptions, SetAside
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.infer.evaluate import Evaluation, evaluate
 from alembert.infer.task_model import TaskModel
@@ -117,14 +117,69 @@ def test_guesses_of_types_that_are_not_annotated_do_not_count(file: Path) -> Non
     assert (found.scores.value, found.trust.answers) == (1.0, 1)
 
 
-def test_a_tagger_of_several_corpora_is_scored_for_the_types_of_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [("1", "2", "3"), ("3", "1", "2")])
+@pytest.mark.parametrize("partial", [False, True])
+def test_documents_in_several_files_have_the_scores_of_one_file(
+    tmp_path: Path, order: tuple[str, ...], partial: bool
+) -> None:
+    documents = {name: DOCUMENTS[name] for name in order}
+    one = write_tagged(tmp_path / "all.jsonl", documents)
+    each = [write_tagged(tmp_path / f"{name}.jsonl", {name: DOCUMENTS[name]}) for name in order]
+    model = tagger({name: [(0, 2, "Drug", 0.9), *GUESSES[name]] for name in order})
+    model = replace(model, task=replace(model.task, partial=partial))
+    alone, apart = (evaluate(model, files, rounds=1).scores for files in ([one], each))
+    assert alone.measures == apart.measures
+    assert alone.measures["precision"] == 2 / 6
+
+
+def test_types_that_a_file_does_not_annotate_are_left_out_if_it_is_said(tmp_path: Path) -> None:
+    file = write_tagged(tmp_path / "test.jsonl", {"1": DOCUMENTS["1"], "4": DOCUMENTS["4"]})
+    model = tagger({**GUESSES, "1": [*GUESSES["1"], (0, 6, "Drug", 0.9)]})
+    found = evaluate(model, [file], ReadOptions(types=("Disease",)), rounds=1)
+    assert found.scores.measures["precision"] == found.scores.measures["recall"] == 1.0
+    assert set(found.scores.by_label) == {"Disease"}
+    assert found.scores.notes == (
+        "In 2 of 2 examples only Disease counts: guesses of other types are not scored there.",
+    )
+    assert ("entities of other types than Disease were left out: Drug", 1) in [
+        (remark.reason, remark.count) for remark in found.remarks
+    ]
+
+
+def test_guesses_of_a_type_that_no_file_has_are_counted_and_said(tmp_path: Path) -> None:
     file = write_tagged(tmp_path / "test.jsonl", {"1": DOCUMENTS["1"]})
     model = tagger({"1": [(0, 13, "Disease", 0.9), (0, 6, "Drug", 0.9)]})
-    partial = replace(model, task=replace(model.task, partial=True))
-    assert evaluate(model, [file], rounds=1).scores.measures["precision"] == 0.5
-    found = evaluate(partial, [file], rounds=1)
-    assert found.scores.measures["precision"] == 1.0
-    assert found.remarks[-1].reason == "has no entity of the types Drug, so they are not scored"
+    found = evaluate(model, [file], rounds=1)
+    assert found.scores.measures["precision"] == 0.5
+    assert "Drug (1)" in found.scores.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("types", "sentence"),
+    [
+        (("Gene",), "Gene"),
+        (("other.jsonl=Disease",), r"other\.jsonl"),
+        (("",), "expected"),
+        (("test.jsonl=",), "expected"),
+    ],
+)
+def test_types_that_cannot_be_meant_are_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch, types: tuple[str, ...], sentence: str
+) -> None:
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(BadSetting, match=sentence):
+        evaluate(tagger(GUESSES), [file], ReadOptions(types=types), rounds=1)
+
+
+def test_only_taggers_are_told_types(tmp_path: Path) -> None:
+    file = write_labelled(tmp_path / "test.jsonl", {"1": ("a text", "good")})
+    with pytest.raises(BadSetting, match="tag"):
+        evaluate(classifier({"1": "good"}), [file], ReadOptions(types=("good",)), rounds=1)
+
+
+def test_a_tagger_that_finds_nothing_is_said_to(file: Path) -> None:
+    found = evaluate(tagger({}), [file], rounds=1)
+    assert any("finds no entity" in sentence for sentence in sentences(found))
 
 
 def test_another_model_is_compared_on_the_same_examples(file: Path) -> None:

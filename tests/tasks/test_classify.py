@@ -179,6 +179,24 @@ def test_sentences_of_a_document_come_together(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("content", "settings", "advised"),
+    [
+        ("###1\nA\tone\nB\ttwo\n\n###2\nA\tthree\nB\tfour\n", {}, True),
+        ("###1\nA\tone\nB\ttwo\n\n###2\nA\tthree\nB\tfour\n", {"context": "document"}, False),
+        ("###1\nA\tone\n\n###2\nB\ttwo\n", {}, False),
+    ],
+    ids=["sentences", "with context", "one sentence a document"],
+)
+def test_sentences_of_documents_that_are_read_alone_are_mentioned(
+    tmp_path: Path, content: str, settings: dict[str, Any], advised: bool
+) -> None:
+    examples = read(tmp_path, "train.txt", content, **settings).examples
+    advice = list(ClassifyTask.learn(examples, ClassifySettings(**settings)).advice(examples))
+    assert bool(advice) == advised
+    assert all('context = "document"' in sentence for sentence in advice)
+
+
 def test_rows_without_a_document_have_no_context(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="does not say which document it belongs to"):
         read(tmp_path, "t.tsv", "text\tlabel\none\ta\n", context="document")

@@ -16,6 +16,7 @@ import transformers
 
 from alembert import hardware, sample
 from alembert.cli.finetune_tasks import settings_of, wishes_of
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
@@ -311,16 +312,13 @@ def test_several_files_with_different_types_make_one_tagger(place: Path, tmp_pat
     lines = labelled("train", 30)
     one = write_lines(tmp_path / "disease.jsonl", only("disease", lines[:15]))
     other = write_lines(tmp_path / "gene.jsonl", only("gene", lines[15:]))
-    job = assignment(
-        place,
-        data={
-            "train": (one, other),
-            "dev": (write_lines(tmp_path / "d.jsonl", only("gene", labelled("dev", 8))),),
-        },
-    )
+    dev = write_lines(tmp_path / "d.jsonl", only("gene", labelled("dev", 8)))
+    said = ReadOptions(types=(f"{one}=disease", f"{other}=gene", f"{dev}=gene"))
+    job = assignment(place, data={"train": (one, other), "dev": (dev,), "options": said})
     finetune(job, tmp_path / "out", SETTINGS)
     task = TaskModel.open(tmp_path / "out").task
     assert task.to_table()["partial"] is True
+    assert str(tmp_path) not in (tmp_path / "out" / "task.json").read_text()
     assert task.labels == ("O", "B-disease", "I-disease", "B-gene", "I-gene")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Types
 from alembert.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def augment(
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    types: Types = None,
     originals: Annotated[
         bool, typer.Option("--originals/--no-originals", help="Write the originals first, as they are.")
     ] = True,
@@ -87,7 +89,7 @@ def augment(
         read_lexicon(path, kind)
         for kind, path in (parse_option(each, "dictionary") for each in dictionary or ())
     ]
-    options = ReadOptions(text=tuple(text or ()), label=label)
+    options = ReadOptions(text=tuple(text or ()), label=label, types=tuple(types or ()))
     checkpoint, known, reading = _opened(model, task, train, options, device)
     if words is not None:
         checkpoint = _checkpoint(words, device)
@@ -136,7 +138,8 @@ def _opened(
         tuned = TaskModel.of_engine(engine, folder, called)
         found = _some(tuned.read(files, options))
         tuned.task.check(found.examples)
-        return engine.checkpoint, tuned.task, found
+        tuned.task.check_reading(options, files)
+        return engine.checkpoint, tuned.task, _with_unknown_marked(tuned.task, found)
     checkpoint = _checkpoint(model, device)
     if name is None:
         raise BadSetting(
@@ -144,7 +147,21 @@ def _opened(
         )
     kind = task_class(name)
     reading = _some(kind.read(files, kind.settings_class(), options))
-    return checkpoint, kind.learn(reading.examples, kind.settings_class()), reading
+    learnt = kind.learn(reading.examples, kind.settings_class())
+    learnt.check_reading(options, files)
+    return checkpoint, learnt, _with_unknown_marked(learnt, reading)
+
+
+def _with_unknown_marked(task: AnyTask, reading: Reading[Any]) -> Reading[Any]:
+    """Let the task mark what the files leave open: copies are to train on, and one file does not tell it any more."""
+    from dataclasses import replace
+
+    from alembert.cli.output import note
+
+    examples, notes = task.mark_unknown(reading.examples, task.settings)
+    for sentence in notes:
+        note(sentence)
+    return replace(reading, examples=tuple(examples))
 
 
 def _some(reading: Reading[Any]) -> Reading[Any]:

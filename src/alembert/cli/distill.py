@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
+from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig, Types
 
 if TYPE_CHECKING:
+    from alembert.corpus.readers.contract import ReadOptions
     from alembert.train.distill_general import GeneralStudent
     from alembert.train.distill_settings import DistillSettings, GeneralSettings
     from alembert.train.lecture_hall import Distillation
@@ -47,6 +49,7 @@ def distill(
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which task, if the teacher has several.")
     ] = None,
+    types: Types = None,
     vocabulary: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="A new student's own tokenizer; only answers are then taught."),
@@ -123,6 +126,7 @@ def distill(
                 "--data": data,
                 "--split": split,
                 "--task": task,
+                "--types": types or None,
                 "--augment": augment,
                 "--texts": texts,
                 "--words": words,
@@ -157,12 +161,35 @@ def distill(
     if split is not None and not data:
         raise typer.BadParameter("--split divides the files of --data, which was not given")
     wish = replace(
-        _wish(teacher, student, task, (train, dev, data), split),
+        _wish(
+            teacher,
+            student,
+            task,
+            (train, dev, data),
+            split,
+            _types_of_data(types, compare, train, dev, data),
+        ),
         texts=tuple(texts or ()),
         words=words,
         vocabulary=vocabulary,
     )
-    _run_task(wish, out, settings, seeds, _Place(cache, device, overwrite), as_json, compare=compare)
+    test = None if compare is None else _Test(compare, tuple(types or ()))
+    _run_task(wish, out, settings, seeds, _Place(cache, device, overwrite), as_json, test=test)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """The file of --compare, and what --types says."""
+
+    file: Path
+    types: tuple[str, ...]
+
+    @property
+    def options(self) -> ReadOptions:
+        from alembert.corpus.readers.contract import ReadOptions
+        from alembert.tasks.tag_types import words_about
+
+        return ReadOptions(types=words_about(self.types, [self.file]))
 
 
 class _Place:
@@ -260,6 +287,7 @@ def _wish(
     task: str | None,
     files: tuple[Files, Files, Files],
     split: str | None,
+    types: tuple[str, ...],
 ) -> Distillation:
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.tasks.files import TASK, read_table, reading_of
@@ -268,9 +296,19 @@ def _wish(
 
     train, dev, data = (tuple(each or ()) for each in files)
     training = read_table(Path(teacher), task).get("training", {})
-    options = reading_of(training, ReadOptions(), str(Path(teacher) / TASK))
+    options = reading_of(training, ReadOptions(types=types), str(Path(teacher) / TASK))
     found = Data(train=train, dev=dev, whole=data, split=split or "80/10/10", options=options)
     return Distillation(teacher=teacher, student=student, data=found, task=task)
+
+
+def _types_of_data(types: list[str] | None, compare: Path | None, *files: Files) -> tuple[str, ...]:
+    """Leave out what --types says about the file of --compare alone."""
+    from alembert.tasks.tag_types import words_about
+
+    words = tuple(types or ())
+    of_data = words_about(words, [file for each in files for file in each or ()])
+    of_test = words_about(words, [compare] if compare else [])
+    return tuple(word for word in words if word in of_data or word not in of_test)
 
 
 def _run_general(
@@ -315,7 +353,7 @@ def _run_task(
     place: _Place,
     as_json: bool,
     *,
-    compare: Path | None,
+    test: _Test | None,
 ) -> None:
     from alembert.cli.finetune import show_scores
     from alembert.cli.progress import Bar
@@ -328,15 +366,15 @@ def _run_task(
         try:
             done = run(wish, out, settings, seeds=seeds, around=around)
         except AlreadyDone:
-            if compare is None:
+            if test is None:
                 raise
             done = None  # what was stopped is the comparison
-        others = {} if compare is None else _controls(wish, out, settings, seeds, around)
+        others = {} if test is None else _controls(wish, out, settings, seeds, around)
     if speaks():
         if done is not None:
             show_scores(done, out, as_json)
-        if compare is not None:
-            _compare({"student": out, **others}, wish, compare, _beside(out))
+        if test is not None:
+            _compare({"student": out, **others}, wish, test, _beside(out))
         if done is not None and any(report.set_aside.count for report in done.reports.values()):
             raise typer.Exit(SET_ASIDE)
 
@@ -368,13 +406,13 @@ def _controls(
     return folders
 
 
-def _compare(students: dict[str, Path], wish: Distillation, test: Path, folder: Path) -> None:
+def _compare(students: dict[str, Path], wish: Distillation, test: _Test, folder: Path) -> None:
     from alembert.cli.output import visible
     from alembert.inspect.comparison import compare
     from alembert.inspect.comparison_page import write
     from alembert.inspect.comparison_report import lines
 
-    found = compare({"teacher": Path(wish.teacher), **students}, [test], task=wish.task)
+    found = compare({"teacher": Path(wish.teacher), **students}, [test.file], test.options, task=wish.task)
     print(*map(visible, lines(found)), sep="\n")
     for path in write(found, folder):
         print(path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
+from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig, Types
 from alembert.tasks.names import TASKS
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def finetune(
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    types: Types = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML.")] = None,
     device: Device = "auto",
     check: Annotated[bool, typer.Option("--check", help="Look at the data, and do nothing.")] = False,
@@ -83,7 +84,7 @@ def finetune(
         "seed": seed,
         "optimiser": None if rate is None else {"rate": rate},
         "task": _task_changes(wishes, crf=crf, nested=nested, every_token=every_token),
-        "read": _read_changes(text, label),
+        "read": _read_changes(wishes, text, label, types),
     }
     given = {key: value for key, value in changes.items() if value is not None}
     settings, of_tasks = settings_of(wishes, config, given)
@@ -133,8 +134,17 @@ def _task_changes(wishes: Wishes, *, crf: bool, nested: bool, every_token: bool)
     return head | ({"every_token": True} if every_token else {})
 
 
-def _read_changes(text: list[str] | None, label: str | None) -> dict[str, Any] | None:
-    given = {"text": text, "label": label}
+def _read_changes(
+    wishes: Wishes, text: list[str] | None, label: str | None, types: list[str] | None
+) -> dict[str, Any] | None:
+    from alembert.errors import BadSetting
+
+    if types and wishes.are_named:
+        raise BadSetting(
+            "--types is for one task. With several, say it in the file of --config: [task.NAME.read] with "
+            'types = ["FILE=TYPE,TYPE"].'
+        )
+    given = {"text": text, "label": label, "types": types}
     return {name: value for name, value in given.items() if value} or None
 
 
@@ -216,6 +226,8 @@ def show_scores(done: Finetuned, out: Path, as_json: bool) -> None:
     width = max(16, *map(len, done.measures))
     for name, value in done.measures.items():
         print(f"  {name:{width}} {value:.4f}{'  <- chosen by this' if name == done.main else ''}")
+    for sentence in done.results[done.best].notes:
+        print(f"  {sentence}")
     counts = done.results[done.best].counts
     if counts["kept_step"] < counts["steps"]:
         print(f"  weights of step {counts['kept_step']:,} of {counts['steps']:,}, which did best")

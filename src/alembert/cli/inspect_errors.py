@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Types
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +40,7 @@ def errors(
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="Column with the text; twice for pairs.")] = None,
     label: Annotated[str | None, typer.Option(help="Column with the label.")] = None,
+    types: Types = None,
     encoding: Annotated[
         str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")
     ] = None,
@@ -54,7 +56,7 @@ def errors(
     from alembert.inspect.errors_page import page
 
     check_page(html)
-    options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding)
+    options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding, types=tuple(types or ()))
     atlas = find(TaskModel.open(model, task=task), files, options, part=part, top=top)
     if html is not None:
         write_page(html, page(atlas))

@@ -9,4 +9,11 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a complete
 ShowConfig = Annotated[
     bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")
 ]
+Types = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[FILE=]TYPES",
+        help="tag: types that files annotate, as in Disease,Gene; others are unknown there. May be repeated.",
+    ),
+]
 ScoresAsJson = Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from alembert.corpus.readers.conll import Layout, is_mark, layout_in, layout_of
+from alembert.corpus.readers.conll import Layout, begins_document, is_mark, layout_in, layout_of
 from alembert.corpus.readers.conll_tags import TAG, dialect
 from alembert.corpus.readers.contract import Damaged, ReadOptions, SetAside
 from alembert.corpus.readers.sniff import format_of
@@ -113,6 +113,8 @@ def _dialect(source: Source) -> str:
 def _read(line: str, layout: Layout, rules: _Rules) -> _Tag:
     """Give the tag of a line; a border for a line between sentences, and for a sound line with a token label."""
     columns = layout.columns(line)
+    if begins_document(line):
+        return _BORDER
     if layout.fits(columns):
         return _BORDER if layout.width else _tag(columns[layout.tag], rules)
     if is_mark(line) or not line.strip():

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.corpus.readers.contract import ReadOptions, Remark
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.tasks.example import Reading
 from alembert.tasks.files import TASK
@@ -27,6 +27,7 @@ def read_gold(
     for path in files:
         if not path.exists():
             raise BadFile(f"There is no file {path}. Check the path.")
+    model.task.check_reading(options, files)
     reading = model.read(files, options)
     named = ", ".join(map(str, files))
     if not reading.examples:
@@ -45,22 +46,7 @@ def read_gold(
             + (" ".join(model.task.notes(examples)) or usual)
         )
     model.task.check(examples)
-    return _annotated(model.task, replace(reading, examples=tuple(examples)), named)
-
-
-def _annotated(task: Any, reading: Reading[Any], named: str) -> Reading[Any]:
-    """Score a tagger of several corpora only for the types that these files annotate."""
-    if not getattr(task, "partial", False):
-        return reading
-    types = frozenset(answer for example in reading.examples for answer in task.answers(example))
-    others = [label for label in task.types if label not in types]
-    if not others:
-        return reading
-    told = Remark(named, f"has no entity of the types {', '.join(others)}, so they are not scored", 1)
-    examples = tuple(
-        replace(example, types=types) if example.types is None else example for example in reading.examples
-    )
-    return replace(reading, examples=examples, remarks=(*reading.remarks, told))
+    return replace(reading, examples=tuple(examples))
 
 
 def _part(model: TaskModel, examples: Sequence[Any], part: str) -> Sequence[Any]:

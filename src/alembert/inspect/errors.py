@@ -100,6 +100,7 @@ def errors(
     reading = read_gold(model, [Path(path) for path in files], options or ReadOptions(), part)
     predictions = model.predict(reading.examples)
     found = survey(model, reading.examples, predictions)
+    scores = model.task.score(reading.examples, predictions)
     return Atlas(
         model=str(model.folder),
         task=model.task.name,
@@ -107,8 +108,8 @@ def errors(
         told=found.told,
         tables=found.tables,
         worst=found.cases[:top],
-        notes=found.notes,
-        coverage=model.task.score(reading.examples, predictions).coverage,
+        notes=(*found.notes, *scores.notes),
+        coverage=scores.coverage,
         set_aside=reading.set_aside,
     )
 

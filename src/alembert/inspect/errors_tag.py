@@ -96,10 +96,11 @@ def _compared(example: TagExample, prediction: Tagged, ground: Ground) -> _Compa
     scores = {
         (entity.start, entity.end, entity.label): entity.score
         for entity in prediction.entities
-        if example.types is None or entity.label in example.types
+        if example.annotates(entity.label)
     }
-    gaps = [Finding("missed", span, None) for span in example.in_parts]
-    return _Compared(example, (*compare(example.entities or (), scores), *gaps), scores, ground)
+    gold = [span for span in example.entities or () if example.annotates(span[2])]
+    gaps = [Finding("missed", span, None) for span in example.in_parts if example.annotates(span[2])]
+    return _Compared(example, (*compare(gold, scores), *gaps), scores, ground)
 
 
 # -- tables

@@ -40,6 +40,7 @@ from alembert.tasks.classify_decode import (
 )
 from alembert.tasks.classify_example import (
     ClassifyExample,
+    advice_on_context,
     as_kind,
     kind_of,
     read_examples,
@@ -141,6 +142,10 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             else []
         )
         return [answer, *cut, f"Models are chosen by {self.main}."]
+
+    def advice(self, examples: Sequence[ClassifyExample]) -> Iterator[str]:
+        if not (self.is_document or self.pairs):
+            yield from advice_on_context(examples)
 
     def check(self, examples: Sequence[ClassifyExample]) -> None:
         check_form(examples, is_document=self.is_document, pairs=self.pairs)

@@ -63,6 +63,21 @@ def read_examples(
     return Reading(tuple(examples), tuple(aside), tuple(remarks))
 
 
+def advice_on_context(examples: Sequence[ClassifyExample]) -> Iterator[str]:
+    """Advise to read sentences with their neighbours, if most examples follow others of their document."""
+    runs = [
+        len(list(members))
+        for group, members in groupby(examples, key=lambda each: each.group)
+        if group is not None
+    ]
+    together = [count for count in runs if count > 1]
+    if 2 * sum(together) > len(examples):
+        yield (
+            f"{sum(together):,} of the texts to train on stand in order in {len(together):,} documents, and each is read "
+            'alone; with context = "document" under [task] it is read with its neighbours in view'
+        )
+
+
 def kind_of(golds: Iterable[Label], asked: str) -> Kind:
     """Tell what the answers are: several labels if some have several, numbers if some have fractions."""
     if asked != "auto":

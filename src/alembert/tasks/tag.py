@@ -41,6 +41,7 @@ from alembert.tasks.tag_path import TagPath
 from alembert.tasks.tag_rewrite import TagRewriter
 from alembert.tasks.tag_rows import allowed_tags, cuts_of, span_lines
 from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.tag_types import check_types_said, infer_types, with_types_said
 from alembert.tasks.tag_words import (
     Span,
     Words,
@@ -89,7 +90,13 @@ class TagTask(Task[TagExample, Tagged]):
     @classmethod
     def read(cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions) -> Reading[TagExample]:
         options = replace(options, token_labels=options.token_labels or settings.every_token)
-        return read_examples(files, options, partial=settings.partial == "auto" and len(files) > 1)
+        return with_types_said(read_examples(files, options), options.types)
+
+    @classmethod
+    def mark_unknown(
+        cls, examples: Sequence[TagExample], settings: TagSettings
+    ) -> tuple[Sequence[TagExample], Sequence[str]]:
+        return (examples, ()) if settings.partial == "off" else infer_types(examples)
 
     @classmethod
     def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[TagExample]:
@@ -120,12 +127,15 @@ class TagTask(Task[TagExample, Tagged]):
             told.append(f"{len(self.labels)} tags ({self.settings.scheme}), at the first piece of each word")
         if self.partial:
             told.append(
-                "the training files annotate different types: where a type is not annotated, it counts as unknown"
+                "not all training examples annotate all types: where a type is not annotated, it counts as unknown"
             )
         return told
 
     def check(self, examples: Sequence[TagExample]) -> None:
         check_types(examples, self.types)
+
+    def check_reading(self, options: ReadOptions, files: Sequence[Path]) -> None:
+        check_types_said(options.types, files, self.types)
 
     def answers(self, example: TagExample) -> list[str]:
         return [label for _, _, label in example.entities or ()]
@@ -311,8 +321,10 @@ class TagTask(Task[TagExample, Tagged]):
             return self
         known = [
             (np.concatenate(parts), np.concatenate([row.labels for row in each.rows]))
-            for each, parts in zip(encoded, outputs, strict=True)
-            if each.rows and all(row.labels is not None for row in each.rows)
+            for example, each, parts in zip(examples, encoded, outputs, strict=True)
+            if each.rows
+            and all(map(example.annotates, self.types))
+            and all(row.labels is not None for row in each.rows)
         ]
         if not known:
             return self
@@ -347,7 +359,7 @@ class TagTask(Task[TagExample, Tagged]):
     def confidences(self, example: TagExample, prediction: Tagged) -> Iterator[tuple[float, bool]]:
         gold = set(example.entities or ())
         for entity in prediction.entities:
-            if example.types is None or entity.label in example.types:
+            if example.annotates(entity.label):
                 yield entity.score, (entity.start, entity.end, entity.label) in gold
 
     def question(self) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,10 +32,21 @@ class TagExample(Example):
     """Types that are annotated in it; none: all."""
     sentences: tuple[int, ...] = ()
     """Where sentences begin, if the file says so."""
+    source: str = field(default="", compare=False)
+    """The file, or the folder, that it was read from."""
 
     @property
     def text(self) -> str:
         return self.texts[0]
+
+    @property
+    def labels(self) -> list[str]:
+        """Give the types of all its entities."""
+        return [label for _, _, label in (*(self.entities or ()), *self.in_parts)]
+
+    def annotates(self, label: str) -> bool:
+        """Tell whether entities of a type are annotated in it, so that one that is not there is none."""
+        return self.types is None or label in self.types
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +77,20 @@ class Tagged:
         return [(entity.start, entity.end, entity.label) for entity in self.entities]
 
 
-def read_examples(files: Sequence[Path], options: ReadOptions, *, partial: bool) -> Reading[TagExample]:
-    """Read documents; with `partial` the types of each file are those that its documents are annotated with."""
+def read_examples(files: Sequence[Path], options: ReadOptions) -> Reading[TagExample]:
+    """Read documents."""
     examples: list[TagExample] = []
     aside: list[SetAside] = []
     remarks: list[Remark] = []
     for path in files:
-        found: list[TagExample] = []
         for item in readers.read(path, options):
             if isinstance(item, Document):
-                found.append(_example(item, path))
+                examples.append(_example(item, path))
             elif isinstance(item, SetAside):
                 aside.append(item)
             elif isinstance(item, Remark):
                 remarks.append(item)
-        types = frozenset(label for each in found for _, _, label in each.entities or ())
-        examples += [_with_types(each, types) for each in found] if partial else found
     return Reading(tuple(examples), tuple(aside), tuple(remarks))
-
-
-def _with_types(example: TagExample, types: frozenset[str]) -> TagExample:
-    return example if example.types is not None else replace(example, types=types)
 
 
 def _example(document: Document, path: Path) -> TagExample:
@@ -97,6 +101,7 @@ def _example(document: Document, path: Path) -> TagExample:
         id=document.id,
         texts=(document.text,),
         where=f"{path}, document {document.id}",
+        source=str(path),
         entities=tuple((entity.start, entity.end, entity.label) for entity in whole),
         in_parts=tuple((entity.start, entity.end, entity.label) for entity in parted),
         types=frozenset(map(str, annotated)) if isinstance(annotated, list) else None,
@@ -108,7 +113,7 @@ def check_types(examples: Sequence[TagExample], types: Sequence[str]) -> None:
     """Refuse examples with entities of other types."""
     strange: dict[str, str] = {}
     for example in examples:
-        for _, _, label in (*(example.entities or ()), *example.in_parts):
+        for label in example.labels:
             if label not in types:
                 strange.setdefault(label, example.where)
     if strange:
@@ -122,22 +127,21 @@ def check_types(examples: Sequence[TagExample], types: Sequence[str]) -> None:
 def compared(
     examples: Sequence[TagExample], predictions: Sequence[Tagged]
 ) -> tuple[list[list[Span]], list[list[Span]]]:
-    """Pair gold with guesses; guesses of types that were not annotated are left out.
+    """Pair gold with guesses; types that are not annotated in an example are left out on both sides.
 
     An entity with a gap stands where no guess can be, so that it is missed whatever is guessed.
     """
-    gold = [
-        [
-            *(example.entities or ()),
-            *((-2 - number, -1 - number, span[2]) for number, span in enumerate(example.in_parts)),
-        ]
-        for example in examples
-    ]
+    gold = [[span for span in _gold(example) if example.annotates(span[2])] for example in examples]
     guess = [
-        [span for span in prediction.spans if example.types is None or span[2] in example.types]
+        [span for span in prediction.spans if example.annotates(span[2])]
         for example, prediction in zip(examples, predictions, strict=True)
     ]
     return gold, guess
+
+
+def _gold(example: TagExample) -> list[Span]:
+    gaps = ((-2 - number, -1 - number, span[2]) for number, span in enumerate(example.in_parts))
+    return [*(example.entities or ()), *gaps]
 
 
 def scores_of(examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> Scores:
@@ -156,7 +160,32 @@ def scores_of(examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> 
         },
         by_label={label: _ratios(tally) for label, tally in found.by_type.items()},
         coverage=Coverage.total(prediction.coverage for prediction in predictions),
+        notes=tuple(_notes(examples, found)),
     )
+
+
+def _notes(examples: Sequence[TagExample], found: spans.SpanScores) -> Iterator[str]:
+    """Say what must be known with the scores."""
+    if found.strict.support and not found.strict.guessed:
+        yield (
+            f"The tagger finds no entity at all, and {found.strict.support:,} are annotated: it calls every word outside, as "
+            "after too short a training. Train longer or at a higher rate (--epochs, --rate), and look at the training "
+            "files with `alembert finetune --check`."
+        )
+    narrowed = [example.types for example in examples if example.types is not None]
+    if narrowed:
+        types = ", ".join(sorted(frozenset().union(*narrowed)))
+        yield (
+            f"In {len(narrowed):,} of {len(examples):,} examples only {types} counts: guesses of other types are not "
+            "scored there."
+        )
+    strange = {label: tally.guessed for label, tally in found.by_type.items() if not tally.support}
+    if strange:
+        counts = ", ".join(f"{label} ({guessed:,})" for label, guessed in strange.items())
+        yield (
+            f"Guesses of types that are nowhere annotated here count as wrong: {counts}. If the files do not annotate "
+            "these types, say which they do (--types)."
+        )
 
 
 def record_of(example: TagExample, prediction: Tagged) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class TagSettings:
     overlap: int | None = None
     """Tokens that neighbouring windows share, so that every word is seen with text on both sides; none: a quarter."""
     partial: Literal["auto", "off"] = "auto"
-    """auto: if training files differ in the types they annotate, a type that a file lacks counts as unknown there."""
+    """auto: a type that never occurs in a training file of 100 documents or more, and is frequent in others, counts as
+    unknown there; off: it counts as absent. What `types` under [read] says comes first."""
 
     def __post_init__(self) -> None:
         choices = {"head": get_args(HeadName), "scheme": get_args(Scheme), "partial": ("auto", "off")}

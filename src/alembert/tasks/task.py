@@ -87,6 +87,11 @@ class Task(ABC, Generic[E, P]):
         """Read labelled examples from files; bad ones are set aside with file and line."""
 
     @classmethod
+    def mark_unknown(cls, examples: Sequence[E], settings: Any) -> tuple[Sequence[E], Sequence[str]]:
+        """Mark in training examples what their files leave open, as far as it can be told, and say so in sentences."""
+        return examples, ()
+
+    @classmethod
     @abstractmethod
     def learn(cls, examples: Sequence[E], settings: Any) -> Task[E, P]:
         """Decide from the training examples what the task is: its labels, and what else is not a setting."""
@@ -109,9 +114,21 @@ class Task(ABC, Generic[E, P]):
     def decisions(self) -> list[str]:
         """Say in sentences what was told from the data."""
 
+    def advice(self, examples: Sequence[E]) -> Iterator[str]:
+        """Say in sentences what settings would probably suit the training examples better."""
+        return iter(())
+
     @abstractmethod
     def check(self, examples: Sequence[E]) -> None:
         """Refuse examples whose answers are not of this task: another kind, or labels that it does not know."""
+
+    def check_reading(self, options: ReadOptions, files: Sequence[Path]) -> None:
+        """Refuse what was said about files, if it cannot be meant."""
+        if options.types:
+            raise BadSetting(
+                f"`types` says which types of entities files annotate, which the task {self.name} does not ask; it is for "
+                "the task tag. Leave it out, or say it under [task.NAME.read] if there are several tasks."
+            )
 
     @abstractmethod
     def answers(self, example: E) -> list[str]:

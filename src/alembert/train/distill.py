@@ -99,6 +99,7 @@ class _Run:
                 "task": wish.task,
                 "parts": [len(wish.data.train), len(wish.data.dev), len(wish.data.whole)],
                 "split": wish.data.split if wish.data.whole else None,
+                "types": list(wish.data.options.types),
                 "seeds": self.seeds,
                 **as_table(self.settings),
             },

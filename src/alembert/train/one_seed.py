@@ -22,7 +22,7 @@ from alembert.nn.model import Model
 from alembert.settings import to_toml
 from alembert.tasks.confidence import curve_table
 from alembert.tasks.data_report import DataReport
-from alembert.tasks.files import run_file, write_keys, write_surfaces, write_task, write_tasks
+from alembert.tasks.files import COLUMNS, run_file, write_keys, write_surfaces, write_task, write_tasks
 from alembert.tasks.judged import judged
 from alembert.tasks.running import ModelRunner
 from alembert.tasks.surfaces import count_surfaces
@@ -66,10 +66,18 @@ class SeedResult:
     by_label: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     """Steps, tokens and seconds of the run, and parameters of the model."""
+    notes: tuple[str, ...] = ()
+    """What must be known with the scores."""
 
     @property
     def value(self) -> float:
         return self.measures[self.main]
+
+    @classmethod
+    def from_json(cls, content: bytes) -> SeedResult:
+        """Open the scores of a seed that is done."""
+        table = json.loads(content)
+        return cls(**{**table, "notes": tuple(table.get("notes", ()))})
 
 
 @dataclass
@@ -100,7 +108,7 @@ class OneSeed:
         """Train, or give the result of a seed that is done."""
         done = self.folder / RUN / SCORES
         if self.processes.from_first(done.is_file()):
-            return SeedResult(**json.loads(done.read_bytes()))
+            return SeedResult.from_json(done.read_bytes())
         loop = self._loop
         loop.run()
         loop.log.close()
@@ -134,7 +142,8 @@ class OneSeed:
         trained = replace(self.learner, model=self.prepared.pieces.whole(loop.model.cpu(), self.learner))
         as_written(trained, self.prepared).write(draft, training=self._card(tuned))
         counts = {**draft.counts, **loop.position.done.counts, "kept_step": loop.kept}
-        result = SeedResult(self.settings.seed, scores.main, scores.measures, scores.by_label, counts)
+        measured = scores.main, scores.measures, scores.by_label
+        result = SeedResult(self.settings.seed, *measured, counts, scores.notes)
         self._write_tasks(tuned)
         self._write_run(loop)
         atomic_write(self.folder / RUN / SCORES, _json(asdict(result)))
@@ -169,7 +178,8 @@ class OneSeed:
     def _facts(self, part: PreparedTask) -> dict[str, Any]:
         divided = part.divided
         facts = {"examples": len(divided.train), "seed": self.settings.seed, "split": divided.split}
-        return {**facts, "reading": asdict(divided.options)}
+        reading = {name: value for name, value in asdict(divided.options).items() if name in COLUMNS}
+        return {**facts, "reading": reading}
 
     def _card(self, tuned: Mapping[str, TunedTask]) -> dict[str, str]:
         """Say on the model card what the model was trained for, and with what result."""

@@ -312,7 +312,7 @@ def _learnt(
 ) -> tuple[AnyTask, Divided]:
     kind = task_class(subject.task)
     try:
-        divided = divide(kind, subject.data, subject.settings)
+        divided = _with_unknown_marked(kind, divide(kind, subject.data, subject.settings), subject.settings)
         if known is None:
             task = kind.learn(divided.train, subject.settings)  # refuses what nothing can be learnt from
             task = kind.learn(divided.telling, subject.settings) if divided.split else task
@@ -320,12 +320,19 @@ def _learnt(
         else:
             task = known
             task.check(divided.train)
+        task.check_reading(divided.options, subject.data.files)
         task.check(divided.dev)
     except UserError as problem:
         if name is not None:
             problem.args = (f"Task {name}: {problem}",)
         raise
     return task, divided
+
+
+def _with_unknown_marked(kind: type[AnyTask], divided: Divided, settings: Any) -> Divided:
+    """Let the task mark what training examples leave open; development data are judged as they were read."""
+    train, notes = kind.mark_unknown(divided.train, settings)
+    return replace(divided, train=tuple(train), notes=(*notes, *divided.notes))
 
 
 def _encoded(task: AnyTask, divided: Divided, checkpoint: Checkpoint) -> tuple[list[Encoded], list[Encoded]]:
@@ -350,7 +357,7 @@ def _report(part: PreparedTask, prepared: Prepared) -> DataReport:
         prepared.tokenizer,
         longest=prepared.longest,
         tag_problems=part.task.problems(data.files, data.options),
-        decided=(*divided.notes, *_seen_elsewhere(part, prepared)),
+        decided=(*part.task.advice(divided.train), *divided.notes, *_seen_elsewhere(part, prepared)),
     )
     return found if part.name == found.task else replace(found, task=f"{part.name} ({found.task})")
 

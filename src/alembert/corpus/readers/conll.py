@@ -1,8 +1,8 @@
 """CoNLL: a token and its tag a line, a blank line between sentences, in the dialects that are about.
 
 Columns (2 to 4 or more, by tab or by space) and the tag dialect (see `conll_tags`) are found out from the first 256 kB
-and remarked. ``-DOCSTART-`` lines begin documents, whose id may follow in brackets, and sentences become lines of them;
-in a file without, each sentence is a document. The format has no text, so the text is rebuilt: tokens joined by single
+and remarked. ``-DOCSTART-`` lines begin documents and are no tokens, whatever columns they have (CoNLL-2003); an id may
+follow in brackets. Sentences become lines of their document; in a file without marks each sentence is a document. The format has no text, so the text is rebuilt: tokens joined by single
 spaces; without spaces where the file has one character a line (Chinese), and around Chinese characters in mixed files.
 Comment lines (``# ...``) are left out. A sentence with a line that does not fit is set aside. With `token_labels`, for
 parts of speech, there is no dialect: each token is an entity whose label is all that stands in the last column, or in
@@ -22,7 +22,7 @@ from alembert.corpus.readers.contract import Damaged, Item, ReadOptions, SetAsid
 from alembert.corpus.readers.source import Line, Source, paragraphs
 
 _EVIDENCE = 1 << 18
-_DOCUMENT = re.compile(r"-DOCSTART-(?:\s+\((?P<id>.*)\))?")
+_DOCUMENT = re.compile(r"-DOCSTART-(?!\S)(?:\s+\((?P<id>.*)\))?")
 _CHINESE = re.compile("[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 
@@ -89,7 +89,7 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
         if isinstance(run, SetAside):
             yield run
             continue
-        starts = [line.text for line in run if _DOCUMENT.match(line.text)]
+        starts = [line.text for line in run if begins_document(line.text)]
         if starts or not layout.documents:
             yield from draft.finished()
             number += 1
@@ -110,6 +110,8 @@ def _add_sentence(draft: _Draft, run: list[Line], layout: Layout, source: Source
     tags: list[str] = []
     for line in run:
         columns = layout.columns(line.text)
+        if begins_document(line.text):
+            continue
         if layout.fits(columns):
             tokens.append(columns[layout.token])
             tags.append(columns[layout.tag])
@@ -124,9 +126,14 @@ def _add_sentence(draft: _Draft, run: list[Line], layout: Layout, source: Source
     return None
 
 
+def begins_document(line: str) -> bool:
+    """Tell whether a line is the start of a document, which may have tags like a token."""
+    return _DOCUMENT.match(line) is not None
+
+
 def is_mark(line: str) -> bool:
     """Tell whether a line without a tag is a comment or the start of a document."""
-    return line.startswith("# ") or _DOCUMENT.match(line) is not None
+    return line.startswith("# ") or begins_document(line)
 
 
 def layout_in(source: Source) -> tuple[Layout, str]:
@@ -183,7 +190,7 @@ def _rows(head: str) -> tuple[list[list[str]], bool, bool]:
     lines = [line.rstrip("\r") for line in head.split("\n")[:-1] or [head]]
     full = [line for line in lines if line.strip() and not is_mark(line)]
     tabs = sum("\t" in line for line in full) > len(full) / 2
-    return [split_columns(line, tabs) for line in full], tabs, any(map(_DOCUMENT.match, lines))
+    return [split_columns(line, tabs) for line in full], tabs, any(map(begins_document, lines))
 
 
 def _spaces(tokens: Sequence[str]) -> str:

@@ -79,6 +79,9 @@ class ReadOptions:
     """Label of entities in CoNLL files whose tags are bare B, I and O."""
     token_labels: bool = False
     """CoNLL: each token is an entity whose label is its tag; for part of speech."""
+    types: tuple[str, ...] = ()
+    """tag: types of entities that files annotate, as "TYPE,TYPE" for all or "FILE=TYPE,TYPE" for a file or a folder;
+    other types are unknown there. Empty: files annotate all types."""
     captions: bool = False
     """JATS: also read the captions of figures and tables."""
     translations: bool = True

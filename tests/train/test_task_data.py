@@ -1,0 +1,88 @@
+"""What training examples leave open is told from large files; development data count all types, unless it is said."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import Blueprint
+from alembert.nn.config import preset
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.task_data import Data, Prepared, Subject, prepare, reports_of
+from sample_lines import write_lines
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Tokenizer) -> Checkpoint:
+    config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=128)
+    return Checkpoint.new(Blueprint(config=config), tokenizer, seed=3)
+
+
+def write(path: Path, documents: int, *labels: str) -> Path:
+    """Documents that each have an entity of each type; no two of them have the same text."""
+    entities = [{"start": 0, "end": len(path.stem), "label": label} for label in labels]
+    lines = [{"text": f"{path.stem} {number}", "entities": entities} for number in range(documents)]
+    return write_lines(path, lines)
+
+
+@pytest.fixture
+def corpora(tmp_path: Path) -> tuple[Path, ...]:
+    """Two large training files and two small ones for development, of diseases and of genes."""
+    names = [("disease", 150), ("gene", 150), ("disease-dev", 5), ("gene-dev", 5)]
+    return tuple(write(tmp_path / f"{name}.jsonl", count, name.split("-")[0]) for name, count in names)
+
+
+def prepared(model: Checkpoint, data: Data, task: str = "tag") -> Prepared:
+    return prepare({None: Subject(task=task, data=data)}, model)
+
+
+def types_of(examples: Any) -> set[frozenset[str] | None]:
+    return {example.types for example in examples}
+
+
+def test_only_training_examples_have_types_that_were_told(
+    model: Checkpoint, corpora: tuple[Path, ...]
+) -> None:
+    found = prepared(model, Data(train=corpora[:2], dev=corpora[2:]))
+    (part,) = found.tasks
+    assert types_of(part.train.examples) == {frozenset({"disease"}), frozenset({"gene"})}
+    assert types_of(part.dev.examples) == {None}
+    decided = reports_of(found)["tag"].decided
+    assert sum("disease.jsonl annotates disease; gene.jsonl annotates gene" in each for each in decided) == 1
+
+
+@pytest.mark.parametrize("given", [{"whole": 2, "split": "70/20/10"}, {"train": 2}])
+def test_a_part_that_was_set_apart_counts_all_types(
+    model: Checkpoint, corpora: tuple[Path, ...], given: dict[str, Any]
+) -> None:
+    data = {name: corpora[:value] if isinstance(value, int) else value for name, value in given.items()}
+    (part,) = prepared(model, Data(**data)).tasks
+    assert types_of(part.train.examples) == {frozenset({"disease"}), frozenset({"gene"})}
+    assert types_of(part.dev.examples) == {None}
+
+
+def test_what_is_said_holds_for_training_and_development(
+    model: Checkpoint, corpora: tuple[Path, ...]
+) -> None:
+    said = ReadOptions(types=(f"{corpora[0]}=disease", f"{corpora[2]}=disease", f"{corpora[3]}=gene"))
+    (part,) = prepared(model, Data(train=(corpora[0], corpora[3]), dev=(corpora[2],), options=said)).tasks
+    assert types_of(part.train.examples) == {frozenset({"disease"}), frozenset({"gene"})}
+    assert types_of(part.dev.examples) == {frozenset({"disease"})}
+    assert part.task.to_table()["partial"] is True
+
+
+def test_a_file_that_is_not_read_is_refused(model: Checkpoint, corpora: tuple[Path, ...]) -> None:
+    said = ReadOptions(types=("elsewhere.tsv=disease",))
+    with pytest.raises(BadSetting, match=r"elsewhere\.tsv"):
+        prepared(model, Data(train=corpora[:1], options=said))
+
+
+def test_a_corpus_of_many_small_files_is_annotated_everywhere(model: Checkpoint, tmp_path: Path) -> None:
+    labels = [["disease"], ["gene"], []]
+    files = tuple(write(tmp_path / f"n{number}.jsonl", 1, *labels[number % 3]) for number in range(60))
+    (part,) = prepared(model, Data(train=files)).tasks
+    assert types_of(part.train.examples) == types_of(part.dev.examples) == {None}
+    assert part.task.to_table()["partial"] is False
