@@ -114,14 +114,6 @@ def read_facts(folder: Path) -> ExportFacts:
         ) from None
 
 
-def graph_content(folder: Path, facts: ExportFacts) -> str:
-    """Give what stands for the content of the graph's files: their hashes in the manifest."""
-    files = open_artifact(folder, KIND).files
-    return " ".join(
-        files[name].sha256 for name in dict.fromkeys((GRAPHS[facts.format], GRAPH_WEIGHTS[facts.format]))
-    )
-
-
 def write_decoding(folder: Path, weights: Mapping[str, Weights]) -> None:
     """Write the weights that decoding needs, by head and name; none, no file."""
     named = {f"{head}.{name}": each for head, own in weights.items() for name, each in own.items()}
