@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from alembert.corpus.readers.contract import ReadOptions, Remark
 from alembert.errors import BadFile, BadSetting
 from alembert.tasks.example import Reading
-from alembert.tasks.files import TASK
+from alembert.tasks.files import NO_HASHES, TASK
 from alembert.tasks.splitting import parse_split, split
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def read_gold(
             "file is annotated, and that its format and columns were recognised."
         )
     model.task.check(examples)
+    if part is not None and model.train_keys() is None:
+        told = f"may be other files than those that the model was fine-tuned on, which cannot be checked: {NO_HASHES}"
+        reading = replace(reading, remarks=(*reading.remarks, Remark(named, told, 1)))
     return _annotated(model.task, replace(reading, examples=tuple(examples)), named)
 
 

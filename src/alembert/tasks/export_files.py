@@ -3,7 +3,8 @@
     model.xml, model.bin     encoder and heads as an OpenVINO graph, or
     model.onnx               the same for ONNX Runtime and other programs
     decoding.npz             what tasks take along of their heads (CRF transitions); only if one needs anything
-    task.json, run/          as in a Checkpoint (`files`)
+    task.json                as in a Checkpoint (`files`)
+    run/                     hashes of the training data, as in a Checkpoint; only if they were asked for
     tokenizer files, README.md, manifest.json
 
 The facts are the configuration in the manifest. Nothing here needs torch.

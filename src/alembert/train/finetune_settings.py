@@ -35,6 +35,8 @@ class EpochSettings(RunSettings):
     """How often the state is saved, and which weights are written."""
     loss: LossSettings = field(default_factory=LossSettings)
     """What is added to the plain loss."""
+    forget_training: bool = False
+    """Write no hashes of the training texts and entities, for a folder that is given away."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
