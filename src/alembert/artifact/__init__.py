@@ -11,7 +11,7 @@ counts and the hash of every file.
     writing   draft, commit, recovery
 """
 
-from alembert.artifact.disk import atomic_write, hash_file, hash_text
+from alembert.artifact.disk import atomic_write, finite_json, hash_file, hash_text
 from alembert.artifact.manifest import Digest, Input, Manifest, hash_config
 from alembert.artifact.opening import MANIFEST, Named, few, hash_input, open_artifact, verify, why_missing
 from alembert.artifact.writing import Draft, check, create, finished
@@ -28,6 +28,7 @@ __all__ = [
     "create",
     "few",
     "finished",
+    "finite_json",
     "hash_config",
     "hash_file",
     "hash_input",

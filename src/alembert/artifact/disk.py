@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
+import math
 import os
 import secrets
 import shutil
@@ -15,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from alembert.errors import BadFile
 
@@ -55,6 +58,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def finite_json(data: bytes) -> Any:
+    """Read JSON from a file; raise ValueError for what is none, NaN and infinite numbers included."""
+    return json.loads(data, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return number
 
 
 def hash_file(path: str | Path) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from alembert.artifact.disk import hash_text
+from alembert.artifact.disk import finite_json, hash_text
 from alembert.errors import BadFile, BadSetting
 
 FORMAT = 1
@@ -91,7 +91,7 @@ def read_record(path: Path, shown: str) -> dict[str, Any]:
             f"{shown} is larger than {_LARGEST >> 20} MB, which no manifest is. The folder is damaged."
         )
     try:
-        record = json.loads(path.read_bytes())
+        record = finite_json(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise BadFile(f"{shown} is damaged: it is not valid JSON. Restore or rebuild the folder.") from error
     if not isinstance(record, dict) or not isinstance(record.get("format"), int):

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from alembert.artifact import atomic_write, create, open_artifact, why_missing
+from alembert.artifact import atomic_write, create, finite_json, open_artifact, why_missing
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.settings import changed
@@ -75,8 +75,9 @@ def open_task(folder: Path, name: str | None = None) -> AnyTask:
         )
     try:
         return task_class(str(kind)).from_table(table)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise BadFile(f"{folder / TASK} is damaged: it does not describe a {kind} task.") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
+        reason = f" ({wrong})" if isinstance(wrong, ValueError) else ""
+        raise BadFile(f"{folder / TASK} is damaged: it does not describe a {kind} task{reason}.") from None
 
 
 def task_names(folder: Path) -> tuple[str, ...]:
@@ -121,11 +122,11 @@ def _whole(folder: Path) -> dict[str, Any]:
             or f"{folder} has no {TASK}, so it was not fine-tuned for a task here. Fine-tune it first: alembert finetune."
         )
     try:
-        table = json.loads(path.read_bytes())
+        table = finite_json(path.read_bytes())
     except ValueError:
         table = None
     if not isinstance(table, dict):
-        raise BadFile(f"{path} is damaged: it is no JSON object.")
+        raise BadFile(f"{path} is damaged: it is no JSON object of finite numbers.")
     return table
 
 

@@ -20,7 +20,7 @@ from alembert.data.streams import in_streams
 from alembert.errors import BadSetting
 from alembert.hardware.threads import choose_threads
 from alembert.tasks.example import Encoded
-from alembert.tasks.runner import Outputs
+from alembert.tasks.runner import Outputs, check_finite
 
 if TYPE_CHECKING:
     from alembert.tasks.decoding.writing import Writer
@@ -80,6 +80,8 @@ class ExportedGraph:
 
     def _batch(self, graph: Compiled, heads: Sequence[str], rows: Sequence[Row]) -> list[dict[str, Outputs]]:
         found = graph.infer(rows)
+        for head in heads:
+            check_finite(found[head], f"Outputs of the head `{head}`")
         return [
             {head: self._at(head, found[head], place, row) for head in heads}
             for place, row in enumerate(rows)
