@@ -213,7 +213,12 @@ def test_one_task_of_a_model_of_several_is_exported_by_its_name(tmp_path: Path) 
     examples = fine_tuned_together(
         {"entities": "tag, crf", "topics": "classify"}, tmp_path / "both", tmp_path
     )
-    export(checkpoints.open(tmp_path / "both"), tmp_path / "export", FP32, task="entities")
+    export(
+        checkpoints.open(tmp_path / "both"),
+        tmp_path / "export",
+        replace(FP32, training_hashes=True),
+        task="entities",
+    )
     model, expected = TaskModel.open(tmp_path / "export"), TaskModel.open(tmp_path / "both", task="entities")
     assert model.training() == {"examples": 24}
     assert model.train_keys() == expected.train_keys() != set()

@@ -147,9 +147,8 @@ def distill(
     given |= {
         "augment": _table(copies=augment),
         "intermediate": _passes(inside_epochs),
-        "prediction": _table(
-            epochs=epochs, optimiser=_table(rate=rate), forget_training=forget_training or None
-        ),
+        "prediction": _table(epochs=epochs, optimiser=_table(rate=rate)),
+        "forget_training": forget_training or None,
     }
     settings = _task_settings(preset, config, _present(given), _taught(teacher, task))
     if show_config:

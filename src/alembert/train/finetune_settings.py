@@ -35,8 +35,6 @@ class EpochSettings(RunSettings):
     """How often the state is saved, and which weights are written."""
     loss: LossSettings = field(default_factory=LossSettings)
     """What is added to the plain loss."""
-    forget_training: bool = False
-    """Write no hashes of the training texts and entities, for a folder that is given away."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,6 +53,8 @@ class FinetuneSettings(EpochSettings):
     """Masked LM on the same rows, beside the task."""
     several: SeveralSettings = field(default_factory=SeveralSettings)
     """How several tasks share a run."""
+    forget_training: bool = False
+    """Write no hashes of the training texts and entities, for a folder that is given away."""
 
 
 def usual_settings(task: str) -> FinetuneSettings:

@@ -89,6 +89,8 @@ class OneSeed:
     """More for the model card."""
     toml: str | None = None
     """All settings as they were given; none: those of the loop."""
+    forget_training: bool = False
+    """Write no hashes of the training data."""
 
     def check(self) -> None:
         """Refuse what cannot run, before anything is written."""
@@ -153,7 +155,7 @@ class OneSeed:
 
     def _write_run(self, loop: Loop) -> None:
         for each in self.prepared.tasks:
-            if not self.settings.forget_training:
+            if not self.forget_training:
                 self._write_hashes(each)
             report = self.reports[each.name].to_table()
             atomic_write(run_file(self.folder, each.called, "data.json"), _json(report))
