@@ -1,6 +1,7 @@
 """`alembert distill`: what is written, printed and refused."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,11 @@ def test_the_general_stage(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert run([*asked, "--out", "general"]) == 0
     assert "hidden" in capsys.readouterr().out
     assert run([*TASK, "--student", "general", "--out", "small"]) == 0
+
+
+def test_a_student_can_forget_its_training_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["distill", "--forget-training", "--show-config"]) == 0
+    assert tomllib.loads(capsys.readouterr().out)["forget_training"] is True
 
 
 @pytest.mark.parametrize("stage", [["--corpus", "texts.jsonl"], []], ids=["general", "task"])

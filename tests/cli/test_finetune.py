@@ -159,11 +159,13 @@ def test_the_file_and_the_flags_go_together(tmp_path: Path) -> None:
 
 
 def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert run(["finetune", "--task", "tag", "--crf", "--rate", "0.002", "--show-config"]) == 0
+    asked = ["finetune", "--task", "tag", "--crf", "--rate", "0.002", "--forget-training"]
+    assert run([*asked, "--show-config"]) == 0
     path = tmp_path / "shown.toml"
     path.write_text(capsys.readouterr().out)
     settings, tasks = settings_of(TAG, path, {})
     assert (tasks["tag"].of_task.head, settings.optimiser.rate) == ("crf", 0.002)
+    assert settings.forget_training
 
 
 @pytest.mark.parametrize("text", ["", "30", "m", "0m", "-3m", "3 weeks"])

@@ -19,6 +19,7 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.infer.speed import speeds
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.export_files import ExportFacts, HeadFacts
+from alembert.tasks.files import write_surfaces
 from small_checkpoints import fine_tuned, fine_tuned_together
 
 FP32 = ExportSettings(format="openvino", precision="fp32")
@@ -65,8 +66,15 @@ def test_the_folder_is_an_artefact_with_all_that_is_needed(tagger: Any, tmp_path
         "vocab.txt",
         "README.md",
     } <= manifest.files.keys()
-    assert "run/train.keys.npy" in manifest.files
     assert [each.name for each in manifest.inputs] == ["checkpoint"]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_was_trained_on_goes_along_only_if_asked(kept: bool, tagger: Any, tmp_path: Path) -> None:
+    write_surfaces(tmp_path / "checkpoint", {"0123456789abcdef": 2})
+    export(tagger[0], tmp_path / "export", replace(FP32, training_hashes=kept))
+    of_training = {"run/train.keys.npy", "run/surfaces.json"}
+    assert of_training & artifact.verify(tmp_path / "export").files.keys() == (of_training if kept else set())
 
 
 def test_an_int8_export_is_scored_against_fp32(tagger: Any, tmp_path: Path) -> None:
@@ -211,7 +219,12 @@ def test_one_task_of_a_model_of_several_is_exported_by_its_name(tmp_path: Path) 
     examples = fine_tuned_together(
         {"entities": "tag, crf", "topics": "classify"}, tmp_path / "both", tmp_path
     )
-    export(checkpoints.open(tmp_path / "both"), tmp_path / "export", FP32, task="entities")
+    export(
+        checkpoints.open(tmp_path / "both"),
+        tmp_path / "export",
+        replace(FP32, training_hashes=True),
+        task="entities",
+    )
     model, expected = TaskModel.open(tmp_path / "export"), TaskModel.open(tmp_path / "both", task="entities")
     assert model.training() == {"examples": 24}
     assert model.train_keys() == expected.train_keys() != set()

@@ -75,7 +75,9 @@ def test_the_key_of_an_example_ignores_case_and_space(tmp_path: Path) -> None:
 
 
 def test_a_model_that_does_not_say_what_it_saw_has_no_overlap(file: Path) -> None:
-    assert evaluate(tagger(GUESSES), [file], rounds=1).seen is None
+    found = evaluate(tagger(GUESSES), [file], rounds=1)
+    assert found.seen is None
+    assert any(each.startswith("Overlap with the training data is not known: ") for each in sentences(found))
 
 
 def test_seeds_are_scored_each(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,6 +265,14 @@ def test_a_part_is_what_fine_tuning_kept_apart(tmp_path: Path) -> None:
     wanted = split(model.read([file], _options()).examples, parse_split("80/10/10"), 3)[2]
     found = evaluate(model, [file], part="test", rounds=1)
     assert found.examples == len(wanted) == 2
+
+
+def test_a_part_that_cannot_be_checked_is_remarked_on(tmp_path: Path) -> None:
+    rows = {str(number): (f"aspirin {number}", [(0, 7, "Drug")]) for number in range(20)}
+    file = write_tagged(tmp_path / "all.jsonl", rows)
+    model = tagger({}, facts={"split": {"shares": "80/10/10", "seed": 3}})
+    (remark,) = evaluate(model, [file], part="test", rounds=1).remarks
+    assert "cannot be checked: the model's folder has no hashes" in remark.reason
 
 
 def test_a_part_of_other_files_is_refused(tmp_path: Path) -> None:

@@ -136,6 +136,13 @@ def test_half_of_a_teacher_learns_its_answers(teacher: str, place: Path, tmp_pat
     assert set(losses) == {"inside", "distillation"}
 
 
+def test_what_a_student_was_trained_on_can_be_forgotten(place: Path, tmp_path: Path) -> None:
+    distill(wish(place), tmp_path / "out", replace(SETTINGS, forget_training=True), around=around(tmp_path))
+    names = {path.name for path in (tmp_path / "out").rglob("*")}
+    assert "scores.json" in names
+    assert not names & {"train.keys.npy", "surfaces.json"}
+
+
 def test_a_teacher_is_asked_once_for_several_seeds(place: Path, tmp_path: Path) -> None:
     asked: list[int] = []
     surroundings = around(tmp_path, tell_reading=lambda progress: asked.append(progress.done))

@@ -134,6 +134,14 @@ def test_what_was_trained_on_is_known_by_hashes(tagger: tuple[Path, Finetuned], 
     assert sum((read_surfaces(out) or {}).values()) == sum(len(example.entities) for example in examples)
 
 
+def test_what_was_trained_on_can_be_forgotten(place: Path, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, forget_training=True)
+    finetune(assignment(place), tmp_path / "out", settings, seeds=2)
+    names = {path.name for path in (tmp_path / "out").rglob("*")}
+    assert "scores.json" in names
+    assert not names & {"train.keys.npy", "surfaces.json"}
+
+
 def test_the_same_command_again_says_so(tagger: tuple[Path, Finetuned], place: Path) -> None:
     with pytest.raises(AlreadyDone, match="complete already"):
         finetune(assignment(place), tagger[0], SETTINGS)

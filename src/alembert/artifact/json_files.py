@@ -8,6 +8,7 @@ nested too deeply, or no object. What a table says is for its reader to check, i
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -44,14 +45,26 @@ def read_json(path: Path, *, shown: str | None = None, largest: int = LARGEST) -
 
 
 def parse_json(data: bytes, *, unique: bool = False) -> Any:
-    """Parse JSON in UTF-8; raise ValueError for what is none, and with `unique` for an object with one name twice."""
+    """Parse JSON in UTF-8; raise ValueError for what is none, NaN and infinite numbers included.
+
+    With `unique` an object that has one name twice is refused as well.
+    """
     try:
         # Manifests of the past hold the bytes of file names that are not Unicode as surrogates.
         return json.loads(
-            data.decode("utf-8", "surrogatepass"), object_pairs_hook=_unique if unique else None
+            data.decode("utf-8", "surrogatepass"),
+            object_pairs_hook=_unique if unique else None,
+            parse_constant=_finite,
+            parse_float=_finite,
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

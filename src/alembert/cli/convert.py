@@ -1,4 +1,4 @@
-"""`alembert convert`: bring a checkpoint with old .bin weights into today's form."""
+"""`alembert convert`: bring a checkpoint with old .bin weights into today's form, or copy a model to give it away."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,13 @@ import typer
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="Has config.json and pytorch_model.bin.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Has config.json and pytorch_model.bin; with --forget-training, a fine-tuned model or an Export.",
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder to write the Checkpoint to.")],
     family: Annotated[
         str | None, typer.Option(help="bert or albert, if config.json does not say `model_type`.")
@@ -15,12 +21,23 @@ def convert(
     architecture: Annotated[
         str | None, typer.Option(help="Such as BertForMaskedLM, if config.json does not say.")
     ] = None,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget-training", help="Copy the folder without hashes of its training texts and entities."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a Checkpoint that is there.")
     ] = False,
 ) -> None:
     """Convert old .bin weights to safetensors; nothing in the old file is executed."""
+    if forget:
+        if family or architecture:
+            raise typer.BadParameter("--family and --architecture cannot be used with --forget-training")
+        _forget_training(source, out, overwrite=overwrite, as_json=as_json)
+        return
     from alembert.cli.output import print_json
     from alembert.files import convert as converting
 
@@ -39,3 +56,14 @@ def convert(
     else:
         heads = ", ".join(checkpoint.blueprint.heads) or "none"
         print(f"{out}: {checkpoint.family}, {checkpoint.parameters:,} parameters, heads: {heads}")
+
+
+def _forget_training(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
+    from alembert.cli.output import print_json, visible
+    from alembert.tasks.files import forget_training
+
+    forget_training(source, out, overwrite=overwrite)
+    if as_json:
+        print_json({"out": str(out)})
+    else:
+        print(visible(f"{out}: as {source}, without hashes of what it was trained on"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig, Types
+from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types
 
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
@@ -104,6 +104,7 @@ def distill(
         Path | None, typer.Option(metavar="FOLDER", help="Where what the teacher says is kept.")
     ] = None,
     device: Device = "auto",
+    forget_training: ForgetTraining = False,
     overwrite: Overwrite = False,
     show_config: ShowConfig = False,
     as_json: ScoresAsJson = False,
@@ -135,6 +136,7 @@ def distill(
                 "--inside-epochs": inside_epochs,
                 "--seeds": None if seeds == 1 else seeds,
                 "--compare": compare,
+                "--forget-training": forget_training or None,
             },
         )
         given |= {"hours": hours, "tokens": _count(tokens), "optimiser": _table(rate=rate)}
@@ -150,6 +152,7 @@ def distill(
         "augment": _table(copies=augment),
         "intermediate": _passes(inside_epochs),
         "prediction": _table(epochs=epochs, optimiser=_table(rate=rate)),
+        "forget_training": forget_training or None,
     }
     settings = _task_settings(preset, config, _present(given), _taught(teacher, task))
     if show_config:

@@ -68,6 +68,14 @@ def export(
     speed: Annotated[
         bool, typer.Option("--speed/--no-speed", help="Measure how fast the model is here, before and after.")
     ] = True,
+    training_hashes: Annotated[
+        bool,
+        typer.Option(
+            "--training-hashes",
+            help="Take along the hashes of the training texts and entities, by which evaluate finds overlaps. Whoever "
+            "has them can test whether a text or a name was trained on.",
+        ),
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a complete Export that is there.")
     ] = False,
@@ -82,7 +90,13 @@ def export(
     precision: Precision = "fp32" if int8 is False else "int8"
     if calibrate and precision == "fp32":
         raise BadSetting("--calibrate belongs to int8, and the numbers are fp32. Leave one of them out.")
-    settings = ExportSettings(format=cast("Format | None", form), precision=precision, rows=rows, limit=limit)
+    settings = ExportSettings(
+        format=cast("Format | None", form),
+        precision=precision,
+        rows=rows,
+        limit=limit,
+        training_hashes=training_hashes,
+    )
     check_installed(settings)
     names = export_tasks(model, task)  # a folder without the task is refused before its weights are read
     job = ExportJob(

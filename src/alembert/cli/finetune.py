@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig, Types
+from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types
 from alembert.tasks.names import TASKS
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def finetune(
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML.")] = None,
     device: Device = "auto",
     check: Annotated[bool, typer.Option("--check", help="Look at the data, and do nothing.")] = False,
+    forget_training: ForgetTraining = False,
     overwrite: Overwrite = False,
     show_config: ShowConfig = False,
     as_json: ScoresAsJson = False,
@@ -82,6 +83,7 @@ def finetune(
     changes = {
         "epochs": epochs,
         "seed": seed,
+        "forget_training": forget_training or None,
         "optimiser": None if rate is None else {"rate": rate},
         "task": _task_changes(wishes, crf=crf, nested=nested, every_token=every_token),
         "read": _read_changes(wishes, text, label, types),

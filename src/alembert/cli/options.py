@@ -5,6 +5,13 @@ from typing import Annotated
 import typer
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...")]
+ForgetTraining = Annotated[
+    bool,
+    typer.Option(
+        "--forget-training",
+        help="Write no hashes of the training texts and entities, to give the model away.",
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a complete checkpoint.")]
 ShowConfig = Annotated[
     bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")

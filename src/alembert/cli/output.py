@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from alembert.errors import BadInput
+from alembert.errors import BadInput, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,13 @@ def read_stdin() -> str:
 
 def print_json(record: Any, indent: int | None = None) -> None:
     """Print a JSON value, readable where stdout is UTF-8, escaped elsewhere."""
-    text = json.dumps(record, ensure_ascii=False, indent=indent)
+    try:
+        text = json.dumps(record, ensure_ascii=False, indent=indent, allow_nan=False)
+    except ValueError:
+        raise UserError(
+            "The result has numbers that are NaN or infinite, which JSON does not have, so it was not printed. The model "
+            "or its data are damaged; check both."
+        ) from None
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:

@@ -38,8 +38,7 @@ from alembert.tasks.export_files import (
     write_decoding,
 )
 from alembert.tasks.files import (
-    KEYS,
-    SURFACES,
+    HASHED,
     read_table,
     run_file,
     task_names,
@@ -293,14 +292,14 @@ class _Work:
         (folder / "README.md").write_text(card(outcome), encoding="utf8")
 
     def _write_tasks(self, folder: Path) -> None:
-        """Write what the tasks are, and what they were trained on."""
+        """Write what the tasks are, and what they were trained on if that is to go along."""
         facts = {part.head: (part.task, part.training) for part in self.parts}
         if self.named:
             write_tasks(folder, facts)
         else:
             write_task(folder, *facts[self.heads[0]])
-        for part in self.parts:
-            for file in (KEYS, SURFACES):
+        for part in self.parts if self.settings.training_hashes else ():
+            for file in HASHED:
                 if (source := run_file(part.folder, part.name, file)).is_file():
                     copy = run_file(folder, part.name if self.named else None, file)
                     copy.parent.mkdir(parents=True, exist_ok=True)

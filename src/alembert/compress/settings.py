@@ -19,6 +19,8 @@ class ExportSettings:
     """Rows of text that the quantisation is calibrated on, at most."""
     limit: float = 0.5
     """Points of the task's score that int8 may cost, before parts of the model go back to float."""
+    training_hashes: bool = False
+    """Take along the checkpoint's hashes of the texts and entities it was trained on, by which overlaps are found."""
 
     def __post_init__(self) -> None:
         if self.precision not in ("int8", "fp32"):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from alembert.data.rows import Row
 from alembert.infer.embed_numbers import Vectors
 from alembert.tasks.compare_pooling import Pooling
+from alembert.tasks.runner import check_finite
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class TorchVectors:
         for number, states_TD in self.engine.hidden_states(windows):
             pooled_D = states_TD[0] if self.pooling.mode == "cls" else states_TD.mean(0)
             pooled_RD[number] = pooled_D.float().cpu().numpy()
+        check_finite(pooled_RD, "Hidden states")
         return pooled_RD if self.layer is None else self.layer(pooled_RD)
 
 

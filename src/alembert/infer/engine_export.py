@@ -15,7 +15,6 @@ from alembert.tasks.export_files import (
     GRAPHS,
     LIBRARIES,
     ExportFacts,
-    graph_content,
     read_decoding,
     read_facts,
 )
@@ -60,12 +59,11 @@ class ExportEngine:
             return partial(OnnxGraph, file)
         from alembert.tasks.running_openvino import OpenVinoGraph
 
-        # What single texts run on is kept for the next process, which starts sooner with it.
-        content = graph_content(self.folder, self.facts)
         opened = partial(
             OpenVinoGraph, file, exact=self.facts.precision != "int8", longest=self.facts.longest
         )
-        return lambda threads, streams: opened(threads, streams, content=content if streams == 1 else None)
+        # What single texts run on is kept for the next process, which starts sooner with it.
+        return lambda threads, streams: opened(threads, streams, keep=streams == 1)
 
     @property
     def size(self) -> Size:

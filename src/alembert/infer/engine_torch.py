@@ -23,6 +23,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.multiplications import encoder_multiplications
 from alembert.tasks.batches import in_batches
 from alembert.tasks.decoding.model_writer import ModelWriter
+from alembert.tasks.runner import check_finite
 from alembert.tasks.running import ModelRunner, head_outputs
 from alembert.tasks.running_together import TogetherRunner
 from alembert.tasks.task import AnyTask
@@ -117,6 +118,7 @@ class TorchEngine:
         batch = Batch.packed([ids]).to(self.device)
         wanted = torch.tensor(positions, device=self.device)
         logits = self.model(batch, [head], predicted_P=wanted, only=True)[head]
+        check_finite(logits.float().cpu().numpy(), f"Outputs of the head `{head}`")
         probabilities: npt.NDArray[np.float32] = logits.float().softmax(-1).cpu().numpy()
         return probabilities
 

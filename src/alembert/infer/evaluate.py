@@ -96,7 +96,7 @@ class Evaluation:
     rounds: int
     spread: Spread | None = None
     seen: Seen | None = None
-    """None: the model does not say what it was trained on."""
+    """None: the model's folder has no hashes of its training data."""
     trust: ConfidenceCurve | None = None
     confusion: Confusion | None = None
     against: Against | None = None

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.corpus.readers.contract import ReadOptions
+from alembert.corpus.readers.contract import ReadOptions, Remark
 from alembert.errors import BadFile, BadSetting
 from alembert.tasks.example import Reading
-from alembert.tasks.files import TASK
+from alembert.tasks.files import NO_HASHES, TASK
 from alembert.tasks.splitting import parse_split, split
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ def read_gold(
             + (" ".join(model.task.notes(examples)) or usual)
         )
     model.task.check(examples)
+    if part is not None and model.train_keys() is None:
+        told = f"may be other files than those that the model was fine-tuned on, which cannot be checked: {NO_HASHES}"
+        reading = replace(reading, remarks=(*reading.remarks, Remark(named, told, 1)))
     return replace(reading, examples=tuple(examples))
 
 

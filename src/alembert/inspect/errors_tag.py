@@ -17,6 +17,7 @@ from alembert.inspect.findings import Finding, Kind, compare
 from alembert.inspect.marked_text import Mark
 from alembert.inspect.ranges import Sorting, range_names, range_of
 from alembert.inspect.tables import SCORE_HEADER, Table, score_cells
+from alembert.tasks.files import NO_HASHES
 from alembert.tasks.metrics.spans import Entity
 from alembert.tasks.metrics.tally import Tally
 from alembert.tasks.surfaces import surface_key
@@ -87,7 +88,9 @@ def survey(model: TaskModel, examples: Sequence[TagExample], predictions: Sequen
     facts = [fact for each in compared for fact in _facts(each, surfaces)]
     wrong = sorted((each for each in compared if each.errors), key=lambda each: (-each.errors, each.tally.f1))
     tables = (_kinds(compared), *_breakdowns(facts), *_confusions(compared))
-    notes = () if surfaces is not None else ("The model does not say which entities it was trained on.",)
+    notes = (
+        () if surfaces is not None else (f"Which entities were seen in training is not known: {NO_HASHES}.",)
+    )
     told = f"{len(wrong):,} with errors, {sum(each.errors for each in wrong):,} in all"
     return Survey(told=told, tables=tables, cases=tuple(map(_case, wrong)), notes=notes)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from alembert.infer.evaluate import Evaluation
 from alembert.inspect.tables import Cell, Table
 from alembert.tasks.example import Coverage
+from alembert.tasks.files import NO_HASHES
 from alembert.tasks.metrics.bootstrap import Interval
 
 _COUNTS = ("support", "guessed")
@@ -99,9 +100,7 @@ def overlap_warning(found: Evaluation) -> str | None:
 
 def _seen_sentence(found: Evaluation) -> str:
     if found.seen is None:
-        return (
-            "The model does not say what it was trained on, so overlap with the training data is not known."
-        )
+        return f"Overlap with the training data is not known: {NO_HASHES}."
     return overlap_warning(found) or "No example has a text that the model was trained on."
 
 

@@ -36,7 +36,7 @@ from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.answers import SCRIPTS, Script, ScriptName, best_threshold
 from alembert.tasks.runner import Outputs
-from alembert.tasks.setting_checks import saved
+from alembert.tasks.setting_checks import LARGEST, saved, saved_number
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -240,7 +240,9 @@ class AnswerTask(Task[AnswerExample, Answered]):
         script = table["script"]
         if script not in SCRIPTS:
             raise ValueError(f"there is no script {script!r}")
-        return cls(settings, bool(table["has_none"]), script, float(table["threshold"]))
+        return cls(
+            settings, bool(table["has_none"]), script, saved_number(table, "threshold", -LARGEST, LARGEST)
+        )
 
 
 def _script(examples: Sequence[AnswerExample], settings: AnswerSettings, has_none: bool) -> ScriptName:

@@ -30,7 +30,7 @@ from alembert.tasks.example import Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.runner import Outputs
-from alembert.tasks.setting_checks import saved
+from alembert.tasks.setting_checks import saved, saved_temperature
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -212,5 +212,7 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> ChooseTask:
         fewest, most = (int(count) for count in table["choices"])
+        if not 1 <= fewest <= most:
+            raise ValueError(f"`choices` is {fewest} to {most}; expected at least 1, the lower number first")
         settings = saved(ChooseSettings, table["settings"])
-        return cls(settings, fewest, most, bool(table["passages"]), float(table["temperature"]))
+        return cls(settings, fewest, most, bool(table["passages"]), saved_temperature(table))

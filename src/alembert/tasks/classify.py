@@ -64,7 +64,7 @@ from alembert.tasks.metrics.calibration import (
 )
 from alembert.tasks.metrics.classes import balanced_weights, codes, indicator
 from alembert.tasks.runner import Outputs
-from alembert.tasks.setting_checks import saved
+from alembert.tasks.setting_checks import LARGEST, saved, saved_number, saved_temperature
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -374,10 +374,10 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             kind,
             labels,
             bool(table["pairs"]),
-            float(table["mean"]),
-            float(table["deviation"]),
+            saved_number(table, "mean", -LARGEST, LARGEST),
+            saved_number(table, "deviation", 1 / LARGEST, LARGEST),
             Calibration(
-                float(table["temperature"]),
-                tuple(float(thresholds[label]) for label in labels) if thresholds else (),
+                saved_temperature(table),
+                tuple(saved_number(thresholds, label, 0, 1) for label in labels) if thresholds else (),
             ),
         )

@@ -31,7 +31,7 @@ from alembert.tasks.example import Coverage, Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.runner import Outputs
-from alembert.tasks.setting_checks import saved
+from alembert.tasks.setting_checks import LARGEST, saved, saved_number
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -305,7 +305,8 @@ class CompareTask(Task[CompareExample, Compared]):
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> CompareTask:
         kind, pooling, window = table["kind"], table["pooling"], table["window"]
-        if kind not in get_args(Kind) or pooling not in get_args(Name) or not table["low"] < table["high"]:
+        low, high = (saved_number(table, name, -LARGEST, LARGEST) for name in ("low", "high"))
+        if kind not in get_args(Kind) or pooling not in get_args(Name) or not low < high:
             raise ValueError("the kind of the task, its pooling and its scores do not fit")
         settings = saved(CompareSettings, table["settings"])
         return cls(
@@ -313,10 +314,10 @@ class CompareTask(Task[CompareExample, Compared]):
             kind,
             pooling,
             bool(table["normalise"]),
-            None if window is None else int(window),
-            int(table["dimension"]),
-            float(table["low"]),
-            float(table["high"]),
+            None if window is None else int(saved_number(table, "window", 8, LARGEST)),
+            int(saved_number(table, "dimension", 0, LARGEST)),
+            low,
+            high,
         )
 
 

@@ -3,7 +3,8 @@
     model.xml, model.bin     encoder and heads as an OpenVINO graph, or
     model.onnx               the same for ONNX Runtime and other programs
     decoding.npz             what tasks take along of their heads (CRF transitions); only if one needs anything
-    task.json, run/          as in a Checkpoint (`files`)
+    task.json                as in a Checkpoint (`files`)
+    run/                     hashes of the training data, as in a Checkpoint; only if they were asked for
     tokenizer files, README.md, manifest.json
 
 The facts are the configuration in the manifest. Nothing here needs torch.
@@ -146,14 +147,6 @@ def read_facts(folder: Path) -> ExportFacts:
     present = [name for name in _READ if (folder / name).is_file()]
     check_listed(folder, manifest, (GRAPHS[facts.format], GRAPH_WEIGHTS[facts.format], *present))
     return facts
-
-
-def graph_content(folder: Path, facts: ExportFacts) -> str:
-    """Give what stands for the content of the graph's files: their hashes in the manifest."""
-    files = open_artifact(folder, KIND).files
-    return " ".join(
-        files[name].sha256 for name in dict.fromkeys((GRAPHS[facts.format], GRAPH_WEIGHTS[facts.format]))
-    )
 
 
 def write_decoding(folder: Path, weights: Mapping[str, Weights]) -> None:

@@ -4,7 +4,9 @@
     run/train.keys.npy       64 bits for each training example, so that overlaps with test data are found
     run/surfaces.json        how often each entity was seen in training, by 64 bits for each
 
-None of them holds text of the training data. A model of several tasks has the same for each: `task.json` is then a table
+None of them holds text of the training data, but whoever has the last two can test a guess: whether this text, or this
+name, was trained on. Exports leave them out unless they are asked for, and `forget_training` copies a folder without
+them. A model of several tasks has the same for each: `task.json` is then a table
 of such tables under `tasks`, by the name of the task, and the other files are in `run/<name>/`. Where functions here take
 a name, none stands for the one task of a model that has no others.
 """
@@ -12,15 +14,23 @@ a name, none stands for the one task of a model that has no others.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import numpy as np
 
-from alembert.artifact import atomic_write, why_missing
-from alembert.artifact.json_files import json_bytes, parse_json, read_json, refused_as, whole_number
+from alembert.artifact import atomic_write, create, open_artifact, why_missing
+from alembert.artifact.json_files import (
+    MALFORMED,
+    json_bytes,
+    parse_json,
+    read_json,
+    refused_as,
+    whole_number,
+)
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.settings import changed
@@ -33,6 +43,12 @@ SEVERAL: Final = "tasks"
 RUN: Final = "run"
 KEYS: Final = "train.keys.npy"
 SURFACES: Final = "surfaces.json"
+HASHED: Final = (KEYS, SURFACES)
+"""Files with hashes of the training data."""
+NO_HASHES: Final = (
+    "the model's folder has no hashes of its training data (an Export has them with --training-hashes alone, and "
+    "--forget-training leaves them out)"
+)
 COLUMNS: Final = ("id", "text", "title", "label", "entities", "entity_label", "token_labels")
 """Options of reading that say what is where in a file; what else was said about files is of those files alone."""
 
@@ -65,8 +81,13 @@ def open_task(folder: Path, name: str | None = None) -> AnyTask:
             f"{folder / TASK} is of the task {kind!r}, format {form!r}; this version of alembert reads "
             f"{', '.join(TASKS)} in format {FORMAT}."
         )
-    with refused_as(f"{folder / TASK} is damaged: it does not describe a {kind} task. Restore the file."):
+    try:
         return task_class(kind).from_table(table)
+    except MALFORMED as wrong:
+        reason = f" ({wrong})" if isinstance(wrong, ValueError) else ""
+        raise BadFile(
+            f"{folder / TASK} is damaged: it does not describe a {kind} task{reason}. Restore the file."
+        ) from None
 
 
 def task_names(folder: Path) -> tuple[str, ...]:
@@ -163,6 +184,25 @@ def read_surfaces(folder: Path, name: str | None = None) -> dict[str, int] | Non
         return None
     with refused_as(_damaged(path)):
         return {key: whole_number(count) for key, count in parse_json(path.read_bytes()).items()}
+
+
+def forget_training(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> None:
+    """Copy the folder of a fine-tuned model without hashes of its training data, and without the names of its files."""
+    source, manifest = Path(folder), open_artifact(folder)
+    _whole(source)  # what has no task is refused
+    kept = [name for name in manifest.files if PurePosixPath(name).name not in HASHED]
+    with create(
+        out,
+        manifest.kind,
+        config=manifest.config,
+        inputs=[source],
+        seed=manifest.seed,
+        overwrite=overwrite,
+    ) as draft:
+        for name in kept:
+            (draft.path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, draft.path / name)
+        draft.counts.update(manifest.counts)
 
 
 def _damaged(path: Path) -> str:

@@ -45,7 +45,7 @@ from alembert.tasks.relate_scores import Compared, RelatePrediction, measure_of,
 from alembert.tasks.relate_settings import RelateSettings
 from alembert.tasks.relate_show import lines_of, record_of
 from alembert.tasks.runner import Outputs
-from alembert.tasks.setting_checks import saved
+from alembert.tasks.setting_checks import saved, saved_temperature
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.text.tokenizer import Tokenizer
 
@@ -377,5 +377,5 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
             labels,
             rules,
             str(table["layout"]),
-            Calibration(float(table["temperature"])),
+            Calibration(saved_temperature(table)),
         )

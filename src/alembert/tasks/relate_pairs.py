@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from alembert.tasks.relate_example import Link, Mention, RelateExample
+from alembert.tasks.setting_checks import LARGEST, saved_number
 
 Types = tuple[str, str]
 Pair = tuple[str, str]
@@ -101,7 +102,7 @@ class Rules:
             types=tuple((str(head), str(tail)) for head, tail in table["types"]),
             forward=tuple((str(head), str(tail)) for head, tail in table["forward"]),
             by_concept=bool(table["by_concept"]),
-            distance=None if distance is None else int(distance),
+            distance=None if distance is None else int(saved_number(table, "distance", 0, LARGEST)),
             directed=bool(table["directed"]),
             negative=None if negative is None else str(negative),
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from alembert.errors import BadFile
 from alembert.tasks.decoding.writing import Writer
 from alembert.tasks.example import Encoded
 
@@ -22,3 +23,12 @@ class Runner(Protocol):
 
     def writer(self, segment: int = 0) -> Writer:
         """Give what writes token by token with a head over the vocabulary; new tokens are of this segment."""
+
+
+def check_finite(numbers: npt.NDArray[Any], what: str) -> None:
+    """Refuse numbers of a model that are NaN or infinite, since every answer made of them would be wrong."""
+    if not np.isfinite(numbers).all():
+        raise BadFile(
+            f"{what} of the model are NaN or infinite: its weights are damaged, or its training failed. Restore the "
+            "folder, or train the model again."
+        )

@@ -15,7 +15,7 @@ from alembert.nn.model import Model
 from alembert.tasks.batches import in_batches
 from alembert.tasks.decoding.model_writer import ModelWriter
 from alembert.tasks.example import Encoded
-from alembert.tasks.runner import Outputs
+from alembert.tasks.runner import Outputs, check_finite
 from alembert.tasks.targets import Target, target_of
 
 
@@ -56,7 +56,10 @@ def head_outputs(
         with torch.inference_mode():
             asked = {"places_P": target.places, "attention": attention}
             outputs = model(target.batch, heads, **asked, only=True)
-        parts = {head: _by_row(outputs[head].float().cpu(), target, model.spec(head)) for head in heads}
+        found = {head: outputs[head].float().cpu() for head in heads}
+        for head, each in found.items():
+            check_finite(each.numpy(), f"Outputs of the head `{head}`")
+        parts = {head: _by_row(each, target, model.spec(head)) for head, each in found.items()}
         return numbers, [
             {head: parts[head][place].numpy() for head in heads} for place in range(len(numbers))
         ]

@@ -21,7 +21,7 @@ from alembert.errors import BadFile, BadSetting
 from alembert.hardware.threads import choose_threads
 from alembert.tasks.example import Encoded
 from alembert.tasks.export_files import HeadFacts
-from alembert.tasks.runner import Outputs
+from alembert.tasks.runner import Outputs, check_finite
 
 if TYPE_CHECKING:
     from alembert.tasks.decoding.writing import Writer
@@ -85,6 +85,7 @@ class ExportedGraph:
         found = graph.infer(rows)
         for head in heads:
             self._check(head, found.get(head), rows)
+            check_finite(found[head], f"Outputs of the head `{head}`")
         return [
             {head: self._at(head, found[head], place, row) for head in heads}
             for place, row in enumerate(rows)

@@ -24,7 +24,7 @@ class OpenVinoGraph:
     """A compiled graph; `graph` is an OpenVINO model or the file of one.
 
     `exact` asks for float32 in all that is not quantised; `longest` is how many tokens the graph reads at once, if rows may
-    be padded; `content` stands for what is in the file, if it may be kept compiled for the next process.
+    be padded; `keep` keeps the file's graph compiled for the next process.
     """
 
     def __init__(
@@ -35,16 +35,16 @@ class OpenVinoGraph:
         *,
         exact: bool = True,
         longest: int | None = None,
-        content: str | None = None,
+        keep: bool = False,
     ) -> None:
         settings = compile_settings(threads, streams, exact=exact)
         self._longest = longest if streams == 1 else None
         self._name = str(graph) if isinstance(graph, Path) else "The graph"
         with self._explained("opened"):
-            if content is None:
-                self._compiled = the_core().compile_model(graph, "CPU", settings)
+            if keep:
+                self._compiled = compiled(graph, settings)
             else:
-                self._compiled = compiled(graph, content, settings)
+                self._compiled = the_core().compile_model(graph, "CPU", settings)
         self._free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
             self._free.put(self._compiled.create_infer_request())

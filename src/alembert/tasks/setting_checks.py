@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from alembert.errors import BadSetting
 from alembert.settings import changed
 
 S = TypeVar("S")
+LARGEST: Final = 1e300
+"""No number of a task is further from 0."""
 
 
 def check_choices(settings: object, choices: Mapping[str, Sequence[object]]) -> None:
@@ -40,3 +42,16 @@ def saved(settings_class: Callable[[], S], table: Mapping[str, Any]) -> S:
         return changed(settings_class(), table, "the settings")
     except BadSetting as wrong:
         raise ValueError(str(wrong)) from None
+
+
+def saved_number(table: Mapping[str, Any], name: str, least: float, most: float) -> float:
+    """Return a number that was saved; raise ValueError for what is none, or is outside of these bounds."""
+    value = table[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ValueError(f"`{name}` is {str(value)[:20]}; expected a number from {least:g} to {most:g}")
+    return float(value)
+
+
+def saved_temperature(table: Mapping[str, Any]) -> float:
+    """Return the temperature that was saved; far outside of what calibration finds (0.1 to 10), it was changed."""
+    return saved_number(table, "temperature", 1e-3, 1e3)

@@ -1,4 +1,7 @@
-"""How often entities were seen in training, without their text: a model folder tells nobody what was in the data."""
+"""How often entities were seen in training, by hashes in place of their text.
+
+The hashes have no secret in them, so that another machine can compute them: whoever has them can test a list of names.
+"""
 
 from __future__ import annotations
 

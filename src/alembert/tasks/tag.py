@@ -25,8 +25,8 @@ from alembert.tasks.example import Coverage, Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics import calibration, spans
-from alembert.tasks.runner import Outputs
-from alembert.tasks.setting_checks import saved
+from alembert.tasks.runner import Outputs, check_finite
+from alembert.tasks.setting_checks import saved, saved_temperature
 from alembert.tasks.tag_examples import (
     TagExample,
     Tagged,
@@ -274,6 +274,8 @@ class TagTask(Task[TagExample, Tagged]):
 
     def bound_to(self, weights: Mapping[str, npt.NDArray[np.float32]]) -> TagTask:
         parts = [weights[name] for name in self.decoding_weights]
+        for part in parts:
+            check_finite(part, "Transitions of the CRF")
         return replace(self, path=TagPath(*parts)) if parts else self
 
     # -- answers
@@ -388,7 +390,7 @@ class TagTask(Task[TagExample, Tagged]):
     def from_table(cls, table: Mapping[str, Any]) -> TagTask:
         types = tuple(str(label) for label in table["types"])
         settings = saved(TagSettings, table["settings"])
-        return cls(types, settings, bool(table["partial"]), float(table["temperature"]))
+        return cls(types, settings, bool(table["partial"]), saved_temperature(table))
 
 
 def _log_softmax(values_WC: Outputs) -> Outputs:

@@ -125,6 +125,8 @@ class DistillSettings:
     """How the student begins."""
     augment: AugmentSettings = field(default_factory=lambda: AugmentSettings(copies=0))
     """New texts made of the training examples; copies = 0: the examples alone."""
+    forget_training: bool = False
+    """Write no hashes of the training texts and entities, for a folder that is given away."""
     most_texts: int = 20_000
     """Sentences of plain text (--texts) that the teacher labels, at most."""
     intermediate: StageSettings = field(default_factory=StageSettings)

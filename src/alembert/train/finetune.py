@@ -225,6 +225,7 @@ class _Run:
             self.processes,
             told=masked if settings.masked_lm.weight else {},
             toml=finetune_toml(given, tables),
+            forget_training=settings.forget_training,
         )
 
 

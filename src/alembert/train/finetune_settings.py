@@ -53,6 +53,8 @@ class FinetuneSettings(EpochSettings):
     """Masked LM on the same rows, beside the task."""
     several: SeveralSettings = field(default_factory=SeveralSettings)
     """How several tasks share a run."""
+    forget_training: bool = False
+    """Write no hashes of the training texts and entities, for a folder that is given away."""
 
 
 def usual_settings(task: str) -> FinetuneSettings:

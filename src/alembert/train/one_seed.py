@@ -99,6 +99,8 @@ class OneSeed:
     """More for the model card."""
     toml: str | None = None
     """All settings as they were given; none: those of the loop."""
+    forget_training: bool = False
+    """Write no hashes of the training data."""
 
     def check(self) -> None:
         """Refuse what cannot run, before anything is written."""
@@ -167,13 +169,17 @@ class OneSeed:
 
     def _write_run(self, loop: Loop) -> None:
         for each in self.prepared.tasks:
-            train = each.train.examples
-            write_keys(self.folder, (example.key for example in train), each.called)
-            write_surfaces(self.folder, count_surfaces(each.task.surfaces(train)), each.called)
+            if not self.forget_training:
+                self._write_hashes(each)
             report = self.reports[each.name].to_table()
             atomic_write(run_file(self.folder, each.called, "data.json"), _json(report))
         atomic_write(self.folder / RUN / "settings.toml", (self.toml or to_toml(self.settings)).encode())
         write_curves(loop.log, self.folder / RUN, self.phase.capitalize())
+
+    def _write_hashes(self, part: PreparedTask) -> None:
+        train = part.train.examples
+        write_keys(self.folder, (example.key for example in train), part.called)
+        write_surfaces(self.folder, count_surfaces(part.task.surfaces(train)), part.called)
 
     def _facts(self, part: PreparedTask) -> dict[str, Any]:
         divided = part.divided

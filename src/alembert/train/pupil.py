@@ -63,6 +63,7 @@ class Pupil:
             self.hall.processes,
             phase="distillation",
             told=self._told(),
+            forget_training=self.hall.settings.forget_training,
         ).run()
         self.hall.processes.first_alone(
             lambda: shutil.rmtree(self.folder / INSIDE / STATE, ignore_errors=True)

@@ -13,6 +13,7 @@ from alembert.nn.memory import Memory, Reading
 from alembert.nn.model import Model
 from alembert.tasks.batches import in_batches
 from alembert.tasks.decoding.search import Logits
+from alembert.tasks.runner import check_finite
 from alembert.tasks.targets import target_of
 
 
@@ -44,6 +45,7 @@ class ModelWriter:
         logits_PV = np.empty((len(prompts), self.model.config.vocab_size), np.float32)
         for numbers, found in in_batches(compute, [row.length for row in prompts], weight.device):
             logits_PV[numbers] = found
+        check_finite(logits_PV, f"Outputs of the head `{self.head}`")
         self._memory = memory
         return logits_PV
 
@@ -55,4 +57,5 @@ class ModelWriter:
         # A line sees all that stands before its new token, whatever the attention inside the prompt was.
         found = self.model(batch, [self.head], only=True, attention="causal", memory=self._memory)
         logits_PV: Logits = found[self.head].float().cpu().numpy()
+        check_finite(logits_PV, f"Outputs of the head `{self.head}`")
         return logits_PV
