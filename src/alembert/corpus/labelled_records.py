@@ -155,7 +155,9 @@ def _of_table(source: Source, options: ReadOptions) -> Found:
 def _decimal_commas(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     """Find the columns whose numbers have a decimal comma; `1,234` alone may as well be a thousand."""
     width = len(rows[0]) if rows else 0
-    cells = [[cell for row in rows[1:] if len(row) == width and (cell := row[n].strip())] for n in range(width)]
+    cells = [
+        [cell for row in rows[1:] if len(row) == width and (cell := row[n].strip())] for n in range(width)
+    ]
     return tuple(number for number, column in enumerate(cells) if _have_decimal_commas(column))
 
 

@@ -103,6 +103,12 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return read_examples(files, settings, options)
 
     @classmethod
+    def settle(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifySettings:
+        return replace(
+            settings, kind=kind_of((gold for each in examples for gold in each.golds), settings.kind)
+        )
+
+    @classmethod
     def learn(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifyTask:
         golds = [gold for example in examples for gold in example.golds]
         if not golds:
@@ -110,6 +116,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         kind = kind_of(golds, settings.kind)
         if settings.main not in ("auto", *MAINS[kind]):
             raise BadSetting(wrong_main(settings.main, kind))
+        settings = replace(settings, kind=kind)
         pairs = len(examples[0].texts) == 2 and not examples[0].is_document
         check_form(examples, is_document=settings.context == "document", pairs=pairs)
         fitting: list[Any] = [gold for _, gold in answers_in(examples, kind)]

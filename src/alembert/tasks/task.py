@@ -87,6 +87,11 @@ class Task(ABC, Generic[E, P]):
         """Read labelled examples from files; bad ones are set aside with file and line."""
 
     @classmethod
+    def settle(cls, examples: Sequence[E], settings: Any) -> Any:
+        """Give settings with what training examples tell, so that other files are read as they were."""
+        return settings
+
+    @classmethod
     @abstractmethod
     def learn(cls, examples: Sequence[E], settings: Any) -> Task[E, P]:
         """Decide from the training examples what the task is: its labels, and what else is not a setting."""

@@ -40,8 +40,9 @@ class Dialect:
 
     def parse(self, lines: Iterable[str]) -> Iterator[list[str]]:
         """Read rows of cells from lines with their line ends; raise `csv.Error` for what cannot be read."""
-        quoting = csv.QUOTE_MINIMAL if self.quotes else csv.QUOTE_NONE
-        return csv.reader(lines, delimiter=self.delimiter, quoting=quoting, strict=self.quotes)
+        if self.quotes:
+            return csv.reader(lines, delimiter=self.delimiter, strict=True)
+        return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
 
 
 def dialect_of(source: Source) -> Dialect:
@@ -57,7 +58,9 @@ def dialect_of(source: Source) -> Dialect:
     if quotes:
         source.tally["double quotes enclose cells, as in CSV"] += 1
     elif re.search(r'(?:^|\t)"', text, re.MULTILINE):
-        source.tally[f"double quotes are ordinary characters; if they enclose cells, {how_to_set('quotes')}"] += 1
+        source.tally[
+            f"double quotes are ordinary characters; if they enclose cells, {how_to_set('quotes')}"
+        ] += 1
     return Dialect(delimiter, quotes)
 
 
