@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Delimiter, LabelColumn, one_label
 from alembert.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def augment(
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
     originals: Annotated[
         bool, typer.Option("--originals/--no-originals", help="Write the originals first, as they are.")
     ] = True,
@@ -87,7 +89,7 @@ def augment(
         read_lexicon(path, kind)
         for kind, path in (parse_option(each, "dictionary") for each in dictionary or ())
     ]
-    options = ReadOptions(text=tuple(text or ()), label=label)
+    options = ReadOptions(text=tuple(text or ()), label=one_label(label), delimiter=delimiter)
     checkpoint, known, reading = _opened(model, task, train, options, device)
     if words is not None:
         checkpoint = _checkpoint(words, device)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Delimiter, LabelColumn, one_label
 from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def export(
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
     speed: Annotated[
         bool, typer.Option("--speed/--no-speed", help="Measure how fast the model is here, before and after.")
     ] = True,
@@ -101,7 +103,12 @@ def export(
     names = _tasks(model, task)  # a folder without the task is refused before its weights are read
     texts, gold = _files(names, "--calibrate", calibrate or ()), _files(names, "--dev", against or ())
     engine = TorchEngine.open(model)
-    sources = _Sources(engine, model, ReadOptions(text=tuple(text or ()), label=label), speed=speed)
+    sources = _Sources(
+        engine,
+        model,
+        ReadOptions(text=tuple(text or ()), label=one_label(label), delimiter=delimiter),
+        speed=speed,
+    )
     material = {name: sources.material(name, texts[name], gold[name]) for name in names}
     given = material[names[0]] if len(names) == 1 else {str(name): each for name, each in material.items()}
     outcome = write(engine.checkpoint, out, settings, given, task=task, overwrite=overwrite, say=note)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
+from alembert.cli.options import (
+    Delimiter,
+    Device,
+    LabelColumn,
+    Overwrite,
+    ScoresAsJson,
+    ShowConfig,
+    one_label,
+)
 from alembert.tasks.names import TASKS
 
 if TYPE_CHECKING:
@@ -66,7 +74,8 @@ def finetune(
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML.")] = None,
     device: Device = "auto",
     check: Annotated[bool, typer.Option("--check", help="Look at the data, and do nothing.")] = False,
@@ -83,7 +92,7 @@ def finetune(
         "seed": seed,
         "optimiser": None if rate is None else {"rate": rate},
         "task": _task_changes(wishes, crf=crf, nested=nested, every_token=every_token),
-        "read": _read_changes(text, label),
+        "read": _read_changes(text, one_label(label), delimiter),
     }
     given = {key: value for key, value in changes.items() if value is not None}
     settings, of_tasks = settings_of(wishes, config, given)
@@ -133,8 +142,8 @@ def _task_changes(wishes: Wishes, *, crf: bool, nested: bool, every_token: bool)
     return head | ({"every_token": True} if every_token else {})
 
 
-def _read_changes(text: list[str] | None, label: str | None) -> dict[str, Any] | None:
-    given = {"text": text, "label": label}
+def _read_changes(text: list[str] | None, label: str | None, delimiter: str | None) -> dict[str, Any] | None:
+    given = {"text": text, "label": label, "delimiter": delimiter}
     return {name: value for name, value in given.items() if value} or None
 
 

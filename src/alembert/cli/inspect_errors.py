@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Delimiter, LabelColumn, one_label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +39,8 @@ def errors(
         str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="Column with the text; twice for pairs.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column with the label.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
     encoding: Annotated[
         str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")
     ] = None,
@@ -54,7 +56,9 @@ def errors(
     from alembert.inspect.errors_page import page
 
     check_page(html)
-    options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding)
+    options = ReadOptions(
+        text=tuple(text or ()), label=one_label(label), delimiter=delimiter, encoding=encoding
+    )
     atlas = find(TaskModel.open(model, task=task), files, options, part=part, top=top)
     if html is not None:
         write_page(html, page(atlas))

@@ -26,7 +26,7 @@ from alembert.errors import BadSetting
 from alembert.tasks.example import Coverage, E, Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
-from alembert.tasks.names import TASKS
+from alembert.tasks.names import TASKS, known_as
 from alembert.tasks.runner import Runner
 from alembert.text.tokenizer import Tokenizer
 
@@ -292,7 +292,8 @@ AnyTask = Task[Any, Any]
 def task_class(name: str) -> type[AnyTask]:
     """Find a task by its name."""
     if name not in TASKS:
-        raise BadSetting(f"There is no task {name!r}; expected one of {', '.join(TASKS)}.")
+        advice = f" For {name}, use --task {other}." if (other := known_as(name)) else ""
+        raise BadSetting(f"There is no task {name!r}; expected one of {', '.join(TASKS)}.{advice}")
     module = importlib.import_module(f"alembert.tasks.{name}")
     found: type[AnyTask] = getattr(module, TASKS[name])
     return found
