@@ -157,7 +157,7 @@ def _check(assignment: Assignment | Curriculum, settings: FinetuneSettings, as_j
         tables = {name: report.to_table() for name, report in reports.items()}
         print_json(tables[assignment.task] if isinstance(assignment, Assignment) else tables)
     else:
-        print("\n\n".join("\n".join(lines(report)) for report in reports.values()))
+        print("\n\n".join("\n".join(lines(report, whole=True)) for report in reports.values()))
     if any(report.set_aside.count for report in reports.values()):
         raise typer.Exit(SET_ASIDE)
 

@@ -117,6 +117,10 @@ class Task(ABC, Generic[E, P]):
     def answers(self, example: E) -> list[str]:
         """Name the right answers of an example (its labels, the types of its entities), to be counted."""
 
+    def advice(self, examples: Sequence[E], encoded: Sequence[Encoded]) -> Iterator[str]:
+        """Say which settings do not suit the training examples, and what to set instead."""
+        return iter(())
+
     def rewriter(self) -> Rewriter[E]:
         """Give what replaces words of examples, for augmentation, and carries their answers along."""
         raise BadSetting(
