@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.data.streams import in_streams
+from alembert.errors import BadInput
 from alembert.infer.engines import open_engine
 from alembert.infer.size import Size
 from alembert.tasks.example import Encoded, Example, Reading
@@ -59,6 +60,24 @@ class TaskEngine(Protocol):
         """Give the task what it needs of the weights of its head (none: called as its kind), and what runs it."""
 
 
+Made = TypeVar("Made")
+
+
+def as_examples(
+    given: Sequence[Made | str], kind: type[Made], of_texts: Callable[[Sequence[str]], Sequence[Made]]
+) -> Sequence[Made]:
+    """Give examples as they are, and make examples of texts; anything else is refused."""
+    if not isinstance(given, str):
+        if all(isinstance(each, kind) for each in given):
+            return cast(Sequence[Made], given)
+        if all(isinstance(each, str) for each in given):
+            return of_texts(cast(Sequence[str], given))
+    found = type(
+        given if isinstance(given, str) else next(e for e in given if not isinstance(e, kind))
+    ).__name__
+    raise BadInput(f"A model predicts a list of texts or a list of examples of its task; {found} was given.")
+
+
 @dataclass(frozen=True)
 class TaskModel:
     """A model that was fine-tuned for a task, or one of the tasks of a model of several."""
@@ -91,17 +110,20 @@ class TaskModel:
         options = reading_of(self.training(), options, str(self.folder / TASK))
         return self.task.read(files, self.task.settings, options)
 
-    def predict(self, examples: Sequence[Example], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
-        """Predict all examples; `tell` hears how many are done."""
+    def predict(
+        self, examples: Sequence[Example | str], tell: Callable[[int], None] = lambda _: None
+    ) -> list[Any]:
+        """Predict all examples, or texts; `tell` hears how many are done."""
         predictions: list[Any] = []
         for prediction in self.predictions(examples):
             predictions.append(prediction)
             tell(len(predictions))
         return predictions
 
-    def predictions(self, examples: Sequence[Example]) -> Iterator[Any]:
-        """Predict examples in their order; while some are computed, others are encoded or decoded."""
-        parts = [examples[start : start + AT_ONCE] for start in range(0, len(examples), AT_ONCE)]
+    def predictions(self, examples: Sequence[Example | str]) -> Iterator[Any]:
+        """Predict examples or texts in their order; while some are computed, others are encoded or decoded."""
+        ready = as_examples(examples, Example, self.task.of_texts)
+        parts = [ready[start : start + AT_ONCE] for start in range(0, len(ready), AT_ONCE)]
         for answers in in_streams(self._answers, parts, min(OVERLAPPED, len(parts)), ahead=1):
             yield from answers
 
