@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from alembert.corpus.labelled_columns import Columns, columns_of
 from alembert.corpus.labelled_records import Record, as_number, mostly_numbers, records_of
@@ -60,13 +60,14 @@ BLANK: Final = "the label is empty"
 """Why a row without a label is set aside."""
 
 
-def read_labelled(
-    path: str | Path, options: ReadOptions | None = None, *, keep_blank: bool = False
-) -> LabelledFile:
-    """Read the labelled rows of a file; one that cannot be read is set aside, with what of it was read before.
+Labels = Literal["all", "some", "none"]
+"""Which rows have a label: all; some, and those whose cell is blank are kept with the label ""; or none is looked at."""
 
-    Rows whose label is blank are set aside, or kept with the label "".
-    """
+
+def read_labelled(
+    path: str | Path, options: ReadOptions | None = None, *, labels: Labels = "all"
+) -> LabelledFile:
+    """Read the labelled rows of a file; one that cannot be read is set aside, with what of it was read before."""
     options = options or ReadOptions()
     source = Source(Path(path), options)
     records: list[Record] = []
@@ -76,9 +77,9 @@ def read_labelled(
     try:
         collect(source, options, records, aside)
         if records:
-            columns = columns_of([record.fields for record in records], options)
+            columns = columns_of([record.fields for record in records], options, labelled=labels != "none")
             told.append(Remark(source.name, columns.sentence(), 1))
-            rows = _rows(records, columns, source, aside, keep_blank=keep_blank)
+            rows = _rows(records, columns, source, aside, keep_blank=labels != "all")
     except Damaged as reason:
         aside.append(source.aside(str(reason), position="file", kind="file"))
     finally:
@@ -118,7 +119,7 @@ def _row(record: Record, columns: Columns, source: Source, number: int) -> Label
     return Labelled(
         id=_name(record.fields, columns.id) or f"{source.stem}-{number}",
         texts=_texts(record.fields, columns),
-        label=_label(field(record.fields, columns.label)),
+        label=_label(field(record.fields, columns.label)) if columns.label else "",
         source=source.name,
         position=record.position,
         group=_name(record.fields, columns.group),

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from alembert.corpus.readers.contract import ReadOptions
+from alembert.corpus.readers.contract import Damaged, ReadOptions, SetAside
+from alembert.corpus.readers.source import Line, Source, plain_name
 from alembert.data.streams import in_streams
-from alembert.errors import BadInput
+from alembert.errors import BadFile, BadInput
 from alembert.infer.engines import open_engine
 from alembert.infer.size import Size
 from alembert.tasks.example import Encoded, Example, Reading
@@ -72,10 +73,11 @@ def as_examples(
             return cast(Sequence[Made], given)
         if all(isinstance(each, str) for each in given):
             return of_texts(cast(Sequence[str], given))
-    found = type(
-        given if isinstance(given, str) else next(e for e in given if not isinstance(e, kind))
-    ).__name__
-    raise BadInput(f"A model predicts a list of texts or a list of examples of its task; {found} was given.")
+    strange = given if isinstance(given, str) else next(each for each in given if not isinstance(each, kind))
+    raise BadInput(
+        "A model predicts a list of texts, or a list of examples of its task; "
+        f"{type(strange).__name__} was given instead, or among them."
+    )
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,27 @@ class TaskModel:
         """Read examples of the model's task, from the columns that it was trained on unless others are named."""
         options = reading_of(self.training(), options, str(self.folder / TASK))
         return self.task.read(files, self.task.settings, options)
+
+    def read_texts(self, file: Path, options: ReadOptions) -> Reading[Any]:
+        """Read what is to be predicted, with or without right answers; plain text (`.txt`) has one text a line."""
+        if not file.is_file():
+            raise BadFile(f"There is no file {file}. Check the path.")
+        options = reading_of(self.training(), options, str(self.folder / TASK))
+        if plain_name(file.name).lower().endswith(".txt"):
+            return self._read_lines(file, options)
+        return self.task.read_unlabelled([file], self.task.settings, options)
+
+    def _read_lines(self, file: Path, options: ReadOptions) -> Reading[Any]:
+        source = Source(file, options)
+        try:
+            lines = list(source.lines())
+        except Damaged as damage:
+            raise BadFile(f"{file}: {damage}.") from None
+        finally:
+            source.close()
+        texts = [line.text for line in lines if isinstance(line, Line) and line.text.strip()]
+        aside = tuple(line for line in lines if isinstance(line, SetAside))
+        return Reading(tuple(self.task.of_texts(texts)), aside, tuple(source.remarks()))
 
     def predict(
         self, examples: Sequence[Example | str], tell: Callable[[int], None] = lambda _: None

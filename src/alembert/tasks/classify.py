@@ -42,6 +42,7 @@ from alembert.tasks.classify_example import (
     as_kind,
     kind_of,
     read_examples,
+    read_unlabelled,
     sentences_of,
     sides_of,
     texts_of,
@@ -101,6 +102,12 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         cls, files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
     ) -> Reading[ClassifyExample]:
         return read_examples(files, settings, options)
+
+    @classmethod
+    def read_unlabelled(
+        cls, files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
+    ) -> Reading[ClassifyExample]:
+        return read_unlabelled(files, settings, options)
 
     @classmethod
     def settle(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifySettings:

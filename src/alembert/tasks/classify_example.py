@@ -56,7 +56,7 @@ def read_examples(
     files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
 ) -> Reading[ClassifyExample]:
     """Read labelled files; rows that do not fit the kind that was asked for are set aside."""
-    found = [read_labelled(path, options, keep_blank=True) for path in files]
+    found = [read_labelled(path, options, labels="some") for path in files]
     aside = [each for one in found for each in one.set_aside]
     remarks = [each for one in found for each in one.remarks]
     reader = _LabelReader.of([row.label for one in found for row in one.rows], settings)
@@ -66,6 +66,23 @@ def read_examples(
         rows = list(_fitting(one.rows, reader, aside))
         examples += _documents(rows) if settings.context == "document" else map(_example, rows)
     return Reading(tuple(examples), tuple(aside), tuple(remarks))
+
+
+def read_unlabelled(
+    files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
+) -> Reading[ClassifyExample]:
+    """Read texts, pairs or documents to be classified; labels that the files have are not looked at."""
+    found = [read_labelled(path, options, labels="none") for path in files]
+    examples: list[ClassifyExample] = []
+    for one in found:
+        in_documents = settings.context == "document" and all(row.group is not None for row in one.rows)
+        made = _documents(one.rows) if in_documents else map(_example, one.rows)
+        examples += (replace(example, golds=()) for example in made)
+    return Reading(
+        tuple(examples),
+        tuple(each for one in found for each in one.set_aside),
+        tuple(each for one in found for each in one.remarks),
+    )
 
 
 def kind_of(golds: Iterable[Label], asked: str) -> Kind:

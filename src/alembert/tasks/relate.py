@@ -86,6 +86,13 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return read_examples(files, options)
 
     @classmethod
+    def read_unlabelled(
+        cls, files: Sequence[Path], settings: RelateSettings, options: ReadOptions
+    ) -> Reading[RelateExample]:
+        reading = cls.read(files, settings, options)
+        return replace(reading, examples=tuple(replace(each, links=None) for each in reading.examples))
+
+    @classmethod
     def learn(cls, examples: Sequence[RelateExample], settings: RelateSettings) -> RelateTask:
         if not any(example.links for example in examples):
             raise BadInput("There are no relations to learn from. Check what was set aside, and why.")

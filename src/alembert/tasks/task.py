@@ -87,6 +87,11 @@ class Task(ABC, Generic[E, P]):
         """Read labelled examples from files; bad ones are set aside with file and line."""
 
     @classmethod
+    def read_unlabelled(cls, files: Sequence[Path], settings: Any, options: ReadOptions) -> Reading[E]:
+        """Read examples to be predicted from files, which may have no right answers where the format allows it."""
+        return cls.read(files, settings, options)
+
+    @classmethod
     def settle(cls, examples: Sequence[E], settings: Any) -> Any:
         """Give settings with what training examples tell, so that other files are read as they were."""
         return settings
