@@ -46,6 +46,11 @@ def test_the_delimiter_is_told_from_the_lines(data: str, expected: Dialect) -> N
     assert told(data) == expected
 
 
+def test_long_cells_leave_few_rows_to_tell_by() -> None:
+    note = "\n".join(f"finding {number}, noted" for number in range(5_000))
+    assert told("id;text\n" + "".join(f'{number};"{note}"\n' for number in range(4))) == SEMICOLON
+
+
 def test_a_name_decides_where_the_lines_leave_a_choice() -> None:
     data = "so; it goes,1\nwell; yes,0\n"
     assert told(data, "t.csv") == COMMA

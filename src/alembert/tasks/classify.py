@@ -371,7 +371,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         if kind not in get_args(Kind) or (kind == "number") == bool(labels):
             raise ValueError("the kind of the task and its labels do not fit")
         thresholds = table["thresholds"]
-        settings = saved(ClassifySettings, table["settings"])
+        settings = replace(saved(ClassifySettings, table["settings"]), kind=kind)
         return cls(
             settings,
             kind,

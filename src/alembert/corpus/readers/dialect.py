@@ -23,8 +23,10 @@ from alembert.corpus.readers.contract import DELIMITERS, how_to_set
 from alembert.corpus.readers.source import Source, plain_name
 
 _HEAD: Final = 1 << 18
-_MOST: Final = 0.9
-"""Share of the lines that another delimiter than the name's must explain, and of a column's cells that are enclosed."""
+_ENOUGH: Final = 0.5
+"""Share of the lines that another delimiter than the name's must explain; the head may end inside of a long cell."""
+_NEARLY_ALL: Final = 0.9
+"""Share of the cells of a column that is enclosed in quotes."""
 _ENCLOSED: Final = re.compile(r'"(?:[^"]|"")*+"')
 _DECIMAL_COMMAS: Final = re.compile(r"(?:[^,]|(?<=\d),(?=\d))*+")
 _NAMES: Final = {sign: f"{name}s" for name, sign in DELIMITERS.items()}
@@ -87,7 +89,7 @@ def _delimiter(text: str, usual: str) -> str:
     if _DECIMAL_COMMAS.fullmatch(text):
         shares[","] = 0.0  # all of them are in numbers
     best = max(shares, key=lambda sign: (shares[sign], sign == usual))
-    return best if shares[best] >= _MOST and shares[best] > shares[usual] else usual
+    return best if shares[best] >= _ENOUGH and shares[best] > shares[usual] else usual
 
 
 def _share(text: str, delimiter: str) -> float:
@@ -130,4 +132,4 @@ def _encloses(text: str) -> bool:
 def _is_enclosed(column: tuple[str, ...]) -> bool:
     """Tell whether nearly all cells are in quotes; the first may be a header without them."""
     cells = column[1:] or column
-    return sum(bool(_ENCLOSED.fullmatch(cell)) for cell in cells) >= max(1, _MOST * len(cells))
+    return sum(bool(_ENCLOSED.fullmatch(cell)) for cell in cells) >= max(1, _NEARLY_ALL * len(cells))
