@@ -97,6 +97,9 @@ def test_help_loads_neither_torch_nor_numpy_nor_rich() -> None:
     [
         (["nonsense"], "No such command 'nonsense'"),
         (["predict"], "Missing"),
+        (["predict"], "See `alembert predict --help`."),
+        (["corpus", "build", "--nonsense"], "See `alembert corpus build --help`."),
+        (["nonsense"], "See `alembert --help`."),
         (["predict", "nowhere", "--fill-mask", "x", "--tpo", "3"], "--tpo"),
         (["predict", "nowhere", "--fill-mask", "x", "--top", "zero"], "--top"),
         (["predict", "nowhere", "--fill-mask", "a [MASK]"], "There is no folder nowhere"),

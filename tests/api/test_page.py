@@ -30,5 +30,7 @@ def test_examples_import_from_alembert_alone(page: Path) -> None:
 
 
 def test_every_public_name_has_a_docstring() -> None:
-    bare = [name for name in alembert.__all__ if name != "__version__" and not getattr(alembert, name).__doc__]
+    bare = [
+        name for name in alembert.__all__ if name != "__version__" and not getattr(alembert, name).__doc__
+    ]
     assert bare == []

@@ -118,6 +118,13 @@ def test_trying_rates_keeps_the_best(
     ("arguments", "sentence"),
     [
         (["--task", "dance", *QUICK, "--out", "x"], "no task 'dance'"),
+        (["--task", "ner", *QUICK, "--out", "x"], "--task tag"),
+        (["--task", "x:Token_Classification=train.jsonl", *QUICK, "--out", "x"], "--task tag"),
+        (
+            ["--task", "classify", *QUICK, "--out", "x", "--label", "a", "--label", "b"],
+            "--label was given 2 times",
+        ),
+        (["--task", "tag", *QUICK, "--out", "x", "--rato", "1"], "See `alembert finetune --help`"),
         (["--task", "tag", *QUICK], "--out"),
         (["--task", "tag", *QUICK, "--out", "x", "--crf", "--nested"], "--crf and --nested"),
         (["--task", "classify", *QUICK, "--out", "x", "--crf"], "belong to --task tag"),
@@ -126,7 +133,8 @@ def test_trying_rates_keeps_the_best(
         (["--task", "tag", *QUICK, "--out", "x", "--device", "toaster"], "cannot use the device 'toaster'"),
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "train.jsonl"], "were left out of training"),
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "nowhere.tsv"], "no file nowhere.tsv"),
-        (["--task", "tag", *QUICK[:-1], "nowhere", "--out", "x"], "nowhere does not exist"),
+        (["--task", "tag", *QUICK[:-1], "nowhere", "--out", "x"], "no folder nowhere"),
+        (["--task", "tag", *QUICK[:-1], "bert-base-uncased", "--out", "x"], "hub:bert-base-uncased"),
         (["--task", "tag", *QUICK, "--out", "x", "--types", "other.tsv=gene"], "names other.tsv"),
         (["--task", "tag", *QUICK, "--out", "x", "--types", "gene,gnee"], "names gnee"),
         (["--task", "classify", *QUICK, "--out", "x", "--types", "gene"], "does not ask"),

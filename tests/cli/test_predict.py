@@ -13,6 +13,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
+from small_checkpoints import fine_tuned
 
 TOKENIZER = Tokenizer.from_vocabulary(
     Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"床前明月光"), lowercase=True
@@ -99,3 +100,71 @@ def test_a_model_that_fills_masks_cannot_continue(tmp_path: Path, capsys: pytest
     assert "alembert pretrain --objective causal" in capsys.readouterr().err
     assert run(["predict", folder, "--fill-mask", "床[MASK]", "--top", "1"]) == 0
     assert "光" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_text_that_is_the_path_of_a_file_is_refused(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "texts.csv").write_text("text\na b\n")
+    assert run(["predict", "nowhere", "a b", str(tmp_path / "texts.csv"), *options]) == 2
+    error = capsys.readouterr().err
+    assert "texts.csv is a file" in error
+    assert "--file" in error
+    assert "alembert annotate" in error
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("classifier")
+    fine_tuned("classify", folder / "model", folder / "train.jsonl")
+    return str(folder / "model")
+
+
+FILES = {
+    "plain.txt": "aspirin helps\n\nwell, it does\n",
+    "table.csv": 'id;text\n7;aspirin helps\n8;"well, it does"\n',
+    "labelled.tsv": "text\tlabel\naspirin helps\tstrange\nwell, it does\t\n",
+    "rows.jsonl": '{"text": "aspirin helps"}\n{"text": "well, it does"}\n',
+    "one-column.csv": '"aspirin helps"\n"well, it does"\n',
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_texts_of_a_file_are_predicted_labelled_or_not(
+    name: str, classifier: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(FILES[name], encoding="utf8")
+    assert run(["predict", classifier, "--file", str(tmp_path / name), "--json"]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["text"] for record in records] == ["aspirin helps", "well, it does"]
+    assert all("label" in record for record in records)
+    if name == "table.csv":
+        assert [record["id"] for record in records] == ["7", "8"]
+
+
+def test_rows_of_a_file_that_cannot_be_used_are_named(
+    classifier: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.csv").write_text("id,text\n1,aspirin\n2,\n3,a,b\n")
+    assert run(["predict", classifier, "--file", str(tmp_path / "t.csv"), "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 1
+    assert "line 3 set aside: the text in text is empty" in err
+    assert "line 4 set aside" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--file", "nowhere.csv"], "no file nowhere.csv"),
+        (["some text", "--file", "nowhere.csv"], "either texts or --file"),
+        (["--fill-mask", "a [MASK]", "--file", "nowhere.csv"], "--file belongs to"),
+        (["some text", "--delimiter", ";"], "--delimiter belongs to --file"),
+    ],
+)
+def test_a_file_goes_with_nothing_else(
+    arguments: list[str], sentence: str, classifier: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["predict", classifier, *arguments]) == 2
+    assert sentence in capsys.readouterr().err

@@ -83,6 +83,7 @@ def test_an_int8_export_is_scored_against_fp32(tagger: Any, tmp_path: Path) -> N
     measured = found.measured
     assert (found.facts.precision, measured.measure, measured.judged) == ("int8", "f1", 8)
     assert measured.lost == pytest.approx(100 * (measured.fp32 - measured.exported))
+    assert measured.interval[0] <= measured.lost <= measured.interval[1]
     assert 0 <= measured.same_answers <= 1
     model = TaskModel.open(tmp_path / "export")
     assert model.task.score(examples[:8], model.predict(examples[:8])).value == pytest.approx(
@@ -192,6 +193,26 @@ def test_loss_and_gain_are_told() -> None:
     told = dict(outcome(judged=90, measure="f1", fp32=0.9, exported=0.897).rows())
     assert told["f1 on 90 examples"] == "0.8970, with fp32 0.9000: 0.30 points lost"
     assert told["size"] == "1.0 MB, as a checkpoint 4.0 MB"
+
+
+@pytest.mark.parametrize(
+    ("exported", "interval", "change"),
+    [
+        (
+            0.92,
+            (-5.5, 1.0),
+            "no measurable difference (2.00 points won, which may be chance: -1.00 to +5.50)",
+        ),
+        (0.88, (0.5, 4.0), "2.00 points lost (0.50 to 4.00)"),
+        (0.92, (-3.0, -1.0), "2.00 points won (1.00 to 3.00)"),
+        (0.9, (0.0, 0.0), "no difference"),
+    ],
+)
+def test_a_change_that_may_be_chance_is_called_so(
+    exported: float, interval: tuple[float, float], change: str
+) -> None:
+    told = dict(outcome(judged=100, measure="f1", fp32=0.9, exported=exported, interval=interval).rows())
+    assert told["f1 on 100 examples"] == f"{exported:.4f}, with fp32 0.9000: {change}"
 
 
 def test_int8_that_is_not_faster_here_is_told() -> None:

@@ -37,5 +37,14 @@ def test_a_hub_model_that_cannot_be_had_is_a_sentence(hub_cache: Path) -> None:
 
 def test_a_bare_name_is_never_looked_up(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *a, **k: pytest.fail("asked the hub"))
-    with pytest.raises(BadFile, match="hub:organisation/name"):
+    with pytest.raises(BadFile, match="hub:clinic/tiny"):
         alembert.open("clinic/tiny")
+
+
+def test_a_path_below_a_folder_is_not_taken_for_a_name_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(BadFile, match="hub:organisation/name"):
+        alembert.open("runs/tagger")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alembert.corpus.document import Document, Entity, Relation, problems
-from alembert.errors import BadSetting
+from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.infer.annotate_models import Pipeline
@@ -59,6 +59,31 @@ def test_relations_that_the_input_could_not_link_make_way_too() -> None:
     loose = replace(OLD, unlinked_relations=(Relation("R2", "old", (("Arg1", "T1"), ("Arg2", "T9"))),))
     assert annotated(loose, tagger(FOUND)).unlinked_relations == ()
     assert annotated(loose, tagger(FOUND), keep=True).unlinked_relations == loose.unlinked_relations
+
+
+def test_texts_are_documents_without_anything() -> None:
+    pipeline = Pipeline.of([tagger({"text-2": [(0, 7, "Drug", 0.9)]})])
+    found = [each.document for each in pipeline.annotate(["Nothing.", "Aspirin."])]
+    assert [(each.id, each.text, len(each.entities)) for each in found] == [
+        ("text-1", "Nothing.", 0),
+        ("text-2", "Aspirin.", 1),
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["Aspirin.", [1], [b"Aspirin"]])
+def test_what_is_neither_text_nor_document_is_refused(wrong: Any) -> None:
+    with pytest.raises(BadInput, match="list of documents"):
+        Pipeline.of([tagger(FOUND)]).annotate(wrong)
+
+
+@pytest.mark.parametrize("folder", ["ner", Path("ner")])
+def test_one_folder_is_a_model(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    monkeypatch.setattr(
+        "alembert.infer.annotate_models.open_model", lambda each, *_: opened.append(each) or tagger(FOUND)
+    )
+    assert Pipeline.open(folder).tasks == ("tag",)
+    assert opened == [folder]
 
 
 def test_what_the_input_had_can_be_kept_beside_it() -> None:

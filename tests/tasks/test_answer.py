@@ -51,6 +51,18 @@ def at(passage: str, text: str) -> tuple[int, int]:
     return start, start + len(text)
 
 
+def test_answers_longer_than_may_be_given_are_counted_with_what_to_set() -> None:
+    spans = ["bb", "bb cc dd", "bb cc dd ee"]
+    examples = [example(WORDS, at(WORDS, span)) for span in spans] + [example(WORDS)]
+    short = task(answer_length=5)
+    (sentence,) = short.advice(examples, short.encode(examples, TOKENIZER, 512))
+    assert sentence == (
+        "2 of 3 answers to train on (66.7 %) are longer than `answer_length` (5 tokens) and can never be given whole; "
+        "answer_length = 8 under [task] is enough for all of them"
+    )
+    assert not list(task(answer_length=8).advice(examples, short.encode(examples, TOKENIZER, 512)))
+
+
 def task(has_none: bool = True, threshold: float = 0.0, **changes: Any) -> AnswerTask:
     settings = replace(SMALL, **changes)
     return AnswerTask(settings, has_none, "squad2" if has_none else "squad1", threshold)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,59 @@ def read(tmp_path: Path, name: str, content: str, **settings: Any) -> Any:
 def test_labels_of_a_table_are_parted_if_there_are_several(tmp_path: Path) -> None:
     reading = read(tmp_path, "t.tsv", "text\tlabel\none\ta|b\ntwo\tb\n", kind="multi")
     assert [each.gold for each in reading.examples] == [("a", "b"), ("b",)]
+
+
+JOINED = "text\tlabel\none\ta\ntwo\tb|c\nthree\ta|b\nfour\tc\nfive\t\nsix\ta | c\n"
+
+
+def test_cells_of_several_labels_are_recognised(tmp_path: Path) -> None:
+    reading = read(tmp_path, "t.tsv", JOINED)
+    golds = [("a",), ("b", "c"), ("a", "b"), ("c",), (), ("a", "c")]
+    assert [each.gold for each in reading.examples] == golds
+    assert not reading.set_aside
+    assert any("| separates the labels of a text" in remark.reason for remark in reading.remarks)
+    assert [remark.count for remark in reading.remarks if "no label" in remark.reason] == [1]
+    assert ClassifyTask.learn(reading.examples, USUAL).kind == "multi"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["yes|no", "maybe", "yes|no", "maybe"],  # a name with a bar in it
+        ["x|good", "x|bad", "y|good", "y|bad"],  # aspect and opinion: always two, never one alone
+        ["a", "b", "a|b", *["a", "b"] * 200],  # one row of hundreds
+    ],
+)
+def test_a_label_that_has_the_separator_in_it_is_one_label(tmp_path: Path, labels: list[str]) -> None:
+    rows = "".join(f"text {number}\t{label}\n" for number, label in enumerate(labels))
+    reading = read(tmp_path, "t.tsv", f"text\tlabel\n{rows}")
+    assert [each.gold for each in reading.examples] == labels
+    assert any('kind = "multi"' in remark.reason for remark in reading.remarks)
+
+
+def test_several_files_are_told_together(tmp_path: Path) -> None:
+    lines = JOINED.splitlines(keepends=True)
+    for name, part in (("a.tsv", lines[1:3]), ("b.tsv", lines[3:])):
+        (tmp_path / name).write_text(lines[0] + "".join(part), encoding="utf8")
+    whole = read(tmp_path, "t.tsv", JOINED)
+    parts = ClassifyTask.read([tmp_path / "a.tsv", tmp_path / "b.tsv"], USUAL, ReadOptions())
+    assert [each.gold for each in parts.examples] == [each.gold for each in whole.examples]
+
+
+def test_files_after_training_are_read_as_training_was(tmp_path: Path) -> None:
+    train = read(tmp_path, "t.tsv", JOINED).examples
+    task = ClassifyTask.learn(train, USUAL)
+    again = ClassifyTask.from_table(task.to_table())
+    assert isinstance(again, ClassifyTask)
+    for settings in (ClassifyTask.settle(train, USUAL), again.settings):
+        reading = read(tmp_path, "dev.tsv", "text\tlabel\none\ta|b\ntwo\t\n", **asdict(settings))
+        assert [each.gold for each in reading.examples] == [("a", "b"), ()]
+
+
+def test_a_row_without_a_label_is_set_aside_where_each_has_one(tmp_path: Path) -> None:
+    reading = read(tmp_path, "t.tsv", "text\tlabel\none\ta\ntwo\t\nthree\tb\n")
+    assert [each.gold for each in reading.examples] == ["a", "b"]
+    assert [(item.position, item.reason) for item in reading.set_aside] == [("line 3", "the label is empty")]
 
 
 def test_a_row_that_is_not_of_the_kind_asked_for_is_set_aside(tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ class FakeTask:
     def answers(self, example: Labelled) -> list[str]:
         return list(example.names)
 
+    def advice(self, examples: object, encoded: object) -> list[str]:
+        return []
+
     def decisions(self) -> list[str]:
         return ["one label an example"]
 
@@ -214,6 +217,14 @@ def test_any_report_fits_on_a_screen(report, width):
     shown = lines(crowded(report), width)
     assert len(shown) <= 45
     assert max(map(cell_len, shown)) <= width
+
+
+def test_all_decisions_are_shown_where_there_is_room(report):
+    found = crowded(report)
+    shown = " ".join("\n".join(lines(found, whole=True)).split())
+    assert (
+        shown.count("a long sentence") == sum(each.count("a long sentence") for each in found.decided) == 81
+    )
 
 
 def test_what_has_no_room_is_counted(report):

@@ -34,6 +34,12 @@ def write(folder: Path, text: str | bytes, name: str = "lexicon.tsv") -> Path:
     return path
 
 
+def test_a_path_may_be_a_string(tmp_path: Path) -> None:
+    path = write(tmp_path, "aspirin\tC1\n")
+    assert read_lexicon(str(path), "drug") == read_lexicon(path, "drug")
+    assert read_words(str(path)) == {"aspirin"}
+
+
 def terms(folder: Path, text: str | bytes) -> list[tuple[str, str]]:
     return read_lexicon(write(folder, text), "x").terms
 

@@ -118,7 +118,9 @@ def _refuse_command(problem: TyperException) -> int:
         say_all(message.splitlines())
         return codes.REFUSED
     sentence = " ".join(message.split()).rstrip(".")
-    return _refuse(f"{sentence}. See `alembert --help`.")
+    context = getattr(problem, "ctx", None)
+    command = "alembert" if context is None else context.command_path
+    return _refuse(f"{sentence}. See `{command} --help`.")
 
 
 def _refuse(sentence: str) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.options import Types
+from alembert.cli.options import Delimiter, LabelColumn, Types, one_label
 from alembert.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def augment(
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
     types: Types = None,
     originals: Annotated[
         bool, typer.Option("--originals/--no-originals", help="Write the originals first, as they are.")
@@ -89,7 +90,9 @@ def augment(
         read_lexicon(path, kind)
         for kind, path in (parse_option(each, "dictionary") for each in dictionary or ())
     ]
-    options = ReadOptions(text=tuple(text or ()), label=label, types=tuple(types or ()))
+    options = ReadOptions(
+        text=tuple(text or ()), label=one_label(label), delimiter=delimiter, types=tuple(types or ())
+    )
     checkpoint, known, reading = _opened(model, task, train, options, device)
     if words is not None:
         checkpoint = _checkpoint(words, device)

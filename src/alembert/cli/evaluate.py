@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.options import Types
+from alembert.cli.options import Delimiter, LabelColumn, Types, one_label
 
 if TYPE_CHECKING:
     from alembert.infer.contest import Contest, Tell
@@ -38,7 +38,8 @@ def evaluate(
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
     types: Types = None,
     encoding: Annotated[
         str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")
@@ -62,7 +63,13 @@ def evaluate(
     folders = [model, *(against or ())]
     where = device_for(folders, device)
     models = open_all(folders, where, task)
-    options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding, types=tuple(types or ()))
+    options = ReadOptions(
+        text=tuple(text or ()),
+        label=one_label(label),
+        delimiter=delimiter,
+        encoding=encoding,
+        types=tuple(types or ()),
+    )
     with Bar(sys.stderr) as bar:
         contest = hold(models, files, options, part=part, rounds=rounds, tell=bar.show)
         found = evaluation_of(contest, device=where, tell=bar.show)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Delimiter, LabelColumn, one_label
 from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def export(
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
     speed: Annotated[
         bool, typer.Option("--speed/--no-speed", help="Measure how fast the model is here, before and after.")
     ] = True,
@@ -104,7 +106,7 @@ def export(
         settings,
         _files(names, "--calibrate", calibrate or ()),
         _files(names, "--dev", against or ()),
-        ReadOptions(text=tuple(text or ()), label=label),
+        ReadOptions(text=tuple(text or ()), label=one_label(label), delimiter=delimiter),
         task=task,
         speed=speed,
         say=note,

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types
+from alembert.cli.options import (
+    Delimiter,
+    Device,
+    ForgetTraining,
+    LabelColumn,
+    Overwrite,
+    ScoresAsJson,
+    ShowConfig,
+    Types,
+    one_label,
+)
 from alembert.tasks.names import TASKS
 
 if TYPE_CHECKING:
@@ -66,7 +76,8 @@ def finetune(
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; two make pairs.")
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
     types: Types = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML.")] = None,
     device: Device = "auto",
@@ -86,7 +97,7 @@ def finetune(
         "forget_training": forget_training or None,
         "optimiser": None if rate is None else {"rate": rate},
         "task": _task_changes(wishes, crf=crf, nested=nested, every_token=every_token),
-        "read": _read_changes(wishes, text, label, types),
+        "read": _read_changes(wishes, text=text, label=one_label(label), delimiter=delimiter, types=types),
     }
     given = {key: value for key, value in changes.items() if value is not None}
     settings, of_tasks = settings_of(wishes, config, given)
@@ -137,7 +148,12 @@ def _task_changes(wishes: Wishes, *, crf: bool, nested: bool, every_token: bool)
 
 
 def _read_changes(
-    wishes: Wishes, text: list[str] | None, label: str | None, types: list[str] | None
+    wishes: Wishes,
+    *,
+    text: list[str] | None,
+    label: str | None,
+    delimiter: str | None,
+    types: list[str] | None,
 ) -> dict[str, Any] | None:
     from alembert.errors import BadSetting
 
@@ -146,7 +162,7 @@ def _read_changes(
             "--types is for one task. With several, say it in the file of --config: [task.NAME.read] with "
             'types = ["FILE=TYPE,TYPE"].'
         )
-    given = {"text": text, "label": label, "types": types}
+    given = {"text": text, "label": label, "delimiter": delimiter, "types": types}
     return {name: value for name, value in given.items() if value} or None
 
 
@@ -160,7 +176,7 @@ def _check(assignment: Assignment | Curriculum, settings: FinetuneSettings, as_j
         tables = {name: report.to_table() for name, report in reports.items()}
         print_json(tables[assignment.task] if isinstance(assignment, Assignment) else tables)
     else:
-        print("\n\n".join("\n".join(lines(report)) for report in reports.values()))
+        print("\n\n".join("\n".join(lines(report, whole=True)) for report in reports.values()))
     if any(report.set_aside.count for report in reports.values()):
         raise typer.Exit(SET_ASIDE)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.options import Types
+from alembert.cli.options import Delimiter, LabelColumn, Types, one_label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,8 @@ def errors(
         str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="Column with the text; twice for pairs.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column with the label.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
     types: Types = None,
     encoding: Annotated[
         str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")
@@ -56,7 +57,13 @@ def errors(
     from alembert.inspect.errors_page import page
 
     check_page(html)
-    options = ReadOptions(text=tuple(text or ()), label=label, encoding=encoding, types=tuple(types or ()))
+    options = ReadOptions(
+        text=tuple(text or ()),
+        label=one_label(label),
+        delimiter=delimiter,
+        encoding=encoding,
+        types=tuple(types or ()),
+    )
     atlas = find(TaskModel.open(model, task=task), files, options, part=part, top=top)
     if html is not None:
         write_page(html, page(atlas))

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from alembert.errors import BadSetting
+
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...")]
 ForgetTraining = Annotated[
     bool,
@@ -24,3 +26,18 @@ Types = Annotated[
     ),
 ]
 ScoresAsJson = Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")]
+LabelColumn = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(metavar="SIGN", help="Sign between the columns of tables: , ; | or tab. Told from them."),
+]
+
+
+def one_label(columns: list[str] | None) -> str | None:
+    """Give the column of --label, which is one: of an option that is repeated, the last would be used silently."""
+    if columns and len(columns) > 1:
+        raise BadSetting(
+            f"--label was given {len(columns)} times ({', '.join(columns)}); expected one column. Put several labels of a "
+            "text into one column, with | between them, or into a list in JSON lines."
+        )
+    return columns[0] if columns else None

@@ -2,11 +2,13 @@
 
 import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.options import Delimiter
 from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -70,6 +72,17 @@ def predict(
     no_repeat: Annotated[
         int | None, typer.Option(help="Continue: n-grams of so many tokens occur only once.")
     ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Predict the texts of a file: a table, JSON lines, documents, or one text a line (.txt).",
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="File: column of the text; two make pairs.")
+    ] = None,
+    delimiter: Delimiter = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
     """Predict with a fine-tuned model; or say what stands at the masks of a text, or continue a text."""
@@ -85,6 +98,7 @@ def predict(
         "no_repeat": no_repeat,
     }
     for_triples = {"pair": pair, "least": least}
+    for_file = {"text": text, "delimiter": delimiter}
     if fill_mask is not None and generate is not None:
         raise BadSetting("--fill-mask and --generate were both given; `alembert predict` does one of them.")
     if texts and (fill_mask is not None or generate is not None):
@@ -93,6 +107,7 @@ def predict(
         )
     if fill_mask is not None or generate is not None:
         _refuse(for_triples, "triples")
+        _refuse({"file": file, **for_file}, "fine-tuned models")
     if fill_mask is not None:
         _refuse(for_generate, "--generate")
         _fill_masks(model, fill_mask, top or 5, as_json)
@@ -102,7 +117,34 @@ def predict(
     else:
         _refuse(for_generate, "--generate")
         _refuse({"top": top}, "--fill-mask")
-        _predict(model, texts or [], task, for_triples, as_json)
+        _refuse({} if file else for_file, "--file")
+        _refuse_paths(texts or [], file)
+        if file:
+            _refuse(for_triples, "triples")
+            _predict_file(model, file, task, for_file, as_json)
+        else:
+            _predict(model, texts or [], task, for_triples, as_json)
+
+
+def _refuse_paths(texts: list[str], file: Path | None) -> None:
+    """Refuse texts that are meant to be files; their names would be predicted."""
+    if texts and file:
+        raise BadSetting("Give either texts or --file, not both.")
+    path = next((text for text in texts if os.path.isfile(text)), None)  # noqa: PTH113 (a text may be too long)
+    if path:
+        raise BadSetting(
+            f"{path} is a file, and texts were expected. To predict what is in it use --file {path}, or `alembert annotate` "
+            "for documents; to predict these very words, give them on stdin."
+        )
+
+
+def _predict_file(model: str, file: Path, task: str | None, for_file: dict[str, Any], as_json: bool) -> None:
+    from alembert.cli.predict_task import predict_file
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer.task_model import TaskModel
+
+    options = ReadOptions(text=tuple(for_file["text"] or ()), delimiter=for_file["delimiter"])
+    predict_file(TaskModel.open(model, task=task), file, options, as_json)
 
 
 def _predict(

@@ -13,6 +13,9 @@ from alembert.cli.output import note, print_json, visible
 from alembert.errors import BadInput
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.several import SeveralModel
     from alembert.infer.task_model import TaskModel
     from alembert.infer.triples import TripleModel
@@ -22,6 +25,26 @@ def predict_texts(model: TaskModel | SeveralModel, texts: Sequence[str], as_json
     """Predict the given texts, or each line of stdin if there are none."""
     lines, set_aside = _lines(texts, lambda line: model.task.check(model.task.of_texts([line])))
     examples: list[Any] = model.task.of_texts(lines)
+    _print(model, examples, as_json)
+    if set_aside:
+        raise typer.Exit(SET_ASIDE)
+
+
+def predict_file(model: TaskModel, file: Path, options: ReadOptions, as_json: bool) -> None:
+    """Predict the texts of a file, and name what of it cannot be used."""
+    reading = model.read_texts(file, options)
+    for remark in reading.remarks:
+        note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
+    for item in reading.set_aside:
+        note(f"{item.source}, {item.position} set aside: {item.reason}")
+    if not reading.examples:
+        raise BadInput(f"{file} has no text to predict. Check the file, and what was set aside.")
+    _print(model, reading.examples, as_json)
+    if reading.set_aside:
+        raise typer.Exit(SET_ASIDE)
+
+
+def _print(model: TaskModel | SeveralModel, examples: Sequence[Any], as_json: bool) -> None:
     model.task.check(examples)
     for sentence in model.task.notes(examples):
         note(sentence)
@@ -30,8 +53,6 @@ def predict_texts(model: TaskModel | SeveralModel, texts: Sequence[str], as_json
             print_json(model.task.record(example, prediction))
         else:
             _show(example.texts, model.task.show(example, prediction))
-    if set_aside:
-        raise typer.Exit(SET_ASIDE)
 
 
 def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> None:

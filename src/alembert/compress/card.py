@@ -23,6 +23,8 @@ class Measured:
     """Name of the score; none: nothing was labelled."""
     fp32: float | None = None
     exported: float | None = None
+    interval: tuple[float, float] | None = None
+    """Points lost at least and at most, but for the chance in the choice of the examples (95 %)."""
     same_answers: float | None = None
     """Share of the judged examples that fp32 and the Export answer alike."""
     texts_per_second: Mapping[str, float] = field(default_factory=dict)
@@ -41,7 +43,7 @@ class Measured:
         if self.lost is not None:
             yield (
                 f"{self.measure} on {self.judged:,} examples",
-                f"{self.exported:.4f}, with fp32 {self.fp32:.4f}: {_change(self.lost)}",
+                f"{self.exported:.4f}, with fp32 {self.fp32:.4f}: {_change(self.lost, self.interval)}",
             )
         if self.same_answers is not None:
             yield "answers as with fp32", f"{self.same_answers:.1%} of {self.judged:,} examples"
@@ -187,5 +189,17 @@ def _model(facts: ExportFacts) -> Iterator[tuple[str, str]]:
             yield "labels" if len(facts.heads) == 1 else f"{name}: labels", ", ".join(head.labels)
 
 
-def _change(lost: float) -> str:
-    return f"{abs(lost):.2f} points {'lost' if lost >= 0 else 'won'}"
+def _change(lost: float, interval: tuple[float, float] | None) -> str:
+    """Say what changed, and whether the examples are enough to tell it from chance."""
+    change = f"{abs(lost):.2f} points {'lost' if lost >= 0 else 'won'}"
+    if interval is None:
+        return change
+    low, high = interval
+    if low == high == 0:
+        return "no difference"
+    if low <= 0 <= high:
+        sign = 1 if lost >= 0 else -1
+        ends = sorted((sign * low, sign * high))
+        return f"no measurable difference ({change}, which may be chance: {ends[0]:+.2f} to {ends[1]:+.2f})"
+    ends = sorted((abs(low), abs(high)))
+    return f"{change} ({ends[0]:.2f} to {ends[1]:.2f})"

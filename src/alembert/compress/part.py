@@ -14,8 +14,10 @@ from alembert.data.rows import Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.tasks.compare import CompareTask
+from alembert.tasks.example import kin_of
 from alembert.tasks.export_files import HeadFacts, Weights
 from alembert.tasks.files import open_task, read_table
+from alembert.tasks.metrics.bootstrap import paired
 from alembert.tasks.running import ModelRunner
 from alembert.tasks.running_export import ExportedGraph, GraphRunner
 from alembert.tasks.task import AnyTask
@@ -137,9 +139,21 @@ class Trial:
         if self.is_scored:
             scores = self.part.task.score(judged, answers)
             found = replace(found, measure=scores.main, fp32=self._score(self.answers), exported=scores.value)
+            found = found if made is None else replace(found, interval=self._interval(answers))
         if made is not None and not self._answers_are_numbers:
             found = replace(found, same_answers=same_answers(self.part.task, judged, self.answers, answers))
         return self._clocked(found, {"fp32": self.exact} | ({} if made is None else {"int8": made}))
+
+    def _interval(self, answers: Sequence[Any]) -> tuple[float, float]:
+        """Find where the points lost lie, by drawing other examples; those of one document are drawn together."""
+        task, judged = self.part.task, self.part.material.judged
+        found = paired(
+            task.measure(judged, self.answers),
+            task.measure(judged, answers),
+            len(judged),
+            kin=kin_of(judged),
+        ).interval
+        return 100 * found.low, 100 * found.high
 
     def _score(self, answers: Sequence[Any]) -> float:
         return self.part.task.score(self.part.material.judged, answers).value

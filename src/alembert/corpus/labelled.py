@@ -3,7 +3,8 @@
 In: a table (TSV, CSV, with or without header), JSON lines, Parquet, or the sections of PubMed abstracts. Out: rows with
 their texts as they were written, what they are labelled with, the document they belong to, and file and line; what was
 told from the file, in sentences; and what cannot be used, set aside with its line. A label is never guessed: a row
-without one, or with a word where all others have numbers, is set aside.
+without one, or with a word where all others have numbers, is set aside. Where a text may have any number of labels, a
+blank cell is an answer too: who reads such files keeps it, and decides.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from alembert.corpus.labelled_columns import Columns, columns_of
 from alembert.corpus.labelled_records import Record, as_number, mostly_numbers, records_of
@@ -55,7 +56,17 @@ class LabelledFile:
     remarks: tuple[Remark, ...] = ()
 
 
-def read_labelled(path: str | Path, options: ReadOptions | None = None) -> LabelledFile:
+BLANK: Final = "the label is empty"
+"""Why a row without a label is set aside."""
+
+
+Labels = Literal["all", "some", "none"]
+"""Which rows have a label: all; some, and those whose cell is blank are kept with the label ""; or none is looked at."""
+
+
+def read_labelled(
+    path: str | Path, options: ReadOptions | None = None, *, labels: Labels = "all"
+) -> LabelledFile:
     """Read the labelled rows of a file; one that cannot be read is set aside, with what of it was read before."""
     options = options or ReadOptions()
     source = Source(Path(path), options)
@@ -66,9 +77,9 @@ def read_labelled(path: str | Path, options: ReadOptions | None = None) -> Label
     try:
         collect(source, options, records, aside)
         if records:
-            columns = columns_of([record.fields for record in records], options)
+            columns = columns_of([record.fields for record in records], options, labelled=labels != "none")
             told.append(Remark(source.name, columns.sentence(), 1))
-            rows = _rows(records, columns, source, aside)
+            rows = _rows(records, columns, source, aside, keep_blank=labels != "all")
     except Damaged as reason:
         aside.append(source.aside(str(reason), position="file", kind="file"))
     finally:
@@ -90,12 +101,15 @@ def collect(source: Source, options: ReadOptions, records: list[Record], aside: 
 
 
 def _rows(
-    records: Sequence[Record], columns: Columns, source: Source, aside: list[SetAside]
+    records: Sequence[Record], columns: Columns, source: Source, aside: list[SetAside], *, keep_blank: bool
 ) -> list[Labelled]:
     rows: list[Labelled] = []
     for number, record in enumerate(records, start=1):
         try:
-            rows.append(_row(record, columns, source, number))
+            row = _row(record, columns, source, number)
+            if not keep_blank and row.label == "":
+                raise BadInput(BLANK)
+            rows.append(row)
         except BadInput as wrong:
             aside.append(source.aside(str(wrong), position=record.position))
     return list(_alike(rows, source, aside))
@@ -105,7 +119,7 @@ def _row(record: Record, columns: Columns, source: Source, number: int) -> Label
     return Labelled(
         id=_name(record.fields, columns.id) or f"{source.stem}-{number}",
         texts=_texts(record.fields, columns),
-        label=_label(field(record.fields, columns.label)),
+        label=_label(field(record.fields, columns.label)) if columns.label else "",
         source=source.name,
         position=record.position,
         group=_name(record.fields, columns.group),
@@ -139,7 +153,10 @@ def _text(value: Any, name: str) -> str:
 
 def _label(value: Any) -> Label:
     if isinstance(value, list):
-        return tuple(dict.fromkeys(_one_label(part) for part in value))
+        labels = tuple(dict.fromkeys(_one_label(part) for part in value))
+        if "" in labels:
+            raise BadInput(BLANK)
+        return labels
     return _one_label(value)
 
 
@@ -150,18 +167,18 @@ def _one_label(value: Any) -> str:
         raise BadInput("the label is not a finite number")
     if value is not None and not isinstance(value, str | int | float):
         raise BadInput("the label is neither a word nor a number nor a list of them")
-    label = "" if value is None else str(value).strip()
-    if not label:
-        raise BadInput("the label is empty")
-    return label
+    if value is None:
+        raise BadInput(BLANK)
+    return str(value).strip()
 
 
 def _alike(rows: list[Labelled], source: Source, aside: list[SetAside]) -> Iterator[Labelled]:
     """Give all rows labels of one kind: lists if some have lists, numbers if they are numbers with fractions."""
-    labels = [row.label for row in rows]
+    labels = [row.label for row in rows if row.label != ""]
     if any(isinstance(label, tuple) for label in labels):
         for row in rows:
-            yield row if isinstance(row.label, tuple) else replace(row, label=(str(row.label),))
+            is_one = isinstance(row.label, str) and row.label
+            yield replace(row, label=(str(row.label),)) if is_one else row
     elif are_numbers([str(label) for label in labels]):
         yield from _numbered(rows, source, aside)
     else:
@@ -181,7 +198,9 @@ def are_numbers(labels: Sequence[str]) -> bool:
 def _numbered(rows: Sequence[Labelled], source: Source, aside: list[SetAside]) -> Iterator[Labelled]:
     for row in rows:
         number = as_number(str(row.label))
-        if number is None:
+        if row.label == "":
+            yield row
+        elif number is None:
             reason = "the label is not a number, as those of the other rows are"
             aside.append(source.aside(reason, row.id, row.position))
         else:

@@ -28,7 +28,8 @@ class Columns:
     """Names of columns, or paths of fields inside fields."""
 
     texts: tuple[str, ...]
-    label: str
+    label: str | None
+    """None: labels are not looked at."""
     title: str | None = None
     group: str | None = None
     id: str | None = None
@@ -47,7 +48,8 @@ class Columns:
         how = ", as their content tells" if self.by_content else ""
         rest = f"; not used: {', '.join(self.unused[:12])}" if self.unused else ""
         group = f", the document in column {self.group}" if self.group else ""
-        return f"{texts}, the label in column {self.label}{group}{how}{rest}"
+        label = f", the label in column {self.label}" if self.label else ""
+        return f"{texts}{label}{group}{how}{rest}"
 
 
 @dataclass(frozen=True)
@@ -80,22 +82,27 @@ class _Profile:
         return self.rows > 0 and not self.is_number and not self.has_lists
 
 
-def columns_of(records: Records, options: ReadOptions) -> Columns:
-    """Tell the columns of a file, or raise `Damaged` with the option that would."""
+def columns_of(records: Records, options: ReadOptions, *, labelled: bool = True) -> Columns:
+    """Tell the columns of a file, or raise `Damaged` with the option that would.
+
+    A file that is not labelled may have a column of labels; it is no text, and is not used.
+    """
     names = list(dict.fromkeys(name for record in records for name in record))
     lower = {name.lower(): name for name in reversed(names)}
     title = _asked(options.title, names, records, "title")
     group = _asked(options.id, names, records, "id") or _first(lower, GROUPS)
     row_id = _first(lower, ROW_IDS)
-    label = _asked(options.label, names, records, "label") or _first(lower, LABELS)
+    asked = options.label if labelled or options.label in names else None
+    label = _asked(asked, names, records, "label") or _first(lower, LABELS)
     texts = _asked_texts(options, names, records) or _named_texts(lower, label)
-    by_content = not label or not texts
+    by_content = (labelled and not label) or not texts
     if by_content:
         taken = {label, title, group, row_id, *texts}
         profiles = [_profile(name, records) for name in names if name not in taken]
-        label = label or _label_by_content(profiles, names, has_texts=bool(texts))
+        if labelled:
+            label = label or _label_by_content(profiles, names, has_texts=bool(texts))
         texts = texts or _texts_by_content(profiles, label, names)
-    assert label is not None
+    label = label if labelled else None
     used = {*texts, label, title, group, row_id}
     return Columns(
         texts=texts,
@@ -164,7 +171,9 @@ def _label_by_content(profiles: Sequence[_Profile], names: Sequence[str], *, has
     raise Damaged(f"{found}; the file has {_listed(names)}; {how_to_set('label')}")
 
 
-def _texts_by_content(profiles: Sequence[_Profile], label: str, names: Sequence[str]) -> tuple[str, ...]:
+def _texts_by_content(
+    profiles: Sequence[_Profile], label: str | None, names: Sequence[str]
+) -> tuple[str, ...]:
     rest = [each for each in profiles if each.is_text and each.name != label]
     fit = [each.name for each in rest if not each.is_label] or [each.name for each in rest]
     if len(fit) in (1, 2):

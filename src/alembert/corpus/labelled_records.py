@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from alembert.corpus.labelled_names import KNOWN, SECTION_ID
@@ -27,6 +27,9 @@ _SECTIONS: Final = re.compile(r"###[^\t\n]*\n[^\t\n]+\t")
 _JSON: Final = re.compile(r"[\[{]\s*[\[{\"\]}]")
 _NAME_SIZE: Final = 64
 _MOST: Final = 0.9
+_DECIMAL_COMMA: Final = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+")
+_WHOLE: Final = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)")
+_THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 
 
 class Record(NamedTuple):
@@ -141,15 +144,44 @@ def _of_table(source: Source, options: ReadOptions) -> Found:
             rows.append((row, source.position))
     except Damaged as found:
         damage = found
-    yield from _named(rows, source, options)
+    commas = () if parser.dialect.delimiter == "," else _decimal_commas([row for row, _ in rows])
+    for row, _ in rows:
+        _spell_with_points(row, commas)
+    yield from _named(rows, source, options, commas)
     if damage:
         raise damage
 
 
-def _named(rows: list[tuple[list[str], str]], source: Source, options: ReadOptions) -> Found:
+def _decimal_commas(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """Find the columns whose numbers have a decimal comma; `1,234` alone may as well be a thousand."""
+    width = len(rows[0]) if rows else 0
+    cells = [
+        [cell for row in rows[1:] if len(row) == width and (cell := row[n].strip())] for n in range(width)
+    ]
+    return tuple(number for number, column in enumerate(cells) if _have_decimal_commas(column))
+
+
+def _have_decimal_commas(cells: Sequence[str]) -> bool:
+    decimal = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
+    whole = sum(bool(_WHOLE.fullmatch(cell)) for cell in cells)
+    return mostly_numbers(len(decimal) + whole, len(cells)) and not all(map(_THOUSANDS.fullmatch, decimal))
+
+
+def _spell_with_points(row: list[str], columns: Sequence[int]) -> None:
+    for number in columns:
+        cell = row[number].strip() if number < len(row) else ""
+        if _DECIMAL_COMMA.fullmatch(cell) or _WHOLE.fullmatch(cell):
+            row[number] = cell.replace(".", "").replace(",", ".")
+
+
+def _named(
+    rows: list[tuple[list[str], str]], source: Source, options: ReadOptions, commas: Sequence[int]
+) -> Found:
     first = rows[0][0] if rows else []
     has_header = _is_header([row for row, _ in rows], options)
     names = _header(first) if has_header else [str(number + 1) for number in range(len(first))]
+    for number in commas:
+        source.tally[f"the numbers of column {names[number]} have a decimal comma"] += 1
     for row, position in rows[has_header:]:
         if len(row) == len(names):
             yield Record(dict(zip(names, row, strict=True)), position)

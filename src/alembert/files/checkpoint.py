@@ -27,7 +27,7 @@ from alembert.files.card import model_card
 from alembert.files.families import family_for, family_of
 from alembert.files.families.native import Native
 from alembert.files.family import EXTRA, Blueprint, Format
-from alembert.files.hub import fetch_from_hub, is_hub_id
+from alembert.files.hub import existing_folder, fetch_from_hub, is_hub_id
 from alembert.files.weights import SHARD_BYTES, SafeWeights, Weights
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
@@ -129,7 +129,7 @@ def open(  # noqa: A001  the verb users know; the builtin is not used here
     `family` and `architecture` are for folders whose `config.json` does not say what they are.
     """
     hardware.check_dtype(_known_dtype(dtype))
-    folder = fetch_from_hub(str(where)) if is_hub_id(where) else _existing_folder(Path(where))
+    folder = fetch_from_hub(str(where)) if is_hub_id(where) else existing_folder(where)
     weights = SafeWeights.find(folder)
     if weights is None:
         raise BadFile(_why_no_weights(folder))
@@ -180,16 +180,6 @@ def _known_dtype(dtype: str) -> str:
     if dtype not in DTYPES:
         raise BadSetting(f"The numeric type is {dtype!r}; expected one of {', '.join(DTYPES)}.")
     return dtype
-
-
-def _existing_folder(folder: Path) -> Path:
-    if folder.is_dir():
-        return folder
-    if folder.exists():
-        raise BadFile(f"{folder} is a file, and a checkpoint folder was expected.")
-    raise BadFile(
-        f"There is no folder {folder}. Check the path; a model of the Hugging Face hub is written hub:organisation/name."
-    )
 
 
 def _why_no_weights(folder: Path) -> str:

@@ -6,18 +6,38 @@ A bare name is never looked up: a mistyped path must not open a connection.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
 from alembert.errors import BadFile, MissingExtra
 
 PREFIX: Final = "hub:"
+_NAME: Final = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 _WANTED: Final = ("*.json", "*.safetensors", "vocab.txt")
 
 
 def is_hub_id(where: str | Path) -> bool:
     """Tell whether a hub model is meant."""
     return isinstance(where, str) and where.startswith(PREFIX)
+
+
+def existing_folder(where: str | Path) -> Path:
+    """Return the folder of a model, or say how one of the hub is written."""
+    folder = Path(where)
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise BadFile(f"{folder} is a file, and a checkpoint folder was expected.")
+    name = str(where) if _looks_like_hub_name(folder) else "organisation/name"
+    raise BadFile(
+        f"There is no folder {folder}. Check the path; a model of the Hugging Face hub is written {PREFIX}{name}."
+    )
+
+
+def _looks_like_hub_name(folder: Path) -> bool:
+    is_below = folder.parent != Path() and folder.parent.is_dir()
+    return bool(_NAME.fullmatch(folder.as_posix())) and not is_below
 
 
 def fetch_from_hub(where: str) -> Path:

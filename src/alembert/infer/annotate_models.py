@@ -80,7 +80,7 @@ class Pipeline:
     @classmethod
     def open(
         cls,
-        folders: Sequence[str | Path],
+        folders: str | Path | Sequence[str | Path],
         *,
         task: str | None = None,
         keep: bool = False,
@@ -88,7 +88,8 @@ class Pipeline:
         min_score: float | None = None,
         min_precision: float | None = None,
     ) -> Pipeline:
-        """Open the folders of fine-tuned models; `task` is one of a model of several."""
+        """Open the folder of a fine-tuned model, or those of several; `task` is one of a model of several."""
+        folders = [folders] if isinstance(folders, str | Path) else folders
         if task is not None and len(folders) > 1:
             raise BadSetting(
                 "A task was named, and several models were given. Name a task for one model alone."
@@ -116,9 +117,10 @@ class Pipeline:
             replaced=() if keep else _replaced(gives),
         )
 
-    def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
-        """Let every model add to the documents; results are in their order."""
-        found = [Annotated(without(document, self.replaced), Coverage()) for document in documents]
+    def annotate(self, documents: Sequence[Document | str]) -> list[Annotated]:
+        """Let every model add to the documents, which may be plain texts; results are in their order."""
+        ready = _documents(documents)
+        found = [Annotated(without(document, self.replaced), Coverage()) for document in ready]
         for stage in self.stages:
             added = stage.add([each.document for each in found])
             found = [_joined(before, after) for before, after in zip(found, added, strict=True)]
@@ -148,6 +150,21 @@ class Pipeline:
             self.annotate([_PLAIN])  # which raises, if it is not the document's fault
             # The message of the error may quote the text, so it stays out.
             return f"the model fails on it: {type(error).__name__}"
+
+
+def _documents(given: Sequence[Document | str]) -> list[Document]:
+    """Make documents of texts, called text-1 and so on; anything else is refused."""
+    if isinstance(given, str):
+        raise BadInput(
+            "One text was given. Models annotate a list of documents or texts: put it into a list."
+        )
+    made = [Document(f"text-{n}", each) if isinstance(each, str) else each for n, each in enumerate(given, 1)]
+    strange = next((each for each in made if not isinstance(each, Document)), None)
+    if strange is not None:
+        raise BadInput(
+            f"Models annotate a list of documents or texts; there is a {type(strange).__name__} in it."
+        )
+    return made
 
 
 def _joined(before: Annotated, after: Annotated) -> Annotated:

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from alembert.artifact import few
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.infer.gold import read_gold
-from alembert.tasks.example import Reading
+from alembert.tasks.example import Reading, kin_of
 from alembert.tasks.files import task_names
 from alembert.tasks.metrics import bootstrap
 from alembert.tasks.metrics.bootstrap import Interval
@@ -107,13 +104,6 @@ def predicted(model: TaskModel, examples: Sequence[Any], tell: Tell) -> list[Any
     """Predict examples, and tell how far it is."""
     phase = f"evaluating {model.folder.name}"
     return model.predict(examples, lambda done: tell(Progress(phase, done, len(examples))))
-
-
-def kin_of(examples: Sequence[Any]) -> npt.NDArray[np.int64] | None:
-    """Number the documents that examples belong to; none: each is one of its own."""
-    number: dict[int | str, int] = {}
-    found = [number.setdefault(example.kin, len(number)) for example in examples]
-    return None if len(number) == len(found) else np.array(found, np.int64)
 
 
 def _entrant(model: TaskModel, examples: Sequence[Any], rounds: int, seed: int, tell: Tell) -> Entrant:

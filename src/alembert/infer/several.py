@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from alembert.errors import UserError
 from alembert.infer.engines import open_engine
-from alembert.infer.task_model import AT_ONCE, TaskEngine, TaskModel
+from alembert.infer.task_model import AT_ONCE, TaskEngine, TaskModel, as_examples
 from alembert.tasks.example import Encoded, Example
 from alembert.tasks.files import task_names
 from alembert.tasks.runner import Outputs
@@ -118,10 +118,11 @@ class SeveralModel:
         models = {name: each.with_threshold(min_score, min_precision) for name, each in self.models.items()}
         return replace(self, models=models)
 
-    def predictions(self, examples: Sequence[SeveralExamples]) -> Iterator[dict[str, Any]]:
-        """Predict examples in their order, some at a time."""
-        for start in range(0, len(examples), AT_ONCE):
-            part = examples[start : start + AT_ONCE]
+    def predictions(self, examples: Sequence[SeveralExamples | str]) -> Iterator[dict[str, Any]]:
+        """Predict examples or texts in their order, some at a time."""
+        ready = as_examples(examples, SeveralExamples, self.task.of_texts)
+        for start in range(0, len(ready), AT_ONCE):
+            part = ready[start : start + AT_ONCE]
             columns = self._predicted(part)
             for number in range(len(part)):
                 yield {name: column[number] for name, column in columns.items()}

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, cast
 
-from alembert.corpus.readers.contract import ReadOptions
+from alembert.corpus.readers.contract import Damaged, ReadOptions, SetAside
+from alembert.corpus.readers.source import Line, Source, plain_name
 from alembert.data.streams import in_streams
-from alembert.errors import BadSetting
+from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.infer.engines import open_engine
 from alembert.infer.size import Size
 from alembert.tasks.confidence import threshold_for
@@ -61,6 +62,25 @@ class TaskEngine(Protocol):
         """Give the task what it needs of the weights of its head (none: called as its kind), and what runs it."""
 
 
+Made = TypeVar("Made")
+
+
+def as_examples(
+    given: Sequence[Made | str], kind: type[Made], of_texts: Callable[[Sequence[str]], Sequence[Made]]
+) -> Sequence[Made]:
+    """Give examples as they are, and make examples of texts; anything else is refused."""
+    if not isinstance(given, str):
+        if all(isinstance(each, kind) for each in given):
+            return cast(Sequence[Made], given)
+        if all(isinstance(each, str) for each in given):
+            return of_texts(cast(Sequence[str], given))
+    strange = given if isinstance(given, str) else next(each for each in given if not isinstance(each, kind))
+    raise BadInput(
+        "A model predicts a list of texts, or a list of examples of its task; "
+        f"{type(strange).__name__} was given instead, or among them."
+    )
+
+
 @dataclass(frozen=True)
 class TaskModel:
     """A model that was fine-tuned for a task, or one of the tasks of a model of several."""
@@ -95,17 +115,41 @@ class TaskModel:
         options = reading_of(self.training(), options, str(self.folder / TASK))
         return self.task.read(files, self.task.settings, options)
 
-    def predict(self, examples: Sequence[Example], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
-        """Predict all examples; `tell` hears how many are done."""
+    def read_texts(self, file: Path, options: ReadOptions) -> Reading[Any]:
+        """Read what is to be predicted, with or without right answers; plain text (`.txt`) has one text a line."""
+        if not file.is_file():
+            raise BadFile(f"There is no file {file}. Check the path.")
+        options = reading_of(self.training(), options, str(self.folder / TASK))
+        if plain_name(file.name).lower().endswith(".txt"):
+            return self._read_lines(file, options)
+        return self.task.read_unlabelled([file], self.task.settings, options)
+
+    def _read_lines(self, file: Path, options: ReadOptions) -> Reading[Any]:
+        source = Source(file, options)
+        try:
+            lines = list(source.lines())
+        except Damaged as damage:
+            raise BadFile(f"{file}: {damage}.") from None
+        finally:
+            source.close()
+        texts = [line.text for line in lines if isinstance(line, Line) and line.text.strip()]
+        aside = tuple(line for line in lines if isinstance(line, SetAside))
+        return Reading(tuple(self.task.of_texts(texts)), aside, tuple(source.remarks()))
+
+    def predict(
+        self, examples: Sequence[Example | str], tell: Callable[[int], None] = lambda _: None
+    ) -> list[Any]:
+        """Predict all examples, or texts; `tell` hears how many are done."""
         predictions: list[Any] = []
         for prediction in self.predictions(examples):
             predictions.append(prediction)
             tell(len(predictions))
         return predictions
 
-    def predictions(self, examples: Sequence[Example]) -> Iterator[Any]:
-        """Predict examples in their order; while some are computed, others are encoded or decoded."""
-        parts = [examples[start : start + AT_ONCE] for start in range(0, len(examples), AT_ONCE)]
+    def predictions(self, examples: Sequence[Example | str]) -> Iterator[Any]:
+        """Predict examples or texts in their order; while some are computed, others are encoded or decoded."""
+        ready = as_examples(examples, Example, self.task.of_texts)
+        parts = [ready[start : start + AT_ONCE] for start in range(0, len(ready), AT_ONCE)]
         for answers in in_streams(self._answers, parts, min(OVERLAPPED, len(parts)), ahead=1):
             yield from answers
 

@@ -9,6 +9,7 @@ and whether a passage may have none, is told from the training data and said; la
 # N questions
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +28,7 @@ from alembert.tasks.answer_example import (
 )
 from alembert.tasks.answer_label import LabelAnswerTask
 from alembert.tasks.answer_rewrite import AnswerRewriter
-from alembert.tasks.answer_rows import Cutting
+from alembert.tasks.answer_rows import Cutting, answer_tokens
 from alembert.tasks.answer_scores import Compared, measure_of, scores_of
 from alembert.tasks.answer_settings import AnswerSettings, main_of
 from alembert.tasks.answer_show import lines_of, record_of
@@ -119,6 +120,20 @@ class AnswerTask(Task[AnswerExample, Answered]):
 
     def answers(self, example: AnswerExample) -> list[str]:
         return list(dict.fromkeys(example.rights))
+
+    def advice(self, examples: Sequence[AnswerExample], encoded: Sequence[Encoded]) -> Iterator[str]:
+        pairs = zip(examples, encoded, strict=True)
+        lengths = [tokens for example, each in pairs if (tokens := answer_tokens(example, each.layout))]
+        most = self.settings.answer_length
+        over = sum(tokens > most for tokens in lengths)
+        if over:
+            enough = sorted(lengths)[math.ceil(0.99 * len(lengths)) - 1]
+            wanted, whom = (enough, "99 of 100") if most < enough < max(lengths) else (max(lengths), "all")
+            yield (
+                f"{over:,} of {len(lengths):,} answers to train on ({100 * over / len(lengths):.1f} %) are longer than "
+                f"`answer_length` ({most} tokens) and can never be given whole; answer_length = {wanted} under [task] is "
+                f"enough for {whom} of them"
+            )
 
     def rewriter(self) -> AnswerRewriter:
         return AnswerRewriter()

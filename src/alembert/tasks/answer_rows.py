@@ -151,6 +151,12 @@ class Cutting:
         return is_short and any(cut.own_start <= first < cut.own_end and last < cut.end for cut in cuts)
 
 
+def answer_tokens(example: AnswerExample, layout: Layout) -> int | None:
+    """Count the tokens of the shortest right answer; none: there is none, or it does not stand in the passage."""
+    spans = [layout.passage.tokens_of(span) for answer in example.answers or () for span in answer.spans]
+    return min((found[1] - found[0] + 1 for found in spans if found), default=None)
+
+
 def _places(answer: RightAnswer | None, passage: Passage, window: Window) -> Numbers:
     """Give start and end of the answer in a window, as places of its row; of several places the first that is whole."""
     for span in answer.spans if answer else ():

@@ -44,6 +44,7 @@ from alembert.tasks.classify_example import (
     as_kind,
     kind_of,
     read_examples,
+    read_unlabelled,
     sentences_of,
     sides_of,
     texts_of,
@@ -105,6 +106,18 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return read_examples(files, settings, options)
 
     @classmethod
+    def read_unlabelled(
+        cls, files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
+    ) -> Reading[ClassifyExample]:
+        return read_unlabelled(files, settings, options)
+
+    @classmethod
+    def settle(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifySettings:
+        return replace(
+            settings, kind=kind_of((gold for each in examples for gold in each.golds), settings.kind)
+        )
+
+    @classmethod
     def learn(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifyTask:
         golds = [gold for example in examples for gold in example.golds]
         if not golds:
@@ -112,6 +125,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         kind = kind_of(golds, settings.kind)
         if settings.main not in ("auto", *MAINS[kind]):
             raise BadSetting(wrong_main(settings.main, kind))
+        settings = replace(settings, kind=kind)
         pairs = len(examples[0].texts) == 2 and not examples[0].is_document
         check_form(examples, is_document=settings.context == "document", pairs=pairs)
         fitting: list[Any] = [gold for _, gold in answers_in(examples, kind)]
@@ -143,7 +157,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         )
         return [answer, *cut, f"Models are chosen by {self.main}."]
 
-    def advice(self, examples: Sequence[ClassifyExample]) -> Iterator[str]:
+    def advice(self, examples: Sequence[ClassifyExample], encoded: Sequence[Encoded]) -> Iterator[str]:
         if not (self.is_document or self.pairs):
             yield from advice_on_context(examples)
 
@@ -368,7 +382,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         if kind not in get_args(Kind) or (kind == "number") == bool(labels):
             raise ValueError("the kind of the task and its labels do not fit")
         thresholds = table["thresholds"]
-        settings = saved(ClassifySettings, table["settings"])
+        settings = replace(saved(ClassifySettings, table["settings"]), kind=kind)
         return cls(
             settings,
             kind,

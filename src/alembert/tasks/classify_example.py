@@ -1,24 +1,29 @@
 """Examples of the task `classify`: read from files, and what their right answers are.
 
-A right answer is a label, a tuple of labels or a number. Which of them it is, is told file by file when reading, and
+A right answer is a label, a tuple of labels or a number. Which of them it is, is told when files are read, together, and
 settled over all training data by `kind_of`; `as_kind` then reads an answer as the task's kind, or says that it is none.
+A cell of a table such as `a|b` is several labels if cells are put together from the same parts in different ways.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
-from alembert.corpus.labelled import Label, Labelled, read_labelled
+from alembert.corpus.labelled import BLANK, Label, Labelled, read_labelled
 from alembert.corpus.labelled_records import as_number
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadInput
 from alembert.tasks.classify_settings import ClassifySettings, Kind
 from alembert.tasks.example import Example, Reading
 from alembert.text.sentences import split as split_sentences
+
+_FEWEST: Final = 0.01
+"""Share of the rows that have several labels at least, where this is told from them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +56,14 @@ def read_examples(
     files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
 ) -> Reading[ClassifyExample]:
     """Read labelled files; rows that do not fit the kind that was asked for are set aside."""
+    found = [read_labelled(path, options, labels="some") for path in files]
+    aside = [each for one in found for each in one.set_aside]
+    remarks = [each for one in found for each in one.remarks]
+    reader = _LabelReader.of([row.label for one in found for row in one.rows], settings)
     examples: list[ClassifyExample] = []
-    aside: list[SetAside] = []
-    remarks: list[Remark] = []
-    for path in files:
-        found = read_labelled(path, options)
-        aside += found.set_aside
-        remarks += found.remarks
-        rows = list(_fitting(found.rows, settings, aside))
+    for one in found:
+        remarks += reader.remarks(one.rows)
+        rows = list(_fitting(one.rows, reader, aside))
         examples += _documents(rows) if settings.context == "document" else map(_example, rows)
     return Reading(tuple(examples), tuple(aside), tuple(remarks))
 
@@ -76,6 +81,23 @@ def advice_on_context(examples: Sequence[ClassifyExample]) -> Iterator[str]:
             f"{sum(together):,} of the texts to train on stand in order in {len(together):,} documents, and each is read "
             'alone; with context = "document" under [task] it is read with its neighbours in view'
         )
+
+
+def read_unlabelled(
+    files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
+) -> Reading[ClassifyExample]:
+    """Read texts, pairs or documents to be classified; labels that the files have are not looked at."""
+    found = [read_labelled(path, options, labels="none") for path in files]
+    examples: list[ClassifyExample] = []
+    for one in found:
+        in_documents = settings.context == "document" and all(row.group is not None for row in one.rows)
+        made = _documents(one.rows) if in_documents else map(_example, one.rows)
+        examples += (replace(example, golds=()) for example in made)
+    return Reading(
+        tuple(examples),
+        tuple(each for one in found for each in one.set_aside),
+        tuple(each for one in found for each in one.remarks),
+    )
 
 
 def kind_of(golds: Iterable[Label], asked: str) -> Kind:
@@ -162,23 +184,87 @@ def _documents(rows: Sequence[Labelled]) -> Iterator[ClassifyExample]:
         )
 
 
-def _fitting(
-    rows: Sequence[Labelled], settings: ClassifySettings, aside: list[SetAside]
-) -> Iterator[Labelled]:
-    """Read labels as the kind that was asked for."""
+def _fitting(rows: Sequence[Labelled], reader: _LabelReader, aside: list[SetAside]) -> Iterator[Labelled]:
+    """Read labels as the kind that was asked for or told."""
     for row in rows:
-        label: Label | None = row.label
-        if settings.kind == "multi" and isinstance(label, str):
-            label = tuple(part.strip() for part in label.split(settings.separator) if part.strip())
-        elif settings.kind == "single":
-            label = _as_one(row.label)
-        elif settings.kind == "number":
-            label = as_kind(row.label, "number")
+        label = reader.read(row.label)
         if label is None:
-            reason = f"the row has {in_words(row.label)}, which is not of kind {settings.kind}"
+            reason = (
+                BLANK
+                if row.label == ""
+                else f"the row has {in_words(row.label)}, which is not of kind {reader.kind}"
+            )
             aside.append(SetAside(row.source, row.position, row.id, reason))
         else:
             yield replace(row, label=label)
+
+
+@dataclass(frozen=True)
+class _LabelReader:
+    """How the labels of all files are read."""
+
+    kind: str
+    """The kind that was asked for, or auto."""
+    separator: str
+    is_split: bool
+    """Whether cells hold any number of labels."""
+
+    @classmethod
+    def of(cls, labels: Sequence[Label], settings: ClassifySettings) -> _LabelReader:
+        kind, separator = settings.kind, settings.separator
+        cells = [label for label in labels if isinstance(label, str) and label]
+        has_lists = any(isinstance(label, tuple) for label in labels)
+        is_split = kind == "multi" or (kind == "auto" and (has_lists or _are_joined(cells, separator)))
+        return cls(kind, separator, is_split)
+
+    def read(self, label: Label) -> Label | None:
+        """Read a label; none: it is not of the kind."""
+        if self.is_split and isinstance(label, str):
+            return _parts(label, self.separator)
+        if label == "":
+            return None
+        if self.kind == "single":
+            return _as_one(label)
+        return as_kind(label, "number") if self.kind == "number" else label
+
+    def remarks(self, rows: Sequence[Labelled]) -> Iterator[Remark]:
+        """Say of the rows of a file how cells were read, where they leave a choice."""
+        joined = sum(isinstance(row.label, str) and self.separator in row.label for row in rows)
+        blank = sum(row.label == "" for row in rows)
+        if self.kind == "auto" and joined:
+            reason = (
+                f"{self.separator} separates the labels of a text, which may have any number; if it is a part of "
+                'their names, set kind = "single" under [task]'
+                if self.is_split
+                else f"labels have {self.separator} in their names; if it separates several labels of a text, set "
+                'kind = "multi" under [task]'
+            )
+            yield Remark(rows[0].source, reason, joined)
+        if self.is_split and blank:
+            yield Remark(
+                rows[0].source, "rows have no label, which is right where there may be any number", blank
+            )
+
+
+def _parts(cell: str, separator: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in cell.split(separator) if part.strip()))
+
+
+def _are_joined(cells: Sequence[str], separator: str) -> bool:
+    """Tell whether cells are put together from labels: most of their parts are in other cells too, in other numbers.
+
+    >>> _are_joined(["a", "b", "a|b", "b|a"], "|"), _are_joined(["a|x", "a|y", "b|x", "b|y"], "|")
+    (True, False)
+    """
+    parts = {cell: _parts(cell, separator) for cell in cells}
+    joined = {cell: own for cell, own in parts.items() if len(own) > 1}
+    if sum(cell in joined for cell in cells) < max(2, _FEWEST * len(cells)):
+        return False
+    members = {part for own in joined.values() for part in own}
+    sizes = {len(own) for own in parts.values() if members & set(own)}
+    uses = Counter(part for own in parts.values() for part in own)
+    known = sum(all(uses[part] > 1 for part in own) for own in joined.values())
+    return len(sizes) > 1 and 2 * known >= len(joined)
 
 
 def _as_one(label: Label) -> str | None:

@@ -183,6 +183,7 @@ def data_report(
         ),
         decided=(
             *_cut_sentence(parts),  # first: a screen shows as many as it has room for
+            *task.advice(parts[0].reading.examples, parts[0].encoded),
             *_unknown_sentence(reports[0]),
             *task.decisions(),
             *decided,

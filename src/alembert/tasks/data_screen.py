@@ -1,6 +1,7 @@
 """The data report as plain text: one screen of at most 45 lines, whatever the number of labels and problems.
 
-What has no room is counted; `DataReport.to_table` has all labels and decisions, and more of the problems.
+What has no room is counted; `DataReport.to_table` has all labels and decisions, and more of the problems. Where the
+report is all that was asked for, every decision is shown, whatever room they take.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _NAMES, _COLUMN = 34, 22
 """Width of the names of rows and, at most, of a column of numbers."""
 
 
-def lines(report: DataReport, width: int = 100) -> list[str]:
-    """Show a report in lines of at most `width` columns."""
+def lines(report: DataReport, width: int = 100, *, whole: bool = False) -> list[str]:
+    """Show a report in lines of at most `width` columns; `whole` shows all decisions."""
     names = [part.name for part in report.parts]
     shown = [
         *_table(f"Data for {report.task}", names, list(_numbers(report.parts)), width),
@@ -28,7 +29,7 @@ def lines(report: DataReport, width: int = 100) -> list[str]:
         *_remarkable(report),
         *_problems("Malformed tags", report.tag_problems),
         *_problems("Set aside", report.set_aside),
-        *_decided(report, width),
+        *_decided(report, width, None if whole else _DECIDED),
     ]
     return [_clipped(line, width) for line in shown]
 
@@ -114,18 +115,18 @@ def _problems(title: str, findings: Findings) -> Iterator[str]:
         yield f"  and {findings.count - _PROBLEMS:,} more"
 
 
-def _decided(report: DataReport, width: int) -> Iterator[str]:
+def _decided(report: DataReport, width: int, room: int | None) -> Iterator[str]:
     """Give whole sentences as long as there is room; a single long one may take all of it."""
     if report.decided:
         yield "Decided"
-    room = _DECIDED
+    shown = 0
     for place, sentence in enumerate(report.decided):
-        wrapped = [f"  {line}" for line in wrap(sentence, width - 2, max_lines=_DECIDED, placeholder=" ...")]
-        if len(wrapped) > room:
-            yield f"  and {len(report.decided) - place:,} more"
+        wrapped = [f"  {line}" for line in wrap(sentence, width - 2, max_lines=room, placeholder=" ...")]
+        shown += len(wrapped)
+        if room is not None and shown > room:
+            yield f"  and {len(report.decided) - place:,} more; --check shows them all"
             return
         yield from wrapped
-        room -= len(wrapped)
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:

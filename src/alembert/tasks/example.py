@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from alembert.corpus.readers.contract import Remark, SetAside
 from alembert.data.order import number
 from alembert.data.rows import Row
@@ -90,3 +93,10 @@ def without(examples: Sequence[E], keys: Iterable[int]) -> tuple[E, ...]:
     """Leave out the examples whose texts are among those of the keys."""
     known = set(keys)
     return tuple(example for example in examples if example.key not in known)
+
+
+def kin_of(examples: Sequence[Any]) -> npt.NDArray[np.int64] | None:
+    """Number the documents that examples belong to; none: each is one of its own."""
+    number: dict[int | str, int] = {}
+    found = [number.setdefault(example.kin, len(number)) for example in examples]
+    return None if len(number) == len(found) else np.array(found, np.int64)

@@ -12,3 +12,29 @@ TASKS: Final = {
     "tag": "TagTask",
 }
 """Name, which is also the module in this folder -> class."""
+OTHER_NAMES: Final = {
+    "tag": ("ner", "named-entity-recognition", "token-classification", "sequence-labelling", "pos"),
+    "classify": (
+        *("text-classification", "sequence-classification", "sentiment", "sentiment-analysis", "regression"),
+        *("nli", "topic", "multi-label"),
+    ),
+    "relate": ("re", "relation", "relations", "relation-extraction", "relation-classification"),
+    "answer": ("qa", "question-answering", "extractive-qa", "squad"),
+    "choose": ("multiple-choice", "mcq"),
+    "compare": (
+        *("sts", "simcse", "similarity", "sentence-similarity", "semantic-similarity", "retrieval"),
+        *("embed", "embedding", "embeddings", "sentence-embedding", "sentence-transformers"),
+    ),
+    "generate": ("seq2seq", "summarize", "summarise", "summarization", "summarisation", "text-generation"),
+}
+"""Name -> what others call the task."""
+
+
+def known_as(word: str) -> str | None:
+    """Find the task that others call so.
+
+    >>> known_as("NER"), known_as("token_classification"), known_as("dance")
+    ('tag', 'tag', None)
+    """
+    plain = word.strip().lower().replace("_", "-").replace(" ", "-")
+    return next((name for name, others in OTHER_NAMES.items() if plain == name or plain in others), None)

@@ -96,6 +96,13 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return read_examples(files, options)
 
     @classmethod
+    def read_unlabelled(
+        cls, files: Sequence[Path], settings: RelateSettings, options: ReadOptions
+    ) -> Reading[RelateExample]:
+        reading = cls.read(files, settings, options)
+        return replace(reading, examples=tuple(replace(each, links=None) for each in reading.examples))
+
+    @classmethod
     def learn(cls, examples: Sequence[RelateExample], settings: RelateSettings) -> RelateTask:
         check_links(examples)
         form, negative = form_of(examples), negative_of(examples, settings)

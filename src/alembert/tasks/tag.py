@@ -99,6 +99,14 @@ class TagTask(Task[TagExample, Tagged]):
         return (examples, ()) if settings.partial == "off" else infer_types(examples)
 
     @classmethod
+    def read_unlabelled(
+        cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions
+    ) -> Reading[TagExample]:
+        reading = cls.read(files, settings, options)
+        bare = (replace(example, entities=None, in_parts=(), types=None) for example in reading.examples)
+        return replace(reading, examples=tuple(bare))
+
+    @classmethod
     def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[TagExample]:
         names = ids or [str(number) for number in range(1, len(texts) + 1)]
         return [TagExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]

@@ -26,7 +26,7 @@ from alembert.errors import BadInput, BadSetting
 from alembert.tasks.example import Coverage, E, Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
-from alembert.tasks.names import TASKS
+from alembert.tasks.names import TASKS, known_as
 from alembert.tasks.runner import Runner
 from alembert.text.tokenizer import Tokenizer
 
@@ -92,6 +92,16 @@ class Task(ABC, Generic[E, P]):
         return examples, ()
 
     @classmethod
+    def read_unlabelled(cls, files: Sequence[Path], settings: Any, options: ReadOptions) -> Reading[E]:
+        """Read examples to be predicted from files, which may have no right answers where the format allows it."""
+        return cls.read(files, settings, options)
+
+    @classmethod
+    def settle(cls, examples: Sequence[E], settings: Any) -> Any:
+        """Give settings with what training examples tell, so that other files are read as they were."""
+        return settings
+
+    @classmethod
     @abstractmethod
     def learn(cls, examples: Sequence[E], settings: Any) -> Task[E, P]:
         """Decide from the training examples what the task is: its labels, and what else is not a setting."""
@@ -114,10 +124,6 @@ class Task(ABC, Generic[E, P]):
     def decisions(self) -> list[str]:
         """Say in sentences what was told from the data."""
 
-    def advice(self, examples: Sequence[E]) -> Iterator[str]:
-        """Say in sentences what settings would probably suit the training examples better."""
-        return iter(())
-
     @abstractmethod
     def check(self, examples: Sequence[E]) -> None:
         """Refuse examples whose answers are not of this task: another kind, or labels that it does not know."""
@@ -133,6 +139,10 @@ class Task(ABC, Generic[E, P]):
     @abstractmethod
     def answers(self, example: E) -> list[str]:
         """Name the right answers of an example (its labels, the types of its entities), to be counted."""
+
+    def advice(self, examples: Sequence[E], encoded: Sequence[Encoded]) -> Iterator[str]:
+        """Say which settings do not suit the training examples, and what to set instead."""
+        return iter(())
 
     def rewriter(self) -> Rewriter[E]:
         """Give what replaces words of examples, for augmentation, and carries their answers along."""
@@ -319,7 +329,8 @@ AnyTask = Task[Any, Any]
 def task_class(name: str) -> type[AnyTask]:
     """Find a task by its name."""
     if name not in TASKS:
-        raise BadSetting(f"There is no task {name!r}; expected one of {', '.join(TASKS)}.")
+        advice = f" For {name}, use --task {other}." if (other := known_as(name)) else ""
+        raise BadSetting(f"There is no task {name!r}; expected one of {', '.join(TASKS)}.{advice}")
     module = importlib.import_module(f"alembert.tasks.{name}")
     found: type[AnyTask] = getattr(module, TASKS[name])
     return found

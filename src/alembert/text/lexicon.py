@@ -82,8 +82,9 @@ def parse_option(option: str, flag: str = "lexicon") -> tuple[str, Path]:
     return label, Path(path)
 
 
-def read_lexicon(path: Path, label: str) -> Lexicon:
+def read_lexicon(path: str | Path, label: str) -> Lexicon:
     """Read a lexicon file and set its bad rows aside."""
+    path = Path(path)
     terms: list[tuple[str, str]] = []
     bad: list[BadRow] = []
     layout: _Layout | None = None
@@ -103,7 +104,7 @@ def read_lexicon(path: Path, label: str) -> Lexicon:
     return Lexicon(label, terms, path, tuple(bad[:_BAD_ROWS_KEPT]), len(bad))
 
 
-def read_words(path: Path) -> frozenset[str]:
+def read_words(path: str | Path) -> frozenset[str]:
     """Read a `--stop` or `--keep` list: the first cell of each row."""
     return frozenset(term for term, _ in read_lexicon(path, "words").terms)
 

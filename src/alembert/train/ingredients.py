@@ -26,7 +26,7 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
 from alembert.files.heads import fresh_heads, with_heads
-from alembert.files.hub import is_hub_id
+from alembert.files.hub import existing_folder, is_hub_id
 from alembert.files.vocab import Output, learn
 from alembert.nn.config import EncoderConfig, preset
 from alembert.nn.heads import HeadSpec
@@ -60,7 +60,7 @@ class Start:
     @property
     def files(self) -> list[Path]:
         """Files and folders that are inputs of the run."""
-        local = [] if self.model is None or self.hub else [Path(self.model)]
+        local = [] if self.model is None or self.hub else [existing_folder(self.model)]
         return local if self.tokenizer is None else [*local, self.tokenizer]
 
     @property

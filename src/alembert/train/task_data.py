@@ -191,7 +191,8 @@ def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
         aside, remarks, how = reading.set_aside, reading.remarks, _split(data.split)
         return _checked(Divided(train, dev, tuple(notes), aside, remarks, data.options, how, test))
     reading = task.read(data.train, settings, data.options)
-    others = task.read(data.dev, settings, data.options) if data.dev else Reading(())
+    settled = task.settle(reading.examples, settings)
+    others = task.read(data.dev, settled, data.options) if data.dev else Reading(())
     # An empty file of development data is met below, so it is nothing that was left out.
     set_aside = tuple(each for each in others.set_aside if each.kind != "file" or not _is_blank(each.source))
     if lost := [each for each in set_aside if each.kind == "file" and not others.examples]:
@@ -357,7 +358,7 @@ def _report(part: PreparedTask, prepared: Prepared) -> DataReport:
         prepared.tokenizer,
         longest=prepared.longest,
         tag_problems=part.task.problems(data.files, data.options),
-        decided=(*part.task.advice(divided.train), *divided.notes, *_seen_elsewhere(part, prepared)),
+        decided=(*divided.notes, *_seen_elsewhere(part, prepared)),
     )
     return found if part.name == found.task else replace(found, task=f"{part.name} ({found.task})")
 

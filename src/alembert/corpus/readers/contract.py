@@ -9,13 +9,15 @@ counted and comes as `Remark` items at the end of the file. Readers raise only f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from alembert.corpus.document import Document
 from alembert.errors import BadSetting
 
 MEGABYTE = 1 << 20
 Kind = Literal["record", "annotation", "file"]
+DELIMITERS: Final = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
+"""Signs between the columns of a table, which are told from its lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,10 @@ class ReadOptions:
     """Field that holds the entities of the document (JSON)."""
     header: bool | None = None
     """Whether the first row of a table names its columns; found out when not given."""
+    delimiter: str | None = None
+    """Sign between the columns of a table, or its name (comma, semicolon, tab, bar); found out when not given."""
+    quotes: bool | None = None
+    """Whether double quotes enclose the cells of a table; found out when not given."""
     documents: Literal["file", "blank"] = "file"
     """Plain text: the whole file is one document, or blank lines separate documents."""
     entity_label: str = "entity"
@@ -93,6 +99,16 @@ class ReadOptions:
                 f"`max_record` is {self.max_record}; it is a number of bytes of at least 1. "
                 f"Leave it out for {64 * MEGABYTE}."
             )
+        if self.delimiter is not None:
+            object.__setattr__(self, "delimiter", DELIMITERS.get(self.delimiter, self.delimiter))
+            _check_delimiter(self.delimiter)
+
+
+def _check_delimiter(sign: str) -> None:
+    if len(sign) != 1 or sign in '"\r\n':
+        raise BadSetting(
+            f"`delimiter` is {sign!r}; expected one character such as ; or one of {', '.join(DELIMITERS)}."
+        )
 
 
 def how_to_set(option: str) -> str:

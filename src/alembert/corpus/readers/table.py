@@ -1,9 +1,8 @@
 """CSV and TSV: one row, one document.
 
-Commas or tabs are told from the file's name, else from its first line. In CSV a quoted field may hold commas and line
-breaks; in TSV quotes are ordinary characters, as the GLUE files have them. The first row is a header when it names a
-column we look for and no data; columns are then picked by name, or by number counted from 1. A row with another number
-of columns than the first is set aside. Where a quoted field of several lines does not end well (never, after too many
+`dialect` tells which sign separates columns, and whether quotes enclose fields, which may then hold the sign and line
+breaks. The first row is a header when it names a column we look for and no data; columns are then picked by name, or by
+number counted from 1. A row with another number of columns than the first is set aside. Where a quoted field of several lines does not end well (never, after too many
 lines, or in a row of another width), its first line is set aside and reading resumes with the next one: a lost quote
 costs one row. The price is that the lines of a truly broken row are judged one by one.
 """
@@ -15,8 +14,9 @@ from collections import deque
 from collections.abc import Iterator
 
 from alembert.corpus.readers.contract import Damaged, Item, ReadOptions, SetAside, how_to_set
+from alembert.corpus.readers.dialect import dialect_of
 from alembert.corpus.readers.records import ID_FIELDS, LABEL_FIELDS, TEXT_FIELDS, items_of
-from alembert.corpus.readers.source import Line, Source, plain_name
+from alembert.corpus.readers.source import Line, Source
 
 _USUAL = {
     *ID_FIELDS,
@@ -61,6 +61,7 @@ class Rows:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.dialect = dialect_of(source)
         self.width: int | None = None
         self._bad: list[SetAside] = []
         self._all = source.lines()
@@ -69,13 +70,13 @@ class Rows:
 
     def read(self) -> Iterator[list[str] | SetAside]:
         csv.field_size_limit(min(self.source.options.max_record, _WIDEST_COLUMN))
-        rows = self._parser()
+        rows = self.dialect.parse(self._lines())
         while True:
             try:
                 row = self._row(rows)
             except csv.Error as error:
                 yield from self._give_up(str(error))
-                rows = self._parser()
+                rows = self.dialect.parse(self._lines())
                 continue
             yield from self._given_bad()
             if row is None:
@@ -104,11 +105,6 @@ class Rows:
         yield from self._bad
         self._bad = []
 
-    def _parser(self) -> Iterator[list[str]]:
-        if is_comma_separated(self.source):
-            return csv.reader(self._lines(), strict=True)
-        return csv.reader(self._lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-
     def _lines(self) -> Iterator[str]:
         while (line := self._again.popleft() if self._again else next(self._all, None)) is not None:
             if isinstance(line, SetAside):
@@ -118,15 +114,6 @@ class Rows:
             if len(self._taken) > _LONGEST_FIELD:
                 raise csv.Error(f"a quoted field goes on for more than {_LONGEST_FIELD} lines")
             yield line.text + "\n"
-
-
-def is_comma_separated(source: Source) -> bool:
-    """Tell CSV from TSV by the file's name; else a tab in the first line decides, since texts have commas too."""
-    name = plain_name(source.name).lower()
-    if name.endswith((".csv", ".tsv", ".tab")):
-        return name.endswith(".csv")
-    first = source.head().split(b"\n", 1)[0]
-    return b"," in first and b"\t" not in first
 
 
 def _is_header(row: list[str], options: ReadOptions) -> bool:

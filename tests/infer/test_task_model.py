@@ -1,0 +1,38 @@
+"""A fine-tuned model in Python: what it takes to predict, and what it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alembert.errors import BadInput
+from alembert.infer.several import SeveralModel
+from alembert.infer.task_model import TaskModel
+from small_checkpoints import fine_tuned, fine_tuned_together
+
+TEXTS = ["aspirin helps", "the patient has cancer"]
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory: pytest.TempPathFactory) -> TaskModel:
+    folder = tmp_path_factory.mktemp("model")
+    fine_tuned("tag", folder / "tagger", folder / "train.jsonl")
+    return TaskModel.open(folder / "tagger")
+
+
+def test_texts_are_predicted_as_examples_are(tagger: TaskModel) -> None:
+    assert tagger.predict(TEXTS) == tagger.predict(tagger.task.of_texts(TEXTS))
+
+
+@pytest.mark.parametrize("wrong", ["aspirin helps", [b"aspirin"], [1], [None]])
+def test_what_is_no_list_of_texts_is_refused(tagger: TaskModel, wrong: Any) -> None:
+    with pytest.raises(BadInput, match="list of texts"):
+        tagger.predict(wrong)
+
+
+def test_a_model_of_several_tasks_takes_texts_too(tmp_path: Path) -> None:
+    fine_tuned_together({"ner": "tag", "topic": "classify"}, tmp_path / "model", tmp_path)
+    model = SeveralModel.open(tmp_path / "model")
+    assert [set(each) for each in model.predictions(TEXTS)] == [{"ner", "topic"}] * 2
+    with pytest.raises(BadInput, match="list of texts"):
+        list(model.predictions("aspirin"))  # type: ignore[arg-type]
