@@ -22,6 +22,9 @@ def convert(
 ) -> None:
     """Convert old .bin weights to safetensors; nothing in the old file is executed."""
     from alembert.cli.output import print_json
+    from alembert.extras import TRAINING, require
+
+    require("Converting weights", *TRAINING)
     from alembert.files import convert as converting
 
     checkpoint = converting.convert(

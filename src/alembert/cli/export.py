@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -116,14 +115,12 @@ def export(
 def _check_installed(settings: ExportSettings) -> None:
     """Say at once what the format needs; one that is chosen here is that of a library that is there."""
     from alembert.compress.onnx_graph import import_onnx
-    from alembert.hardware.onnx_settings import import_onnxruntime
     from alembert.hardware.openvino_settings import import_openvino
 
-    if settings.format == "onnx":
-        import_onnx()
-        import_onnxruntime()
-    elif settings.format == "openvino" or find_spec("onnxruntime") is None:
+    if settings.format == "openvino":
         import_openvino()
+    else:
+        import_onnx()
 
 
 def _tasks(model: Path, task: str | None) -> tuple[str | None, ...]:
