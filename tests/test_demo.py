@@ -10,7 +10,7 @@ import pytest
 
 from alembert import sample
 from alembert.corpus.document import Document, Entity
-from alembert.demo import Folders, Step, using_steps
+from alembert.demo import Folders, Step
 from alembert.demo.page import SHOWN, page
 from alembert.demo.step import command
 from alembert.infer.annotate_parts import write_part
@@ -155,16 +155,6 @@ def test_all_runs_have_their_curve(html: str) -> None:
 def test_the_page_can_be_read_on_paper_and_in_the_dark(html: str) -> None:
     assert "prefers-color-scheme: dark" in html
     assert 'lang="zh"' in html
-
-
-def test_without_a_library_for_exports_the_demo_says_so_and_goes_on_with_the_student(
-    folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(using_steps, "find_spec", lambda name: None)
-    step = using_steps.export(folders)
-    assert "neither ONNX Runtime nor OpenVINO is installed" in step.lines[0]
-    assert step.commands == ()
-    assert using_steps.worker(folders) == folders.student
 
 
 def test_a_step_is_plain_values_for_programs(comparison: Comparison) -> None:

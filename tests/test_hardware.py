@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 from alembert import hardware
 from alembert.errors import UserError
 from alembert.hardware import cache, choices, environment, findings
+from alembert.hardware import child as trial_program
 from alembert.hardware.cpu import Cpu, read_cpu
 from alembert.hardware.environment import ISA, OURS, WITHOUT_AMX, answer_key, variables
+from alembert.hardware.onnx_settings import import_onnxruntime
 from alembert.hardware.threads import choose_threads, cpu_quota, physical_cores
 from alembert.hardware.trials import TYPES, Prober, Trial, try_library
 
@@ -113,6 +116,17 @@ def test_a_killed_child_is_an_answer(child, name: str) -> None:
     found = outcomes(child(f'if t == "bfloat16": os.kill(os.getpid(), signal.{name})\n    {ANSWER}'))
     assert found["bfloat16"] == ("killed", name)
     assert found["float32"][0] == found["float16"][0] == found["int8"][0] == "works"
+
+
+@pytest.mark.parametrize("dtype", TYPES["onnxruntime"])
+def test_onnx_runtime_is_tried_without_the_package_onnx(dtype: str) -> None:
+    """The graph that is tried is written by hand: it computes the product, and is one that onnx accepts."""
+    values = np.random.default_rng(1).integers(-3, 4, (16, 16)).astype(np.float32)
+    graph = trial_program._product_graph(dtype, values)
+    session = import_onnxruntime().InferenceSession(graph, providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {"x": values})[0], values @ values, atol=1e-3)
+    onnx = pytest.importorskip("onnx")
+    onnx.checker.check_model(onnx.load_from_string(graph), full_check=True)
 
 
 def test_a_hanging_child_is_an_answer(child) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "alembert"
-EVERYONE = {"errors", "artifact", "hardware", "settings", "plots"}
+EVERYONE = {"errors", "extras", "artifact", "hardware", "settings", "plots"}
 MAY_IMPORT = {
     "errors": set(),
+    "extras": {"errors"},
     "artifact": {"errors"},
-    "hardware": {"errors", "artifact"},
+    "hardware": {"errors", "extras", "artifact"},
     "sample": EVERYONE,
     "text": EVERYONE,
     "corpus": EVERYONE | {"text", "sample"},
@@ -28,7 +29,19 @@ MAY_IMPORT = {
     "inspect": EVERYONE | {"infer", "nn", "text", "corpus", "data", "tasks"},
     "serve": EVERYONE | {"infer", "inspect"},
 }
-NO_TORCH = {"errors", "artifact", "settings", "plots", "text", "corpus", "data", "sample", "serve", "cli"}
+NO_TORCH = {
+    "errors",
+    "extras",
+    "artifact",
+    "settings",
+    "plots",
+    "text",
+    "corpus",
+    "data",
+    "sample",
+    "serve",
+    "cli",
+}
 ONLY_HERE = {"infer/engine_torch.py": {"files", "nn"}}
 """Modules that may import more than their part."""
 LAYERS_WITHOUT_LIMIT = {"api", "cli", "demo", "spacy_component", "__init__", "__main__"}

@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from alembert.errors import BadSetting
-from alembert.hardware import openvino_settings
+from alembert.errors import MissingExtra
 from alembert.hardware.openvino_settings import compile_settings, import_nncf, import_openvino, the_core
 
 
@@ -21,8 +20,11 @@ def test_the_package_that_reports_use_is_not_loaded(door: str) -> None:
 
 @pytest.mark.parametrize("door", [import_openvino, import_nncf])
 def test_what_is_not_installed_is_one_sentence(door: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openvino_settings, "find_spec", lambda name: None)
-    with pytest.raises(BadSetting, match=r"not installed\. Install it: pip install 'alembert\[openvino\]'"):
+    the_core()  # opened before, as NNCF needs it
+    monkeypatch.setattr("alembert.extras.find_spec", lambda name: None)
+    with pytest.raises(
+        MissingExtra, match=r"not installed\. Install it with: pip install 'alembert\[openvino\]'"
+    ):
         door()  # type: ignore[operator]
 
 

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 import alembert
 from alembert import demo
-from alembert.cli import app, run
+from alembert.cli import _app_for, app, run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -84,6 +84,21 @@ def test_every_command_has_help_and_a_docs_page(name: str, capsys: pytest.Captur
     assert f"alembert {name}" in capsys.readouterr().out
     assert f"alembert {name}" in (ROOT / f"docs/{name}.md").read_text(encoding="utf8")
     assert f"({name}.md)" in (ROOT / "docs/index.md").read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_only_the_verb_that_is_called_is_read(name: str) -> None:
+    """Typer reads the types of all options of what it knows; a verb is the same without the others."""
+    alone, all_verbs = get_command(_app_for([name, "--help"])), get_command(app)
+    assert list(alone.commands) == [name]
+    assert options_of(alone.commands[name]) == options_of(all_verbs.commands[name])
+
+
+def options_of(command: Any) -> Any:
+    """The options of a command, or of those of a group by their names."""
+    if subcommands := getattr(command, "commands", None):
+        return {name: options_of(each) for name, each in subcommands.items()}
+    return [option.opts for option in command.params]
 
 
 def test_help_loads_neither_torch_nor_numpy_nor_rich() -> None:

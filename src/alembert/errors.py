@@ -45,8 +45,8 @@ class Interrupted(Exception):
 class MissingExtra(UserError):
     """An optional dependency is needed and not installed."""
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
+    def __init__(self, package: str, extra: str, purpose: str, otherwise: str = "") -> None:
         super().__init__(
             f"{purpose} needs the package `{package}`, which is not installed. "
-            f"Install it with: pip install 'alembert[{extra}]'"
+            f"Install it with: pip install 'alembert[{extra}]'{'. ' if otherwise else ''}{otherwise}"
         )

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from unittest import mock
 
@@ -16,7 +17,7 @@ from alembert.cli import run
 from alembert.cli.doctor import show
 from alembert.hardware.cpu import Cpu
 from alembert.hardware.environment import ISA, OURS
-from alembert.hardware.report import doctor_report
+from alembert.hardware.report import doctor_report, torch_build
 from alembert.hardware.trials import Prober
 
 XEON = Cpu("Intel Xeon", frozenset({"avx2", "avx512f", "amx_tile", "amx_bf16", "amx_int8"}))
@@ -85,6 +86,26 @@ def test_json_is_one_object_with_all_parts(known: None, capsys: pytest.CaptureFi
     assert run(["doctor", "--json"]) == 0
     parts = {"machine", "libraries", "types", "instruction_sets", "choices", "environment", "cache"}
     assert set(json.loads(capsys.readouterr().out)) == parts
+
+
+@pytest.mark.parametrize(
+    ("facts", "build"),
+    [("cuda = None", "CPU"), ("cuda = '12.8'\nhip = None", "CUDA 12.8"), ("hip = '6.4'", "ROCm 6.4")],
+)
+def test_the_build_of_torch_is_told(
+    facts: str, build: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "version.py").write_text(facts)
+    spec = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("alembert.hardware.report.find_spec", lambda _: spec)
+    assert torch_build() == build
+
+
+def test_what_is_not_installed_has_a_purpose_and_an_extra(prober: Prober) -> None:
+    report = doctor_report(hardware.capabilities(cpu=XEON, prober=prober))
+    report["libraries"]["torch"] |= {"version": None, "build": None}
+    text = " ".join(table(report).split())
+    assert "torch not installed runs and trains Checkpoints (pip install 'alembert[train]')" in text
 
 
 def test_every_choice_has_a_reason(known: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The ONNX graph of every encoder and all heads gives what torch gives, in OpenVINO and in ONNX Runtime."""
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from alembert.compress.export import Material, export
 from alembert.compress.onnx_graph import build_onnx, check_onnx
 from alembert.compress.settings import ExportSettings
 from alembert.data.rows import Row
-from alembert.errors import BadSetting
+from alembert.errors import BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
 from alembert.hardware.openvino_settings import compile_settings, the_core
 from alembert.infer.task_model import TaskModel
@@ -128,8 +129,8 @@ def test_a_head_may_be_called_as_a_part_of_the_graph() -> None:
 
 
 def test_without_onnx_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_graph, "find_spec", lambda name: None)
-    with pytest.raises(BadSetting, match=r"pip install 'alembert\[onnx\]'"):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'alembert\[train\]'"):
         check_onnx(model_of())
 
 

@@ -1,9 +1,9 @@
 """Shards: every token in its place, marked as a plain, slow reading of the corpus would mark it."""
 
 import hashlib
-import importlib.util
 import json
 import os
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -185,13 +185,13 @@ def test_a_term_of_the_dictionary_is_one_word(tmp_path: Path) -> None:
 
 
 def test_auto_records_the_segmenter_that_was_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "rjieba", None)
     shards = shards_of(tmp_path, entry("患者"), words=WordSettings())
     assert shards.manifest.config["segmenter"] == "characters"
 
 
 def test_jieba_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "rjieba", None)
     with pytest.raises(MissingExtra, match="rjieba"):
         shards_of(tmp_path, entry("患者"), words=WordSettings(segmenter="jieba"))
 

@@ -93,7 +93,7 @@ def test_no_cluster_is_started_where_nothing_is_left(pipeline: Pipeline) -> None
 def test_without_ray_a_sentence_says_what_to_install(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("alembert.corpus.cluster.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     (tmp_path / "in.txt").write_text("Fever.")
     inputs = [str(tmp_path)] * (command == "annotate") + [str(tmp_path / "in.txt")]
     assert run([*command.split(), *inputs, "--out", str(tmp_path / "out"), "--on", "ray"]) == 2

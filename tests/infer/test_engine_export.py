@@ -17,9 +17,8 @@ from alembert.compress.candidate import bare
 from alembert.compress.export import export
 from alembert.compress.settings import ExportSettings
 from alembert.data.rows import Row
-from alembert.errors import BadFile, BadSetting
+from alembert.errors import BadFile, BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
-from alembert.infer import engines
 from alembert.infer.embed_model import Embedder
 from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
@@ -206,10 +205,10 @@ def test_other_verbs_need_neither_torch_nor_the_network(verb: tuple[str, ...], m
 
 
 def test_a_checkpoint_without_torch_is_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    with pytest.raises(BadSetting, match="torch is not installed"):
+    monkeypatch.setattr("alembert.extras.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match="checkpoint needs the package `torch`"):
         TaskModel.open(folder / "checkpoint")
-    with pytest.raises(BadSetting, match="torch is not installed"):
+    with pytest.raises(MissingExtra, match="checkpoint needs the package `torch`"):
         Embedder.open(folder / "checkpoint", mode="mean")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -176,14 +175,12 @@ def export_tasks(model: Path, task: str | None) -> tuple[str | None, ...]:
 def check_installed(settings: ExportSettings) -> None:
     """Say at once what the format needs; one that is chosen here is that of a library that is there."""
     from alembert.compress.onnx_graph import import_onnx
-    from alembert.hardware.onnx_settings import import_onnxruntime
     from alembert.hardware.openvino_settings import import_openvino
 
-    if settings.format == "onnx":
-        import_onnx()
-        import_onnxruntime()
-    elif settings.format == "openvino" or find_spec("onnxruntime") is None:
+    if settings.format == "openvino":
         import_openvino()
+    else:
+        import_onnx()
 
 
 def _read(model: TaskModel, path: Path, options: ReadOptions) -> Reading[Any]:

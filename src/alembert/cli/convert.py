@@ -39,6 +39,9 @@ def convert(
         _forget_training(source, out, overwrite=overwrite, as_json=as_json)
         return
     from alembert.cli.output import print_json
+    from alembert.extras import TRAINING, require
+
+    require("Converting weights", *TRAINING)
     from alembert.files import convert as converting
 
     checkpoint = converting.convert(

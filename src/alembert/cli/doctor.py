@@ -78,8 +78,12 @@ def _machine_rows(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _library_rows(libraries: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    return [(name, version or "not installed") for name, version in libraries.items()]
+def _library_rows(libraries: Mapping[str, Mapping[str, str | None]]) -> Iterable[tuple[str, str, str]]:
+    for name, library in libraries.items():
+        build = f", {library['build']} build" if library["build"] else ""
+        version = f"{library['version']}{build}" if library["version"] else "not installed"
+        extra = "" if library["version"] else f" (pip install 'alembert[{library['extra']}]')"
+        yield name, version, f"{library['purpose']}{extra}"
 
 
 def _type_rows(types: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:

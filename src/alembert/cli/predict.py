@@ -186,11 +186,11 @@ def _refuse(options: dict[str, Any], owner: str) -> None:
 
 def _continue(model: str, prompt: str, options: dict[str, Any], as_json: bool) -> None:
     from alembert.cli.generate import continue_lines, continue_texts
-    from alembert.infer.engine_torch import TorchEngine
+    from alembert.infer.engines import open_in_torch
     from alembert.tasks.decoding.settings import DecodeSettings
 
     settings = DecodeSettings(**options)
-    engine = TorchEngine.open(model)
+    engine = open_in_torch(model)
     if prompt == "-":
         continue_lines(engine, settings, as_json)
     else:
@@ -199,9 +199,9 @@ def _continue(model: str, prompt: str, options: dict[str, Any], as_json: bool) -
 
 def _fill_masks(model: str, text: str, top: int, as_json: bool) -> None:
     from alembert.cli.lines import each_line
-    from alembert.infer.engine_torch import TorchEngine
+    from alembert.infer.engines import open_in_torch
 
-    engine = TorchEngine.open(model)
+    engine = open_in_torch(model)
     if text != "-":
         _fill(engine, text, top, as_json)
     elif each_line(lambda line: _fill(engine, line, top, as_json)):

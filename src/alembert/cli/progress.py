@@ -16,12 +16,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TextIO
 
-from alembert.train.runlog import TrainingProgress
-
 if TYPE_CHECKING:
     from types import TracebackType
 
     from alembert.corpus.jobs import Progress
+    from alembert.train.runlog import TrainingProgress
 
 _CELLS = 24
 
@@ -115,6 +114,7 @@ def line(progress: Progress, fresh: int, seconds: float, cells: int = _CELLS) ->
 def training_line(progress: TrainingProgress, cells: int = 12) -> str:
     """Write how far a run has come as a line.
 
+    >>> from alembert.train.runlog import TrainingProgress
     >>> training_line(TrainingProgress(0.42, 3.2149, 3150.4, 0.64, 2467.0, 1200))
     'pre-training █████░░░░░░░  42%  step 1,200  loss 3.21  3,150 tokens/s (64% of peak)  0:41:07 left'
     """

@@ -105,7 +105,7 @@ def _format(checkpoint: Checkpoint, settings: ExportSettings, parts: Sequence[Pa
     rows = _rows(parts, FEW_ROWS) if any(part.material.stopwatch for part in parts) else []
     if len(there) < 2 or not rows:
         verdict = machine.library_for(dtype)
-        chosen, reason = formats.get(verdict.value, "openvino"), verdict.reason
+        chosen, reason = formats.get(verdict.value, "onnx"), verdict.reason
     else:
         say("trying the model in both formats")
         found = paces(_in_formats(there, checkpoint, settings, parts, rows), rows)

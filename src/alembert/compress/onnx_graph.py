@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Collection, Sequence
-from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from alembert.compress.network import Gelu, Numbers, describe
 from alembert.errors import BadSetting
+from alembert.extras import require
 from alembert.nn.model import Model
 
 OPSET: Final = 17
@@ -51,11 +51,7 @@ def check_onnx(model: Model) -> None:
 
 def import_onnx() -> Any:
     """Import onnx; one sentence says how to install it if it is not there."""
-    if find_spec("onnx") is None:
-        raise BadSetting(
-            "The ONNX format is written with the package onnx, which is not installed. Install it: "
-            "pip install 'alembert[onnx]'"
-        )
+    require("Writing an Export in the ONNX format", "onnx")
     return importlib.import_module("onnx")
 
 

@@ -38,8 +38,9 @@ from alembert.corpus.readers.encoding import known
 from alembert.corpus.refine import Refinery
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.staging import Stage
-from alembert.corpus.store import KIND, PARTS, SET_ASIDE
+from alembert.corpus.store import KIND, NEEDED_FOR, PARTS, SET_ASIDE
 from alembert.errors import BadFile, BadSetting
+from alembert.extras import require
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import Lexicon, read_lexicon, read_words
 from alembert.text.stop_words import STOP_WORDS
@@ -157,6 +158,7 @@ def build(
 
 def _check(inputs: Sequence[str | Path], words: Words, settings: BuildSettings) -> None:
     """Refuse what can be refused before anything is fetched."""
+    require(NEEDED_FOR, "pyarrow")
     if settings.read.encoding:
         known(settings.read.encoding)
     if not inputs:

@@ -20,13 +20,13 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from types import FrameType
 from typing import Any, Final, Generic, TypeVar
 
 from alembert.corpus import crew
 from alembert.corpus.hands import InOrder, Lost
-from alembert.errors import BadSetting, Interrupted, MissingExtra, UserError
+from alembert.errors import BadSetting, Interrupted, UserError
+from alembert.extras import require
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -118,8 +118,7 @@ def connected(cluster: Cluster) -> Iterator[Connection]:
 
 def check_installed() -> None:
     """Refuse, before anything is begun, to work without Ray."""
-    if find_spec("ray") is None:
-        raise MissingExtra("ray", "ray", "Work on a Ray cluster")
+    require("Work on a Ray cluster", "ray")
 
 
 def _initialise(ray: Any, cluster: Cluster) -> None:

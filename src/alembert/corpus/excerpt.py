@@ -22,6 +22,7 @@ from alembert.corpus.refine import Refinery
 from alembert.corpus.shard_cut import COLUMNS, Cutter, WordSettings
 from alembert.corpus.shards import Tokens
 from alembert.corpus.store import Corpus, to_table
+from alembert.extras import require
 from alembert.text.tokenizer import Tokenizer
 
 _BATCH = 64
@@ -66,6 +67,7 @@ def excerpt(
     limit: Limit | None = None,
 ) -> Excerpt:
     """Read the first documents of a Corpus, or of raw files (taken as they are, as training takes them)."""
+    require("Cutting documents into training sequences", "pyarrow")
     limit = limit or Limit()
     cutter = Cutter(tokenizer, words.resolved())
     if isinstance(inputs, Corpus):

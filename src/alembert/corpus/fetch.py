@@ -41,6 +41,7 @@ from alembert.corpus.objects import (
     nothing_at,
 )
 from alembert.errors import BadFile
+from alembert.extras import require
 
 CACHE: Final = ".alembert-cache"
 _AT_ONCE: Final = 4
@@ -95,6 +96,7 @@ def fetched(
     if not addresses:
         yield Inputs([Path(each) for each in inputs])
         return
+    require("Reading from an object store", "pyarrow")
     found = {given: _listed(address) for given, address in addresses.items()}
     result = Path(os.path.realpath(out))
     folder = result.parent / CACHE / "inputs"

@@ -13,6 +13,7 @@ from alembert.corpus.readers.brat import has_annotations
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting
+from alembert.extras import require
 
 # Raw files are taken as they are: what a user trains on directly is not judged.
 PLAIN: Final = BuildSettings(
@@ -25,6 +26,8 @@ PLAIN: Final = BuildSettings(
         near_duplicates=False,
     )
 )
+_BY_PYARROW: Final = {".parquet", ".zst"}
+"""Endings of files that cannot be read without pyarrow."""
 
 
 def check_inputs(inputs: Sequence[Path]) -> None:
@@ -51,11 +54,14 @@ def files_of(inputs: Sequence[Path]) -> list[Path]:
     """Put the files of folders in their place, in the order of their names; what a reader takes whole stays."""
     check_inputs(inputs)
     try:
-        return [file for path in inputs for file in _files_of(path)]
+        found = [file for path in inputs for file in _files_of(path)]
     except OSError as error:
         raise BadFile(
             f"The folder {error.filename} cannot be read: {error.strerror}. Check its permissions, or leave it out."
         ) from None
+    if packed := {file.suffix for file in found} & _BY_PYARROW:
+        require(f"Reading {min(packed)} files", "pyarrow")
+    return found
 
 
 def _files_of(path: Path) -> list[Path]:

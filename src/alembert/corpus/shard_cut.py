@@ -6,7 +6,6 @@ In: Arrow tables of a corpus. Out: the arrays of shards, with lengths where the 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD, array_types
-from alembert.errors import MissingExtra
+from alembert.extras import is_installed, require
 from alembert.text.sentences import CJK
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import CONTINUATION
@@ -63,12 +62,11 @@ class WordSettings:
 
     def resolved(self) -> WordSettings:
         """Settle `auto`, and check that jieba is there if it was asked for."""
-        installed = importlib.util.find_spec("rjieba") is not None
-        if self.segmenter == "jieba" and not installed:
-            raise MissingExtra("rjieba", "zh", "Cutting Chinese text into words")
+        if self.segmenter == "jieba":
+            require("Cutting Chinese text into words", "rjieba")
         if self.segmenter != "auto":
             return self
-        return replace(self, segmenter="jieba" if installed else "characters")
+        return replace(self, segmenter="jieba" if is_installed("rjieba") else "characters")
 
 
 class Cutter:

@@ -22,8 +22,10 @@ from typing import Any, NamedTuple
 
 from alembert import artifact
 from alembert.corpus.document import Document, Section, Span, from_record, to_record
+from alembert.extras import require
 
 KIND = "Corpus"
+NEEDED_FOR = "A Corpus, which is stored as Parquet,"
 PARTS = "parts"
 SET_ASIDE = "set-aside.jsonl"
 
@@ -59,7 +61,9 @@ class Corpus:
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
         """Open a corpus; its files must be there with the sizes that the manifest lists."""
-        return cls(Path(folder), artifact.open_artifact(folder, KIND))
+        opened = cls(Path(folder), artifact.open_artifact(folder, KIND))
+        require(NEEDED_FOR, "pyarrow")
+        return opened
 
     @property
     def counts(self) -> dict[str, int]:

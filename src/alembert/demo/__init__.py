@@ -13,8 +13,11 @@ from pathlib import Path
 
 from alembert.demo.step import Folders, Step, command
 from alembert.errors import BadFile
+from alembert.extras import TRAINING, require
 
 __all__ = ["Folders", "Step", "run"]
+
+require("The demo", *TRAINING, "onnx", "pyarrow")
 
 
 def run(out: Path) -> Iterator[Step]:

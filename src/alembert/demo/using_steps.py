@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alembert import sample
@@ -22,11 +20,8 @@ SPEED_SECONDS = 2.0
 
 
 def export(folders: Folders) -> Step:
-    """Write the student as an int8 Export, if what makes one is installed."""
+    """Write the student as an int8 Export."""
     title = "The student exported to int8: a folder that runs without torch"
-    if not _can_export():
-        missing = "left out: neither ONNX Runtime nor OpenVINO is installed. Install one: pip install 'alembert[onnx]'"
-        return Step(title, (missing,))
     from alembert.compress.export import export as write
     from alembert.compress.part import Material
     from alembert.corpus.readers.contract import ReadOptions
@@ -47,23 +42,13 @@ def export(folders: Folders) -> Step:
     )
 
 
-def _can_export() -> bool:
-    ways = (("onnx", "onnxruntime"), ("openvino", "nncf"))
-    return any(all(find_spec(name) is not None for name in way) for way in ways)
-
-
-def worker(folders: Folders) -> Path:
-    """Give the smallest model that can run here."""
-    return folders.export if _can_export() else folders.student
-
-
 def annotate(folders: Folders) -> Step:
     """Annotate the texts of the test part, as if nothing were known about them."""
     from alembert.infer.annotate import annotate as run
     from alembert.infer.annotate_models import Pipeline
 
     write_lines(folders.held_out, ({"id": p.id, "text": p.text} for p in sample.passages(split="test")))
-    model = worker(folders)
+    model = folders.export
     result = run(Pipeline.open([model]), [folders.held_out], folders.annotated, overwrite=True)
     counts = result.manifest.counts
     first = next(documents(folders))
@@ -114,9 +99,8 @@ def comparison(folders: Folders) -> Comparison:
         "teacher": folders.tagger,
         "student": folders.student,
         "student without distillation": folders.untaught,
+        "student, int8": folders.export,
     }
-    if worker(folders) == folders.export:
-        models["student, int8"] = folders.export
     return compare(models, [folders.labelled("tag", "test")], speed_seconds=SPEED_SECONDS)
 
 

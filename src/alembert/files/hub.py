@@ -10,7 +10,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from alembert.errors import BadFile, MissingExtra
+from alembert.errors import BadFile
+from alembert.extras import require
 
 PREFIX: Final = "hub:"
 _NAME: Final = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
@@ -43,10 +44,9 @@ def _looks_like_hub_name(folder: Path) -> bool:
 def fetch_from_hub(where: str) -> Path:
     """Return a local folder with the configuration, tokenizer and safetensors weights of a hub model."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise MissingExtra("huggingface_hub", "hub", "Opening a model of the Hugging Face hub") from None
+    require("Opening a model of the Hugging Face hub", "huggingface_hub")
+    from huggingface_hub import snapshot_download
+
     name = where.removeprefix(PREFIX)
     try:
         return Path(snapshot_download(name, allow_patterns=list(_WANTED)))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alembert import artifact
 from alembert.errors import AlreadyDone, BadFile, BadInput, BadSetting
+from alembert.extras import TRAINING, require
 from alembert.text import learn as learning
 from alembert.text import prune as pruning
 from alembert.text.census import Census, Sample, Splitter, take_census, take_split_census
@@ -97,6 +98,7 @@ def open_subject(where: str | Path) -> Subject:
     folder = Path(where)
     if not _has_weights(folder) and not str(where).startswith("hub:"):
         return Subject(Tokenizer.open(folder))
+    require(f"The weights of {where}", *TRAINING)
     from alembert.files.checkpoint import open as open_checkpoint
 
     checkpoint = open_checkpoint(where)

@@ -139,36 +139,82 @@ def try_openvino(dtype: str, threads: int) -> dict[str, float]:
     }
 
 
+# ONNX files are protocol buffers. The package that writes them is not part of the runtime; one product needs few fields.
+_FLOAT, _UINT8, _INT8 = 1, 2, 3  # numeric types of TensorProto
+
+
+def _varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
+
+
+def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
+    """Encode numbered fields: numbers as they are, texts and inner messages with their length."""
+    parts = []
+    for number, value in fields:
+        if isinstance(value, int):
+            parts.append(_varint(number << 3) + _varint(value))
+        else:
+            content = value.encode() if isinstance(value, str) else value
+            parts.append(_varint(number << 3 | 2) + _varint(len(content)) + content)
+    return b"".join(parts)
+
+
+def _tensor(name: str, kind: int, values: Any) -> bytes:
+    return _message(*((1, size) for size in values.shape), (2, kind), (8, name), (9, values.tobytes()))
+
+
+def _node(operation: str, inputs: str, output: str) -> bytes:
+    return _message(*((1, name) for name in inputs.split()), (2, output), (4, operation))
+
+
+def _matrix(name: str, size: int) -> bytes:
+    shape = _message(*2 * [(1, _message((1, size)))])
+    return _message((1, name), (2, _message((1, _message((1, _FLOAT), (2, shape))))))
+
+
+def _product_graph(dtype: str, matrix: Any) -> bytes:
+    """Write the product of an input `x` and a square matrix as an ONNX file."""
+    import numpy as np
+
+    if dtype == "int8":  # as `compress` writes it: unsigned activations, symmetric weights
+        whole = np.clip(matrix * 16, -63, 63).astype(np.int8)
+        nodes = [
+            _node("QuantizeLinear", "x step middle", "rounded"),
+            _node("DequantizeLinear", "rounded step middle", "left"),
+            _node("DequantizeLinear", "whole step zero", "right"),
+            _node("MatMul", "left right", "y"),
+        ]
+        tensors = [
+            _tensor("whole", _INT8, whole),
+            _tensor("step", _FLOAT, np.array(1 / 16, np.float32)),
+            _tensor("zero", _INT8, np.array(0, np.int8)),
+            _tensor("middle", _UINT8, np.array(128, np.uint8)),
+        ]
+    else:
+        nodes, tensors = [_node("MatMul", "x weight", "y")], [_tensor("weight", _FLOAT, matrix)]
+    graph = _message(
+        *((1, node) for node in nodes),
+        (2, "trial"),
+        *((5, tensor) for tensor in tensors),
+        (11, _matrix("x", len(matrix))),
+        (12, _matrix("y", len(matrix))),
+    )
+    return _message((1, 8), (7, graph), (8, _message((2, 17))))  # IR version 8, operations of version 17
+
+
 def _onnxruntime_forward(dtype: str, threads: int) -> Callable[[int], Call]:
     import numpy as np
-    import onnx
     import onnxruntime
-    from onnx import helper, numpy_helper
 
     onnxruntime.disable_telemetry_events()  # as in `onnx_settings`, which this program does not import
 
     def of_size(size: int) -> Call:
         matrix = np.random.default_rng(0).standard_normal((size, size), dtype=np.float32)
-        numbers: dict[str, Any] = {"weight": matrix}
-        product = [helper.make_node("MatMul", ["x", "weight"], ["y"])]
-        if dtype == "int8":  # as `compress` writes it: unsigned activations, symmetric weights
-            whole = np.clip(matrix * 16, -63, 63).astype(np.int8)
-            numbers = {"whole": whole, "step": np.array(1 / 16, np.float32), "zero": np.array(0, np.int8)}
-            numbers["middle"] = np.array(128, np.uint8)
-            product = [
-                helper.make_node("QuantizeLinear", ["x", "step", "middle"], ["rounded"]),
-                helper.make_node("DequantizeLinear", ["rounded", "step", "middle"], ["left"]),
-                helper.make_node("DequantizeLinear", ["whole", "step", "zero"], ["right"]),
-                helper.make_node("MatMul", ["left", "right"], ["y"]),
-            ]
-        shapes = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [size, size]) for name in "xy"]
-        initial = [numpy_helper.from_array(each, name) for name, each in numbers.items()]
-        graph = helper.make_graph(product, "trial", shapes[:1], shapes[1:], initial)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            _product_graph(dtype, matrix), options, providers=["CPUExecutionProvider"]
         )
         return lambda: session.run(None, {"x": matrix})
 

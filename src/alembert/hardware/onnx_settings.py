@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from alembert.errors import BadFile, BadSetting
+from alembert.errors import BadFile
 
 _ERRORS_ALONE: Final = 3
 """Its level of messages without warnings, which would be about its own rewriting of the graph."""
@@ -16,12 +15,7 @@ _ERRORS_ALONE: Final = 3
 
 @cache
 def import_onnxruntime() -> Any:
-    """Import ONNX Runtime with its telemetry switched off; one sentence says how to install it if it is not there."""
-    if find_spec("onnxruntime") is None:
-        raise BadSetting(
-            "An Export in the ONNX format runs in ONNX Runtime, which is not installed. Install it: "
-            "pip install 'alembert[onnx]'"
-        )
+    """Import ONNX Runtime with its telemetry switched off."""
     runtime = importlib.import_module("onnxruntime")
     runtime.disable_telemetry_events()
     return runtime

@@ -11,15 +11,24 @@ import importlib
 import logging
 import sys
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
-from alembert.errors import BadSetting
+from alembert.extras import require
+
+
+def check_openvino() -> None:
+    """Refuse what needs OpenVINO if it is not installed."""
+    require(
+        "An Export in the OpenVINO format",
+        "openvino",
+        otherwise="Exports made with --format onnx run without it.",
+    )
 
 
 def import_openvino() -> Any:
-    """Import OpenVINO with its telemetry switched off; one sentence says how to install it if it is not there."""
-    return _imported("openvino", "An Export runs in OpenVINO")
+    """Import OpenVINO with its telemetry switched off."""
+    check_openvino()
+    return _imported("openvino")
 
 
 @cache
@@ -39,7 +48,8 @@ def import_nncf() -> Any:
     """Import NNCF with its telemetry switched off and its running commentary silenced."""
     the_core()  # before those that NNCF makes
     ordinary = logging.getLoggerClass()
-    nncf = _imported("nncf", "An Export with int8 numbers is made by NNCF")
+    require("An int8 Export in the OpenVINO format", "nncf")
+    nncf = _imported("nncf")
     # It makes all loggers of the process its own, which say nothing to the root.
     logging.setLoggerClass(ordinary)
     # Its own function would change handlers that others use too.
@@ -57,9 +67,7 @@ def compile_settings(threads: int, streams: int, *, exact: bool = True) -> dict[
     return {**settings, "INFERENCE_PRECISION_HINT": "f32"} if exact else settings
 
 
-def _imported(library: str, purpose: str) -> Any:
-    if find_spec(library) is None:
-        raise BadSetting(f"{purpose}, which is not installed. Install it: pip install 'alembert[openvino]'")
+def _imported(library: str) -> Any:
     if "openvino" not in sys.modules:
         # None makes `import openvino_telemetry` fail, as if it were not installed.
         sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]

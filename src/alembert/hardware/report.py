@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import os
 import platform
+import runpy
 from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from alembert.extras import EXTRAS
 from alembert.hardware import cache
 from alembert.hardware.cpu import installed_version
 from alembert.hardware.environment import answer_key, variables
 from alembert.hardware.findings import Capabilities
 from alembert.hardware.threads import allowed_cpus, cpu_quota, physical_cores
 
-LIBRARIES = (
-    "torch",
-    "openvino",
-    "onnxruntime",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-    "pyarrow",
-    "lxml",
-    "huggingface_hub",
-    "ray",
-)
+# Library -> what it is for.
+LIBRARIES = {
+    "onnxruntime": "runs Exports in the ONNX format",
+    "tokenizers": "cuts text into tokens",
+    "numpy": "computes",
+    "lxml": "reads XML",
+    "torch": "runs and trains Checkpoints",
+    "safetensors": "reads and writes Checkpoints",
+    "onnx": "writes Exports in the ONNX format",
+    "openvino": "runs Exports in the OpenVINO format",
+    "nncf": "makes int8 Exports in the OpenVINO format",
+    "pyarrow": "reads and writes Corpora, Parquet and .zst files, and reads from object stores",
+    "huggingface_hub": "fetches models of the Hugging Face hub",
+    "rjieba": "finds Chinese words",
+    "matplotlib": "draws pictures",
+    "ray": "runs work on a cluster",
+}
 # Slower than this share of float32, a type is of no practical use.
 TOO_SLOW = 0.25
 
@@ -33,7 +42,7 @@ def doctor_report(found: Capabilities) -> dict[str, Any]:
     """Collect machine, libraries, types, instruction sets, choices, environment and cache."""
     return {
         "machine": _machine(found),
-        "libraries": {name: installed_version(name) for name in LIBRARIES},
+        "libraries": {name: _library(name) for name in LIBRARIES},
         "types": [
             {**asdict(trial), "verdict": _verdict(found, index)} for index, trial in enumerate(found.trials)
         ],
@@ -48,6 +57,29 @@ def doctor_report(found: Capabilities) -> dict[str, Any]:
         "environment": [variable._asdict() for variable in variables(found.cpu)],
         "cache": _cache(found),
     }
+
+
+def _library(name: str) -> dict[str, str | None]:
+    return {
+        "version": installed_version(name),
+        "build": torch_build() if name == "torch" else None,
+        "purpose": LIBRARIES[name],
+        "extra": EXTRAS.get(name),
+    }
+
+
+def torch_build() -> str | None:
+    """Say which processors the installed torch was built for, without loading it; none: it is not installed.
+
+    Builds with CUDA run on any machine, and take several GB more than the build for CPUs.
+    """
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    facts = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
+    platforms = {"CUDA": "cuda", "ROCm": "hip", "XPU": "xpu"}
+    built = [f"{name} {facts[key]}" for name, key in platforms.items() if facts.get(key)]
+    return " ".join(built) or "CPU"
 
 
 def _machine(found: Capabilities) -> dict[str, Any]:

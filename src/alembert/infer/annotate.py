@@ -29,6 +29,7 @@ from alembert.corpus.readers import FORMATS, ReadOptions, SetAside
 from alembert.corpus.refine import as_records
 from alembert.data.streams import in_streams
 from alembert.errors import BadSetting
+from alembert.extras import require
 from alembert.infer.annotate_chunks import Computed, Portion, compute, portion_of
 from alembert.infer.annotate_models import Pipeline
 from alembert.infer.annotate_parts import (
@@ -135,6 +136,8 @@ def annotate(
     Chunks are computed at `site`, in this process if none is given.
     """
     settings, site = settings or AnnotateSettings(), site or Here(pipeline)
+    if settings.format == "parquet":
+        require("Writing Parquet", "pyarrow")
     with fetched(inputs, out, tell) as given:
         files = files_of(given.paths)
         supply = supply_of(files, settings.read, settings.input_format, given.called)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from alembert.artifact import few
 from alembert.errors import BadFile
+from alembert.hardware.openvino_settings import check_openvino
 from alembert.infer.size import Size
 from alembert.tasks.export_files import (
     GRAPH_WEIGHTS,
@@ -38,7 +39,10 @@ class ExportEngine:
     def open(cls, folder: str | Path) -> ExportEngine:
         """Open an Export for prediction; its graph is compiled when it is first asked."""
         place = Path(folder)
-        return cls(place, read_facts(place), Tokenizer.open(place))
+        facts = read_facts(place)
+        if facts.format == "openvino":
+            check_openvino()
+        return cls(place, facts, Tokenizer.open(place))
 
     @property
     def name(self) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alembert.errors import BadSetting
+from alembert.extras import TRAINING, is_installed, require
 from alembert.tasks.export_files import is_export
 
 if TYPE_CHECKING:
@@ -24,13 +23,13 @@ def open_engine(folder: Path, device: str = "cpu") -> SeveralEngine:
     return open_in_torch(folder, device)
 
 
-def open_in_torch(folder: Path, device: str = "cpu") -> TorchEngine:
+def open_in_torch(folder: str | Path, device: str = "cpu") -> TorchEngine:
     """Open a checkpoint in torch; one sentence says what to do if torch is not there."""
-    if find_spec("torch") is None:
-        raise BadSetting(
-            f"{folder} is a checkpoint, which runs in torch, and torch is not installed. Install it (pip install torch), "
-            "or export the model where it is installed (alembert export)."
-        )
+    require(
+        f"The checkpoint {folder}",
+        *TRAINING,
+        otherwise="An Export of it needs none: make one where torch is installed (alembert export).",
+    )
     from alembert.infer.engine_torch import TorchEngine
 
     return TorchEngine.open(folder, device)
@@ -41,7 +40,7 @@ def device_for(folders: Iterable[Path], wanted: str) -> str:
 
     Without torch it is the CPU too: what needs torch is refused when it is opened.
     """
-    if find_spec("torch") is None or all(is_export(folder) for folder in folders):
+    if not is_installed("torch") or all(is_export(folder) for folder in folders):
         return "cpu"
     from alembert.hardware.torch_settings import device_named
 

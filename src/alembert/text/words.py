@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from alembert.errors import BadFile, MissingExtra
+from alembert.errors import BadFile
+from alembert.extras import require
 from alembert.text.sentences import CJK, Span
 
 _MARKS = "\u0300-\u036f"
@@ -107,10 +108,9 @@ class JiebaSegmenter:
     """The words of jieba's own dictionary and its model of unknown words, by rjieba. Make one per process."""
 
     def __init__(self) -> None:
-        try:
-            import rjieba
-        except ImportError:
-            raise MissingExtra("rjieba", "zh", "Cutting Chinese text into words") from None
+        require("Cutting Chinese text into words", "rjieba")
+        import rjieba
+
         self._jieba = rjieba.Jieba()
 
     def segment(self, text: str) -> Iterable[str]:

@@ -1,5 +1,7 @@
 """ROUGE: by hand, and equal to the package `rouge_score`."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,10 +34,15 @@ def test_chinese_characters_are_words() -> None:
 TEXTS = st.text("abcde AB.,-é0", max_size=60)
 
 
-@given(TEXTS, TEXTS)
-def test_rouge_equals_the_package(written: str, right: str) -> None:
+@pytest.fixture(scope="module")
+def scorer() -> Any:
     package = pytest.importorskip("rouge_score.rouge_scorer", reason="rouge_score is not installed")
-    theirs = package.RougeScorer(list(MEASURES), use_stemmer=False).score(right, written)
+    return package.RougeScorer(list(MEASURES), use_stemmer=False)
+
+
+@given(written=TEXTS, right=TEXTS)
+def test_rouge_equals_the_package(scorer: Any, written: str, right: str) -> None:
+    theirs = scorer.score(right, written)
     ours = rouge(written, right)
     assert {name: each.fmeasure for name, each in theirs.items()} == pytest.approx(ours, abs=1e-12)
 

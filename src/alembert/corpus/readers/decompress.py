@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from alembert.corpus.readers.contract import MEGABYTE, Damaged
+from alembert.extras import require
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _IN, _OUT = 1 << 16, MEGABYTE
@@ -94,6 +95,7 @@ class _Rest:
 
 
 def _unfold_zstd(stream: BinaryIO, start: bytes) -> Iterator[bytes]:
+    require("Reading a .zst file", "pyarrow")
     import pyarrow as pa
 
     rest = _Rest(stream, start)

@@ -15,6 +15,7 @@ from typing import IO, Any
 from alembert.corpus.readers.contract import Damaged, Item, ReadOptions
 from alembert.corpus.readers.records import items_of
 from alembert.corpus.readers.source import Source
+from alembert.extras import require
 
 MAGIC = b"PAR1"
 _ROWS = 256
@@ -43,6 +44,7 @@ def seekable(source: Source, unpacked: IO[bytes]) -> Any:
 
 def batches(file: Any) -> Iterator[Any]:
     """Give the rows a few at a time."""
+    require("Reading Parquet", "pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -12,12 +12,14 @@ from typing import Any
 
 from alembert.corpus.document import Document, to_record
 from alembert.corpus.writers.sink import Losses, Target, opened
+from alembert.extras import require
 
 _GROUP = 1000
 
 
 def write(documents: Iterable[Document], target: Target) -> Losses:
     """Write documents as a Parquet file; nothing is lost."""
+    require("Writing Parquet", "pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

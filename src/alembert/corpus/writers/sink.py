@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from alembert.extras import require
+
 Target = Path | BinaryIO
 Losses = Counter[str]
 """What the format could not hold, counted by reason."""
@@ -24,6 +26,7 @@ def opened(target: Target) -> Iterator[BinaryIO]:
     if not isinstance(target, Path):
         yield target
     elif target.suffix == ".zst":
+        require("Writing a .zst file", "pyarrow")
         import pyarrow as pa
 
         with pa.CompressedOutputStream(str(target), "zstd") as packed:
