@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ from alembert.cli.codes import SET_ASIDE
 from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types
 
 if TYPE_CHECKING:
-    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.cli.distill_compare import ComparisonFile
     from alembert.train.distill_general import GeneralStudent
     from alembert.train.distill_settings import DistillSettings, GeneralSettings
     from alembert.train.lecture_hall import Distillation
@@ -115,6 +114,7 @@ def distill(
     """
     from dataclasses import replace
 
+    from alembert.cli.distill_compare import ComparisonFile, types_of_data
     from alembert.settings import to_toml
 
     given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
@@ -170,29 +170,14 @@ def distill(
             task,
             (train, dev, data),
             split,
-            _types_of_data(types, compare, train, dev, data),
+            types_of_data(types, compare, train, dev, data),
         ),
         texts=tuple(texts or ()),
         words=words,
         vocabulary=vocabulary,
     )
-    test = None if compare is None else _Test(compare, tuple(types or ()))
+    test = None if compare is None else ComparisonFile(compare, tuple(types or ()))
     _run_task(wish, out, settings, seeds, _Place(cache, device, overwrite), as_json, test=test)
-
-
-@dataclass(frozen=True)
-class _Test:
-    """The file of --compare, and what --types says."""
-
-    file: Path
-    types: tuple[str, ...]
-
-    @property
-    def options(self) -> ReadOptions:
-        from alembert.corpus.readers.contract import ReadOptions
-        from alembert.tasks.tag_types import words_about
-
-        return ReadOptions(types=words_about(self.types, [self.file]))
 
 
 class _Place:
@@ -304,16 +289,6 @@ def _wish(
     return Distillation(teacher=teacher, student=student, data=found, task=task)
 
 
-def _types_of_data(types: list[str] | None, compare: Path | None, *files: Files) -> tuple[str, ...]:
-    """Leave out what --types says about the file of --compare alone."""
-    from alembert.tasks.tag_types import words_about
-
-    words = tuple(types or ())
-    of_data = words_about(words, [file for each in files for file in each or ()])
-    of_test = words_about(words, [compare] if compare else [])
-    return tuple(word for word in words if word in of_data or word not in of_test)
-
-
 def _run_general(
     teacher: str,
     student: str,
@@ -356,8 +331,9 @@ def _run_task(
     place: _Place,
     as_json: bool,
     *,
-    test: _Test | None,
+    test: ComparisonFile | None,
 ) -> None:
+    from alembert.cli.distill_compare import folder_beside, show_comparison, train_controls
     from alembert.cli.finetune import show_scores
     from alembert.cli.progress import Bar
     from alembert.errors import AlreadyDone
@@ -372,50 +348,11 @@ def _run_task(
             if test is None:
                 raise
             done = None  # what was stopped is the comparison
-        others = {} if test is None else _controls(wish, out, settings, seeds, around)
+        others = {} if test is None else train_controls(wish, out, settings, seeds, around)
     if speaks():
         if done is not None:
             show_scores(done, out, as_json)
         if test is not None:
-            _compare({"student": out, **others}, wish, test, _beside(out))
+            show_comparison({"student": out, **others}, wish, test, folder_beside(out))
         if done is not None and any(report.set_aside.count for report in done.reports.values()):
             raise typer.Exit(SET_ASIDE)
-
-
-def _beside(out: Path) -> Path:
-    """Where the students that the result is compared with are, and the comparison."""
-    return out.with_name(f"{out.name}-comparison")
-
-
-def _controls(
-    wish: Distillation, out: Path, settings: DistillSettings, seeds: int, around: Surroundings
-) -> dict[str, Path]:
-    """Train what the result is compared with; what is done already is found."""
-    from contextlib import suppress
-    from dataclasses import replace
-
-    from alembert.errors import AlreadyDone
-    from alembert.train.distill import distill as run
-    from alembert.train.distill_recipes import controls
-
-    folders = {}
-    for name, control in controls(settings, has_texts=bool(wish.texts)).items():
-        folders[name] = _beside(out) / name.replace(" ", "-")
-        around.say(f"The student {name}: {folders[name]}")
-        folders[name].parent.mkdir(parents=True, exist_ok=True)
-        with suppress(AlreadyDone):
-            own = wish if control.has_texts else replace(wish, texts=())
-            run(own, folders[name], control.settings, seeds=seeds, around=around)
-    return folders
-
-
-def _compare(students: dict[str, Path], wish: Distillation, test: _Test, folder: Path) -> None:
-    from alembert.cli.output import visible
-    from alembert.inspect.comparison import compare
-    from alembert.inspect.comparison_page import write
-    from alembert.inspect.comparison_report import lines
-
-    found = compare({"teacher": Path(wish.teacher), **students}, [test.file], test.options, task=wish.task)
-    print(*map(visible, lines(found)), sep="\n")
-    for path in write(found, folder):
-        print(path)

@@ -1,0 +1,82 @@
+"""`alembert distill --compare`: students without distillation beside the result, all scored on one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.train.distill_settings import DistillSettings
+    from alembert.train.lecture_hall import Distillation
+    from alembert.train.surroundings import Surroundings
+
+
+@dataclass(frozen=True)
+class ComparisonFile:
+    """The file of --compare, and what --types says."""
+
+    file: Path
+    types: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> ReadOptions:
+        """How the file is read."""
+        from alembert.corpus.readers.contract import ReadOptions
+        from alembert.tasks.tag_types import words_about
+
+        return ReadOptions(types=words_about(self.types, [self.file]))
+
+
+def types_of_data(
+    types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path] | None
+) -> tuple[str, ...]:
+    """Leave out what --types says about the file of --compare alone."""
+    from alembert.tasks.tag_types import words_about
+
+    words = tuple(types or ())
+    of_data = words_about(words, [file for each in files for file in each or ()])
+    of_test = words_about(words, [compare] if compare else [])
+    return tuple(word for word in words if word in of_data or word not in of_test)
+
+
+def folder_beside(out: Path) -> Path:
+    """Say where the students that the result is compared with are, and the comparison."""
+    return out.with_name(f"{out.name}-comparison")
+
+
+def train_controls(
+    wish: Distillation, out: Path, settings: DistillSettings, seeds: int, around: Surroundings
+) -> dict[str, Path]:
+    """Train what the result is compared with; what is done already is found."""
+    from alembert.errors import AlreadyDone
+    from alembert.train.distill import distill as run
+    from alembert.train.distill_recipes import controls
+
+    folders = {}
+    for name, control in controls(settings, has_texts=bool(wish.texts)).items():
+        folders[name] = folder_beside(out) / name.replace(" ", "-")
+        around.say(f"The student {name}: {folders[name]}")
+        folders[name].parent.mkdir(parents=True, exist_ok=True)
+        with suppress(AlreadyDone):
+            own = wish if control.has_texts else replace(wish, texts=())
+            run(own, folders[name], control.settings, seeds=seeds, around=around)
+    return folders
+
+
+def show_comparison(
+    students: Mapping[str, Path], wish: Distillation, test: ComparisonFile, folder: Path
+) -> None:
+    """Score the teacher and all students on the file, print the table and write its page."""
+    from alembert.cli.output import visible
+    from alembert.inspect.comparison import compare
+    from alembert.inspect.comparison_page import write
+    from alembert.inspect.comparison_report import lines
+
+    found = compare({"teacher": Path(wish.teacher), **students}, [test.file], test.options, task=wish.task)
+    print(*map(visible, lines(found)), sep="\n")
+    for path in write(found, folder):
+        print(path)
