@@ -246,7 +246,7 @@ def test_sentences_of_documents_that_are_read_alone_are_mentioned(
     tmp_path: Path, content: str, settings: dict[str, Any], advised: bool
 ) -> None:
     examples = read(tmp_path, "train.txt", content, **settings).examples
-    advice = list(ClassifyTask.learn(examples, ClassifySettings(**settings)).advice(examples))
+    advice = list(ClassifyTask.learn(examples, ClassifySettings(**settings)).advice(examples, ()))
     assert bool(advice) == advised
     assert all('context = "document"' in sentence for sentence in advice)
 
