@@ -85,6 +85,7 @@ def test_the_mode_may_be_given_by_its_name(tmp_path: Path) -> None:
         (MODULES, "[", "no JSON"),
         (MODULES, '[{"type": "x.Router", "path": ""}]', "a module Router"),
         ("1_Pooling/config.json", "[]", "no JSON object"),
+        ("1_Pooling/config.json", "[" * 100_000, "no JSON"),
         ("1_Pooling/config.json", '{"pooling_mode_max_tokens": true}', "asks for pooling_mode_max_tokens"),
         ("1_Pooling/config.json", '{"pooling_mode_cls_token": true}', "states no pooling"),
         ("sentence_bert_config.json", '{"max_seq_length": "long"}', "states no pooling"),

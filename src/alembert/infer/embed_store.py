@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert import artifact
+from alembert.artifact.json_files import parse_json
 from alembert.errors import BadFile
 from alembert.infer.embed_numbers import ROW, TYPES, Numbers, restored
 from alembert.infer.ledger import json_line
@@ -89,7 +90,7 @@ class Index:
         """Open vectors; the files must be there, with sizes that fit each other."""
         manifest, folder = artifact.open_artifact(folder, KIND), Path(folder)
         try:
-            facts = Facts(**json.loads((folder / FACTS).read_bytes()))
+            facts = Facts(**parse_json((folder / FACTS).read_bytes()))
             matrix, rows = _mapped(folder / MATRIX), _mapped(folder / ROWS)
             copy = _mapped(folder / COPY) if facts.copy else None
             sound = _is_sound(facts, matrix, rows, copy)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from alembert.artifact.json_files import parse_json
 from alembert.errors import BadFile
 from alembert.tasks.files import TASK, read_table, task_names
 
@@ -246,7 +247,7 @@ def _read(path: Path) -> Any:
     if not path.is_file() or path.stat().st_size > _LARGEST:
         raise BadFile(f"{path} is missing or too large, and {MODULES} calls for it. Restore the file.")
     try:
-        return json.loads(path.read_bytes())
+        return parse_json(path.read_bytes())
     except ValueError:
         raise BadFile(f"{path} is damaged: it is no JSON.") from None
 
