@@ -305,7 +305,9 @@ def test_near_duplicates_are_dropped_across_files(tmp_path: Path) -> None:
 
 def test_steps_can_be_switched_off(inputs: list[Path], tmp_path: Path) -> None:
     off = BuildSettings(clean=CleanSettings(exact_duplicates=False, near_duplicates=False))
-    _, corpus = built([inputs[0], inputs[0]], tmp_path / "out", settings=off)
+    again = tmp_path / "again.jsonl"
+    again.write_bytes(inputs[0].read_bytes())
+    _, corpus = built([inputs[0], again], tmp_path / "out", settings=off)
     assert len(ids(corpus)) == 40
 
 
@@ -333,7 +335,7 @@ def test_inputs_of_one_name_are_told_apart(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         paths.append(write_lines(tmp_path / str(number) / "same.jsonl", [article(number)]))
     _, corpus = built(paths, tmp_path / "out")
-    assert [entry.source for entry in corpus.entries()] == list(map(str, paths))
+    assert [entry.source for entry in corpus.entries()] == ["1/same.jsonl", "2/same.jsonl"]
 
 
 def test_a_stopped_build_goes_on_with_what_is_staged(
@@ -503,3 +505,20 @@ def test_real_medline_file_is_whole(shared: Path, tmp_path: Path) -> None:
     assert (counts["records read"], counts["deletions read"]) == (20_788, 20)
     dropped = sum(number for name, number in counts.items() if name.startswith("dropped: "))
     assert counts["documents"] + dropped == counts["documents read"]
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.jsonl", [article(1)])
+    result = build([source, tmp_path / "a.jsonl"], tmp_path / "out", workers=1)
+    assert result.manifest.counts["documents read"] == 1
+    assert any("each document is read once" in note for note in result.notes)
+
+
+def test_documents_of_files_with_one_name_have_ids_of_their_own(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "letter.txt").write_text(
+            f"The letter of patient {name} says that all is well today."
+        )
+    _, corpus = built([tmp_path / "in"], tmp_path / "out")
+    assert ids(corpus) == ["a/letter", "b/letter"]

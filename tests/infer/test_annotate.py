@@ -213,3 +213,87 @@ def test_inputs_that_are_not_there_are_refused(pipeline: Pipeline, tmp_path: Pat
         annotate(pipeline, [tmp_path / "nowhere"], tmp_path / "out")
     with pytest.raises(BadFile, match="is empty"):
         annotate(pipeline, [tmp_path / "nothing"], tmp_path / "out")
+
+
+def test_brat_files_are_annotated_once_however_they_are_named(pipeline: Pipeline, tmp_path: Path) -> None:
+    folder = tmp_path / "brat"
+    folder.mkdir()
+    for name in ("x", "y"):
+        (folder / f"{name}.txt").write_text("aspirin")
+        (folder / f"{name}.ann").write_text("T1\tDrug 0 7\taspirin\n")
+    result = annotate(pipeline, [*sorted(folder.iterdir()), folder / "x.txt"], tmp_path / "out")
+    assert [document.id for document in documents_in(tmp_path / "out")] == ["x", "y"]
+    assert any("each document is read once" in note for note in result.notes)
+
+
+def letters(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"aspirin for {name}")
+    return folder
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_letters_of_one_name_have_ids_of_their_own(pipeline: Pipeline, tmp_path: Path, form: str) -> None:
+    folder = letters(tmp_path / "in", "a/letter.txt", "b/letter.txt", "b/other.txt")
+    annotate(pipeline, [folder], tmp_path / "out", AnnotateSettings(format=form))
+    found = {document.id: document.text for document in documents_in(tmp_path / "out")}
+    assert found == {
+        "a/letter": "aspirin for a/letter.txt",
+        "b/letter": "aspirin for b/letter.txt",
+        "other": "aspirin for b/other.txt",
+    }
+
+
+@pytest.mark.parametrize("form", ["jsonl", "bioc", "bioc-json", "parquet"])
+def test_documents_say_which_item_of_which_file_they_were(
+    pipeline: Pipeline, tmp_path: Path, form: str
+) -> None:
+    letters(tmp_path / "in", "a/letter.txt")
+    write_lines(tmp_path / "in/lines.jsonl", TEXTS[:2])
+    annotate(pipeline, [tmp_path / "in"], tmp_path / "out", AnnotateSettings(format=form))
+    sources = [
+        (each.meta["source_file"], each.meta["source_item"]) for each in documents_in(tmp_path / "out")
+    ]
+    assert sources == [("a/letter.txt", "1"), ("lines.jsonl", "1"), ("lines.jsonl", "2")]
+
+
+def test_ids_that_stand_twice_inside_files_are_counted(pipeline: Pipeline, tmp_path: Path) -> None:
+    inputs = [write_lines(tmp_path / f"{k}.jsonl", TEXTS[:3], first=k) for k in range(2)]
+    counts = annotate(
+        pipeline, inputs, tmp_path / "out", AnnotateSettings(part_characters=50)
+    ).manifest.counts
+    assert counts["repeated ids"] == 2
+
+
+class _Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("is_brat", [False, True])
+def test_a_stopped_run_goes_on_when_its_result_lies_in_the_input(
+    pipeline: Pipeline, tmp_path: Path, is_brat: bool
+) -> None:
+    folder = letters(tmp_path / "in", *(f"{n}.txt" for n in range(4)))
+    if is_brat:
+        (folder / "0.ann").write_text("T1\tDrug 0 7\taspirin\n")
+    settings = AnnotateSettings(part_characters=1)
+
+    def stop(progress: Progress) -> None:
+        if progress.documents == 2:
+            raise _Stopped
+
+    with pytest.raises(_Stopped):
+        annotate(pipeline, [folder], folder / "out", settings, tell=stop)
+    assert (folder / "out.partial").is_dir()
+    counts = annotate(pipeline, [folder], folder / "out", settings).manifest.counts
+    assert (counts["written"], counts["set aside"]) == (4, 0)
+    assert not annotate(pipeline, [folder], folder / "out", settings).fresh
+
+
+def test_an_empty_folder_among_the_inputs_is_said(pipeline: Pipeline, tmp_path: Path) -> None:
+    folder = letters(tmp_path / "in", "a.txt")
+    (folder / "empty").mkdir()
+    result = annotate(pipeline, [folder], tmp_path / "out")
+    assert result.manifest.counts["written"] == 1
+    assert any("1 folders among the inputs are empty" in note for note in result.notes)

@@ -16,6 +16,8 @@ from alembert.artifact.manifest import Manifest, hash_config, read_manifest
 from alembert.errors import BadFile
 
 MANIFEST = "manifest.json"
+DRAFT = ".draft.json"
+"""What unfinished work is told by."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,23 @@ def hash_input(path: str | Path) -> str:
     if (path / MANIFEST).is_file():
         open_artifact(path)
         return hash_file(path / MANIFEST)
-    files = list(visible(path))
+    files = [file for file in visible(path) if not _is_in_result(path, file)]
     if strange := [file for file in files if not file.is_file()]:
         raise BadFile(
             f"The input {strange[0]} is a link to a folder or to nothing. Put the files themselves there."
         )
     return hash_config({name_in(path, file): hash_file(file) for file in files})
+
+
+def is_result(folder: Path) -> bool:
+    """Tell whether a folder is an artefact, complete or not."""
+    return (folder / MANIFEST).is_file() or (folder / DRAFT).is_file()
+
+
+def _is_in_result(folder: Path, file: Path) -> bool:
+    """Tell whether a file belongs to an artefact that lies in the folder: results may, and are no part of an input."""
+    below = file.relative_to(folder).parents[:-1]
+    return any(is_result(folder / each) for each in below)
 
 
 def place_of(folder: str | Path) -> Place:

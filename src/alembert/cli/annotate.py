@@ -125,7 +125,7 @@ def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
     from alembert.cli.output import note, print_json
 
     counts = result.manifest.counts
-    for sentence in _notes(counts, out):
+    for sentence in (*result.notes, *_notes(counts, out)):
         note(sentence)
     if not result.fresh:
         print(f"{out} is already complete: nothing to do.", file=sys.stderr)
@@ -152,6 +152,11 @@ def _rates(result: Result) -> dict[str, float]:
 
 def _notes(counts: Mapping[str, int], out: Path) -> Iterator[str]:
     """Say what a user should know about the documents."""
+    if repeated := counts.get("repeated ids"):
+        yield (
+            f"{repeated:,} documents have an id that an earlier one has too; their source tells them apart (`source_file` "
+            "and `source_item` in `meta`, where the format has room for it)"
+        )
     for name in ("entities", "relations", "labels"):
         if gone := counts.get(f"{name} of the input left out"):
             yield f"{gone:,} {name} of the input made way for those of the models (--keep keeps both)"

@@ -85,7 +85,8 @@ def build(
             overwrite=overwrite,
             tell=bar.show,
         )
-    for note in (*result.notes, *_guesses(result.manifest.counts)):
+    counts = result.manifest.counts
+    for note in (*result.notes, *_guesses(counts), *_repeated_ids(counts)):
         print(f"note: {note}", file=sys.stderr)
     if not result.fresh:
         print(f"{out} is already complete: nothing to do.", file=sys.stderr)
@@ -143,6 +144,11 @@ def _guesses(counts: Mapping[str, int]) -> Iterator[str]:
             f"the encoding of some files was guessed: {', '.join(guessed)}. "
             "If that is wrong, name it with --encoding."
         )
+
+
+def _repeated_ids(counts: Mapping[str, int]) -> Iterator[str]:
+    if repeated := counts.get("repeated ids"):
+        yield f"{repeated:,} documents have an id that an earlier one has too; the column `source` tells their files apart"
 
 
 def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:

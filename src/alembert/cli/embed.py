@@ -118,7 +118,7 @@ def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
     from alembert.cli.output import note, print_json
 
     counts = result.manifest.counts
-    for sentence in _notes(counts):
+    for sentence in (*result.notes, *_notes(counts)):
         note(sentence)
     if not result.fresh:
         print(f"{out} is already complete: nothing to do.", file=sys.stderr)

@@ -32,8 +32,9 @@ from alembert import artifact
 from alembert.corpus import crew
 from alembert.corpus.decide import KEPT, Fates, Place, count, decide, set_aside
 from alembert.corpus.fetch import check_given, fetched
-from alembert.corpus.inputs import check_there, files_of
-from alembert.corpus.jobs import Board, Part, Progress, part_job, source_names, stage_job
+from alembert.corpus.input_files import InputFile, list_files
+from alembert.corpus.inputs import check_there
+from alembert.corpus.jobs import Board, Part, Progress, part_job, stage_job
 from alembert.corpus.readers.encoding import known
 from alembert.corpus.refine import Refinery
 from alembert.corpus.settings import BuildSettings
@@ -71,15 +72,14 @@ class Result:
     manifest: artifact.Manifest
     fresh: bool
     notes: tuple[str, ...] = ()
-    """What was wrong with single rows of the lexicons."""
+    """What a user should know about the inputs and the lexicons."""
 
 
 @dataclass(frozen=True)
 class Staging:
-    """What the first phase has to do: the inputs and their names, which of them are done, and how chunks are made."""
+    """What the first phase has to do: the inputs, which of them are done, and how chunks are made."""
 
-    files: Sequence[Path]
-    names: Sequence[str]
+    files: Sequence[InputFile]
     done: Sequence[bool]
     stage: Stage
     refinery: Refinery
@@ -111,7 +111,7 @@ class _Here:
     workers: int
 
     def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
-        board = Board(staging.files, staging.names, staging.done)
+        board = Board(staging.files, staging.done)
         job = partial(stage_job, board, staging.stage, staging.refinery, staging.settings)
         crew.run(job, self.workers, lambda: tell(board.progress()))
 
@@ -141,18 +141,18 @@ def build(
     _check(inputs, words, settings)
     site = site or partial(here, workers or crew.default_workers())
     with fetched(inputs, out, tell) as given:
-        files = files_of(given.paths)
-        _refuse_streams(files)
+        files = list_files(given.paths, out=out, called=given.called, format=settings.format)
+        _refuse_streams(files.paths)
         plan: dict[str, Any] = {
             "config": {**settings.as_config(), **words.as_config()},
-            "inputs": [*given.recorded(files), *words.files],
+            "inputs": [*given.recorded(files.contents), *words.files],
         }
         if done := artifact.finished(out, KIND, **plan):
-            return Result(done, fresh=False)
+            return Result(done, fresh=False, notes=tuple(files.notes()))
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft, site() as hands:
-            job = _Build(draft.path, files, source_names(files, given.called), words, settings, hands, tell)
+            job = _Build(draft.path, files.files, words, settings, hands, tell)
             draft.counts.update(job.run())
-    return Result(artifact.open_artifact(out, KIND), fresh=True, notes=tuple(job.notes))
+    return Result(artifact.open_artifact(out, KIND), fresh=True, notes=(*files.notes(), *job.notes))
 
 
 def _check(inputs: Sequence[str | Path], words: Words, settings: BuildSettings) -> None:
@@ -187,8 +187,7 @@ class _Build:
     """One run of a build."""
 
     folder: Path
-    files: list[Path]
-    names: list[str]
+    files: Sequence[InputFile]
     words: Words
     settings: BuildSettings
     workers: Workers
@@ -227,7 +226,7 @@ class _Build:
         self.tell(Progress("reading the lexicons", 0, 0))
         gazetteer = self._gazetteer()
         refinery = Refinery(self.settings.clean, gazetteer)
-        staging = Staging(self.files, self.names, done, self.stage, refinery, self.settings)
+        staging = Staging(self.files, done, self.stage, refinery, self.settings)
         self.workers.stage(staging, self.tell)
 
     def _gazetteer(self) -> Gazetteer | None:

@@ -35,6 +35,8 @@ class Portion:
     aside: SetAside | None = None
     remark: tuple[str, int] | None = None
     """Something to count, and how often."""
+    number: int | None = None
+    """Which item of its source it is, if that is known."""
 
     @property
     def characters(self) -> int:
@@ -48,7 +50,7 @@ class Portion:
 
 def portion_of(taken: Taken, max_characters: int) -> Portion:
     """Look at an item: is it a document that can be annotated?"""
-    portion, item = Portion(taken.place, taken.done, taken.source), taken.item
+    portion, item = Portion(taken.place, taken.done, taken.source, number=taken.number), taken.item
     if not isinstance(item, Document):
         return _without_document(portion, item)
     portion = replace(portion, document=item)

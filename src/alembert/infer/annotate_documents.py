@@ -24,6 +24,8 @@ Field = Literal["entities", "relations", "labels"]
 SCORE: Final = "score"
 LABEL_SCORES: Final = "label_scores"
 VALUE: Final = "value"
+SOURCE_FILE: Final = "source_file"
+SOURCE_ITEM: Final = "source_item"
 
 
 def without(document: Document, fields: Iterable[Field]) -> Document:
@@ -32,6 +34,14 @@ def without(document: Document, fields: Iterable[Field]) -> Document:
     if "labels" in left:
         left["meta"] = {name: value for name, value in document.meta.items() if name != LABEL_SCORES}
     return replace(document, **left)
+
+
+def with_source(document: Document, file: str, item: int | None) -> Document:
+    """Write into `meta` which item of which file a document was; one that has been annotated before keeps its source."""
+    if SOURCE_FILE in document.meta:
+        return document
+    source = {SOURCE_FILE: file} | ({} if item is None else {SOURCE_ITEM: str(item)})
+    return replace(document, meta={**document.meta, **source})
 
 
 def with_entities(document: Document, found: Iterable[FoundEntity]) -> Document:
