@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from alembert.corpus.document import Document, Entity, Relation, problems
+from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
@@ -197,6 +198,14 @@ def test_a_tagger_and_a_relation_model_without_common_types_are_refused(relater:
 def test_models_whose_answers_are_no_annotations_are_refused(task: Any, sentence: str) -> None:
     with pytest.raises(BadSetting, match=sentence):
         Pipeline.of([Scripted(task, Engine(), Silent(), Path("model"))])
+
+
+def test_models_that_were_trained_on_other_columns_are_refused_unless_one_is_named() -> None:
+    models = [tagger(FOUND, facts={"reading": {"text": [column]}}) for column in ("letter", "note")]
+    with pytest.raises(BadSetting, match="--text"):
+        Pipeline.of(models).reading(ReadOptions())
+    assert Pipeline.of(models).reading(ReadOptions(text=("x",))).text == ("x",)
+    assert Pipeline.of(models[:1]).reading(ReadOptions()).text == ("letter",)
 
 
 def test_a_task_is_named_for_one_model_alone() -> None:

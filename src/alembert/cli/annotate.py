@@ -47,6 +47,12 @@ def annotate(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the annotations of the input beside those of the models.")
     ] = False,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of the text in tables and JSON; that of the training if not given."
+        ),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")
     ] = None,
@@ -64,7 +70,7 @@ def annotate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
 ) -> None:
     """Annotate documents, each exactly once; goes on where it was stopped."""
-    settings = _settings(config, {} if format is None else {"format": format})
+    settings = _settings(config, {} if format is None else {"format": format}, tuple(text or ()))
     models, files = _parted(model, inputs)
     from alembert.cli.progress import Bar
     from alembert.corpus.fetch import check_given
@@ -102,13 +108,14 @@ def _opened(
     return Pipeline.open(models, **{**options, "device": "cpu"}), OnRay(replace(cluster, gpus=gpus), opener)
 
 
-def _settings(config: Path | None, given: Mapping[str, Any]) -> AnnotateSettings:
+def _settings(config: Path | None, given: Mapping[str, Any], text: tuple[str, ...]) -> AnnotateSettings:
     """Read the file of settings, and let the flags have the last word."""
     from alembert.infer.annotate import AnnotateSettings
     from alembert.settings import changed, read_toml
 
     settings = changed(AnnotateSettings(), read_toml(config), str(config)) if config else AnnotateSettings()
-    return changed(settings, given, "The command line")
+    settings = changed(settings, given, "The command line")
+    return replace(settings, read=replace(settings.read, text=text)) if text else settings
 
 
 def _parted(model: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
@@ -122,9 +129,10 @@ def _parted(model: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
-    from alembert.cli.output import note, print_json
+    from alembert.cli.output import note, note_set_aside, print_json
 
     counts = result.manifest.counts
+    note_set_aside(out / "set-aside.jsonl", counts)
     for sentence in (*result.notes, *_notes(counts, out)):
         note(sentence)
     if not result.fresh:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -144,13 +144,14 @@ def annotate(
 
     Chunks are computed at `site`, in this process if none is given.
     """
-    settings, site = settings or AnnotateSettings(), site or Here(pipeline)
+    given_settings, site = settings or AnnotateSettings(), site or Here(pipeline)
+    settings = replace(given_settings, read=pipeline.reading(given_settings.read))
     with fetched(inputs, out, tell) as given:
         files = list_files(given.paths, out=out, called=given.called, format=settings.input_format)
         supply = supply_of(files, settings.read, settings.input_format)
         origins = [*pipeline.folders, *given.recorded(files.contents)]
         plan: dict[str, Any] = {"config": _config(pipeline, settings), "inputs": origins}
-        notes = tuple(files.notes())
+        notes = (*files.notes(), *_notes_on_columns(given_settings.read, settings.read))
         if done := artifact.finished(out, KIND, **plan):
             return Result(done, fresh=False, notes=notes)
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
@@ -158,6 +159,11 @@ def annotate(
             draft.counts.update(job.run())
     manifest = artifact.open_artifact(out, KIND)
     return Result(manifest, True, job.documents, job.tokens, job.seconds, notes)
+
+
+def _notes_on_columns(named: ReadOptions, used: ReadOptions) -> Iterator[str]:
+    if used.text != named.text:
+        yield f"in tables and JSON the text is read from {', '.join(used.text)}, as in training (--text names another)"
 
 
 def _config(pipeline: Pipeline, settings: AnnotateSettings) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from alembert.corpus.document import Document
+from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadSetting
 from alembert.infer.annotate_documents import (
     Field,
@@ -31,6 +32,7 @@ from alembert.tasks.classify import ClassifyTask
 from alembert.tasks.classify_decode import ClassifyPrediction
 from alembert.tasks.classify_example import sentence_spans
 from alembert.tasks.example import Coverage
+from alembert.tasks.files import TASK, reading_of
 from alembert.tasks.relate import RelateTask
 from alembert.tasks.relate_example import of_document
 from alembert.tasks.tag_examples import Tagged
@@ -69,6 +71,7 @@ class Pipeline:
     """What the models find."""
     replaced: tuple[Field, ...]
     """What of the input makes way for it."""
+    models: tuple[TaskModel, ...] = ()
 
     @classmethod
     def open(
@@ -102,7 +105,22 @@ class Pipeline:
             tasks=tuple(model.name or model.task.name for model in single),
             gives=gives,
             replaced=() if keep else _replaced(gives),
+            models=tuple(single),
         )
+
+    def reading(self, options: ReadOptions) -> ReadOptions:
+        """Return options with the columns that the models were trained on, unless others are named."""
+        known = [reading_of(each.training(), options, str(each.folder / TASK)) for each in self.models]
+        texts = {each.text: each for each in known if each.text}
+        if len(texts) > 1:
+            columns = " and ".join(", ".join(names) for names in texts)
+            raise BadSetting(
+                f"The models were trained on the texts of different columns: {columns}. Say which column has the text: "
+                "--text COLUMN."
+            )
+        for each in self.models:
+            options = reading_of(each.training(), options, str(each.folder / TASK))
+        return options
 
     def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
         """Let every model add to the documents; results are in their order."""
