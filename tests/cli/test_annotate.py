@@ -172,6 +172,13 @@ def test_another_column_can_be_named(trained_on_notes: Path, work: Path, tmp_pat
     assert first.text == "no"
 
 
+def test_a_lexicon_adds_its_terms(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("patient\n")
+    assert run(command(work, "with words", "--lexicon", f"Person={tmp_path / 'words.txt'}")) == 0
+    documents = [item for item in read(work / "with words/part-00000.jsonl.gz") if isinstance(item, Document)]
+    assert "Person" in {entity.label for document in documents for entity in document.entities}
+
+
 def test_a_file_of_settings_says_the_rest(work: Path, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('format = "pubtator"\nmax_characters = 100\n[read]\nid = "id"\n')
     assert run(command(work, "by file", "--config", str(tmp_path / "s.toml"))) == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alembert import artifact
-from alembert.corpus.build import build
+from alembert.corpus.build import Words, build
 from alembert.corpus.document import Document
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import read
@@ -264,6 +264,47 @@ def test_ids_that_stand_twice_inside_files_are_counted(pipeline: Pipeline, tmp_p
         pipeline, inputs, tmp_path / "out", AnnotateSettings(part_characters=50)
     ).manifest.counts
     assert counts["repeated ids"] == 2
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_lexicons_found_in_a_corpus_is_an_annotation_of_the_input(tmp_path: Path, keep: bool) -> None:
+    source = write_lines(
+        tmp_path / "in.jsonl", ["The gout of this patient came back after a week of aspirin."]
+    )
+    (tmp_path / "disease.tsv").write_text("gout\tD006073\n")
+    build(
+        [source], tmp_path / "corpus", words=Words(lexicons={"Disease": tmp_path / "disease.tsv"}), workers=1
+    )
+    pipeline = Pipeline.of([finder(tmp_path / "model")], keep=keep)
+    counts = annotate(pipeline, [tmp_path / "corpus"], tmp_path / "out").manifest.counts
+    (document,) = documents_in(tmp_path / "out")
+    found = [
+        (each.label, each.concepts, dict(each.attributes)) for each in document.entities if each.start < 10
+    ]
+    assert found == ([("Disease", ("D006073",), {"source": "lexicon"})] if keep else [])
+    assert counts.get("entities of the input left out", 0) == (0 if keep else 1)
+
+
+def test_terms_of_a_lexicon_stand_beside_what_the_models_find(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in.jsonl", ["aspirin against gout and breast cancer"])
+    (tmp_path / "words.tsv").write_text("gout\tD006073\ncancer\tD009369\n")
+    (tmp_path / "none.txt").write_text("quinine\n")
+    lexicons = {"Term": tmp_path / "words.tsv", "Other": tmp_path / "none.txt"}
+    pipeline = Pipeline.of([finder(tmp_path / "model")], lexicons=lexicons)
+    result = annotate(pipeline, [source], tmp_path / "out")
+    (document,) = documents_in(tmp_path / "out")
+    found = [(document.text[each.start : each.end], each.label, each.concepts) for each in document.entities]
+    assert found == [
+        ("aspirin", "Drug", ()),
+        ("gout", "Term", ("D006073",)),
+        ("breast cancer", "Disease", ()),
+    ]
+    assert dict(document.entities[1].attributes) == {"source": "lexicon"}
+    assert result.manifest.counts["entities: Term"] == 1
+    assert [note for note in result.notes if "none of the terms of the lexicon Other" in note]
+    (tmp_path / "words.tsv").write_text("gout\tD006073\n")
+    with pytest.raises(BadFile, match="complete Annotations already"):
+        annotate(Pipeline.of([finder(tmp_path / "model")], lexicons=lexicons), [source], tmp_path / "out")
 
 
 class _Stopped(Exception):

@@ -47,6 +47,12 @@ def annotate(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the annotations of the input beside those of the models.")
     ] = False,
+    lexicon: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=FILE", help="Terms to find where the models find no entity; may be repeated."
+        ),
+    ] = None,
     text: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,6 +83,7 @@ def annotate(
     from alembert.errors import BadSetting
     from alembert.infer import annotate as verb
     from alembert.infer.engines import device_for
+    from alembert.text.lexicon import parse_options
 
     cluster = cluster_of(on, workers, worker_cpus, ray_address)
     if workers and not cluster:
@@ -84,8 +91,9 @@ def annotate(
             "`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out."
         )
     check_given(files)
-    chosen = device_for(models, device)
-    pipeline, site = _opened(models, {"task": task, "keep": keep, "device": chosen}, cluster)
+    lexicons = {label: path.absolute() for label, path in parse_options(lexicon or []).items()}
+    options = {"task": task, "keep": keep, "device": device_for(models, device), "lexicons": lexicons}
+    pipeline, site = _opened(models, options, cluster)
     with Bar(sys.stderr, plain_every=60) as bar:
         result = verb.annotate(pipeline, files, out, settings, site=site, overwrite=overwrite, tell=bar.show)
     _print_outcome(out, result, as_json=as_json)

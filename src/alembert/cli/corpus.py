@@ -118,16 +118,9 @@ def _settings(
 
 def _words(options: list[str], stop: Path | None, keep: Path | None) -> Words:
     from alembert.corpus.build import Words
-    from alembert.errors import BadSetting
-    from alembert.text.lexicon import parse_option
+    from alembert.text.lexicon import parse_options
 
-    lexicons: dict[str, Path] = {}
-    for option in options:
-        label, path = parse_option(option)
-        if label in lexicons:
-            raise BadSetting(f"`--lexicon {label}=...` is given twice. Give each lexicon a label of its own.")
-        lexicons[label] = path
-    return Words(lexicons=lexicons, stop=stop, keep=keep)
+    return Words(lexicons=parse_options(options), stop=stop, keep=keep)
 
 
 def _guesses(counts: Mapping[str, int]) -> Iterator[str]:

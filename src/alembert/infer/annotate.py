@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -109,7 +109,7 @@ class Result:
     seconds: float = 0.0
     """What that took."""
     notes: tuple[str, ...] = ()
-    """What a user should know about the inputs."""
+    """What a user should know about inputs and lexicons."""
 
 
 class Site(Protocol):
@@ -149,15 +149,16 @@ def annotate(
     with fetched(inputs, out, tell) as given:
         files = list_files(given.paths, out=out, called=given.called, format=settings.input_format)
         supply = supply_of(files, settings.read, settings.input_format)
-        origins = [*pipeline.folders, *given.recorded(files.contents)]
+        origins = [*pipeline.folders, *pipeline.lexicons.values(), *given.recorded(files.contents)]
         plan: dict[str, Any] = {"config": _config(pipeline, settings), "inputs": origins}
-        notes = (*files.notes(), *_notes_on_columns(given_settings.read, settings.read))
+        notes = (*pipeline.notes, *files.notes(), *_notes_on_columns(given_settings.read, settings.read))
         if done := artifact.finished(out, KIND, **plan):
             return Result(done, fresh=False, notes=notes)
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
             job = _Annotating(draft.path, pipeline, settings, supply, site=site, tell=tell)
             draft.counts.update(job.run())
     manifest = artifact.open_artifact(out, KIND)
+    notes += tuple(_notes_on_lexicons(pipeline, manifest.counts))
     return Result(manifest, True, job.documents, job.tokens, job.seconds, notes)
 
 
@@ -166,11 +167,18 @@ def _notes_on_columns(named: ReadOptions, used: ReadOptions) -> Iterator[str]:
         yield f"in tables and JSON the text is read from {', '.join(used.text)}, as in training (--text names another)"
 
 
+def _notes_on_lexicons(pipeline: Pipeline, counts: Mapping[str, int]) -> Iterator[str]:
+    for label, path in pipeline.lexicons.items():
+        if not counts.get(f"entities: {label}"):
+            yield f"none of the terms of the lexicon {label} ({path}) was found where no entity stands"
+
+
 def _config(pipeline: Pipeline, settings: AnnotateSettings) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "tasks": list(pipeline.tasks),
         "replaced": list(pipeline.replaced),
+        "lexicons": list(pipeline.lexicons),
         "settings": asdict(settings),
     }
 

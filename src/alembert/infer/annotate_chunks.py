@@ -16,7 +16,8 @@ from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers import Item, Remark, SetAside
 from alembert.corpus.refine import kind_of
 from alembert.errors import BadInput, UserError
-from alembert.infer.annotate_models import Annotated, Pipeline
+from alembert.infer.annotate_models import Pipeline
+from alembert.infer.annotate_stage import Annotated
 from alembert.infer.supply import Place, Taken
 from alembert.tasks.example import Coverage
 

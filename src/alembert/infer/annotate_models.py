@@ -1,8 +1,8 @@
-"""Models in one pass over documents: each adds what it finds, and the next one sees it.
+"""Models in one pass over documents: each adds what it finds, and the next one sees it; lexicons add what they miss.
 
 In: fine-tuned models for the tasks tag, classify and relate, any number of them. Out: documents with entities, labels
 and relations. Relation models come last, whatever their order was: they relate the entities that the document has by
-then, those of the taggers before them, or those of the input if there is no tagger. What the input had of the same kind
+then: those of the taggers and lexicons before them, or those of the input if there is none. What the input had of the same kind
 is left out and counted, unless it is to be kept. A document's result does not depend on the documents beside it, but
 for the last digits of numbers: which rows share a batch changes the order of sums.
 """
@@ -10,9 +10,9 @@ for the last digits of numbers: which rows share a batch changes the order of su
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from alembert.corpus.document import Document
 from alembert.corpus.readers import ReadOptions
@@ -25,6 +25,8 @@ from alembert.infer.annotate_documents import (
     with_relations,
     without,
 )
+from alembert.infer.annotate_lexicons import Matching
+from alembert.infer.annotate_stage import Annotated, Stage
 from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import TaskModel
 from alembert.infer.triples import TripleModel
@@ -42,24 +44,6 @@ READ_AS_TEXT: Final = ("tag", "classify")
 
 
 @dataclass(frozen=True)
-class Annotated:
-    """A document with what was found in it."""
-
-    document: Document
-    coverage: Coverage
-    """Tokens and windows of all models together; characters count once."""
-    unread: int = 0
-    """Pairs of entities that are too far apart for the relation model."""
-
-
-class Stage(Protocol):
-    """A model, or several that run together."""
-
-    def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
-        """Add to each document what is found."""
-
-
-@dataclass(frozen=True)
 class Pipeline:
     """Models that work on documents one after the other."""
 
@@ -72,6 +56,10 @@ class Pipeline:
     replaced: tuple[Field, ...]
     """What of the input makes way for it."""
     models: tuple[TaskModel, ...] = ()
+    lexicons: Mapping[str, Path] = field(default_factory=dict)
+    """Files of terms that are looked up beside the models, by label."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about the lexicons."""
 
     @classmethod
     def open(
@@ -81,31 +69,42 @@ class Pipeline:
         task: str | None = None,
         keep: bool = False,
         device: str = "cpu",
+        lexicons: Mapping[str, Path] | None = None,
     ) -> Pipeline:
-        """Open the folders of fine-tuned models; `task` is one of a model of several."""
+        """Open the folders of fine-tuned models, and lexicons by label; `task` is one of a model of several."""
         if task is not None and len(folders) > 1:
             raise BadSetting(
                 "A task was named, and several models were given. Name a task for one model alone."
             )
-        return cls.of([open_model(folder, device, task) for folder in folders], keep=keep)
+        return cls.of([open_model(folder, device, task) for folder in folders], keep=keep, lexicons=lexicons)
 
     @classmethod
-    def of(cls, models: Sequence[TaskModel | SeveralModel], *, keep: bool = False) -> Pipeline:
-        """Put models together; `keep` leaves what the input had beside what they find."""
+    def of(
+        cls,
+        models: Sequence[TaskModel | SeveralModel],
+        *,
+        keep: bool = False,
+        lexicons: Mapping[str, Path] | None = None,
+    ) -> Pipeline:
+        """Put models and lexicons together; `keep` leaves what the input had beside what they find."""
         single = [each for model in models for each in _single(model)]
         for model in single:
             _check(model)
         relaters = [model for model in single if model.task.name == "relate"]
-        _check_types([model for model in single if model.task.name == "tag"], relaters, keep=keep)
+        taggers = [model for model in single if model.task.name == "tag"]
+        _check_types(taggers, relaters, has_more=keep or bool(lexicons))
         stages = [stage for model in models for stage in _stages(model)]
-        gives = tuple(dict.fromkeys(map(_gives, single)))
+        matching = Matching.of(lexicons, _sentence_labels(single)) if lexicons else None
+        found = tuple(dict.fromkeys(map(_gives, single)))
         return cls(
-            stages=(*stages, *map(_Relating, relaters)),
+            stages=(*stages, *([matching] if matching else []), *map(_Relating, relaters)),
             folders=tuple(model.folder for model in models),
             tasks=tuple(model.name or model.task.name for model in single),
-            gives=gives,
-            replaced=() if keep else _replaced(gives),
+            gives=tuple(dict.fromkeys((*found, "entities"))) if matching else found,
+            replaced=() if keep else _replaced(found),
             models=tuple(single),
+            lexicons=lexicons or {},
+            notes=matching.notes if matching else (),
         )
 
     def reading(self, options: ReadOptions) -> ReadOptions:
@@ -237,11 +236,17 @@ def _other_task(model: TaskModel) -> str:
     return "To use another task of this model, give its name: --task NAME. " if model.name else ""
 
 
-def _check_types(taggers: Sequence[TaskModel], relaters: Sequence[TaskModel], *, keep: bool) -> None:
-    """Refuse a tagger and a relation model that have no pair of types in common; more models may have."""
-    if len(taggers) == 1 and not keep:
+def _check_types(taggers: Sequence[TaskModel], relaters: Sequence[TaskModel], *, has_more: bool) -> None:
+    """Refuse a tagger and a relation model that have no pair of types in common; more models or entities may have."""
+    if len(taggers) == 1 and not has_more:
         for relater in relaters:
             TripleModel(taggers[0], relater)
+
+
+def _sentence_labels(models: Sequence[TaskModel]) -> frozenset[str]:
+    """Collect the labels that stand for whole sentences."""
+    tasks = [each.task for each in models if isinstance(each.task, ClassifyTask) and each.task.is_document]
+    return frozenset(label for task in tasks for label in task.labels)
 
 
 def _gives(model: TaskModel) -> Field:

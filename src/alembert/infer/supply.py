@@ -146,4 +146,4 @@ class _OfCorpus:
 
     def items(self, after: Place) -> Iterator[Taken]:
         for count, entry in enumerate(islice(self.corpus.entries(), after.items, None), after.items + 1):
-            yield Taken(Place(0, count), count, entry.source, entry.document, entry.sentences)
+            yield Taken(Place(0, count), count, entry.source, entry.with_terms(), entry.sentences)

@@ -13,7 +13,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -80,6 +80,17 @@ def parse_option(option: str, flag: str = "lexicon") -> tuple[str, Path]:
     if not (sign and path and re.fullmatch(r"\w[\w.-]*", label)):
         raise BadSetting(f"`--{flag} {option}` is not of the form LABEL=PATH, for example gene=hgnc.tsv.gz.")
     return label, Path(path)
+
+
+def parse_options(options: Iterable[str]) -> dict[str, Path]:
+    """Read lexicons that are given by a flag, by label in the order given."""
+    lexicons: dict[str, Path] = {}
+    for option in options:
+        label, path = parse_option(option)
+        if label in lexicons:
+            raise BadSetting(f"`--lexicon {label}=...` is given twice. Give each lexicon a label of its own.")
+        lexicons[label] = path
+    return lexicons
 
 
 def read_lexicon(path: Path, label: str) -> Lexicon:
