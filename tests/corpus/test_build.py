@@ -522,3 +522,22 @@ def test_documents_of_files_with_one_name_have_ids_of_their_own(tmp_path: Path) 
         )
     _, corpus = built([tmp_path / "in"], tmp_path / "out")
     assert ids(corpus) == ["a/letter", "b/letter"]
+
+
+def test_terms_that_were_never_found_are_counted_and_named(tmp_path: Path) -> None:
+    texts = [
+        "The gout of the first patient came back.",
+        "Acute myeloid leukemia was found in another patient.",
+    ]
+    source = tmp_path / "a.jsonl"
+    source.write_text(
+        "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(texts))
+    )
+    (tmp_path / "d.txt").write_text("gout\nLeukemia, Myeloid, Acute\nlupus\nscurvy\n")
+    (tmp_path / "e.txt").write_text("lupus\n")
+    words = Words(lexicons={"disease": tmp_path / "d.txt", "other": tmp_path / "e.txt"})
+    result = build([source], tmp_path / "out", words=words, workers=2)
+    counts = result.manifest.counts
+    assert (counts["terms not found: disease"], counts["terms not found: other"]) == (2, 1)
+    assert "disease: 2 of 4 terms were not found, such as lupus, scurvy" in result.notes
+    assert "other: 1 of 1 terms were not found, such as lupus" in result.notes
