@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from alembert.corpus.input_files import InputFiles, list_files
+from alembert.corpus.readers import SetAside, read
 from alembert.errors import BadFile
 
 
@@ -31,7 +32,7 @@ def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     )
     assert names(found) == ["a/x.txt", "a/y.txt"]
     assert found.repeated == 3
-    assert any("3 of the files" in note for note in found.notes())
+    assert any("brat pair: 3;" in note for note in found.notes())
 
 
 def test_the_two_files_of_a_brat_pair_are_one_input(tmp_path: Path) -> None:
@@ -119,3 +120,10 @@ def test_objects_of_a_store_are_named_by_their_addresses(tmp_path: Path) -> None
 
     found = list_files([tmp_path / "1/files/p", tmp_path / "2/files/p"], called=called)
     assert names(found) == ["x/p/a.txt", "y/p/a.txt"]
+
+
+def test_a_folder_of_another_program_inside_a_brat_folder_is_said(tmp_path: Path) -> None:
+    write(tmp_path, "x.txt", "x.ann", "theirs/manifest.json", "ours.partial/.draft.json")
+    (tmp_path / "x.ann").write_text("")
+    aside = [item.source for item in read(tmp_path) if isinstance(item, SetAside)]
+    assert [Path(source).name for source in aside] == ["theirs"]

@@ -43,7 +43,8 @@ def encode(
         str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")
     ],
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="Files of any known format, or one Corpus.")
+        list[Path],
+        typer.Argument(metavar="FILE", help="Files of any known format, folders of them, or one Corpus."),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the vectors go.")],
     *,

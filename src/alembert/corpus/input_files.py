@@ -63,17 +63,17 @@ class InputFiles:
         """Say what was left out, and which ids are not the names of files."""
         if self.repeated:
             yield (
-                f"{self.repeated:,} of the files belong to a document that is read already (named twice, or the other "
-                "file of a brat pair): each document is read once"
+                f"files that were named twice, or are the other file of a brat pair: {self.repeated:,}; each document is "
+                "read once"
             )
         if self.empty:
-            yield f"{self.empty:,} folders among the inputs are empty"
+            yield f"empty folders among the inputs: {self.empty:,}"
         if self.unfinished:
-            yield f"{self.unfinished:,} folders with unfinished work of alembert are no inputs, and are left out"
+            yield f"folders with unfinished work of alembert, which are no inputs: {self.unfinished:,}"
         if renamed := [name for file in self.files for name in file.ids.values()]:
             yield (
-                f"{len(renamed):,} files share their name with another one: the ids of their documents are paths, such as "
-                f"{min(renamed)}"
+                f"files that share their name with another one: {len(renamed):,}; documents that are named by their file "
+                f"have its path as their id, such as {min(renamed)}"
             )
 
 

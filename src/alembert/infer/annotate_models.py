@@ -69,7 +69,7 @@ class Pipeline:
         task: str | None = None,
         keep: bool = False,
         device: str = "cpu",
-        lexicons: Mapping[str, Path] | None = None,
+        lexicons: Mapping[str, str | Path] | None = None,
     ) -> Pipeline:
         """Open the folders of fine-tuned models, and lexicons by label; `task` is one of a model of several."""
         if task is not None and len(folders) > 1:
@@ -84,7 +84,7 @@ class Pipeline:
         models: Sequence[TaskModel | SeveralModel],
         *,
         keep: bool = False,
-        lexicons: Mapping[str, Path] | None = None,
+        lexicons: Mapping[str, str | Path] | None = None,
     ) -> Pipeline:
         """Put models and lexicons together; `keep` leaves what the input had beside what they find."""
         single = [each for model in models for each in _single(model)]
@@ -94,7 +94,8 @@ class Pipeline:
         taggers = [model for model in single if model.task.name == "tag"]
         _check_types(taggers, relaters, has_more=keep or bool(lexicons))
         stages = [stage for model in models for stage in _stages(model)]
-        matching = Matching.of(lexicons, _sentence_labels(single)) if lexicons else None
+        files = {label: Path(path) for label, path in (lexicons or {}).items()}
+        matching = Matching.of(files, _sentence_labels(single)) if files else None
         found = tuple(dict.fromkeys(map(_gives, single)))
         return cls(
             stages=(*stages, *([matching] if matching else []), *map(_Relating, relaters)),
@@ -103,7 +104,7 @@ class Pipeline:
             gives=tuple(dict.fromkeys((*found, "entities"))) if matching else found,
             replaced=() if keep else _replaced(found),
             models=tuple(single),
-            lexicons=lexicons or {},
+            lexicons=files,
             notes=matching.notes if matching else (),
         )
 
