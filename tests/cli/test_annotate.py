@@ -11,7 +11,7 @@ from alembert.cli import run
 from alembert.cli.progress import line
 from alembert.corpus.document import Document
 from alembert.corpus.jobs import Progress
-from alembert.corpus.readers import read
+from alembert.corpus.readers import ReadOptions, read
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import preset
@@ -124,6 +124,59 @@ def test_documents_that_are_set_aside_are_exit_code_3(work: Path, tmp_path: Path
     arguments = [str(work / "tag"), str(tmp_path / "bad.jsonl"), "--out", str(tmp_path / "out")]
     assert run(["annotate", *arguments]) == 3
     assert run(["annotate", *arguments]) == 0
+
+
+def test_the_first_reasons_are_printed(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"id": "1", "text": "Fever."}\nno json\n{"id": "2"}\nsecret\n')
+    arguments = [str(work / "tag"), str(tmp_path / "bad.jsonl"), "--out", str(tmp_path / "out")]
+    for _ in range(2):
+        run(["annotate", *arguments])
+        err = capsys.readouterr().err
+        assert "bad.jsonl, line 2 is set aside: the line is not JSON" in err
+        assert "(2 such cases)" in err
+        assert "bad.jsonl, line 3 is set aside: The record has no text" in err
+        assert "secret" not in err
+
+
+@pytest.fixture(scope="module")
+def trained_on_notes(work: Path) -> Path:
+    """A classifier whose texts were in a column of an unusual name."""
+    rows = [f"{n}\taspirin helps patient {n}\t{'yes' if n % 2 else 'no'}" for n in range(20)]
+    (work / "notes.tsv").write_text("number\tletter\tanswer\n" + "\n".join(rows) + "\n")
+    data = Data(train=(work / "notes.tsv",), options=ReadOptions(text=("letter",), label="answer"))
+    job = Assignment(
+        task="classify", data=data, model=str(work / "model"), settings=ClassifySettings(length=64)
+    )
+    finetune(job, work / "by letter", FinetuneSettings(epochs=1))
+    return work / "by letter"
+
+
+def test_columns_of_the_training_are_remembered(
+    trained_on_notes: Path, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(trained_on_notes), str(work / "notes.tsv")]
+    assert run(["annotate", *files, "--out", str(tmp_path / "out")]) == 0
+    assert "text is read from letter, as in training" in capsys.readouterr().err
+    (first, *_) = read(tmp_path / "out/part-00000.jsonl.gz")
+    assert isinstance(first, Document)
+    assert first.text == "aspirin helps patient 0"
+
+
+def test_another_column_can_be_named(trained_on_notes: Path, work: Path, tmp_path: Path) -> None:
+    files = [str(trained_on_notes), str(work / "notes.tsv")]
+    assert run(["annotate", *files, "--text", "answer", "--out", str(tmp_path / "out")]) == 0
+    (first, *_) = read(tmp_path / "out/part-00000.jsonl.gz")
+    assert isinstance(first, Document)
+    assert first.text == "no"
+
+
+def test_a_lexicon_adds_its_terms(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("patient\n")
+    assert run(command(work, "with words", "--lexicon", f"Person={tmp_path / 'words.txt'}")) == 0
+    documents = [item for item in read(work / "with words/part-00000.jsonl.gz") if isinstance(item, Document)]
+    assert "Person" in {entity.label for document in documents for entity in document.entities}
 
 
 def test_a_file_of_settings_says_the_rest(work: Path, tmp_path: Path) -> None:

@@ -305,7 +305,9 @@ def test_near_duplicates_are_dropped_across_files(tmp_path: Path) -> None:
 
 def test_steps_can_be_switched_off(inputs: list[Path], tmp_path: Path) -> None:
     off = BuildSettings(clean=CleanSettings(exact_duplicates=False, near_duplicates=False))
-    _, corpus = built([inputs[0], inputs[0]], tmp_path / "out", settings=off)
+    again = tmp_path / "again.jsonl"
+    again.write_bytes(inputs[0].read_bytes())
+    _, corpus = built([inputs[0], again], tmp_path / "out", settings=off)
     assert len(ids(corpus)) == 40
 
 
@@ -333,7 +335,7 @@ def test_inputs_of_one_name_are_told_apart(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         paths.append(write_lines(tmp_path / str(number) / "same.jsonl", [article(number)]))
     _, corpus = built(paths, tmp_path / "out")
-    assert [entry.source for entry in corpus.entries()] == list(map(str, paths))
+    assert [entry.source for entry in corpus.entries()] == ["1/same.jsonl", "2/same.jsonl"]
 
 
 def test_a_stopped_build_goes_on_with_what_is_staged(
@@ -511,3 +513,39 @@ def test_a_file_name_that_is_not_unicode_is_read(tmp_path: Path) -> None:
     _, corpus = built([file], tmp_path / "out")
     assert ids(corpus) == [r"caf\udce9"]
     json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.jsonl", [article(1)])
+    result = build([source, tmp_path / "a.jsonl"], tmp_path / "out", workers=1)
+    assert result.manifest.counts["documents read"] == 1
+    assert any("each document is read once" in note for note in result.notes)
+
+
+def test_documents_of_files_with_one_name_have_ids_of_their_own(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "letter.txt").write_text(
+            f"The letter of patient {name} says that all is well today."
+        )
+    _, corpus = built([tmp_path / "in"], tmp_path / "out")
+    assert ids(corpus) == ["a/letter", "b/letter"]
+
+
+def test_terms_that_were_never_found_are_counted_and_named(tmp_path: Path) -> None:
+    texts = [
+        "The gout of the first patient came back.",
+        "Acute myeloid leukemia was found in another patient.",
+    ]
+    source = tmp_path / "a.jsonl"
+    source.write_text(
+        "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(texts))
+    )
+    (tmp_path / "d.txt").write_text("gout\nLeukemia, Myeloid, Acute\nlupus\nscurvy\n")
+    (tmp_path / "e.txt").write_text("lupus\n")
+    words = Words(lexicons={"disease": tmp_path / "d.txt", "other": tmp_path / "e.txt"})
+    result = build([source], tmp_path / "out", words=words, workers=2)
+    counts = result.manifest.counts
+    assert (counts["terms not found: disease"], counts["terms not found: other"]) == (2, 1)
+    assert "disease: 2 of 4 terms were not found, such as lupus, scurvy" in result.notes
+    assert "other: 1 of 1 terms were not found, such as lupus" in result.notes

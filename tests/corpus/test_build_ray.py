@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from alembert import artifact
 from alembert.corpus.build import Site, Words, Workers, build, here
 from alembert.corpus.build_ray import on_ray, shares_of
+from alembert.corpus.input_files import InputFile
 from alembert.corpus.jobs import Source
 from alembert.corpus.refine import Chunk, Refinery
 from alembert.corpus.settings import BuildSettings
@@ -112,9 +113,9 @@ class Losing:
 
 @given(done=st.lists(st.booleans(), min_size=1, max_size=6), workers=st.integers(1, 20))
 def test_each_chunk_of_each_input_that_is_left_is_in_one_share(done: list[bool], workers: int) -> None:
-    sources = [Source(file, Path(__file__), "each") for file, ended in enumerate(done) if not ended]
+    sources = [Source(file, InputFile(Path(__file__))) for file, ended in enumerate(done) if not ended]
     shares = shares_of(sources, workers)
-    taken = [(share.source.file, chunk) for share in shares for chunk in range(share.number, 40, share.of)]
+    taken = [(share.source.number, chunk) for share in shares for chunk in range(share.number, 40, share.of)]
     left = [file for file, ended in enumerate(done) if not ended]
     assert sorted(taken) == [(file, chunk) for file in left for chunk in range(40)]
     assert not left or len(shares) >= workers

@@ -118,8 +118,8 @@ def test_a_corpus_of_objects_is_that_of_the_files(notes: Path, tmp_path: Path) -
     assert {entry.source for entry in Corpus.open(tmp_path / "out").entries()} == {
         "a.jsonl.gz",
         "b.jsonl",
-        "c d.jsonl",
-        "e.txt",
+        "deep/c d.jsonl",
+        "deep/e.txt",
     }
 
 

@@ -109,3 +109,22 @@ def test_label_studio_tasks_have_regions_links_and_choices() -> None:
     value = results[2]["value"]
     assert task["data"]["text"][value["start"] : value["end"]] == value["text"] == "fever"
     assert losses["relations of other than two mentions were lost"] == 1
+
+
+def test_brat_gets_the_types_that_were_written(tmp_path: Path) -> None:
+    write([DOCUMENT], tmp_path, "brat")
+    assert (tmp_path / "annotation.conf").read_text() == (
+        "[entities]\nBig_Disease\nDisease\nSign\n\n[relations]\nnear\ta:<ENTITY>, b:<ENTITY>\n\n[events]\n\n"
+        "[attributes]\nsure\tArg:<ANY>, Value:yes\n"
+    )
+
+
+def test_triggers_are_events_and_numbers_are_no_list_of_values(tmp_path: Path) -> None:
+    scores = [Entity(f"T{n}", "Gene", ((0, 1),), attributes=(("score", f"0.{n}"),)) for n in range(2, 60)]
+    entities = (Entity("T1", "Binding", ((2, 9),)), *scores)
+    event = Relation("E1", "Binding", (("Trigger", "T1"), ("Theme", "T2")), (("Negation", "true"),))
+    write([Document("1", "A binding", entities=entities, relations=(event,))], tmp_path, "brat")
+    assert (tmp_path / "annotation.conf").read_text() == (
+        "[entities]\nGene\n\n[relations]\n\n[events]\nBinding\tTheme*:<ANY>\n\n"
+        "[attributes]\nNegation\tArg:<ANY>\nscore\tArg:<ANY>\n"
+    )

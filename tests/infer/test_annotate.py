@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alembert import artifact
-from alembert.corpus.build import build
+from alembert.corpus.build import Words, build
 from alembert.corpus.document import Document
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import read
@@ -213,3 +213,128 @@ def test_inputs_that_are_not_there_are_refused(pipeline: Pipeline, tmp_path: Pat
         annotate(pipeline, [tmp_path / "nowhere"], tmp_path / "out")
     with pytest.raises(BadFile, match="is empty"):
         annotate(pipeline, [tmp_path / "nothing"], tmp_path / "out")
+
+
+def test_brat_files_are_annotated_once_however_they_are_named(pipeline: Pipeline, tmp_path: Path) -> None:
+    folder = tmp_path / "brat"
+    folder.mkdir()
+    for name in ("x", "y"):
+        (folder / f"{name}.txt").write_text("aspirin")
+        (folder / f"{name}.ann").write_text("T1\tDrug 0 7\taspirin\n")
+    result = annotate(pipeline, [*sorted(folder.iterdir()), folder / "x.txt"], tmp_path / "out")
+    assert [document.id for document in documents_in(tmp_path / "out")] == ["x", "y"]
+    assert any("each document is read once" in note for note in result.notes)
+
+
+def letters(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"aspirin for {name}")
+    return folder
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_letters_of_one_name_have_ids_of_their_own(pipeline: Pipeline, tmp_path: Path, form: str) -> None:
+    folder = letters(tmp_path / "in", "a/letter.txt", "b/letter.txt", "b/other.txt")
+    annotate(pipeline, [folder], tmp_path / "out", AnnotateSettings(format=form))
+    found = {document.id: document.text for document in documents_in(tmp_path / "out")}
+    assert found == {
+        "a/letter": "aspirin for a/letter.txt",
+        "b/letter": "aspirin for b/letter.txt",
+        "other": "aspirin for b/other.txt",
+    }
+
+
+@pytest.mark.parametrize("form", ["jsonl", "bioc", "bioc-json", "parquet"])
+def test_documents_say_which_item_of_which_file_they_were(
+    pipeline: Pipeline, tmp_path: Path, form: str
+) -> None:
+    letters(tmp_path / "in", "a/letter.txt")
+    write_lines(tmp_path / "in/lines.jsonl", TEXTS[:2])
+    annotate(pipeline, [tmp_path / "in"], tmp_path / "out", AnnotateSettings(format=form))
+    sources = [
+        (each.meta["source_file"], each.meta["source_item"]) for each in documents_in(tmp_path / "out")
+    ]
+    assert sources == [("a/letter.txt", "1"), ("lines.jsonl", "1"), ("lines.jsonl", "2")]
+
+
+def test_ids_that_stand_twice_inside_files_are_counted(pipeline: Pipeline, tmp_path: Path) -> None:
+    inputs = [write_lines(tmp_path / f"{k}.jsonl", TEXTS[:3], first=k) for k in range(2)]
+    counts = annotate(
+        pipeline, inputs, tmp_path / "out", AnnotateSettings(part_characters=50)
+    ).manifest.counts
+    assert counts["repeated ids"] == 2
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_lexicons_found_in_a_corpus_is_an_annotation_of_the_input(tmp_path: Path, keep: bool) -> None:
+    source = write_lines(
+        tmp_path / "in.jsonl", ["The gout of this patient came back after a week of aspirin."]
+    )
+    (tmp_path / "disease.tsv").write_text("gout\tD006073\n")
+    build(
+        [source], tmp_path / "corpus", words=Words(lexicons={"Disease": tmp_path / "disease.tsv"}), workers=1
+    )
+    pipeline = Pipeline.of([finder(tmp_path / "model")], keep=keep)
+    counts = annotate(pipeline, [tmp_path / "corpus"], tmp_path / "out").manifest.counts
+    (document,) = documents_in(tmp_path / "out")
+    found = [
+        (each.label, each.concepts, dict(each.attributes)) for each in document.entities if each.start < 10
+    ]
+    assert found == ([("Disease", ("D006073",), {"source": "lexicon"})] if keep else [])
+    assert counts.get("entities of the input left out", 0) == (0 if keep else 1)
+
+
+def test_terms_of_a_lexicon_stand_beside_what_the_models_find(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in.jsonl", ["aspirin against gout and breast cancer"])
+    (tmp_path / "words.tsv").write_text("gout\tD006073\ncancer\tD009369\n")
+    (tmp_path / "none.txt").write_text("quinine\n")
+    lexicons = {"Term": tmp_path / "words.tsv", "Other": tmp_path / "none.txt"}
+    pipeline = Pipeline.of([finder(tmp_path / "model")], lexicons=lexicons)
+    result = annotate(pipeline, [source], tmp_path / "out")
+    (document,) = documents_in(tmp_path / "out")
+    found = [(document.text[each.start : each.end], each.label, each.concepts) for each in document.entities]
+    assert found == [
+        ("aspirin", "Drug", ()),
+        ("gout", "Term", ("D006073",)),
+        ("breast cancer", "Disease", ()),
+    ]
+    assert dict(document.entities[1].attributes) == {"source": "lexicon"}
+    assert result.manifest.counts["entities: Term"] == 1
+    assert [note for note in result.notes if "none of the terms of the lexicon Other" in note]
+    (tmp_path / "words.tsv").write_text("gout\tD006073\n")
+    with pytest.raises(BadFile, match="complete Annotations already"):
+        annotate(Pipeline.of([finder(tmp_path / "model")], lexicons=lexicons), [source], tmp_path / "out")
+
+
+class _Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("is_brat", [False, True])
+def test_a_stopped_run_goes_on_when_its_result_lies_in_the_input(
+    pipeline: Pipeline, tmp_path: Path, is_brat: bool
+) -> None:
+    folder = letters(tmp_path / "in", *(f"{n}.txt" for n in range(4)))
+    if is_brat:
+        (folder / "0.ann").write_text("T1\tDrug 0 7\taspirin\n")
+    settings = AnnotateSettings(part_characters=1)
+
+    def stop(progress: Progress) -> None:
+        if progress.documents == 2:
+            raise _Stopped
+
+    with pytest.raises(_Stopped):
+        annotate(pipeline, [folder], folder / "out", settings, tell=stop)
+    assert (folder / "out.partial").is_dir()
+    counts = annotate(pipeline, [folder], folder / "out", settings).manifest.counts
+    assert (counts["written"], counts["set aside"]) == (4, 0)
+    assert not annotate(pipeline, [folder], folder / "out", settings).fresh
+
+
+def test_an_empty_folder_among_the_inputs_is_said(pipeline: Pipeline, tmp_path: Path) -> None:
+    folder = letters(tmp_path / "in", "a.txt")
+    (folder / "empty").mkdir()
+    result = annotate(pipeline, [folder], tmp_path / "out")
+    assert result.manifest.counts["written"] == 1
+    assert "empty folders among the inputs: 1" in result.notes

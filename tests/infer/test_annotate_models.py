@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from alembert.corpus.document import Document, Entity, Relation, problems
+from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
+from alembert.infer.annotate_lexicons import Matching
 from alembert.infer.annotate_models import Pipeline
 from alembert.infer.several import SeveralExamples, SeveralModel
 from alembert.infer.task_model import TaskModel
@@ -228,6 +230,24 @@ def test_a_tagger_and_a_relation_model_without_common_types_are_refused(relater:
 def test_models_whose_answers_are_no_annotations_are_refused(task: Any, sentence: str) -> None:
     with pytest.raises(BadSetting, match=sentence):
         Pipeline.of([Scripted(task, Engine(), Silent(), Path("model"))])
+
+
+def test_models_that_were_trained_on_other_columns_are_refused_unless_one_is_named() -> None:
+    models = [tagger(FOUND, facts={"reading": {"text": [column]}}) for column in ("letter", "note")]
+    with pytest.raises(BadSetting, match="--text"):
+        Pipeline.of(models).reading(ReadOptions())
+    assert Pipeline.of(models).reading(ReadOptions(text=("x",))).text == ("x",)
+    assert Pipeline.of(models[:1]).reading(ReadOptions()).text == ("letter",)
+
+
+def test_labelled_sentences_hide_no_term_of_a_lexicon(tmp_path: Path) -> None:
+    (tmp_path / "drugs.txt").write_text("aspirin\n")
+    document = Document("1", "Take aspirin.", entities=(Entity("T1", "RESULT", ((0, 13),)),))
+    matching = Matching.of({"Drug": tmp_path / "drugs.txt"}, sentence_labels=frozenset({"RESULT"}))
+    (found,) = matching.add([document])
+    assert [each.label for each in found.document.entities] == ["RESULT", "Drug"]
+    (hidden,) = Matching.of({"Drug": tmp_path / "drugs.txt"}).add([document])
+    assert hidden.document == document
 
 
 def test_a_task_is_named_for_one_model_alone() -> None:

@@ -184,3 +184,41 @@ def test_the_real_chinese_list_has_frequencies_and_no_ids():
     lexicon = read_lexicon(SHARED / "data" / "zh" / "THUOCL_medical.txt", "medical")
     assert {concept for _, concept in lexicon.terms} == {""}
     assert len(lexicon.terms) + lexicon.bad_count == 18749
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'term,id\naspirin,D1\n"Leukemia, Myeloid",D2\n'),
+        ("a.csv", 'aspirin,D1\n"Leukemia, Myeloid",D2\n'),
+        ("a.csv", "name;code\naspirin;D1\nLeukemia, Myeloid;D2\n"),
+        ("a.csv", '\ufeffterm;id\r\naspirin;D1\r\n"Leukemia, Myeloid";D2\r\n'),
+        ("a.txt", "term;id\naspirin;D1\nLeukemia, Myeloid;D2\n"),
+        ("a.txt", "aspirin;D1\nLeukemia, Myeloid;D2\n"),
+        ("a.txt", 'id,term\nD1,aspirin\nD2,"Leukemia, Myeloid"\n'),
+        ("a.tsv", "id\tterm\nD1\taspirin\nD2\tLeukemia, Myeloid\n"),
+    ],
+)
+def test_columns_may_be_separated_by_commas_or_semicolons(tmp_path, name, content):
+    (tmp_path / name).write_text(content, newline="")
+    assert read_lexicon(tmp_path / name, "x").terms == [("aspirin", "D1"), ("Leukemia, Myeloid", "D2")]
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [["2,4-D", "1,3-butadiene"], ["Leukemia, Myeloid", "gout"], ["vitamin B,12", "gout"], ["a; b", "c; d"]],
+)
+def test_commas_in_a_list_of_terms_are_part_of_them(tmp_path, terms):
+    (tmp_path / "a.txt").write_text("".join(f"{term}\n" for term in terms))
+    assert [term for term, _ in read_lexicon(tmp_path / "a.txt", "x").terms] == terms
+
+
+def test_a_csv_list_of_single_terms_is_a_list(tmp_path):
+    (tmp_path / "a.csv").write_text("aspirin\ngout\n")
+    assert read_lexicon(tmp_path / "a.csv", "x").terms == [("aspirin", ""), ("gout", "")]
+
+
+def test_a_csv_file_whose_rows_differ_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("Leukemia, Myeloid, Acute\ngout\nAnemia, Aplastic\n")
+    with pytest.raises(BadFile, match=r"1 to 3 columns.*quotes"):
+        read_lexicon(tmp_path / "a.csv", "x")

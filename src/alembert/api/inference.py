@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from alembert.infer.evaluate import Evaluation
     from alembert.infer.fill_mask import FilledMask
     from alembert.infer.generate import GeneratedText
+    from alembert.infer.supply import Supply
     from alembert.infer.text_score import TextScore
 
 _FORMAT_OF_ENDING: Final = {
@@ -76,26 +77,27 @@ def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterato
     The format of each file is recognised unless it is named. `options` are those of `ReadOptions`, such as `text` and `id`
     for the columns of a table. What cannot be read is counted in a warning at the end.
     """
-    from alembert.corpus.inputs import files_of
+    from alembert.corpus.input_files import list_files
     from alembert.corpus.readers import FORMATS, ReadOptions
+    from alembert.infer.supply import supply_of
     from alembert.settings import changed
 
     if format is not None and format not in FORMATS:
         raise BadSetting(f"`format` is {format!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
-    files = files_of(paths_of(inputs, "inputs"))
-    return _documents(files, format, changed(ReadOptions(), options, "`read`"))
+    files = list_files(paths_of(inputs, "inputs"), format=format)
+    return _documents(supply_of(files, changed(ReadOptions(), options, "`read`"), format))
 
 
-def _documents(files: Iterable[Path], format: str | None, options: Any) -> Iterator[Document]:  # noqa: A002
-    from alembert.corpus import readers
+def _documents(supply: Supply) -> Iterator[Document]:
+    from alembert.corpus.readers import SetAside
+    from alembert.infer.supply import Place
 
-    aside: list[readers.SetAside] = []
-    for file in files:
-        for item in readers.read(file, options, format):
-            if isinstance(item, Document):
-                yield item
-            elif isinstance(item, readers.SetAside):
-                aside.append(item)
+    aside: list[SetAside] = []
+    for taken in supply.items(Place()):
+        if isinstance(taken.item, Document):
+            yield taken.item
+        elif isinstance(taken.item, SetAside):
+            aside.append(taken.item)
     if aside:
         first = aside[0]
         warnings.warn(

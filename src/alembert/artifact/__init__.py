@@ -15,18 +15,22 @@ counts and the hash of every file.
 from alembert.artifact.disk import atomic_write, hash_file, hash_text
 from alembert.artifact.manifest import Digest, Input, Manifest, hash_config
 from alembert.artifact.opening import (
+    DRAFT,
     MANIFEST,
     Named,
     check_listed,
     few,
     hash_input,
+    is_result,
     open_artifact,
+    place_of,
     verify,
     why_missing,
 )
 from alembert.artifact.writing import Draft, check, create, finished
 
 __all__ = [
+    "DRAFT",
     "MANIFEST",
     "Digest",
     "Draft",
@@ -43,7 +47,9 @@ __all__ = [
     "hash_file",
     "hash_input",
     "hash_text",
+    "is_result",
     "open_artifact",
+    "place_of",
     "verify",
     "why_missing",
 ]

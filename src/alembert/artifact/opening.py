@@ -16,6 +16,8 @@ from alembert.artifact.manifest import Manifest, hash_config, read_manifest
 from alembert.errors import BadFile
 
 MANIFEST = "manifest.json"
+DRAFT = ".draft.json"
+"""What unfinished work is told by."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,30 @@ def hash_input(path: str | Path) -> str:
         open_artifact(path)
         return hash_file(path / MANIFEST)
     files = list(visible(path))
+    results = _in_results(path, files)
+    files = [file for file in files if file not in results]
     if strange := [file for file in files if not file.is_file()]:
         raise BadFile(
             f"The input {strange[0]} is a link to a folder or to nothing. Put the files themselves there."
         )
     return hash_config({name_in(path, file): hash_file(file) for file in files})
+
+
+def is_result(folder: Path) -> bool:
+    """Tell whether a folder is an artefact, complete or not."""
+    if (folder / DRAFT).is_file():
+        return True
+    try:
+        return (folder / MANIFEST).is_file() and bool(read_manifest(folder / MANIFEST, MANIFEST))
+    except BadFile:  # another program's file of the same name
+        return False
+
+
+def _in_results(folder: Path, files: Sequence[Path]) -> set[Path]:
+    """Return the files that belong to artefacts inside a folder: they may lie there, and are no part of an input."""
+    parents = {file: [folder / each for each in file.relative_to(folder).parents[:-1]] for file in files}
+    results = {each for each in {each for above in parents.values() for each in above} if is_result(each)}
+    return {file for file, above in parents.items() if not results.isdisjoint(above)}
 
 
 def place_of(folder: str | Path) -> Place:

@@ -46,6 +46,7 @@ from alembert.artifact.manifest import (
     versions,
 )
 from alembert.artifact.opening import (
+    DRAFT,
     MANIFEST,
     Named,
     Place,
@@ -58,8 +59,6 @@ from alembert.artifact.opening import (
     with_article,
 )
 from alembert.errors import BadFile
-
-DRAFT = ".draft.json"
 
 
 @dataclass(frozen=True)

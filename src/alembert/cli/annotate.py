@@ -47,6 +47,18 @@ def annotate(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the annotations of the input beside those of the models.")
     ] = False,
+    lexicon: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=FILE", help="Terms to find where the models find no entity; may be repeated."
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of the text in tables and JSON; that of the training if not given."
+        ),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")
     ] = None,
@@ -64,13 +76,14 @@ def annotate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
 ) -> None:
     """Annotate documents, each exactly once; goes on where it was stopped."""
-    settings = _settings(config, {} if format is None else {"format": format})
+    settings = _settings(config, {} if format is None else {"format": format}, tuple(text or ()))
     models, files = _parted(model, inputs)
     from alembert.cli.progress import Bar
     from alembert.corpus.fetch import check_given
     from alembert.errors import BadSetting
     from alembert.infer import annotate as verb
     from alembert.infer.engines import device_for
+    from alembert.text.lexicon import parse_options
 
     cluster = cluster_of(on, workers, worker_cpus, ray_address)
     if workers and not cluster:
@@ -78,8 +91,9 @@ def annotate(
             "`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out."
         )
     check_given(files)
-    chosen = device_for(models, device)
-    pipeline, site = _opened(models, {"task": task, "keep": keep, "device": chosen}, cluster)
+    lexicons = {label: path.absolute() for label, path in parse_options(lexicon or []).items()}
+    options = {"task": task, "keep": keep, "device": device_for(models, device), "lexicons": lexicons}
+    pipeline, site = _opened(models, options, cluster)
     with Bar(sys.stderr, plain_every=60) as bar:
         result = verb.annotate(pipeline, files, out, settings, site=site, overwrite=overwrite, tell=bar.show)
     _print_outcome(out, result, as_json=as_json)
@@ -102,13 +116,14 @@ def _opened(
     return Pipeline.open(models, **{**options, "device": "cpu"}), OnRay(replace(cluster, gpus=gpus), opener)
 
 
-def _settings(config: Path | None, given: Mapping[str, Any]) -> AnnotateSettings:
+def _settings(config: Path | None, given: Mapping[str, Any], text: tuple[str, ...]) -> AnnotateSettings:
     """Read the file of settings, and let the flags have the last word."""
     from alembert.infer.annotate import AnnotateSettings
     from alembert.settings import changed, read_toml
 
     settings = changed(AnnotateSettings(), read_toml(config), str(config)) if config else AnnotateSettings()
-    return changed(settings, given, "The command line")
+    settings = changed(settings, given, "The command line")
+    return replace(settings, read=replace(settings.read, text=text)) if text else settings
 
 
 def _parted(model: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
@@ -122,10 +137,11 @@ def _parted(model: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
-    from alembert.cli.output import note, print_json, say
+    from alembert.cli.output import note, note_set_aside, print_json, say
 
     counts = result.manifest.counts
-    for sentence in _notes(counts, out):
+    note_set_aside(out / "set-aside.jsonl", counts)
+    for sentence in (*result.notes, *_notes(counts, out)):
         note(sentence)
     if not result.fresh:
         say(f"{out} is already complete: nothing to do.")
@@ -152,6 +168,11 @@ def _rates(result: Result) -> dict[str, float]:
 
 def _notes(counts: Mapping[str, int], out: Path) -> Iterator[str]:
     """Say what a user should know about the documents."""
+    if repeated := counts.get("repeated ids"):
+        yield (
+            f"{repeated:,} documents have an id that an earlier one has too; their source tells them apart (`source_file` "
+            "and `source_item` in `meta`, where the format has room for it)"
+        )
     for name in ("entities", "relations", "labels"):
         if gone := counts.get(f"{name} of the input left out"):
             yield f"{gone:,} {name} of the input made way for those of the models (--keep keeps both)"

@@ -86,7 +86,8 @@ def build(
             overwrite=overwrite,
             tell=bar.show,
         )
-    for sentence in (*result.notes, *_guesses(result.manifest.counts)):
+    counts = result.manifest.counts
+    for sentence in (*result.notes, *_guesses(counts), *_repeated_ids(counts)):
         note(sentence)
     if not result.fresh:
         say(f"{out} is already complete: nothing to do.")
@@ -118,16 +119,9 @@ def _settings(
 
 def _words(options: list[str], stop: Path | None, keep: Path | None) -> Words:
     from alembert.corpus.build import Words
-    from alembert.errors import BadSetting
-    from alembert.text.lexicon import parse_option
+    from alembert.text.lexicon import parse_options
 
-    lexicons: dict[str, Path] = {}
-    for option in options:
-        label, path = parse_option(option)
-        if label in lexicons:
-            raise BadSetting(f"`--lexicon {label}=...` is given twice. Give each lexicon a label of its own.")
-        lexicons[label] = path
-    return Words(lexicons=lexicons, stop=stop, keep=keep)
+    return Words(lexicons=parse_options(options), stop=stop, keep=keep)
 
 
 def _guesses(counts: Mapping[str, int]) -> Iterator[str]:
@@ -144,6 +138,11 @@ def _guesses(counts: Mapping[str, int]) -> Iterator[str]:
             f"the encoding of some files was guessed: {', '.join(guessed)}. "
             "If that is wrong, name it with --encoding."
         )
+
+
+def _repeated_ids(counts: Mapping[str, int]) -> Iterator[str]:
+    if repeated := counts.get("repeated ids"):
+        yield f"{repeated:,} documents have an id that an earlier one has too; the column `source` tells their files apart"
 
 
 def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:

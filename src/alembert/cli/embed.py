@@ -43,7 +43,8 @@ def encode(
         str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")
     ],
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="Files of any known format, or one Corpus.")
+        list[Path],
+        typer.Argument(metavar="FILE", help="Files of any known format, folders of them, or one Corpus."),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the vectors go.")],
     *,
@@ -118,7 +119,7 @@ def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
     from alembert.cli.output import note, print_json, say
 
     counts = result.manifest.counts
-    for sentence in _notes(counts):
+    for sentence in (*result.notes, *_notes(counts)):
         note(sentence)
     if not result.fresh:
         say(f"{out} is already complete: nothing to do.")

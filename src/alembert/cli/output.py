@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from alembert.errors import BadInput, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_LINES_READ: Final = 10_000
+"""Of what was set aside: enough to meet each usual reason, few enough to be read at once."""
 
 
 def read_stdin() -> str:
@@ -65,6 +71,27 @@ def say_all(lines: Iterable[str]) -> None:
 def note(sentence: str) -> None:
     """Say something on stderr that is not data."""
     say(f"note: {sentence}")
+
+
+def note_set_aside(path: Path, counts: Mapping[str, int], most: int = 3) -> None:
+    """Say on stderr where the first items of a few reasons were set aside, and how many have the same reason."""
+    from alembert.corpus.refine import kind_of
+
+    first: dict[str, dict[str, Any]] = {}
+    with path.open(encoding="utf8") as lines:
+        for record in map(json.loads, islice(lines, _LINES_READ)):
+            first.setdefault(kind_of(record["reason"]), record)
+    for kind, record in islice(first.items(), most):
+        many = sum(count for name, count in counts.items() if name.endswith(f"set aside: {kind}"))
+        reason = record["reason"].partition(" (")[
+            0
+        ]  # details may be names of columns, which may be a row of text
+        note(
+            f"{record['file']}, {record['position']} is set aside: {reason}"
+            + (f" ({many:,} such cases)" if many > 1 else "")
+        )
+    if first:
+        note(f"all that is set aside is listed in {path}")
 
 
 def console() -> Console:

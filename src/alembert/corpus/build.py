@@ -19,12 +19,13 @@ from __future__ import annotations
 import gc
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -32,8 +33,9 @@ from alembert import artifact
 from alembert.corpus import crew
 from alembert.corpus.decide import KEPT, Fates, Place, count, decide, set_aside
 from alembert.corpus.fetch import check_given, fetched
-from alembert.corpus.inputs import check_there, files_of
-from alembert.corpus.jobs import Board, Part, Progress, part_job, source_names, stage_job
+from alembert.corpus.input_files import InputFile, list_files
+from alembert.corpus.inputs import check_there
+from alembert.corpus.jobs import Board, Part, Progress, part_job, stage_job
 from alembert.corpus.readers.encoding import known
 from alembert.corpus.refine import Refinery
 from alembert.corpus.settings import BuildSettings
@@ -44,6 +46,9 @@ from alembert.extras import require
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import Lexicon, read_lexicon, read_words
 from alembert.text.stop_words import STOP_WORDS
+
+_TERMS: Final = "terms.tsv"
+_TERMS_NAMED: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +77,14 @@ class Result:
     manifest: artifact.Manifest
     fresh: bool
     notes: tuple[str, ...] = ()
-    """What was wrong with single rows of the lexicons."""
+    """What a user should know about the inputs and the lexicons."""
 
 
 @dataclass(frozen=True)
 class Staging:
-    """What the first phase has to do: the inputs and their names, which of them are done, and how chunks are made."""
+    """What the first phase has to do: the inputs, which of them are done, and how chunks are made."""
 
-    files: Sequence[Path]
-    names: Sequence[str]
+    files: Sequence[InputFile]
     done: Sequence[bool]
     stage: Stage
     refinery: Refinery
@@ -112,7 +116,7 @@ class _Here:
     workers: int
 
     def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
-        board = Board(staging.files, staging.names, staging.done)
+        board = Board(staging.files, staging.done)
         job = partial(stage_job, board, staging.stage, staging.refinery, staging.settings)
         crew.run(job, self.workers, lambda: tell(board.progress()))
 
@@ -142,18 +146,18 @@ def build(
     _check(inputs, words, settings)
     site = site or partial(here, workers or crew.default_workers())
     with fetched(inputs, out, tell) as given:
-        files = files_of(given.paths)
-        _refuse_streams(files)
+        files = list_files(given.paths, out=out, called=given.called, format=settings.format)
+        _refuse_streams(files.paths)
         plan: dict[str, Any] = {
             "config": {**settings.as_config(), **words.as_config()},
-            "inputs": [*given.recorded(files), *words.files],
+            "inputs": [*given.recorded(files.contents), *words.files],
         }
         if done := artifact.finished(out, KIND, **plan):
-            return Result(done, fresh=False)
+            return Result(done, fresh=False, notes=tuple(files.notes()))
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft, site() as hands:
-            job = _Build(draft.path, files, source_names(files, given.called), words, settings, hands, tell)
+            job = _Build(draft.path, files.files, words, settings, hands, tell)
             draft.counts.update(job.run())
-    return Result(artifact.open_artifact(out, KIND), fresh=True, notes=tuple(job.notes))
+    return Result(artifact.open_artifact(out, KIND), fresh=True, notes=(*files.notes(), *job.notes))
 
 
 def _check(inputs: Sequence[str | Path], words: Words, settings: BuildSettings) -> None:
@@ -189,8 +193,7 @@ class _Build:
     """One run of a build."""
 
     folder: Path
-    files: list[Path]
-    names: list[str]
+    files: Sequence[InputFile]
     words: Words
     settings: BuildSettings
     workers: Workers
@@ -216,7 +219,7 @@ class _Build:
             )
         counts = {**count(self.stage, places, fates), "inputs": len(self.files)}
         lexicons: dict[str, int] = json.loads((self.stage.folder / "lexicons.json").read_bytes())
-        return counts | lexicons
+        return counts | lexicons | self._count_terms_not_found(places)
 
     def _places(self) -> Iterator[Place]:
         for file in range(len(self.files)):
@@ -229,18 +232,57 @@ class _Build:
         self.tell(Progress("reading the lexicons", 0, 0))
         gazetteer = self._gazetteer()
         refinery = Refinery(self.settings.clean, gazetteer)
-        staging = Staging(self.files, self.names, done, self.stage, refinery, self.settings)
+        staging = Staging(self.files, done, self.stage, refinery, self.settings)
         self.workers.stage(staging, self.tell)
 
     def _gazetteer(self) -> Gazetteer | None:
         """Build the gazetteer once, before the workers are forked."""
         with _no_collector():
             lexicons = [read_lexicon(path, label) for label, path in self.words.lexicons.items()]
-            gazetteer = _plant(lexicons, self.words, self.settings) if lexicons else None
+            gazetteer = self._plant(lexicons) if lexicons else None
         self.notes += [note for lexicon in lexicons for note in lexicon.warnings()]
         counts = _lexicon_counts(lexicons, gazetteer)
         artifact.atomic_write(self.stage.folder / "lexicons.json", json.dumps(counts).encode())
         return gazetteer
+
+    def _plant(self, lexicons: list[Lexicon]) -> Gazetteer:
+        """Build the gazetteer, and write down its terms, of which some may never be found."""
+        stop = STOP_WORDS if self.settings.default_stop_words else frozenset()
+        gazetteer, terms = Gazetteer.with_terms(
+            lexicons,
+            stop=stop | (read_words(self.words.stop) if self.words.stop else frozenset()),
+            keep=read_words(self.words.keep) if self.words.keep else (),
+        )
+        lines = (f"{term.label}\t{','.join(map(str, term.entries))}\t{term.text}\n" for term in terms)
+        artifact.atomic_write(self.stage.folder / _TERMS, "".join(lines).encode())
+        return gazetteer
+
+    def _count_terms_not_found(self, places: list[Place]) -> dict[str, int]:
+        """Count the terms that no document has, by lexicon, and note a few of each."""
+        if not self.words.lexicons:
+            return {}
+        totals: Counter[str] = Counter()
+        missed: Counter[str] = Counter()
+        named: dict[str, list[str]] = {label: [] for label in self.words.lexicons}
+        for label, text, is_found in self._terms(places):
+            totals[label] += 1
+            missed[label] += not is_found
+            if not is_found and len(named[label]) < _TERMS_NAMED:
+                named[label].append(text)
+        self.notes += [
+            f"{label}: {missed[label]:,} of {totals[label]:,} terms were not found, such as {', '.join(terms)}"
+            for label, terms in named.items()
+            if terms
+        ]
+        return {f"terms not found: {label}": many for label, many in missed.items() if many}
+
+    def _terms(self, places: list[Place]) -> Iterator[tuple[str, str, bool]]:
+        """Give the label and text of each term that can be matched, and whether it was."""
+        matched = {str(entry) for place in places for entry in self.stage.side(*place).matched}
+        with (self.stage.folder / _TERMS).open(encoding="utf8", newline="\n") as lines:
+            for line in lines:
+                label, entries, text = line.rstrip("\n").split("\t", 2)
+                yield label, text, not matched.isdisjoint(entries.split(","))
 
     def _fates(self, places: list[Place]) -> list[Fates]:
         """Decide, or load what was decided before a kill."""
@@ -277,15 +319,6 @@ def _no_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _plant(lexicons: list[Lexicon], words: Words, settings: BuildSettings) -> Gazetteer:
-    stop = STOP_WORDS if settings.default_stop_words else frozenset()
-    return Gazetteer.of(
-        lexicons,
-        stop=stop | (read_words(words.stop) if words.stop else frozenset()),
-        keep=read_words(words.keep) if words.keep else (),
-    )
 
 
 def _lexicon_counts(lexicons: list[Lexicon], gazetteer: Gazetteer | None) -> dict[str, int]:

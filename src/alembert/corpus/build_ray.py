@@ -64,7 +64,7 @@ class _OnRay:
 
     def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
         shares = shares_of(_sources_left(staging), self.connection.workers)
-        sizes = [size_of(path) for path in staging.files]
+        sizes = [size_of(file.path) for file in staging.files]
         done = sum(size for size, ended in zip(sizes, staging.done, strict=True) if ended)
         stage = replace(staging.stage, folder=staging.stage.folder.absolute())
         opener = partial(_stager, stage, staging.refinery, staging.settings)
@@ -72,7 +72,7 @@ class _OnRay:
         tell(Progress("building", done, sum(sizes)))
         with closing(self.connection.run(Work(opener, _named_share), iter(shares))) as results:
             for share, found in zip(shares, results, strict=True):
-                done += sizes[share.source.file] // share.of
+                done += sizes[share.source.number] // share.of
                 characters += found
                 tell(Progress("building", done, sum(sizes), characters))
 
@@ -85,14 +85,17 @@ class _OnRay:
 
 
 def _sources_left(staging: Staging) -> list[Source]:
-    named = enumerate(zip(staging.files, staging.names, strict=True))
-    return [Source(file, path.absolute(), name) for file, (path, name) in named if not staging.done[file]]
+    return [
+        Source(number, replace(file, path=file.path.absolute()))
+        for number, file in enumerate(staging.files)
+        if not staging.done[number]
+    ]
 
 
 def shares_of(sources: Sequence[Source], workers: int) -> list[Share]:
     """Share out inputs, the largest first."""
     each = -(-workers // len(sources)) if sources else 1
-    largest_first = sorted(sources, key=lambda source: -size_of(source.path))
+    largest_first = sorted(sources, key=lambda source: -size_of(source.file.path))
     return [Share(source, number, each) for source in largest_first for number in range(each)]
 
 
@@ -112,7 +115,7 @@ def _writer() -> Callable[[Part], None]:
 
 
 def _named_share(share: Share) -> str:
-    return f"the input {share.source.path}"
+    return f"the input {share.source.file.path}"
 
 
 def _named_part(part: Part) -> str:

@@ -13,8 +13,9 @@ apart in `unlinked_relations`: the document does say that it is there, and whoev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Final
 
 from alembert.errors import BadInput
@@ -23,6 +24,10 @@ Span = tuple[int, int]
 Pairs = tuple[tuple[str, str], ...]
 SCORE: Final = "score"
 """Attribute under which a model's confidence in an entity or a relation stands."""
+Term = tuple[int, int, str, tuple[str, ...]]
+"""Start, end, label and concepts of a place where a term of a lexicon stands."""
+FROM_LEXICON: Final[Pairs] = (("source", "lexicon"),)
+"""Attributes of an entity that a lexicon found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,24 @@ def score_of(attributes: Pairs) -> float | None:
             except ValueError:
                 return None
     return None
+
+
+def with_terms(document: Document, terms: Iterable[Term]) -> Document:
+    """Add the terms of lexicons as entities, in the order of the text, marked as what they are."""
+    names = free_ids("T", document)
+    fresh = [
+        Entity(next(names), label, ((start, end),), concepts, FROM_LEXICON)
+        for start, end, label, concepts in terms
+    ]
+    together = sorted((*document.entities, *fresh), key=lambda entity: entity.start)
+    return replace(document, entities=tuple(together)) if fresh else document
+
+
+def free_ids(letter: str, document: Document) -> Iterator[str]:
+    """Number ids that no annotation of a document has."""
+    taken = {entity.id for entity in document.entities} | {each.id for each in document.relations}
+    taken.update(concept for entity in document.entities for concept in entity.concepts)
+    return (name for name in (f"{letter}{number}" for number in count(1)) if name not in taken)
 
 
 def problems(document: Document) -> Iterator[str]:

@@ -9,11 +9,9 @@ from typing import Final
 from alembert import artifact
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.objects import SCHEMES
-from alembert.corpus.readers.brat import has_annotations
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting
-from alembert.extras import require
 
 # Raw files are taken as they are: what a user trains on directly is not judged.
 PLAIN: Final = BuildSettings(
@@ -26,8 +24,6 @@ PLAIN: Final = BuildSettings(
         near_duplicates=False,
     )
 )
-_BY_PYARROW: Final = {".parquet", ".zst"}
-"""Endings of files that cannot be read without pyarrow."""
 
 
 def check_inputs(inputs: Sequence[Path]) -> None:
@@ -48,30 +44,6 @@ def check_there(paths: Sequence[Path]) -> None:
                 "take their address as text: build a Corpus of them first."
             )
         raise BadFile(f"The input {path} does not exist. Check the path.")
-
-
-def files_of(inputs: Sequence[Path]) -> list[Path]:
-    """Put the files of folders in their place, in the order of their names; what a reader takes whole stays."""
-    check_inputs(inputs)
-    try:
-        found = [file for path in inputs for file in _files_of(path)]
-    except OSError as error:
-        raise BadFile(
-            f"The folder {error.filename} cannot be read: {error.strerror}. Check its permissions, or leave it out."
-        ) from None
-    if packed := {file.suffix for file in found} & _BY_PYARROW:
-        require(f"Reading {min(packed)} files", "pyarrow")
-    return found
-
-
-def _files_of(path: Path) -> list[Path]:
-    if not path.is_dir() or (path / artifact.MANIFEST).is_file() or has_annotations(path):
-        return [path]
-    inside = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
-    if not inside:
-        raise BadFile(f"The folder {path} is empty. Name a folder with files, or the files themselves.")
-    # A link to a folder may lead back to where it stands: it is left to the readers, which set it aside.
-    return [file for each in inside for file in ([each] if each.is_symlink() else _files_of(each))]
 
 
 def named_corpus(inputs: Sequence[Path]) -> Corpus | None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from alembert import artifact
 from alembert.corpus import crew
 from alembert.corpus.decide import KEPT, Fates
+from alembert.corpus.input_files import InputFile
 from alembert.corpus.readers.source import readable_name
 from alembert.corpus.refine import Refinery
 from alembert.corpus.settings import BuildSettings
@@ -62,10 +63,10 @@ class Claims(Protocol):
 class Board:
     """What the workers share: for each input, how many chunks are claimed, how far it is read, whether it is done."""
 
-    def __init__(self, files: Sequence[Path], names: Sequence[str], done: Sequence[bool]) -> None:
+    def __init__(self, files: Sequence[InputFile], done: Sequence[bool]) -> None:
         context = crew.context()
-        self.files, self.names = list(files), list(names)
-        self.sizes = [size_of(path) for path in files]
+        self.files = list(files)
+        self.sizes = [size_of(file.path) for file in files]
         self._lock = context.Lock()
         self._claimed = context.RawArray("q", len(files))
         self._taken = context.RawArray("b", [bool(each) for each in done])
@@ -117,30 +118,29 @@ class Board:
 def stage_job(board: Board, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
     """Stage chunks until every input is done."""
     for file in board.inputs():
-        source = Source(file, board.files[file], board.names[file])
-        stage_input(source, board, stage, refinery, settings)
+        stage_input(Source(file, board.files[file]), board, stage, refinery, settings)
 
 
 @dataclass(frozen=True)
 class Source:
-    """An input of a build: its number, where it lies, and what it is called."""
+    """An input of a build and its number."""
 
-    file: int
-    path: Path
-    name: str
+    number: int
+    file: InputFile
 
 
 def stage_input(
     source: Source, claims: Claims, stage: Stage, refinery: Refinery, settings: BuildSettings
 ) -> None:
     """Read an input and stage each chunk that can be claimed; stop as soon as it is done."""
-    file, format, number = source.file, settings.format or known_format(source.path), 0  # noqa: A001
-    with closing(Stream(source.path)) as stream:
+    format, number = settings.format or known_format(source.file.path), 0  # noqa: A001
+    file = source.number
+    with closing(Stream(source.file)) as stream:
         for items in chunks_of(stream.items(settings.read, format), settings):
             if claims.is_closed(file):
                 return
             if claims.claim(file, number) and not stage.has(file, number):
-                chunk = refinery.refine(items, source.name, format)
+                chunk = refinery.refine(items, source.file.name, format)
                 stage.put(file, number, chunk)
                 claims.note(file, stream.place(), chunk.counts["characters read"])
             number += 1

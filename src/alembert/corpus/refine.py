@@ -48,6 +48,8 @@ class Chunk:
     signatures: list[bytes] = field(default_factory=list)
     citations: list[Citation] = field(default_factory=list)
     set_aside: list[SetAside] = field(default_factory=list)
+    matched: set[int] = field(default_factory=set)
+    """Entries of the gazetteer that were found."""
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -101,7 +103,9 @@ class Refinery:
     def _match(self, chunk: Chunk) -> None:
         """Add the entities: those of the input, and those that the lexicons find."""
         texts = [entry.document.text for entry in chunk.entries]
-        found = self.gazetteer.find_all(texts) if self.gazetteer and texts else [[] for _ in texts]
+        found = (
+            self.gazetteer.find_all(texts, chunk.matched) if self.gazetteer and texts else [[] for _ in texts]
+        )
         for number, (entry, matches) in enumerate(zip(chunk.entries, found, strict=True)):
             mentions = [Mention(*match) for match in matches]
             if entry.document.entities:

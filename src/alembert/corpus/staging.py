@@ -39,6 +39,8 @@ class Side:
     counts: dict[str, int]
     citations: list[Citation]
     set_aside: list[dict[str, str | None]]
+    matched: list[int]
+    """Entries of the gazetteer that were found."""
     signatures: NDArray[np.uint8]
     sizes: NDArray[np.int32]
     keys: NDArray[np.uint64]
@@ -77,6 +79,7 @@ class Stage:
             "counts": dict(sorted(chunk.counts.items())),
             "citations": [asdict(citation) for citation in chunk.citations],
             "set_aside": as_records(chunk.set_aside),
+            "matched": sorted(chunk.matched),
         }
         sizes = [sizes_of(entry, self.labels) for entry in chunk.entries]
         content = json.dumps(head).encode() + b"\n" + b"".join(chunk.signatures)
@@ -95,6 +98,7 @@ class Stage:
             head["counts"],
             [Citation(**citation) for citation in head["citations"]],
             head["set_aside"],
+            head["matched"],
             np.frombuffer(rest[:border], dtype=np.uint8).reshape(documents, SIGNATURE_BYTES),
             np.frombuffer(rest[border:last], dtype=np.int32).reshape(documents, columns),
             np.frombuffer(rest[last:], dtype=np.uint64),

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from alembert import artifact
-from alembert.corpus.document import Document, Section, Span, from_record, to_record
+from alembert.corpus.document import Document, Section, Span, from_record, to_record, with_terms
 from alembert.extras import require
 
 KIND = "Corpus"
@@ -49,6 +49,13 @@ class Entry:
     language: str
     sentences: tuple[Span, ...] = ()
     entities: tuple[Mention, ...] = field(default=())
+
+    def with_terms(self) -> Document:
+        """Return the document with what the lexicons found beside the entities of the input, the same ones once."""
+        known = {(each.spans, each.label) for each in self.document.entities}
+        found = [each for each in self.entities if not each.gold]
+        terms = [each[:4] for each in found if (((each.start, each.end),), each.label) not in known]
+        return with_terms(self.document, terms)
 
 
 @dataclass(frozen=True)

@@ -13,24 +13,29 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import numpy as np
+
 from alembert import artifact
+from alembert.corpus.document import Document
 from alembert.corpus.fetch import fetched
-from alembert.corpus.inputs import files_of
+from alembert.corpus.input_files import list_files
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions, SetAside
 from alembert.corpus.refine import as_records
+from alembert.corpus.staging import key_of
 from alembert.data.streams import in_streams
 from alembert.errors import BadSetting
 from alembert.extras import require
 from alembert.infer.annotate_chunks import Computed, Portion, compute, portion_of
+from alembert.infer.annotate_documents import with_source
 from alembert.infer.annotate_models import Pipeline
 from alembert.infer.annotate_parts import (
     FORMS,
@@ -46,11 +51,14 @@ from alembert.infer.ledger import Ledger, json_line
 from alembert.infer.supply import Place, Supply, chunks, one_ahead, supply_of
 from alembert.infer.task_model import OVERLAPPED
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+_IDS: Final = ".ids"
+"""A hash of the id of each document that was written, eight bytes each; kept until the run is complete."""
 ALWAYS: Final = (
     "read",
     "written",
     "set aside",
+    "repeated ids",
     "parts",
     "characters",
     "tokens",
@@ -101,6 +109,8 @@ class Result:
     tokens: int = 0
     seconds: float = 0.0
     """What that took."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about inputs and lexicons."""
 
 
 class Site(Protocol):
@@ -135,21 +145,35 @@ def annotate(
 
     Chunks are computed at `site`, in this process if none is given.
     """
-    settings, site = settings or AnnotateSettings(), site or Here(pipeline)
+    given_settings, site = settings or AnnotateSettings(), site or Here(pipeline)
+    settings = replace(given_settings, read=pipeline.reading(given_settings.read))
     if settings.format == "parquet":
         require("Writing Parquet", "pyarrow")
     with fetched(inputs, out, tell) as given:
-        files = files_of(given.paths)
-        supply = supply_of(files, settings.read, settings.input_format, given.called)
-        origins = [*pipeline.folders, *given.recorded(files)]
+        files = list_files(given.paths, out=out, called=given.called, format=settings.input_format)
+        supply = supply_of(files, settings.read, settings.input_format)
+        origins = [*pipeline.folders, *pipeline.lexicons.values(), *given.recorded(files.contents)]
         plan: dict[str, Any] = {"config": _config(pipeline, settings), "inputs": origins}
+        notes = (*pipeline.notes, *files.notes(), *_notes_on_columns(given_settings.read, settings.read))
         if done := artifact.finished(out, KIND, **plan):
-            return Result(done, fresh=False)
+            return Result(done, fresh=False, notes=notes)
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
             job = _Annotating(draft.path, pipeline, settings, supply, site=site, tell=tell)
             draft.counts.update(job.run())
     manifest = artifact.open_artifact(out, KIND)
-    return Result(manifest, fresh=True, documents=job.documents, tokens=job.tokens, seconds=job.seconds)
+    notes += tuple(_notes_on_lexicons(pipeline, manifest.counts))
+    return Result(manifest, True, job.documents, job.tokens, job.seconds, notes)
+
+
+def _notes_on_columns(named: ReadOptions, used: ReadOptions) -> Iterator[str]:
+    if used.text != named.text:
+        yield f"in tables and JSON the text is read from {', '.join(used.text)}, as in training (--text names another)"
+
+
+def _notes_on_lexicons(pipeline: Pipeline, counts: Mapping[str, int]) -> Iterator[str]:
+    for label, path in pipeline.lexicons.items():
+        if not counts.get(f"entities: {label}"):
+            yield f"none of the terms of the lexicon {label} ({path}) was found where no entity stands"
 
 
 def _config(pipeline: Pipeline, settings: AnnotateSettings) -> dict[str, Any]:
@@ -157,6 +181,7 @@ def _config(pipeline: Pipeline, settings: AnnotateSettings) -> dict[str, Any]:
         "format": FORMAT,
         "tasks": list(pipeline.tasks),
         "replaced": list(pipeline.replaced),
+        "lexicons": list(pipeline.lexicons),
         "settings": asdict(settings),
     }
 
@@ -187,11 +212,12 @@ class _Annotating:
     def run(self) -> dict[str, int]:
         """Annotate what is left, and give all counts."""
         began = time.perf_counter()
-        with Ledger(self._folder, {PARTS: b"", SET_ASIDE: b""}) as ledger:
+        with Ledger(self._folder, {PARTS: b"", SET_ASIDE: b"", _IDS: b""}) as ledger:
             place, done = self._recorded(ledger)
             clear_from(self._folder, self._counts["parts"])
             self._progress(done)
             self._annotate(place, ledger)
+        self._counts["repeated ids"] = _repeated(self._folder / _IDS)
         self.seconds = time.perf_counter() - began
         return dict(self._counts)
 
@@ -228,10 +254,17 @@ class _Annotating:
         rates = {"documents": self.documents, "tokens": self.tokens}
         self._tell(Progress("annotating", done, self._supply.total, **rates))
 
+    def _documents(self, computed: Computed) -> Iterator[Document]:
+        """Give the documents of a part, with their source where the format has room for it."""
+        has_room = FORMS[self._settings.format].has_meta
+        for portion, each in computed.annotated:
+            document = each.document
+            yield with_source(document, portion.source, portion.number) if has_room else document
+
     def _add(self, computed: Computed, ledger: Ledger) -> None:
         """Write a part, and record it with what was set aside on the way to it."""
         number = self._counts["parts"]
-        documents = [each.document for _, each in computed.annotated]
+        documents = list(self._documents(computed))
         written = write_part(self._folder, number, documents, self._settings.format)
         computed = computed.without(written.refused)
         self._counts.update(computed.counts(self._pipeline))
@@ -240,9 +273,17 @@ class _Annotating:
         blocks = {
             PARTS: b"" if written.name is None else json_line(part_record(written, computed)),
             SET_ASIDE: b"".join(json_line(record) for record in as_records(_sorted(computed))),
+            _IDS: np.array([key_of(each.document.id) for _, each in computed.annotated], np.uint64).tobytes(),
         }
         last = computed.portions[-1]
         ledger.add(blocks, {"place": last.place, "done": last.done, "counts": self._counts})
+
+
+def _repeated(path: Path) -> int:
+    """Count the documents whose id an earlier one has."""
+    keys = np.fromfile(path, np.uint64)
+    keys.sort()
+    return int((keys[1:] == keys[:-1]).sum())
 
 
 def _sorted(computed: Computed) -> list[SetAside]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers import Item, Remark, SetAside
 from alembert.corpus.refine import kind_of
-from alembert.infer.annotate_models import Annotated, Pipeline
+from alembert.infer.annotate_models import Pipeline
+from alembert.infer.annotate_stage import Annotated
 from alembert.infer.supply import Place, Taken
 from alembert.tasks.example import Coverage
 
@@ -30,6 +31,8 @@ class Portion:
     aside: SetAside | None = None
     remark: tuple[str, int] | None = None
     """Something to count, and how often."""
+    number: int | None = None
+    """Which item of its source it is, if that is known."""
 
     @property
     def characters(self) -> int:
@@ -43,7 +46,7 @@ class Portion:
 
 def portion_of(taken: Taken, max_characters: int) -> Portion:
     """Look at an item: is it a document that can be annotated?"""
-    portion, item = Portion(taken.place, taken.done, taken.source), taken.item
+    portion, item = Portion(taken.place, taken.done, taken.source, number=taken.number), taken.item
     if not isinstance(item, Document):
         return _without_document(portion, item)
     portion = replace(portion, document=item)

@@ -8,12 +8,11 @@ entity for each: a stretch of the text with a label, which every format can hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import count
 from typing import Any, Final, Literal
 
-from alembert.corpus.document import SCORE, Document, Entity, Pairs, Relation, Span
+from alembert.corpus.document import SCORE, Document, Entity, Pairs, Relation, Span, free_ids
 from alembert.tasks.classify_decode import Answer
 from alembert.tasks.relate_example import RelateExample
 from alembert.tasks.relate_scores import RelatePrediction
@@ -23,6 +22,8 @@ from alembert.tasks.tag_examples import FoundEntity
 Field = Literal["entities", "relations", "labels"]
 LABEL_SCORES: Final = "label_scores"
 VALUE: Final = "value"
+SOURCE_FILE: Final = "source_file"
+SOURCE_ITEM: Final = "source_item"
 
 
 def without(document: Document, fields: Iterable[Field]) -> Document:
@@ -35,9 +36,17 @@ def without(document: Document, fields: Iterable[Field]) -> Document:
     return replace(document, **left)
 
 
+def with_source(document: Document, file: str, item: int | None) -> Document:
+    """Write into `meta` which item of which file a document was; one that has been annotated before keeps its source."""
+    if SOURCE_FILE in document.meta:
+        return document
+    source = {SOURCE_FILE: file} | ({} if item is None else {SOURCE_ITEM: str(item)})
+    return replace(document, meta={**document.meta, **source})
+
+
 def with_entities(document: Document, found: Iterable[FoundEntity]) -> Document:
     """Add the entities that a tagger found, in the order of the text."""
-    names = _free_ids("T", document)
+    names = free_ids("T", document)
     fresh = [
         Entity(next(names), each.label, ((each.start, each.end),), attributes=_score(each.score))
         for each in found
@@ -71,7 +80,7 @@ def with_relations(
     document: Document, example: RelateExample, prediction: RelatePrediction, negative: str | None
 ) -> Document:
     """Add the relations that were found between entities of the document."""
-    names = _free_ids("R", document)
+    names = free_ids("R", document)
     fresh = [
         Relation(
             next(names),
@@ -93,9 +102,3 @@ def _labels(answer: Answer) -> tuple[str, ...]:
 def _score(score: float | None) -> Pairs:
     # Four digits: what a model means, and not what the order of its sums left behind.
     return () if score is None else ((SCORE, f"{score:.4f}"),)
-
-
-def _free_ids(letter: str, document: Document) -> Iterator[str]:
-    taken = {entity.id for entity in document.entities} | {each.id for each in document.relations}
-    taken.update(concept for entity in document.entities for concept in entity.concepts)
-    return (name for name in (f"{letter}{number}" for number in count(1)) if name not in taken)

@@ -1,8 +1,8 @@
-"""Models in one pass over documents: each adds what it finds, and the next one sees it.
+"""Models in one pass over documents: each adds what it finds, and the next one sees it; lexicons add what they miss.
 
 In: fine-tuned models for the tasks tag, classify and relate, any number of them. Out: documents with entities, labels
 and relations. Relation models come last, whatever their order was: they relate the entities that the document has by
-then, those of the taggers before them, or those of the input if there is no tagger. What the input had of the same kind
+then: those of the taggers and lexicons before them, or those of the input if there is none. What the input had of the same kind
 is left out and counted, unless it is to be kept. A document's result does not depend on the documents beside it, but
 for the last digits of numbers: which rows share a batch changes the order of sums.
 """
@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from alembert.corpus.document import Document
+from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadInput, BadSetting, UserError
 from alembert.infer.annotate_documents import (
     Field,
@@ -24,6 +25,8 @@ from alembert.infer.annotate_documents import (
     with_relations,
     without,
 )
+from alembert.infer.annotate_lexicons import Matching
+from alembert.infer.annotate_stage import Annotated, Stage
 from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import TaskModel
 from alembert.infer.triples import TripleModel
@@ -31,6 +34,7 @@ from alembert.tasks.classify import ClassifyTask
 from alembert.tasks.classify_decode import ClassifyPrediction
 from alembert.tasks.classify_example import sentence_spans
 from alembert.tasks.example import Coverage
+from alembert.tasks.files import TASK, reading_of
 from alembert.tasks.relate import RelateTask
 from alembert.tasks.relate_example import of_document
 from alembert.tasks.tag_examples import Tagged
@@ -38,30 +42,6 @@ from alembert.tasks.tag_examples import Tagged
 _PLAIN: Final = Document("plain", "text")
 READ_AS_TEXT: Final = ("tag", "classify")
 """Tasks that need the text of a document alone."""
-
-
-@dataclass(frozen=True)
-class Annotated:
-    """A document with what was found in it."""
-
-    document: Document
-    coverage: Coverage
-    """Tokens and windows of all models together; characters count once."""
-    unread: int = 0
-    """Pairs of entities that are too far apart for the relation model."""
-    probabilities: Mapping[str, float] = field(default_factory=dict)
-    """Of every label that classifiers of the document know."""
-    value: float | None = None
-    """The number that a regression model gives the document."""
-    is_pairless: bool = False
-    """Whether it has no two entities of types that the relation model relates."""
-
-
-class Stage(Protocol):
-    """A model, or several that run together."""
-
-    def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
-        """Add to each document what is found."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +56,11 @@ class Pipeline:
     """What the models find."""
     replaced: tuple[Field, ...]
     """What of the input makes way for it."""
+    models: tuple[TaskModel, ...] = ()
+    lexicons: Mapping[str, Path] = field(default_factory=dict)
+    """Files of terms that are looked up beside the models, by label."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about the lexicons."""
 
     @classmethod
     def open(
@@ -87,8 +72,9 @@ class Pipeline:
         device: str = "cpu",
         min_score: float | None = None,
         min_precision: float | None = None,
+        lexicons: Mapping[str, str | Path] | None = None,
     ) -> Pipeline:
-        """Open the folder of a fine-tuned model, or those of several; `task` is one of a model of several."""
+        """Open the folder of a fine-tuned model or those of several, and lexicons by label; `task` is one of several."""
         folders = [folders] if isinstance(folders, str | Path) else folders
         if task is not None and len(folders) > 1:
             raise BadSetting(
@@ -97,25 +83,51 @@ class Pipeline:
         models = [
             open_model(folder, device, task).with_threshold(min_score, min_precision) for folder in folders
         ]
-        return cls.of(models, keep=keep)
+        return cls.of(models, keep=keep, lexicons=lexicons)
 
     @classmethod
-    def of(cls, models: Sequence[TaskModel | SeveralModel], *, keep: bool = False) -> Pipeline:
-        """Put models together; `keep` leaves what the input had beside what they find."""
+    def of(
+        cls,
+        models: Sequence[TaskModel | SeveralModel],
+        *,
+        keep: bool = False,
+        lexicons: Mapping[str, str | Path] | None = None,
+    ) -> Pipeline:
+        """Put models and lexicons together; `keep` leaves what the input had beside what they find."""
         single = [each for model in models for each in _single(model)]
         for model in single:
             _check(model)
         relaters = [model for model in single if model.task.name == "relate"]
-        _check_types([model for model in single if model.task.name == "tag"], relaters, keep=keep)
+        taggers = [model for model in single if model.task.name == "tag"]
+        _check_types(taggers, relaters, has_more=keep or bool(lexicons))
         stages = [stage for model in models for stage in _stages(model)]
-        gives = tuple(dict.fromkeys(map(_gives, single)))
+        files = {label: Path(path) for label, path in (lexicons or {}).items()}
+        matching = Matching.of(files, _sentence_labels(single)) if files else None
+        found = tuple(dict.fromkeys(map(_gives, single)))
         return cls(
-            stages=(*stages, *map(_Relating, relaters)),
+            stages=(*stages, *([matching] if matching else []), *map(_Relating, relaters)),
             folders=tuple(model.folder for model in models),
             tasks=tuple(model.name or model.task.name for model in single),
-            gives=gives,
-            replaced=() if keep else _replaced(gives),
+            gives=tuple(dict.fromkeys((*found, "entities"))) if matching else found,
+            replaced=() if keep else _replaced(found),
+            models=tuple(single),
+            lexicons=files,
+            notes=matching.notes if matching else (),
         )
+
+    def reading(self, options: ReadOptions) -> ReadOptions:
+        """Return options with the columns that the models were trained on, unless others are named."""
+        known = [reading_of(each.training(), options, str(each.folder / TASK)) for each in self.models]
+        texts = {each.text: each for each in known if each.text}
+        if len(texts) > 1:
+            columns = " and ".join(", ".join(names) for names in texts)
+            raise BadSetting(
+                f"The models were trained on the texts of different columns: {columns}. Say which column has the text: "
+                "--text COLUMN."
+            )
+        for each in self.models:
+            options = reading_of(each.training(), options, str(each.folder / TASK))
+        return options
 
     def annotate(self, documents: Sequence[Document | str]) -> list[Annotated]:
         """Let every model add to the documents, which may be plain texts; results are in their order."""
@@ -302,11 +314,17 @@ def _other_task(model: TaskModel) -> str:
     return "To use another task of this model, give its name: --task NAME. " if model.name else ""
 
 
-def _check_types(taggers: Sequence[TaskModel], relaters: Sequence[TaskModel], *, keep: bool) -> None:
-    """Refuse a tagger and a relation model that have no pair of types in common; more models may have."""
-    if len(taggers) == 1 and not keep:
+def _check_types(taggers: Sequence[TaskModel], relaters: Sequence[TaskModel], *, has_more: bool) -> None:
+    """Refuse a tagger and a relation model that have no pair of types in common; more models or entities may have."""
+    if len(taggers) == 1 and not has_more:
         for relater in relaters:
             TripleModel(taggers[0], relater)
+
+
+def _sentence_labels(models: Sequence[TaskModel]) -> frozenset[str]:
+    """Collect the labels that stand for whole sentences."""
+    tasks = [each.task for each in models if isinstance(each.task, ClassifyTask) and each.task.is_document]
+    return frozenset(label for task in tasks for label in task.labels)
 
 
 def _gives(model: TaskModel) -> Field:

@@ -44,14 +44,16 @@ class Form:
 
     writer: str
     ending: str
+    has_meta: bool = True
+    """Whether there is room for what is known about a document as a whole."""
 
 
 FORMS: Final[dict[PartFormat, Form]] = {
     "jsonl": Form("jsonl", ".jsonl.gz"),
     "bioc": Form("bioc-xml", ".xml"),
     "bioc-json": Form("bioc-json", ".json"),
-    "pubtator": Form("pubtator", ".pubtator"),
-    "brat": Form("brat", ""),
+    "pubtator": Form("pubtator", ".pubtator", has_meta=False),
+    "brat": Form("brat", "", has_meta=False),
     "parquet": Form("parquet", ".parquet"),
 }
 

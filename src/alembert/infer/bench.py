@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from alembert.corpus.document import Document
-from alembert.corpus.inputs import files_of
+from alembert.corpus.input_files import list_files
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting
 from alembert.infer.bench_peers import LeftOut, Peer, fits, peers_of
@@ -204,7 +204,7 @@ def _documents(model: TaskModel, files: Sequence[Path], options: ReadOptions, li
     remarks: list[Remark] = []
 
     def texts() -> Iterator[str]:
-        for taken in supply_of(files_of(files), options).items(Place()):
+        for taken in supply_of(list_files(files), options).items(Place()):
             if isinstance(taken.item, Document):
                 yield taken.item.text
             elif isinstance(taken.item, SetAside):

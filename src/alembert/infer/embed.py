@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from alembert import artifact
+from alembert.corpus.input_files import list_files
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.corpus.refine import as_records
@@ -111,6 +112,8 @@ class Result:
     """Vectors that this run made, without those of a run that it went on with."""
     seconds: float = 0.0
     """What that took."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about the inputs."""
 
 
 def encode(
@@ -124,15 +127,16 @@ def encode(
 ) -> Result:
     """Make a vector of each document or sentence, or go on where that was stopped; a complete result is left as it is."""
     settings = settings or EncodeSettings()
-    files = [Path(path) for path in inputs]
+    files = list_files([Path(path) for path in inputs], out=out, format=settings.format)
     supply = supply_of(files, settings.unit, settings.read, settings.format)
-    plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": files}
+    plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": files.contents}
     if done := artifact.finished(out, KIND, **plan):
-        return Result(done, fresh=False)
+        return Result(done, fresh=False, notes=tuple(files.notes()))
     with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
         job = _Encoding(draft.path, embedder, settings, tell)
         draft.counts.update(job.run(supply))
-    return Result(artifact.open_artifact(out, KIND), fresh=True, units=job.fresh, seconds=job.seconds)
+    manifest, notes = artifact.open_artifact(out, KIND), tuple(files.notes())
+    return Result(manifest, fresh=True, units=job.fresh, seconds=job.seconds, notes=notes)
 
 
 def embedder_of(index: Index, model: str | Path | None = None, device: str = "cpu") -> Embedder:

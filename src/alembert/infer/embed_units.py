@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from alembert.corpus.document import Document, Span
+from alembert.corpus.input_files import InputFiles
 from alembert.corpus.readers import ReadOptions, Remark, SetAside
 from alembert.corpus.refine import kind_of, sentences_of
 from alembert.infer import supply
@@ -57,7 +57,7 @@ class UnitSupply:
 
 
 def supply_of(
-    inputs: Sequence[Path],
+    inputs: InputFiles,
     unit: UnitKind,
     options: ReadOptions,
     format: str | None = None,  # noqa: A002

@@ -21,7 +21,8 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.data.streams import in_streams
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
-from alembert.infer.annotate_models import Annotated, Pipeline, annotates_documents
+from alembert.infer.annotate_models import Pipeline, annotates_documents
+from alembert.infer.annotate_stage import Annotated
 from alembert.infer.embed_model import Embedder
 from alembert.infer.embed_search import Measure, nearest
 from alembert.infer.embed_store import Index

@@ -8,18 +8,17 @@ chunks gives the same result however often it was stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from alembert.corpus.document import Span
-from alembert.corpus.inputs import check_inputs, named_corpus
-from alembert.corpus.jobs import source_names
+from alembert.corpus.input_files import InputFile, InputFiles
+from alembert.corpus.inputs import named_corpus
 from alembert.corpus.readers import Item, ReadOptions
 from alembert.corpus.store import Corpus
 from alembert.corpus.stream import Stream, known_format, size_of
@@ -46,6 +45,8 @@ class Taken:
     item: Item
     sentences: tuple[Span, ...] | None = None
     """Those of the document, if they are known."""
+    number: int | None = None
+    """Which item of its source it is; none: the source is that of a Corpus, which does not say."""
 
 
 class Supply(Protocol):
@@ -60,17 +61,13 @@ class Supply(Protocol):
 
 
 def supply_of(
-    inputs: Sequence[Path],
+    inputs: InputFiles,
     options: ReadOptions,
     format: str | None = None,  # noqa: A002
-    called: Callable[[Path], str] = str,
 ) -> Supply:
-    """Take one Corpus folder, or files of any format that has a reader; `called` says what a whole path is called."""
-    check_inputs(inputs)
-    corpus = named_corpus(inputs)
-    if corpus is not None:
-        return _OfCorpus(corpus)
-    return _Files(tuple(inputs), tuple(source_names(inputs, called)), options, format)
+    """Take one Corpus folder, or files of any format that has a reader."""
+    corpus = named_corpus(inputs.paths)
+    return _Files(inputs.files, options, format) if corpus is None else _OfCorpus(corpus)
 
 
 class Sized(Protocol):
@@ -114,27 +111,29 @@ def one_ahead(items: Iterator[T]) -> Generator[T, None, None]:
 
 @dataclass(frozen=True)
 class _Files:
-    files: tuple[Path, ...]
-    names: tuple[str, ...]
+    files: tuple[InputFile, ...]
     options: ReadOptions
     format: str | None
 
     @cached_property
     def total(self) -> int:
-        return sum(map(size_of, self.files))
+        return self._size(len(self.files))
 
     def items(self, after: Place) -> Iterator[Taken]:
-        before = sum(map(size_of, self.files[: after.input]))
+        before = self._size(after.input)
         for number in range(after.input, len(self.files)):
             yield from self._of_file(number, after.items if number == after.input else 0, before)
-            before += size_of(self.files[number])
+            before += size_of(self.files[number].path)
 
     def _of_file(self, number: int, passed: int, before: int) -> Iterator[Taken]:
-        path, source = self.files[number], self.names[number]
-        with closing(Stream(path)) as stream:
-            items = stream.items(self.options, self.format or known_format(path))
+        file = self.files[number]
+        with closing(Stream(file)) as stream:
+            items = stream.items(self.options, self.format or known_format(file.path))
             for count, item in enumerate(islice(items, passed, None), passed + 1):
-                yield Taken(Place(number, count), before + stream.place(), source, item)
+                yield Taken(Place(number, count), before + stream.place(), file.name, item, number=count)
+
+    def _size(self, count: int) -> int:
+        return sum(size_of(file.path) for file in self.files[:count])
 
 
 @dataclass(frozen=True)
@@ -147,4 +146,4 @@ class _OfCorpus:
 
     def items(self, after: Place) -> Iterator[Taken]:
         for count, entry in enumerate(islice(self.corpus.entries(), after.items, None), after.items + 1):
-            yield Taken(Place(0, count), count, entry.source, entry.document, entry.sentences)
+            yield Taken(Place(0, count), count, entry.source, entry.with_terms(), entry.sentences)

@@ -15,6 +15,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -32,6 +33,10 @@ _WALL = "\n\n"  # wider than the one space or hyphen that a term may span
 _MAX_LABELS = 255
 _LONGEST_NUMBER = 12
 _SEPARATORS = re.compile(rf"[\s{re.escape(HYPHENS)}]+")
+
+
+_Group = tuple[int, int, int, str]
+"""Node, lexicon, rule of case, and the spelling where case matters."""
 
 
 class Match(NamedTuple):
@@ -52,6 +57,14 @@ class Built:
     """Rows left out because their term is an ordinary word, a single character or a bare number."""
     turned: int
     """Spellings added by turning inverted names round."""
+
+
+class TermEntries(NamedTuple):
+    """A term that can be matched, and the numbers by which `find_all` says that it was."""
+
+    label: str
+    text: str
+    entries: tuple[int, ...]
 
 
 class Spelling(NamedTuple):
@@ -98,6 +111,18 @@ class Gazetteer:
         Terms in `stop` are left out, whatever their case and hyphens, unless `keep` holds them. Symbols (terms whose
         case matters) are left out also if they are spelt like a word in `ordinary` (`stop_words.ordinary_words`).
         """
+        return cls.with_terms(lexicons, stop=stop, keep=keep, ordinary=ordinary)[0]
+
+    @classmethod
+    def with_terms(
+        cls,
+        lexicons: Sequence[Lexicon],
+        *,
+        stop: Iterable[str] = STOP_WORDS,
+        keep: Iterable[str] = (),
+        ordinary: Iterable[str] = (),
+    ) -> tuple[Gazetteer, Iterator[TermEntries]]:
+        """Build, and also give the terms that can be matched, by which those that never are can be told."""
         if len(lexicons) > _MAX_LABELS:
             raise BadSetting(
                 f"{len(lexicons)} lexicons were given; at most {_MAX_LABELS} can be matched at once."
@@ -110,24 +135,25 @@ class Gazetteer:
         trie, ends = _plant(written)
         built = Built(rows, rows - len(wanted), len(written) - len(wanted))
         labels = tuple(lexicon.label for lexicon in lexicons)
-        return cls(labels, trie, _enter(written, ends, len(trie.final)), built)
+        entries, numbers = _enter(written, ends, len(trie.final))
+        return cls(labels, trie, entries, built), _terms(wanted, labels, numbers)
 
-    def find(self, text: str) -> list[Match]:
-        """Find the terms of a text, in order, none overlapping another."""
+    def find(self, text: str, seen: set[int] | None = None) -> list[Match]:
+        """Find the terms of a text, in order, none overlapping another; `seen` gets the numbers of their entries."""
         matches: list[Match] = []
         begin = 0
         while begin < len(text):
             end = begin + WINDOW
             last = end >= len(text)
             cut = len(text) if last else after_space(text, end - _OVERLAP)
-            matches += self._find_in(text, begin, end, cut)
+            matches += self._find_in(text, begin, end, cut, seen)
             begin = max(cut, matches[-1].end if matches else 0)
         return matches
 
-    def find_all(self, texts: Sequence[str]) -> list[list[Match]]:
+    def find_all(self, texts: Sequence[str], seen: set[int] | None = None) -> list[list[Match]]:
         """Find the terms of many texts. For short texts this is several times faster than one call for each."""
         borders = np.cumsum([len(text) + len(_WALL) for text in texts])
-        matches = self.find(_WALL.join(texts))
+        matches = self.find(_WALL.join(texts), seen)
         owners = np.searchsorted(borders, [match.start for match in matches], side="right")
         found: list[list[Match]] = [[] for _ in texts]
         shifts = [0, *borders.tolist()]
@@ -136,7 +162,7 @@ class Gazetteer:
             found[owner].append(Match(start - shift, end - shift, label, concepts))
         return found
 
-    def _find_in(self, text: str, begin: int, end: int, cut: int) -> Iterator[Match]:
+    def _find_in(self, text: str, begin: int, end: int, cut: int, seen: set[int] | None) -> Iterator[Match]:
         """Give the matches that start between `begin` and `cut`; they may reach up to `end`."""
         words = cut_words(text[begin:end])
         places, depths, nodes = self.trie.walk(words)
@@ -149,6 +175,8 @@ class Gazetteer:
                 entry = self._entry(node, text[start:stop])
                 if entry is not None:
                     taken = stop
+                    if seen is not None:
+                        seen.add(entry)
                     yield Match(
                         start, stop, self.labels[self.entries.labels[entry]], self.entries.concepts[entry]
                     )
@@ -213,13 +241,22 @@ def _plant(written: list[Spelling]) -> tuple[Trie, NDArray[np.int32]]:
     return Trie.of(np.concatenate(hashes), np.concatenate(lengths))
 
 
-def _enter(written: list[Spelling], ends: NDArray[np.int32], nodes: int) -> Entries:
-    """Group the spellings that are alike to the eye: same words, lexicon and case."""
-    groups: dict[tuple[int, int, int, str], tuple[str, ...]] = {}
+def _terms(wanted: list[Spelling], labels: Sequence[str], numbers: Sequence[int]) -> Iterator[TermEntries]:
+    """Give each term with the entries of its spellings, whose numbers come in the same order."""
+    rest = iter(numbers)
+    for term, order, _ in wanted:
+        yield TermEntries(labels[order], term, tuple(islice(rest, len(spellings(term)))))
+
+
+def _enter(written: list[Spelling], ends: NDArray[np.int32], nodes: int) -> tuple[Entries, Sequence[int]]:
+    """Group the spellings that are alike to the eye (same words, lexicon and case); say in which group each is."""
+    groups: dict[_Group, tuple[str, ...]] = {}
+    group_of: list[_Group] = []
     alone: dict[str, tuple[str, ...]] = {"": ()}  # one tuple for all spellings of a concept
     for (text, order, concept), node in zip(written, ends.tolist(), strict=True):
         rule = case_rule(text)
         key = (node, order, rule, bare(text) if rule else "")
+        group_of.append(key)
         known = groups.get(key)
         if not known:
             groups[key] = alone.setdefault(concept, (concept,))
@@ -227,10 +264,12 @@ def _enter(written: list[Spelling], ends: NDArray[np.int32], nodes: int) -> Entr
             groups[key] = known + alone.setdefault(concept, (concept,))
     keys = sorted(groups, key=itemgetter(0, 1))
     first = np.searchsorted([key[0] for key in keys], np.arange(nodes + 1)).astype(np.int32)
-    return Entries(
+    places = {key: number for number, key in enumerate(keys)}
+    entries = Entries(
         first=array("i", first.tobytes()),
         labels=bytes(key[1] for key in keys),
         cases=bytes(key[2] for key in keys),
         surfaces=[key[3] for key in keys],
         concepts=[groups[key] for key in keys],
     )
+    return entries, array("i", [places[key] for key in group_of])

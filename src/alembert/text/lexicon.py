@@ -1,7 +1,7 @@
 """Lexicons: lists of terms of one kind, with the concept each stands for.
 
-In: a TSV file (`term, id, source, kind`, with or without a header) or a plain list (one term a line), either gzipped
-or not. Out: the terms with their ids, and the rows that could not be used, each with its line and the reason. A row is
+In: a table (`term, id, source, kind`, with or without a header; TSV, or CSV with commas or semicolons) or a plain list
+(one term a line), gzipped or not. Out: the terms with their ids, and the rows that could not be used, each with its line and the reason. A row is
 set aside alone; a file of which most rows are bad is of another kind than expected, and is an error.
 
 The rules of language are here too: which spellings a term has, and where its letters' case matters.
@@ -9,13 +9,14 @@ The rules of language are here too: which spellings a term has, and where its le
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from alembert.errors import BadFile, BadSetting
@@ -30,6 +31,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufeff\ud800-\udfff]")
 _INVERTED = re.compile(r"[^\W\d_][\w'’/ -]*(?:, [^\W\d_][\w'’/ -]*[^\W_]){1,3}")
 _SYMBOL = re.compile(r"[A-Z0-9]")
 _WORD = re.compile(r"[^\W_]")
+_NAME = re.compile(r"[^\W\d_]{2}")
+"""What the term of a row has, and a place number such as that of "2,4-D" has not."""
+_ID = re.compile(r"[\w.:/-]*\d[\w.:/-]*")
+_LINES_LOOKED_AT = 200
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
@@ -82,22 +87,37 @@ def parse_option(option: str, flag: str = "lexicon") -> tuple[str, Path]:
     return label, Path(path)
 
 
+def parse_options(options: Iterable[str]) -> dict[str, Path]:
+    """Read lexicons that are given by a flag, by label in the order given."""
+    lexicons: dict[str, Path] = {}
+    for option in options:
+        label, path = parse_option(option)
+        if label in lexicons:
+            raise BadSetting(f"`--lexicon {label}=...` is given twice. Give each lexicon a label of its own.")
+        lexicons[label] = path
+    return lexicons
+
+
 def read_lexicon(path: str | Path, label: str) -> Lexicon:
     """Read a lexicon file and set its bad rows aside."""
     path = Path(path)
     terms: list[tuple[str, str]] = []
     bad: list[BadRow] = []
     layout: _Layout | None = None
-    for line, row in _rows(path):
+    separator, has_header = _dialect(path)
+    for line, row in _rows(path, separator):
         if isinstance(row, str):
             bad.append(BadRow(line, row))
-        elif layout is None:
-            layout = _layout(row)
-            terms += [] if layout.named else [layout.take(row)]
-        elif len(row) != layout.width:
-            bad.append(BadRow(line, f"it has {len(row)} columns and the first row has {layout.width}"))
-        else:
+            continue
+        if layout is None:
+            layout = _layout(row, has_header)
+            if layout.named:
+                continue
+        fault = layout.fault(row)
+        if fault is None:
             terms.append(layout.take(row))
+        else:
+            bad.append(BadRow(line, fault))
     _check(path, len(terms), bad)
     if layout and not layout.named and layout.width == 2 and _are_counts(terms):
         terms = [(term, "") for term, _ in terms]
@@ -157,16 +177,58 @@ class _Layout:
     named: bool
     width: int
     concept: int | None
+    term: int = 0
 
     def take(self, row: list[str]) -> tuple[str, str]:
-        return row[0], "" if self.concept is None else row[self.concept].strip()
+        return row[self.term].strip(), "" if self.concept is None else row[self.concept].strip()
+
+    def fault(self, row: list[str]) -> str | None:
+        """Say why a row cannot be used."""
+        if len(row) != self.width:
+            return f"it has {len(row)} columns and the first row has {self.width}"
+        return _fault(row[self.term].strip())
 
 
-def _layout(first: list[str]) -> _Layout:
+def _layout(first: list[str], has_header: bool) -> _Layout:
     header = [cell.strip().lower() for cell in first]
-    if header[0] == "term":
-        return _Layout(True, len(header), header.index("id") if "id" in header else None)
-    return _Layout(False, len(header), 1 if len(header) > 1 else None)
+    if "term" in header:
+        concept = header.index("id") if "id" in header else None
+        return _Layout(True, len(header), concept, header.index("term"))
+    return _Layout(has_header, len(header), 1 if len(header) > 1 else None)
+
+
+def _dialect(path: Path) -> tuple[str, bool]:
+    """Tell what separates columns, and whether the first row names them although it does not say `term`."""
+    lines = [text for _, text, fault in islice(_texts(path), _LINES_LOOKED_AT) if fault is None]
+    if any("\t" in line for line in lines):
+        return "\t", False
+    is_csv = path.name.lower().removesuffix(".gz").endswith(".csv")
+    tables = {sign: [_cells(line, sign) for line in lines] for sign in ";,"}
+    for sign, rows in tables.items():
+        if _is_table(rows, is_csv=is_csv):
+            return sign, len(rows) > 1 and not _ID.fullmatch(rows[0][1]) and _has_ids(rows[1:])
+    widths = max(sorted({len(row) for row in rows}) for rows in tables.values())
+    if is_csv and len(widths) > 1:
+        raise BadFile(
+            f"{path} has rows of {widths[0]} to {widths[-1]} columns, and a lexicon in CSV has the same columns in each row: term,id. "
+            "Put terms that hold a comma into quotes, or call a list of terms .txt."
+        )
+    return "\t", False
+
+
+def _is_table(rows: list[list[str]], *, is_csv: bool) -> bool:
+    """Tell a table from a list of terms that hold commas: by its header, its name, or a column of ids."""
+    if not rows or len(rows[0]) < 2:
+        return False
+    if "term" in (cell.strip().lower() for cell in rows[0]):
+        return True
+    if len({len(row) for row in rows}) > 1:
+        return False
+    return is_csv or _has_ids(rows) or (len(rows) > 1 and _has_ids(rows[1:]))
+
+
+def _has_ids(rows: list[list[str]]) -> bool:
+    return all(len(row) > 1 and _NAME.search(row[0]) and _ID.fullmatch(row[1].strip()) for row in rows)
 
 
 def _check(path: Path, good: int, bad: list[BadRow]) -> None:
@@ -187,21 +249,29 @@ def _are_counts(terms: list[tuple[str, str]]) -> bool:
     return counts[0] > counts[-1] and all(a >= b for a, b in pairwise(counts))
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str] | str]]:
-    """Give each line's cells, or the reason why it has none. Blank lines and `#` comments are no rows."""
+def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str] | str]]:
+    """Give each line's cells, or the reason why it has none."""
+    for line, text, fault in _texts(path):
+        yield line, fault or _cells(text, separator)
+
+
+def _cells(text: str, separator: str) -> list[str]:
+    return text.split("\t") if separator == "\t" else next(csv.reader([text], delimiter=separator))
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str, str | None]]:
+    """Give each line that is not blank and no `#` comment, and why it cannot be read, if it cannot."""
     for line, raw in enumerate(_lines(path), start=1):
         if len(raw) > _LONGEST_ROW:
-            yield line, f"it is longer than {_LONGEST_ROW} bytes"
+            yield line, "", f"it is longer than {_LONGEST_ROW} bytes"
             continue
         try:
             text = raw.decode("utf-8-sig" if line == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
-            yield line, "it is not UTF-8"
+            yield line, "", "it is not UTF-8"
             continue
         if text.strip() and not text.startswith("#"):
-            cells = text.split("\t")
-            cells[0] = cells[0].strip()
-            yield line, _fault(cells[0]) or cells
+            yield line, text, None
 
 
 def _fault(term: str) -> str | None:

@@ -7,7 +7,7 @@ items, and turns a file that is empty, damaged or unreadable into a set-aside it
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
@@ -41,10 +41,12 @@ def read(
     origin: str | Path | BinaryIO,
     options: ReadOptions | None = None,
     format: str | None = None,  # noqa: A002
+    ids: Mapping[str, str] | None = None,
 ) -> Iterator[Item]:
     """Give the documents of a file, a folder (brat) or a binary stream, and what was set aside, deleted, remarked.
 
-    Raises only for settings that cannot work (an unknown format or encoding), before anything is read.
+    `ids` are those of documents that are named by their file, where they are not to be called as the file is. Raises
+    only for settings that cannot work (an unknown format or encoding), before anything is read.
     """
     options = options or ReadOptions()
     if options.encoding:
@@ -52,7 +54,7 @@ def read(
 
         known(options.encoding)
     reader = _reader(format) if format else None
-    source = Source(Path(origin) if isinstance(origin, str) else origin, options)
+    source = Source(Path(origin) if isinstance(origin, str) else origin, options, ids)
     return _items(source, options, reader)
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
+from alembert.artifact import is_result
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers.contract import Damaged, Item, ReadOptions, SetAside
 from alembert.corpus.readers.mentions import linked, settle, unlinked_reason, with_own_ids
@@ -36,7 +37,7 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
     elif source.path.is_dir():
         yield from _folder(source.path, source, options)
     else:
-        yield from _pair(source.path.with_name(_stem(source.path)), source, options)
+        yield from _pair(source.path.with_name(stem_of(source.path)), source, options)
 
 
 def _folder(folder: Path, source: Source, options: ReadOptions) -> Iterator[Item]:
@@ -44,14 +45,43 @@ def _folder(folder: Path, source: Source, options: ReadOptions) -> Iterator[Item
         names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise Damaged(f"the folder cannot be read: {error.strerror}") from None
-    ours = [name for name in names if _is_ours(name)]
-    if not ours:
+    stems = stems_in(folder)
+    if not stems:
         raise Damaged(NOT_BRAT)
-    for stem in sorted({_stem(folder / name) for name in ours}):
+    for stem in stems:
         yield from _pair(folder / stem, source, options)
     for name in names:
-        if name not in ours and name not in _SETTINGS:
+        if not _is_ours(name) and name not in _SETTINGS and not is_result(folder / name):
             yield SetAside(str(folder / name), "file", None, "this is neither .txt nor .ann", "file")
+
+
+def stems_in(folder: Path) -> list[str]:
+    """List the pairs of a folder, by the names of their files without endings."""
+    names = (path.name for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted({stem_of(folder / name) for name in names if _is_ours(name)})
+
+
+def id_of(stem: str) -> str:
+    """Return the id of the document whose files have this name.
+
+    >>> id_of("a%2Fletter%~2")
+    'a/letter'
+    """
+    return unquote(_REPEATED.sub("", stem))
+
+
+def files_with(path: Path) -> tuple[Path, ...]:
+    """Return the text and the annotations of the pair that a file belongs to; a file without annotations is alone."""
+    annotations = _find(path.with_name(stem_of(path)), ".ann") if is_text_or_annotations(path) else None
+    if annotations is None:
+        return (path,)
+    text = _find(path.with_name(stem_of(path)), ".txt")
+    return (text, annotations) if text else (annotations,)
+
+
+def is_text_or_annotations(path: Path) -> bool:
+    """Tell whether a file can be one of a pair, by its name."""
+    return _is_ours(path.name)
 
 
 def has_annotations(folder: Path) -> bool:
@@ -61,10 +91,11 @@ def has_annotations(folder: Path) -> bool:
 
 def has_partner(path: Path) -> bool:
     """Tell whether a text file has an annotation file beside it."""
-    return _find(path.with_name(_stem(path)), ".ann") is not None
+    return _find(path.with_name(stem_of(path)), ".ann") is not None
 
 
-def _stem(path: Path) -> str:
+def stem_of(path: Path) -> str:
+    """Return the name of a file without its endings."""
     return re.sub(r"\.(txt|ann)$", "", plain_name(path.name))
 
 
@@ -79,7 +110,7 @@ def _find(base: Path, ending: str) -> Path | None:
 
 def _pair(base: Path, folder: Source, options: ReadOptions) -> Iterator[Item]:
     text_path, ann_path = _find(base, ".txt"), _find(base, ".ann")
-    name = unquote(_REPEATED.sub("", base.name))
+    name = folder.ids.get(base.name) or id_of(base.name)
     if text_path is None:
         yield SetAside(f"{base}.ann", "file", name, "there is no text file beside the annotations", "file")
         return

@@ -13,7 +13,7 @@ import codecs
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -34,14 +34,20 @@ class Line(NamedTuple):
 
 
 class Source:
-    """A file to read; `position` says how far reading has come, for the reports."""
+    """A file to read; `position` says how far reading has come, for the reports.
 
-    def __init__(self, origin: Path | BinaryIO, options: ReadOptions) -> None:
+    `ids` are those of documents that are named by their file, where they are not to be called as the file is.
+    """
+
+    def __init__(
+        self, origin: Path | BinaryIO, options: ReadOptions, ids: Mapping[str, str] | None = None
+    ) -> None:
         self.path = origin if isinstance(origin, Path) else None
         self.name = readable_name(
             str(origin if isinstance(origin, Path) else getattr(origin, "name", "<stream>"))
         )
         self.options = options
+        self.ids = ids or {}
         self.tally: Counter[str] = Counter()
         self.position = "file"
         self._origin = origin
@@ -53,8 +59,9 @@ class Source:
 
     @property
     def stem(self) -> str:
-        """The file name without its endings, from which ids are made: `notes.txt.gz` gives `notes`."""
-        return plain_name(Path(self.name).name).rsplit(".", 1)[0]
+        """What ids are made from: the file name without its endings (`notes.txt.gz` gives `notes`), or what `ids` has for it."""
+        stem = plain_name(Path(self.name).name).rsplit(".", 1)[0]
+        return self.ids.get(stem, stem)
 
     def aside(
         self, reason: str, name: str | None = None, position: str | None = None, kind: Kind = "record"

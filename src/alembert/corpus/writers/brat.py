@@ -1,4 +1,4 @@
-"""brat standoff: a folder with a text file and an annotation file per document.
+"""brat standoff: a folder with a text file and an annotation file per document, and the types that they use.
 
 Files are named by document id, with characters that file names cannot hold as ``%2F`` and ``%~2`` at the end of a
 second document of the same id. Ids of entities and relations are kept when they are brat's (T1, R1, E1), else numbered.
@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers.brat import NO_DATABASE, TRIGGER
+from alembert.corpus.writers.brat_types import NAME as CONFIGURATION
+from alembert.corpus.writers.brat_types import BratTypes
 from alembert.corpus.writers.losses import count_absent, plain
 from alembert.corpus.writers.sink import Losses, Target
 from alembert.errors import BadSetting
@@ -31,6 +33,7 @@ def write(documents: Iterable[Document], target: Target) -> Losses:
         raise BadSetting("brat is written to a folder of pairs of files: give a path, not a stream.")
     target.mkdir(parents=True, exist_ok=True)
     losses = Losses()
+    types = BratTypes()
     seen: Counter[str] = Counter()
     for document in documents:
         count_absent(document, losses, "relations")
@@ -38,8 +41,9 @@ def write(documents: Iterable[Document], target: Target) -> Losses:
         seen[name] += 1
         name += f"%~{seen[name]}" if seen[name] > 1 else ""
         (target / f"{name}.txt").write_bytes(document.text.encode())
-        lines = _Lines(document, losses).all()
+        lines = _Lines(document, losses, types).all()
         (target / f"{name}.ann").write_bytes("".join(line + "\n" for line in lines).encode())
+    (target / CONFIGURATION).write_bytes(types.to_text().encode())
     return +losses
 
 
@@ -56,8 +60,8 @@ def _file_name(name: str, losses: Losses) -> str:
 class _Lines:
     """The annotation lines of one document."""
 
-    def __init__(self, document: Document, losses: Losses) -> None:
-        self.document, self.losses = document, losses
+    def __init__(self, document: Document, losses: Losses, types: BratTypes) -> None:
+        self.document, self.losses, self.types = document, losses, types
         self.ids = _numbered([entity.id for entity in document.entities], "T")
         self.kinds = [_kind(relation) for relation in document.relations]
         self.ids |= _numbered([relation.id for relation in document.relations], "R", self.kinds)
@@ -77,7 +81,9 @@ class _Lines:
         spans = ";".join(f"{start} {end}" for start, end in entity.spans)
         surface = entity.surface(self.document.text)
         surface = surface.translate(str.maketrans("\t\r\n", "   "))
-        return f"{self.ids[entity.id]}\t{self._word(entity.label)} {spans}\t{surface}"
+        label = self._word(entity.label)
+        self.types.entities.add(label)
+        return f"{self.ids[entity.id]}\t{label} {spans}\t{surface}"
 
     def _concepts(self, entity: Entity) -> Iterator[str]:
         for concept in entity.concepts:
@@ -91,7 +97,9 @@ class _Lines:
         for name, value in owner.attributes:
             if name != "note" and value and not any(character.isspace() for character in value):
                 self.numbers["A"] += 1
-                yield f"A{self.numbers['A']}\t{self._word(name)} {target} {value}".removesuffix(" true")
+                word = self._word(name)
+                self.types.attributes[word] |= {value} - {"true"}
+                yield f"A{self.numbers['A']}\t{word} {target} {value}".removesuffix(" true")
             else:
                 self.numbers["#"] += 1
                 kind = "AnnotatorNotes" if name == "note" else self._word(name)
@@ -104,7 +112,10 @@ class _Lines:
             return
         label = self._word(relation.label)
         if kind == "E":
+            self.types.events[label] |= {role for role, _ in arguments[1:]}
             label, arguments = f"{label}:{arguments[0][1]}", arguments[1:]
+        else:
+            self.types.relations[label] |= {role for role, _ in arguments}
         yield f"{self.ids[relation.id]}\t{label} " + " ".join(
             f"{role}:{target}" for role, target in arguments
         )

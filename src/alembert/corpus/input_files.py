@@ -1,0 +1,213 @@
+"""Which files a command reads: each once, under a name that no other input has.
+
+In: what a user named, files and folders. Out: inputs in the order given, those of a folder in the order of their names.
+A file that was named twice, through a link, or beside its folder is one input, and so are the two files of a brat pair;
+a folder of brat pairs and a Corpus stay whole. The result of the command itself is never an input, nor is unfinished
+work of another one, so that results may lie among the inputs.
+
+Documents of many formats are named by their file. Where two files would give the same id, both use their path below the
+folder that all inputs share (`a/letter`, `b/letter`), so ids depend on which files there are, not on their order, and
+all others stay as they are. Ids that stand inside files are not looked at here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from alembert import artifact
+from alembert.corpus.inputs import check_inputs
+from alembert.corpus.readers import brat
+from alembert.corpus.readers.source import plain_name
+from alembert.errors import BadFile
+from alembert.extras import require
+
+_BY_PYARROW: Final = {".parquet", ".zst"}
+"""Endings of files that cannot be read without pyarrow."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One input: a file, both files of a brat pair, or a folder that is read as a whole."""
+
+    path: Path
+    name: str = ""
+    """The path below the folder that all inputs share."""
+    more: tuple[Path, ...] = ()
+    """Further files that are read with it: the annotations of a brat pair."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids by the name of a file, for names that another input has too."""
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """All inputs of a command, and what was found out about them."""
+
+    files: tuple[InputFile, ...]
+    repeated: int = 0
+    """Files that were left out because they were listed before, by themselves or with their pair or folder."""
+    empty: int = 0
+    """Folders without a file."""
+    unfinished: int = 0
+    """Folders with unfinished work of other commands."""
+
+    @property
+    def paths(self) -> list[Path]:
+        return [file.path for file in self.files]
+
+    @property
+    def contents(self) -> list[Path]:
+        """Everything that is read."""
+        return [path for file in self.files for path in (file.path, *file.more)]
+
+    def notes(self) -> Iterator[str]:
+        """Say what was left out, and which ids are not the names of files."""
+        if self.repeated:
+            yield (
+                f"files that were named twice, or are the other file of a brat pair: {self.repeated:,}; each document is "
+                "read once"
+            )
+        if self.empty:
+            yield f"empty folders among the inputs: {self.empty:,}"
+        if self.unfinished:
+            yield f"folders with unfinished work of alembert, which are no inputs: {self.unfinished:,}"
+        if renamed := [name for file in self.files for name in file.ids.values()]:
+            yield (
+                f"files that share their name with another one: {len(renamed):,}; documents that are named by their file "
+                f"have its path as their id, such as {min(renamed)}"
+            )
+
+
+def list_files(
+    inputs: Sequence[Path],
+    *,
+    out: str | Path | None = None,
+    called: Callable[[Path], str] = str,
+    format: str | None = None,  # noqa: A002
+) -> InputFiles:
+    """List the inputs of a command whose result goes to `out`; `called` says what a copy of an object is called."""
+    check_inputs(inputs)
+    walk = _Walk(out)
+    try:
+        paths = [file for path in inputs for file in walk.files(path)]
+    except OSError as error:
+        raise BadFile(
+            f"The folder {error.filename} cannot be read: {error.strerror}. Check its permissions, or leave it out."
+        ) from None
+    if not paths:
+        raise BadFile(
+            f"There is no file to read: {inputs[0]} is empty. Name a folder with files, or the files themselves."
+        )
+    if packed := {path.suffix for path in paths} & _BY_PYARROW:
+        require(f"Reading {min(packed)} files", "pyarrow")
+    files = list(_once(paths, has_pairs=format in (None, "brat")))
+    parts = [_parts(file.path, called) for file in files]
+    shared = _shared([_parts(path if path.is_dir() else path.parent, called) for path in inputs])
+    named = [
+        replace(file, name="/".join(each[shared:]) or each[-1])
+        for file, each in zip(files, parts, strict=True)
+    ]
+    return InputFiles(_with_ids(named), len(paths) - len(files), walk.empty, walk.unfinished)
+
+
+class _Walk:
+    """Goes through folders, and counts those that hold nothing to read."""
+
+    def __init__(self, out: str | Path | None) -> None:
+        self.empty = self.unfinished = 0
+        place = None if out is None else artifact.place_of(out)
+        self._own = {place.target, place.partial} if place else set()
+
+    def files(self, path: Path) -> Iterator[Path]:
+        """Put the files of a folder in its place; what a reader takes whole stays."""
+        if self._is_own(path):
+            return
+        if not path.is_dir() or (path / artifact.MANIFEST).is_file():
+            yield path
+        elif (path / artifact.DRAFT).is_file():
+            self.unfinished += 1
+        elif brat.has_annotations(path):
+            yield path
+        else:
+            inside = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
+            self.empty += not inside
+            for each in inside:
+                # A link to a folder may lead back to where it stands: it is left to the readers, which set it aside.
+                yield from [each] if each.is_symlink() else self.files(each)
+
+    def _is_own(self, path: Path) -> bool:
+        if not self._own:
+            return False
+        place = path.resolve()
+        return not self._own.isdisjoint((place, *place.parents))
+
+
+def _once(paths: Sequence[Path], *, has_pairs: bool) -> Iterator[InputFile]:
+    folders = {path.resolve() for path in paths if path.is_dir()}
+    seen: set[Path] = set()
+    for path in paths:
+        first, *more = brat.files_with(path) if has_pairs else (path,)
+        place = first.resolve()
+        in_folder = brat.is_text_or_annotations(path) and place.parent in folders
+        if place not in seen and not in_folder:
+            seen.add(place)
+            yield InputFile(first, more=tuple(more))
+
+
+def _parts(path: Path, called: Callable[[Path], str]) -> tuple[str, ...]:
+    name = called(path)
+    return Path(os.path.normpath(path.absolute())).parts if name == str(path) else tuple(name.split("/"))
+
+
+def _shared(names: Sequence[tuple[str, ...]]) -> int:
+    """Count the folders that all names begin with."""
+    first, last = min(names), max(names)
+    return next(
+        (n for n, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first)
+    )
+
+
+_Names = tuple[int, str, tuple[str, str, str]]
+"""The number of an input, the name of a document in it, and its possible ids, from short to unique."""
+
+
+def _with_ids(files: Sequence[InputFile]) -> tuple[InputFile, ...]:
+    """Give documents that are named by their file ids that differ."""
+    names = [each for number, file in enumerate(files) for each in _names_in(number, file)]
+    levels = [0] * len(names)
+    while rising := _repeated([ids[level] for (_, _, ids), level in zip(names, levels, strict=True)], levels):
+        for place in rising:
+            levels[place] += 1
+    changed: dict[int, dict[str, str]] = {}
+    for (number, name, ids), level in zip(names, levels, strict=True):
+        if ids[level] != ids[0]:
+            changed.setdefault(number, {})[name] = ids[level]
+    return tuple(replace(file, ids=changed.get(number, {})) for number, file in enumerate(files))
+
+
+def _repeated(ids: Sequence[str], levels: Sequence[int]) -> list[int]:
+    counts = Counter(ids)
+    return [place for place, name in enumerate(ids) if counts[name] > 1 and levels[place] < 2]
+
+
+def _names_in(number: int, file: InputFile) -> Iterator[_Names]:
+    folder = file.name.rpartition("/")[0]
+    if not file.path.is_dir():
+        stem, default = _names_of(file)
+        yield number, stem, (default, f"{folder}/{default}" if folder else default, file.name)
+    elif not (file.path / artifact.MANIFEST).is_file():
+        for stem in brat.stems_in(file.path):
+            default = brat.id_of(stem)
+            yield number, stem, (default, f"{file.name}/{default}", f"{file.name}/{stem}.txt")
+
+
+def _names_of(file: InputFile) -> tuple[str, str]:
+    if file.more or plain_name(file.path.name).endswith(".ann"):
+        stem = brat.stem_of(file.path)
+        return stem, brat.id_of(stem)
+    stem = plain_name(file.path.name).rsplit(".", 1)[0]
+    return stem, stem
