@@ -1,0 +1,45 @@
+"""Models of the Hugging Face hub, fetched only when asked for by `hub:organisation/name`.
+
+A bare name is never looked up: a mistyped path must not open a connection. Whatever opens a model by its folder asks
+`model_folder` first, so that every command and function takes both.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from alembert.errors import BadFile, MissingExtra
+
+PREFIX: Final = "hub:"
+PICKLES: Final = "pytorch_model*.bin"
+_WANTED: Final = ("*.json", "*.safetensors", "vocab.txt")
+
+
+def is_hub_id(where: str | Path) -> bool:
+    """Tell whether a hub model is meant."""
+    return str(where).startswith(PREFIX)
+
+
+def model_folder(where: str | Path, *, pickles: bool = False) -> Path:
+    """Return the local folder of a model; one of the hub is fetched first, with `pickles` its old weights as well."""
+    return fetch_from_hub(Path(where).as_posix(), pickles=pickles) if is_hub_id(where) else Path(where)
+
+
+def fetch_from_hub(where: str, *, pickles: bool = False) -> Path:
+    """Return a local folder with the configuration, tokenizer and weights of a hub model."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise MissingExtra("huggingface_hub", "hub", "Opening a model of the Hugging Face hub") from None
+    name = where.removeprefix(PREFIX)
+    wanted = [*_WANTED, PICKLES] if pickles else list(_WANTED)
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except Exception as problem:
+        raise BadFile(
+            f"The model {name!r} could not be fetched from the Hugging Face hub ({type(problem).__name__}). "
+            "Check the name and the connection, or download the folder elsewhere and give its path."
+        ) from problem
