@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "alembert"
-EVERYONE = {"errors", "artifact", "hardware", "settings", "plots"}
+EVERYONE = {"errors", "artifact", "hardware", "settings", "plots", "hub"}
 MAY_IMPORT = {
     "errors": set(),
     "artifact": {"errors"},
@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "files": EVERYONE | {"nn", "text"},
     "settings": {"errors"},
     "plots": set(),
+    "hub": {"errors"},
     "data": EVERYONE | {"text", "corpus"},
     "tasks": EVERYONE | {"nn", "data", "text", "corpus"},
     "train": EVERYONE | {"nn", "data", "tasks", "files", "corpus", "text"},
@@ -28,7 +29,19 @@ MAY_IMPORT = {
     "inspect": EVERYONE | {"infer", "nn", "text", "corpus", "data", "tasks"},
     "serve": EVERYONE | {"infer", "inspect"},
 }
-NO_TORCH = {"errors", "artifact", "settings", "plots", "text", "corpus", "data", "sample", "serve", "cli"}
+NO_TORCH = {
+    "errors",
+    "artifact",
+    "settings",
+    "plots",
+    "hub",
+    "text",
+    "corpus",
+    "data",
+    "sample",
+    "serve",
+    "cli",
+}
 ONLY_HERE = {"infer/engine_torch.py": {"files", "nn"}}
 """Modules that may import more than their part."""
 LAYERS_WITHOUT_LIMIT = {"cli", "demo", "__init__", "__main__"}

@@ -7,7 +7,12 @@ import typer
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="Has config.json and pytorch_model.bin.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER", help="Has config.json and pytorch_model.bin; or hub:organisation/name."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder to write the Checkpoint to.")],
     family: Annotated[
         str | None, typer.Option(help="bert or albert, if config.json does not say `model_type`.")

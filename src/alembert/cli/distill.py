@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import find_model
 from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ Files = list[Path] | None
 def distill(
     teacher: Annotated[
         str | None,
-        typer.Argument(metavar="TEACHER", help="A fine-tuned model; with --corpus, one that is not."),
+        typer.Argument(
+            metavar="TEACHER",
+            help="A fine-tuned model, or hub:organisation/name; with --corpus, one that is not fine-tuned.",
+        ),
     ] = None,
     student: Annotated[
         str | None,
@@ -147,6 +151,7 @@ def distill(
         "intermediate": _passes(inside_epochs),
         "prediction": _table(epochs=epochs, optimiser=_table(rate=rate)),
     }
+    teacher = None if teacher is None else str(find_model(teacher))
     settings = _task_settings(preset, config, _present(given), _taught(teacher, task))
     if show_config:
         print(to_toml(settings), end="")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import find_model
 from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ MOST_JUDGED = 1000
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder.")],
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder, or hub:organisation/name."),
+    ],
     *,
     out: Annotated[Path, typer.Option(help="Folder to write the Export to.")],
     calibrate: Annotated[
@@ -98,10 +102,11 @@ def export(
         raise BadSetting("--calibrate belongs to int8, and the numbers are fp32. Leave one of them out.")
     settings = ExportSettings(format=cast("Format | None", form), precision=precision, rows=rows, limit=limit)
     _check_installed(settings)
-    names = _tasks(model, task)  # a folder without the task is refused before its weights are read
+    folder = find_model(model)
+    names = _tasks(folder, task)  # a folder without the task is refused before its weights are read
     texts, gold = _files(names, "--calibrate", calibrate or ()), _files(names, "--dev", against or ())
-    engine = TorchEngine.open(model)
-    sources = _Sources(engine, model, ReadOptions(text=tuple(text or ()), label=label), speed=speed)
+    engine = TorchEngine.open(folder)
+    sources = _Sources(engine, folder, ReadOptions(text=tuple(text or ()), label=label), speed=speed)
     material = {name: sources.material(name, texts[name], gold[name]) for name in names}
     given = material[names[0]] if len(names) == 1 else {str(name): each for name, each in material.items()}
     outcome = write(engine.checkpoint, out, settings, given, task=task, overwrite=overwrite, say=note)

@@ -26,8 +26,8 @@ from alembert.files.card import model_card
 from alembert.files.families import family_for, family_of
 from alembert.files.families.native import Native
 from alembert.files.family import EXTRA, Blueprint, Format
-from alembert.files.hub import fetch_from_hub, is_hub_id
 from alembert.files.weights import SHARD_BYTES, SafeWeights, Weights, read_json
+from alembert.hub import is_hub_id, model_folder
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 
@@ -128,10 +128,10 @@ def open(  # noqa: A001  the verb users know; the builtin is not used here
     `family` and `architecture` are for folders whose `config.json` does not say what they are.
     """
     hardware.check_dtype(_known_dtype(dtype))
-    folder = fetch_from_hub(str(where)) if is_hub_id(where) else _existing_folder(Path(where))
+    folder = model_folder(where) if is_hub_id(where) else _existing_folder(Path(where))
     weights = SafeWeights.find(folder)
     if weights is None:
-        raise BadFile(_why_no_weights(folder))
+        raise BadFile(_why_no_weights(where, folder))
     return assemble(folder, weights, family=family, architecture=architecture, dtype=dtype)
 
 
@@ -190,7 +190,12 @@ def _existing_folder(folder: Path) -> Path:
     )
 
 
-def _why_no_weights(folder: Path) -> str:
+def _why_no_weights(where: str | Path, folder: Path) -> str:
+    if is_hub_id(where):
+        return (
+            f"{where} has no model.safetensors. If it has its weights in old .bin files, which are pickles, convert them "
+            f"once, safely: alembert convert {where} --out NEW_FOLDER"
+        )
     if any(folder.glob("*.bin")):
         return (
             f"{folder} has its weights in an old .bin file, which is a pickle. "

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.data.streams import in_streams
+from alembert.hub import model_folder
 from alembert.infer.engines import open_engine
 from alembert.infer.size import Size
 from alembert.tasks.example import Encoded, Example, Reading
@@ -72,11 +73,13 @@ class TaskModel:
 
     @classmethod
     def open(cls, folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel:
-        """Open a folder that `finetune` or `export` wrote; `task` is the name of one of several.
+        """Open a folder that `finetune` or `export` wrote, or one that was fine-tuned elsewhere; `hub:` models, too.
+
+        `task` is the name of one of several.
 
         The engine is the one that the folder is made for (`engine.name` says which).
         """
-        place = Path(folder)
+        place = model_folder(folder)
         read_table(place, task)  # a folder without the task is refused before its weights are read
         return cls.of_engine(open_engine(place, device), place, task if task_names(place) else None)
 
