@@ -14,6 +14,8 @@ from alembert.errors import BadFile, MissingExtra
 
 PREFIX: Final = "hub:"
 PICKLES: Final = "pytorch_model*.bin"
+_COPIES: Final = "models--"
+"""How the folders begin in which the cache of the hub keeps models."""
 _WANTED: Final = ("*.json", "*.safetensors", "vocab.txt")
 
 
@@ -25,6 +27,18 @@ def is_hub_id(where: str | Path) -> bool:
 def model_folder(where: str | Path, *, pickles: bool = False) -> Path:
     """Return the local folder of a model; one of the hub is fetched first, with `pickles` its old weights as well."""
     return fetch_from_hub(Path(where).as_posix(), pickles=pickles) if is_hub_id(where) else Path(where)
+
+
+def hub_id_of(folder: Path) -> str | None:
+    """Return the `hub:organisation/name` whose local copy a folder is; none: it is no copy.
+
+    >>> hub_id_of(Path("hub/models--clinic--tagger/snapshots/0f3c"))
+    'hub:clinic/tagger'
+    """
+    repository = folder.parent.parent.name
+    if folder.parent.name != "snapshots" or not repository.startswith(_COPIES):
+        return None
+    return PREFIX + repository.removeprefix(_COPIES).replace("--", "/", 1)
 
 
 def fetch_from_hub(where: str, *, pickles: bool = False) -> Path:

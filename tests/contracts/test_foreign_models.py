@@ -12,6 +12,7 @@ from alembert import sample
 from alembert.cli import run
 from alembert.corpus.document import Document
 from alembert.corpus.readers import read
+from alembert.infer.annotate_models import Pipeline
 from alembert.infer.embed_model import Embedder
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.compare_pooling import Pooling, sentence_transformers_files
@@ -116,6 +117,13 @@ def test_annotate_writes_what_predict_says(name: str, made: Made) -> None:
         else:
             answer = prediction.answer
             assert document.labels == ((answer.label,) if answer.labels is None else answer.labels)
+
+
+def test_a_document_with_a_tab_is_one_text(made: Made) -> None:
+    made("pairs", "Bert")
+    documents = [Document(id=str(n), text=text) for n, text in enumerate(["the\tgene", "the gene"])]
+    one, other = Pipeline.open(["model"]).annotate(documents)
+    assert one.coverage.tokens == other.coverage.tokens
 
 
 @pytest.mark.parametrize("name", ["tag", "classify", "answer", "choose"])

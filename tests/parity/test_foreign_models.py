@@ -9,7 +9,9 @@ import pytest
 import torch
 import transformers
 
+from alembert.cli import run
 from alembert.infer.task_model import TaskModel
+from alembert.tasks.export_files import read_facts
 from foreign_models import BIO, SENTIMENT, real_sentences, save_foreign
 
 FAMILIES = ["Bert", "Albert"]
@@ -192,3 +194,22 @@ def minilm_tagger(minilm: Path, shared: Path, tmp_path_factory: pytest.TempPathF
 @pytest.mark.slow
 def test_a_trained_tagger(minilm_tagger: Path, sentences: list[str]) -> None:
     assert assert_same_entities(minilm_tagger, sentences) > 500
+
+
+@pytest.mark.slow
+def test_a_trained_tagger_is_exported_annotates_and_teaches(
+    minilm_tagger: Path, shared: Path, tmp_path: Path
+) -> None:
+    blocks = (shared / "ner/NCBI-disease/train.tsv").read_text(encoding="utf8").split("\n\n")
+    (tmp_path / "train.tsv").write_text("\n\n".join(blocks[:300]) + "\n\n", encoding="utf8")
+    (tmp_path / "test.tsv").write_text("\n\n".join(blocks[300:500]) + "\n\n", encoding="utf8")
+    (tmp_path / "brief.toml").write_text("[intermediate]\nskip = true\n[prediction]\nsteps = 2\n")
+    model, train, test = str(minilm_tagger), str(tmp_path / "train.tsv"), str(tmp_path / "test.tsv")
+    exported = ["export", model, "--calibrate", train, "--dev", test, "--rows", "60", "--no-speed"]
+    assert run([*exported, "--out", str(tmp_path / "int8")]) == 0
+    assert read_facts(tmp_path / "int8").precision == "int8"
+    assert run(["annotate", str(tmp_path / "int8"), test, "--out", str(tmp_path / "annotated")]) == 0
+    distilled = ["distill", model, "--student", "2x96", "--train", train, "--dev", test]
+    config = ["--config", str(tmp_path / "brief.toml")]
+    assert run([*distilled, *config, "--out", str(tmp_path / "student")]) == 0
+    assert TaskModel.open(tmp_path / "student").task.labels == ("O", "B-Disease", "I-Disease")

@@ -27,7 +27,7 @@ from alembert.files.families import family_for, family_of
 from alembert.files.families.native import Native
 from alembert.files.family import EXTRA, Blueprint, Format
 from alembert.files.weights import SHARD_BYTES, SafeWeights, Weights, read_json
-from alembert.hub import is_hub_id, model_folder
+from alembert.hub import hub_id_of, is_hub_id, model_folder
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 
@@ -131,7 +131,7 @@ def open(  # noqa: A001  the verb users know; the builtin is not used here
     folder = model_folder(where) if is_hub_id(where) else _existing_folder(Path(where))
     weights = SafeWeights.find(folder)
     if weights is None:
-        raise BadFile(_why_no_weights(where, folder))
+        raise BadFile(_why_no_weights(folder))
     return assemble(folder, weights, family=family, architecture=architecture, dtype=dtype)
 
 
@@ -190,11 +190,11 @@ def _existing_folder(folder: Path) -> Path:
     )
 
 
-def _why_no_weights(where: str | Path, folder: Path) -> str:
-    if is_hub_id(where):
+def _why_no_weights(folder: Path) -> str:
+    if name := hub_id_of(folder):
         return (
-            f"{where} has no model.safetensors. If it has its weights in old .bin files, which are pickles, convert them "
-            f"once, safely: alembert convert {where} --out NEW_FOLDER"
+            f"{name} has no model.safetensors. If its weights are in old .bin files, which are pickles, convert them once, "
+            f"safely: alembert convert {name} --out NEW_FOLDER"
         )
     if any(folder.glob("*.bin")):
         return (
