@@ -16,6 +16,7 @@ from alembert.infer.annotate_models import Pipeline
 from alembert.infer.embed_model import Embedder
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.compare_pooling import Pooling, sentence_transformers_files
+from alembert.tasks.files import task_remark
 from foreign_models import SHAPE, save_foreign
 from task_cases import CASES
 
@@ -135,6 +136,7 @@ def test_errors_are_sorted(name: str, made: Made, capsys: pytest.CaptureFixture[
 
 def test_vectors_of_a_sentence_encoder_are_those_that_it_embeds(made: Made) -> None:
     made("compare", "Bert")
+    assert "by its modules.json it is a sentence encoder" in str(task_remark(Path("model")))
     model, texts = TaskModel.open("model"), ["the gene", "cancer of the breast"]
     (one, other) = model.predict(model.task.of_texts(texts))
     embedded = Embedder.open("model").embed(texts).vectors_ND

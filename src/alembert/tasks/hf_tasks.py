@@ -20,6 +20,7 @@ from alembert.errors import BadFile
 from alembert.tasks.tag_scheme import TagScheme
 
 CONFIG: Final = "config.json"
+MODULES: Final = "modules.json"
 _LARGEST: Final = 5_000_000
 """Bytes of a configuration, at most."""
 _POSITIONS: Final = 512
@@ -36,17 +37,19 @@ class InferredTask:
     """What `task.json` would hold."""
     description: str
     """What it is, in a few words."""
+    source: str = CONFIG
+    """The file that says it."""
 
     def remark(self, model: str) -> str:
         """Say what was decided of a model, which is called as its user calls it."""
-        return f"{model} has no task.json; by its {CONFIG} it is {self.description}"
+        return f"{model} has no task.json; by its {self.source} it is {self.description}"
 
 
 def infer_task(folder: Path) -> InferredTask | None:
     """Tell from the files of a folder which task its model was fine-tuned for; none: for none that alembert has."""
     if not (folder / CONFIG).is_file():
         return None
-    if (folder / "modules.json").is_file():
+    if (folder / MODULES).is_file():
         return _comparison(folder)
     config = _read(folder / CONFIG)
     build = next((make for head, make in _TASKS.items() if _architecture(config).endswith(head)), None)
@@ -162,7 +165,7 @@ def _comparison(folder: Path) -> InferredTask | None:
         "high": 1.0,
         "settings": {},
     }
-    return InferredTask(table, f"a sentence encoder ({pooling.in_words()})")
+    return InferredTask(table, f"a sentence encoder ({pooling.in_words()})", MODULES)
 
 
 # -- config.json
