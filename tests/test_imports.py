@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "alembert"
-EVERYONE = {"errors", "extras", "artifact", "hardware", "settings", "plots"}
+EVERYONE = {"errors", "extras", "artifact", "hardware", "settings", "plots", "hub"}
 MAY_IMPORT = {
     "errors": set(),
     "extras": {"errors"},
@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "files": EVERYONE | {"nn", "text"},
     "settings": {"errors"},
     "plots": set(),
+    "hub": {"errors", "extras"},
     "data": EVERYONE | {"text", "corpus"},
     "tasks": EVERYONE | {"nn", "data", "text", "corpus"},
     "train": EVERYONE | {"nn", "data", "tasks", "files", "corpus", "text"},
@@ -35,6 +36,7 @@ NO_TORCH = {
     "artifact",
     "settings",
     "plots",
+    "hub",
     "text",
     "corpus",
     "data",

@@ -62,10 +62,14 @@ def load(
 
 def model_folder(model: StrPath) -> Path:
     """Return the folder of a model; `hub:organisation/name` is fetched from the Hugging Face hub."""
-    from alembert.files.hub import fetch_from_hub, is_hub_id
+    from alembert.hub import model_folder as find_folder
+    from alembert.tasks.files import task_remark
 
     name = model_name(model)
-    return fetch_from_hub(name) if is_hub_id(name) else Path(name)
+    folder = find_folder(name)
+    if remark := task_remark(folder, name):
+        warnings.warn(remark, stacklevel=3)
+    return folder
 
 
 # -- documents

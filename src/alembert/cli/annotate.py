@@ -12,6 +12,7 @@ import typer
 
 from alembert.cli.cluster import On, RayAddress, WorkerCpus, cluster_of
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import MODEL, find_model
 from alembert.cli.options import Device
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def annotate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint, or an Export.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
     inputs: Annotated[
         list[str],
         typer.Argument(
@@ -126,14 +127,15 @@ def _settings(config: Path | None, given: Mapping[str, Any], text: tuple[str, ..
     return replace(settings, read=replace(settings.read, text=text)) if text else settings
 
 
-def _parted(model: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Part models from inputs: the first path is a model, and so are the folders of models that follow it."""
-    from alembert.tasks.files import TASK
+def _parted(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Part models from inputs: the first path is a model, and so are the models that follow it."""
+    from alembert.hub import is_hub_id
+    from alembert.tasks.files import has_task
 
     count = 0
-    while count < len(rest) and (Path(rest[count]) / TASK).is_file():
+    while count < len(rest) and (is_hub_id(rest[count]) or has_task(Path(rest[count]))):
         count += 1
-    return [model, *map(Path, rest[:count])], list(rest[count:])
+    return [find_model(each) for each in (model, *rest[:count])], list(rest[count:])
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:

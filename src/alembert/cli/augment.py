@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import find_model
 from alembert.cli.options import Delimiter, LabelColumn, Types, one_label
 from alembert.errors import BadFile, BadSetting
 
@@ -27,7 +28,10 @@ _SHOWN = 3
 def augment(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="A checkpoint folder, fine-tuned or not; it gives candidates."),
+        typer.Argument(
+            metavar="MODEL",
+            help="A checkpoint folder, fine-tuned or not, or hub:organisation/name; it gives candidates.",
+        ),
     ],
     train: Annotated[
         list[Path], typer.Option(metavar="FILE", help="Labelled examples to augment; may be repeated.")
@@ -130,11 +134,11 @@ def _opened(
     from alembert.hardware.torch_settings import device_named
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
-    from alembert.tasks.files import TASK, read_table, task_names
+    from alembert.tasks.files import has_task, read_table, task_names
     from alembert.tasks.task import task_class
 
-    folder = Path(model)
-    if (folder / TASK).is_file():
+    folder = find_model(model)
+    if has_task(folder):
         read_table(folder, name)  # a task that the model has not is refused before its weights are read
         called = name if task_names(folder) else None
         engine = TorchEngine.open(folder, device_named(device))
@@ -143,7 +147,7 @@ def _opened(
         tuned.task.check(found.examples)
         tuned.task.check_reading(options, files)
         return engine.checkpoint, tuned.task, _with_unknown_marked(tuned.task, found)
-    checkpoint = _checkpoint(model, device)
+    checkpoint = _checkpoint(folder, device)
     if name is None:
         raise BadSetting(
             f"{model} was not fine-tuned for a task, so it does not say what the examples are. Name the task: --task tag."
@@ -174,7 +178,7 @@ def _some(reading: Reading[Any]) -> Reading[Any]:
     return reading
 
 
-def _checkpoint(folder: str, device: str) -> Checkpoint:
+def _checkpoint(folder: str | Path, device: str) -> Checkpoint:
     from alembert.files import checkpoint as checkpoints
     from alembert.hardware.torch_settings import device_named
 

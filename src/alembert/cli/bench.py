@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import MODEL, find_model
 from alembert.cli.options import Device
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An Export, or a fine-tuned checkpoint.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
     texts: Annotated[
         list[Path],
         typer.Argument(
@@ -46,10 +47,11 @@ def bench(
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer import bench as verb
 
+    folder = find_model(model)
     options = ReadOptions(text=tuple(text or ()))
     around: dict[str, Any] = {"task": task, "device": device, "limit": limit, "seconds": seconds}
     with Bar(sys.stderr) as bar:
-        found = verb.bench(model, texts, options, **around, tell=bar.show)
+        found = verb.bench(folder, texts, options, **around, tell=bar.show)
     if as_json:
         print_json(found.to_table())
     else:

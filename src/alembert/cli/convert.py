@@ -8,10 +8,11 @@ import typer
 
 def convert(
     source: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="FOLDER",
-            help="Has config.json and pytorch_model.bin; with --forget-training, a fine-tuned model or an Export.",
+            help="Has config.json and pytorch_model.bin, or hub:organisation/name; with --forget-training, a fine-tuned "
+            "model or an Export.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write the Checkpoint to.")],
@@ -36,7 +37,7 @@ def convert(
     if forget:
         if family or architecture:
             raise typer.BadParameter("--family and --architecture cannot be used with --forget-training")
-        _forget_training(source, out, overwrite=overwrite, as_json=as_json)
+        _forget_training(Path(source), out, overwrite=overwrite, as_json=as_json)
         return
     from alembert.cli.output import print_json
     from alembert.extras import TRAINING, require

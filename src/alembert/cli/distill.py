@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import find_model
 from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ Files = list[Path] | None
 def distill(
     teacher: Annotated[
         str | None,
-        typer.Argument(metavar="TEACHER", help="A fine-tuned model; with --corpus, one that is not."),
+        typer.Argument(
+            metavar="TEACHER",
+            help="A fine-tuned model, or hub:organisation/name; with --corpus, one that is not fine-tuned.",
+        ),
     ] = None,
     student: Annotated[
         str | None,
@@ -154,6 +158,7 @@ def distill(
         "prediction": _table(epochs=epochs, optimiser=_table(rate=rate)),
         "forget_training": forget_training or None,
     }
+    teacher = None if teacher is None else str(find_model(teacher))
     settings = _task_settings(preset, config, _present(given), _taught(teacher, task))
     if show_config:
         print(to_toml(settings), end="")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import find_model
 from alembert.cli.options import Device
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def encode(
     from alembert.infer.engines import device_for
 
     check_inputs(files)
-    folder = _folder(model)
+    folder = find_model(model)
     embedder = Embedder.open(folder, mode=mode, length=length, device=device_for([folder], device))
     with Bar(sys.stderr) as bar:
         result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
@@ -106,13 +107,6 @@ def _mode(pooling: str | None) -> Any:
     if pooling not in (None, "mean", "cls"):
         raise BadSetting(f"--pooling is {pooling!r}; expected mean or cls.")
     return pooling
-
-
-def _folder(model: str) -> Path:
-    """Find the model's folder; the pooling is stated in its files."""
-    from alembert.files.hub import fetch_from_hub, is_hub_id
-
-    return fetch_from_hub(model) if is_hub_id(model) else Path(model)
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
@@ -179,7 +173,7 @@ def search(
     from alembert.infer.engines import device_for
 
     index = Index.open(vectors)
-    where = None if model is None else _folder(model)
+    where = None if model is None else find_model(model)
     embedder = embedder_of(index, where, device_for([where or Path(index.facts.model)], device))
     search_lines(
         index,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import MODEL, find_model
 from alembert.cli.options import Delimiter, LabelColumn, Types, one_label
 
 if TYPE_CHECKING:
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint, or an Export.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Labelled files of any known format.")],
     *,
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
     ] = None,
     against: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(metavar="MODEL", help="Another model to compare with; may be given again."),
     ] = None,
     speed: Annotated[
@@ -60,7 +61,7 @@ def evaluate(
     from alembert.inspect.evaluation_page import page
 
     check_page(report)
-    folders = [model, *(against or ())]
+    folders = [find_model(each) for each in (model, *(against or ()))]
     where = device_for(folders, device)
     models = open_all(folders, where, task)
     options = ReadOptions(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import find_model
 from alembert.cli.options import Delimiter, LabelColumn, one_label
 from alembert.errors import BadSetting
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder.")],
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint folder, or hub:organisation/name."),
+    ],
     *,
     out: Annotated[Path, typer.Option(help="Folder to write the Export to.")],
     calibrate: Annotated[
@@ -100,9 +104,10 @@ def export(
         training_hashes=training_hashes,
     )
     check_installed(settings)
-    names = export_tasks(model, task)  # a folder without the task is refused before its weights are read
+    folder = find_model(model)
+    names = export_tasks(folder, task)  # a folder without the task is refused before its weights are read
     job = ExportJob(
-        model,
+        folder,
         settings,
         _files(names, "--calibrate", calibrate or ()),
         _files(names, "--dev", against or ()),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from alembert.cli.codes import SET_ASIDE
+from alembert.cli.models import MODEL, find_model
 from alembert.cli.options import Delimiter, LabelColumn, Types, one_label
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _LEGEND: Final = "[right]Type  {guessed}Type  [{both]}Type"
 
 
 def errors(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned checkpoint, or an Export.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Labelled files of any known format.")],
     *,
     task: Annotated[
@@ -64,7 +65,7 @@ def errors(
         encoding=encoding,
         types=tuple(types or ()),
     )
-    atlas = find(TaskModel.open(model, task=task), files, options, part=part, top=top)
+    atlas = find(TaskModel.open(find_model(model), task=task), files, options, part=part, top=top)
     if html is not None:
         write_page(html, page(atlas))
     if as_json:

@@ -32,7 +32,11 @@ def masks(
         list[Path], typer.Argument(metavar="CORPUS", help="A Corpus folder, or files with text.")
     ],
     model: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="A checkpoint, or a vocabulary: its tokenizer is used.")
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="A checkpoint, hub:organisation/name, or a vocabulary: its tokenizer is used.",
+        ),
     ],
     *,
     unit: Annotated[str | None, typer.Option(help="What is masked: piece, word, span or entity.")] = None,

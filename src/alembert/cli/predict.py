@@ -150,6 +150,7 @@ def _predict_file(model: str, file: Path, task: str | None, for_file: dict[str, 
 def _predict(
     model: str, texts: list[str], task: str | None, for_triples: dict[str, Any], as_json: bool
 ) -> None:
+    from alembert.cli.models import find_model
     from alembert.cli.predict_task import predict_texts, predict_triples
     from alembert.infer.several import open_model
 
@@ -157,10 +158,11 @@ def _predict(
         from alembert.infer.triples import TripleModel
 
         _refuse({"task": task}, "one model of several tasks")
-        predict_triples(TripleModel.open(model, texts[0], _wanted(**for_triples)), texts[1:], as_json)
+        folders = find_model(model), find_model(texts[0])
+        predict_triples(TripleModel.open(*folders, _wanted(**for_triples)), texts[1:], as_json)
     else:
         _refuse(for_triples, "triples")
-        predict_texts(open_model(model, task=task), texts, as_json)
+        predict_texts(open_model(find_model(model), task=task), texts, as_json)
 
 
 def _wanted(pair: list[str] | None, least: float | None) -> "Wanted":

@@ -31,7 +31,7 @@ _Sources = Annotated[
     list[Path], typer.Argument(metavar="CORPUS...", help="Corpus folders, or files of any known format.")
 ]
 _Subject = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A checkpoint, or a tokenizer alone (folder or vocab.txt).")
+    str, typer.Argument(metavar="MODEL", help="A checkpoint, hub:organisation/name, or a tokenizer alone.")
 ]
 _Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the result goes.")]
 _Lexicons = Annotated[
@@ -209,7 +209,9 @@ def _output(
 
 
 def _local(model: str) -> list[Path]:
-    return [] if model.startswith("hub:") else [Path(model)]
+    from alembert.hub import is_hub_id
+
+    return [] if is_hub_id(model) else [Path(model)]
 
 
 def _short(model: str) -> str:

@@ -27,8 +27,8 @@ from alembert.files.card import model_card
 from alembert.files.families import family_for, family_of
 from alembert.files.families.native import Native
 from alembert.files.family import EXTRA, Blueprint, Format
-from alembert.files.hub import existing_folder, fetch_from_hub, is_hub_id
 from alembert.files.weights import SHARD_BYTES, SafeWeights, Weights
+from alembert.hub import existing_folder, hub_id_of, is_hub_id, model_folder
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 
@@ -129,7 +129,7 @@ def open(  # noqa: A001  the verb users know; the builtin is not used here
     `family` and `architecture` are for folders whose `config.json` does not say what they are.
     """
     hardware.check_dtype(_known_dtype(dtype))
-    folder = fetch_from_hub(str(where)) if is_hub_id(where) else existing_folder(where)
+    folder = model_folder(where) if is_hub_id(where) else existing_folder(where)
     weights = SafeWeights.find(folder)
     if weights is None:
         raise BadFile(_why_no_weights(folder))
@@ -183,6 +183,11 @@ def _known_dtype(dtype: str) -> str:
 
 
 def _why_no_weights(folder: Path) -> str:
+    if name := hub_id_of(folder):
+        return (
+            f"{name} has no model.safetensors. If its weights are in old .bin files, which are pickles, convert them once, "
+            f"safely: alembert convert {name} --out NEW_FOLDER"
+        )
     if any(folder.glob("*.bin")):
         return (
             f"{folder} has its weights in an old .bin file, which is a pickle. "

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from alembert.errors import BadFile
 from alembert.files.checkpoint import Checkpoint, assemble
-from alembert.files.weights import load_pickled
+from alembert.files.weights import SafeWeights, load_pickled
+from alembert.hub import PICKLES, model_folder
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,23 @@ def convert(
     architecture: str | None = None,
     overwrite: bool = False,
 ) -> Checkpoint:
-    """Read `pytorch_model.bin` (or its shards) and `config.json` from a folder and write a Checkpoint."""
-    source = Path(source)
-    if not source.is_dir():
-        raise BadFile(f"There is no folder {source}; expected one with config.json and pytorch_model.bin.")
-    files = sorted(source.glob("pytorch_model*.bin"))
-    if not files:
-        raise BadFile(f"{source} has no pytorch_model.bin; there is nothing to convert.")
-    tensors: dict[str, Tensor] = {}
-    for path in files:
-        tensors |= load_pickled(path)
-    checkpoint = assemble(
-        source, _InMemory(tensors), family=family, architecture=architecture, dtype="float32"
-    )
+    """Read `config.json` and the weights of a folder or a hub model, and write a Checkpoint.
+
+    Weights are `pytorch_model.bin` or its shards; without them safetensors, whose `config.json` says too little.
+    """
+    folder = model_folder(source, pickles=True)
+    if not folder.is_dir():
+        raise BadFile(f"There is no folder {folder}; expected one with config.json and pytorch_model.bin.")
+    weights = _pickled(folder) or SafeWeights.find(folder)
+    if weights is None:
+        raise BadFile(f"{folder} has no pytorch_model.bin; there is nothing to convert.")
+    checkpoint = assemble(folder, weights, family=family, architecture=architecture, dtype="float32")
     checkpoint.save(out, overwrite=overwrite)
     return checkpoint
+
+
+def _pickled(folder: Path) -> _InMemory | None:
+    tensors: dict[str, Tensor] = {}
+    for path in sorted(folder.glob(PICKLES)):
+        tensors |= load_pickled(path)
+    return _InMemory(tensors) if tensors else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.family import Blueprint
+from alembert.files.family import EMBED, Blueprint
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
@@ -37,6 +37,13 @@ def with_heads(
         {n: state[n] if n in kept else w for n, w in model.state_dict().items()}, assign=True
     )
     return replace(checkpoint, model=model.eval(), blueprint=blueprint, unexpected=())
+
+
+def with_vectors(checkpoint: Checkpoint, pooling: str | None) -> Checkpoint:
+    """Give a checkpoint a head that makes vectors of texts by a pooling without weights; none: leave it as it is."""
+    if pooling is None:
+        return checkpoint
+    return with_heads(checkpoint, {EMBED: HeadSpec(kind=EMBED, pooling=pooling, dropout=0.0)})
 
 
 def with_dropout(checkpoint: Checkpoint, hidden: float | None, attention: float | None) -> Checkpoint:

@@ -20,12 +20,12 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.hub import is_hub_id
 from alembert.files.resize import EMBEDDING, with_new_rows
 from alembert.files.student_narrow import State, block_sources, narrowed
 from alembert.files.student_pieces import mean_rows, piece_sources
 from alembert.files.student_settings import StudentSettings
 from alembert.files.student_shape import Shape, check_depth, is_size, parse_size, shape_of
+from alembert.hub import is_hub_id
 from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from alembert import artifact
 from alembert.errors import AlreadyDone, BadFile, BadInput, BadSetting
 from alembert.extras import TRAINING, require
+from alembert.hub import model_folder
 from alembert.text import learn as learning
 from alembert.text import prune as pruning
 from alembert.text.census import Census, Sample, Splitter, take_census, take_split_census
@@ -95,13 +96,13 @@ class Pruned:
 
 def open_subject(where: str | Path) -> Subject:
     """Open a checkpoint with its tokenizer, or a tokenizer alone (a folder without weights, or a single file)."""
-    folder = Path(where)
-    if not _has_weights(folder) and not str(where).startswith("hub:"):
+    folder = model_folder(where)
+    if not _has_weights(folder):
         return Subject(Tokenizer.open(folder))
     require(f"The weights of {where}", *TRAINING)
     from alembert.files.checkpoint import open as open_checkpoint
 
-    checkpoint = open_checkpoint(where)
+    checkpoint = open_checkpoint(folder)
     if checkpoint.tokenizer is None:
         raise BadFile(
             f"The model {where} has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "

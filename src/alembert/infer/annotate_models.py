@@ -282,13 +282,21 @@ def _stages(model: TaskModel | SeveralModel) -> Iterator[Stage]:
     """Give what runs the tasks of a model that read texts."""
     if isinstance(model, TaskModel):
         if model.task.name in READ_AS_TEXT:
-            yield _Reading(model)
+            yield _Reading(_of_single_texts(model))
         return
     texts: Mapping[str, TaskModel] = {
         name: each for name, each in model.models.items() if each.task.name in READ_AS_TEXT
     }
     if texts:
         yield _ReadingTogether(replace(model, models=texts))
+
+
+def _of_single_texts(model: TaskModel) -> TaskModel:
+    """Let a model that was fine-tuned elsewhere, for texts or for pairs, read a document as one text."""
+    task = model.task
+    if isinstance(task, ClassifyTask) and task.pairs is None:
+        return replace(model, task=replace(task, pairs=False))
+    return model
 
 
 def _check(model: TaskModel) -> None:

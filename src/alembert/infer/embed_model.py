@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from alembert import artifact
 from alembert.errors import BadFile, BadSetting
+from alembert.hub import model_folder
 from alembert.infer.embed_engines import KIND, ExportVectors, TorchVectors, VectorEngine
 from alembert.infer.embed_numbers import Vectors
 from alembert.infer.engines import open_in_torch
@@ -67,7 +68,7 @@ class Embedder:
         device: str = "cpu",
     ) -> Embedder:
         """Open a model's folder; `mode` is for one that does not state its pooling, `length` for shorter windows."""
-        folder = Path(model)
+        folder = model_folder(model)
         if is_export(folder):
             engine, pooling = _of_export(folder, mode)
         else:

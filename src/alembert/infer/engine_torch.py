@@ -18,10 +18,12 @@ from alembert.data.rows import USUAL_TOKENS, Row
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
+from alembert.files.heads import with_vectors
 from alembert.infer.size import Size
 from alembert.nn.batch import Batch
 from alembert.nn.multiplications import encoder_multiplications
 from alembert.tasks.batches import in_batches
+from alembert.tasks.compare_pooling import missing_head
 from alembert.tasks.decoding.model_writer import ModelWriter
 from alembert.tasks.runner import check_finite
 from alembert.tasks.running import ModelRunner, head_outputs
@@ -43,7 +45,8 @@ class TorchEngine:
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         if checkpoint.tokenizer is None:
             raise BadFile(
-                "The checkpoint has no tokenizer (vocab.txt or tokenizer.json), so it cannot read texts."
+                f"{checkpoint.folder or 'The checkpoint'} has no WordPiece tokenizer (vocab.txt or tokenizer.json), so it "
+                "cannot read texts. Copy those files from the model that it was fine-tuned from into its folder."
             )
         self.checkpoint = checkpoint
         self.tokenizer: Tokenizer = checkpoint.tokenizer
@@ -57,8 +60,9 @@ class TorchEngine:
 
     @classmethod
     def open(cls, where: str | Path, device: str = "cpu") -> TorchEngine:
-        """Open a Checkpoint for prediction."""
-        return cls(checkpoints.open(where), device)
+        """Open a Checkpoint for prediction; one of sentence-transformers makes vectors as its folder states."""
+        found = checkpoints.open(where)
+        return cls(with_vectors(found, missing_head(found.folder, found.blueprint.heads)), device)
 
     @property
     def size(self) -> Size:

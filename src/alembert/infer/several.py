@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from alembert.errors import UserError
+from alembert.hub import model_folder
 from alembert.infer.engines import open_engine
 from alembert.infer.task_model import AT_ONCE, TaskEngine, TaskModel, as_examples
 from alembert.tasks.example import Encoded, Example
@@ -103,7 +104,7 @@ class SeveralModel:
     @classmethod
     def open(cls, folder: str | Path, device: str = "cpu") -> SeveralModel:
         """Open a folder that `finetune` or `export` wrote for several tasks."""
-        place = Path(folder)
+        place = model_folder(folder)
         names, engine = task_names(place), open_engine(place, device)
         return cls({name: TaskModel.of_engine(engine, place, name) for name in names}, engine, place)
 
@@ -152,9 +153,10 @@ class SeveralModel:
 
 def open_model(folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel | SeveralModel:
     """Open a fine-tuned model: one of several tasks whole, unless one of them is named."""
-    if task is None and task_names(Path(folder)):
-        return SeveralModel.open(folder, device)
-    return TaskModel.open(folder, device, task)
+    place = model_folder(folder)
+    if task is None and task_names(place):
+        return SeveralModel.open(place, device)
+    return TaskModel.open(place, device, task)
 
 
 @contextmanager

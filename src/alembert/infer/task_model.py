@@ -12,6 +12,7 @@ from alembert.corpus.readers.contract import Damaged, ReadOptions, SetAside
 from alembert.corpus.readers.source import Line, Source, plain_name
 from alembert.data.streams import in_streams
 from alembert.errors import BadFile, BadInput, BadSetting
+from alembert.hub import model_folder
 from alembert.infer.engines import open_engine
 from alembert.infer.size import Size
 from alembert.tasks.confidence import threshold_for
@@ -96,11 +97,13 @@ class TaskModel:
 
     @classmethod
     def open(cls, folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel:
-        """Open a folder that `finetune` or `export` wrote; `task` is the name of one of several.
+        """Open a folder that `finetune` or `export` wrote, or one that was fine-tuned elsewhere; `hub:` models, too.
+
+        `task` is the name of one of several.
 
         The engine is the one that the folder is made for (`engine.name` says which).
         """
-        place = Path(folder)
+        place = model_folder(folder)
         read_table(place, task)  # a folder without the task is refused before its weights are read
         return cls.of_engine(open_engine(place, device), place, task if task_names(place) else None)
 

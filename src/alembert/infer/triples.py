@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from alembert.errors import BadSetting
+from alembert.hub import model_folder
 from alembert.infer.task_model import AT_ONCE, TaskModel
 from alembert.tasks.example import Coverage
 from alembert.tasks.files import read_table
@@ -122,9 +123,10 @@ class TripleModel:
         cls, one: str | Path, other: str | Path, wanted: Wanted | None = None, *, device: str = "cpu"
     ) -> TripleModel:
         """Open the two folders, in any order."""
-        folders = {str(read_table(Path(folder)).get("task")): Path(folder) for folder in (one, other)}
+        places = [model_folder(each) for each in (one, other)]
+        folders = {str(read_table(place).get("task")): place for place in places}
         if set(folders) != {"tag", "relate"}:
-            said = ", ".join(f"{read_table(Path(each)).get('task')} ({each})" for each in (one, other))
+            said = ", ".join(f"{read_table(place).get('task')} ({place})" for place in places)
             raise BadSetting(
                 f"Triples need a model for the task tag and one for the task relate; these are for {said}."
             )

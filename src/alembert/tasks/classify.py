@@ -88,7 +88,8 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     kind: Kind
     classes: tuple[str, ...] = ()
     """Labels in the order of the outputs; none if the answers are numbers."""
-    pairs: bool = False
+    pairs: bool | None = False
+    """Whether pairs of texts are classified; none: it is not known, and each example is read as it is."""
     mean: float = 0.0
     deviation: float = 1.0
     chosen: Calibration = field(default_factory=Calibration)
@@ -387,7 +388,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             settings,
             kind,
             labels,
-            bool(table["pairs"]),
+            None if table["pairs"] is None else bool(table["pairs"]),
             saved_number(table, "mean", -LARGEST, LARGEST),
             saved_number(table, "deviation", 1 / LARGEST, LARGEST),
             Calibration(

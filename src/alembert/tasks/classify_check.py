@@ -11,7 +11,7 @@ from alembert.tasks.classify_example import ClassifyExample, as_kind, in_words, 
 from alembert.tasks.classify_settings import Kind
 
 
-def check_form(examples: Sequence[ClassifyExample], *, is_document: bool, pairs: bool) -> None:
+def check_form(examples: Sequence[ClassifyExample], *, is_document: bool, pairs: bool | None) -> None:
     """Refuse pairs among texts, texts among pairs, and documents where there should be none.
 
     A text without an answer may stand for a document: its sentences are found.

@@ -24,6 +24,8 @@ from alembert.text.sentences import split as split_sentences
 
 _FEWEST: Final = 0.01
 """Share of the rows that have several labels at least, where this is told from them."""
+_SIDES: Final[dict[bool | None, tuple[int, ...]]] = {True: (2,), False: (1,), None: (1, 2)}
+"""Whether pairs are classified -> how many texts an example has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +132,13 @@ def texts_of(texts: Sequence[str], ids: Sequence[str] | None) -> list[ClassifyEx
     return [ClassifyExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]
 
 
-def sides_of(example: ClassifyExample, pairs: bool) -> tuple[str, ...]:
-    """Give the text, or the two of a pair, which a tab may part."""
+def sides_of(example: ClassifyExample, pairs: bool | None) -> tuple[str, ...]:
+    """Return the text, or the two of a pair, which a tab may separate; `pairs` is none if either may be."""
     sides = example.texts
-    if pairs and len(sides) == 1:
+    if pairs is not False and len(sides) == 1 and (pairs or sides[0].count("\t") == 1):
         sides = tuple(sides[0].split("\t"))
-    if example.is_document or len(sides) != 1 + pairs:
-        expected = "two texts, parted by one tab" if pairs else "one text"
+    if example.is_document or len(sides) not in _SIDES[pairs]:
+        expected = {True: "two texts, parted by one tab", False: "one text", None: "one text or two"}[pairs]
         found = "a document of sentences" if example.is_document else f"{len(sides)} texts"
         raise BadInput(f"{example.line_of(0)} is {found}; this task classifies {expected}.")
     return sides

@@ -10,7 +10,7 @@ the model was fine-tuned for the task `compare`, and in the files of sentence-tr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -100,6 +100,12 @@ def pooling_of(folder: str | Path) -> Pooling | None:
             "fine-tuned with it. Fine-tune one: alembert finetune --task compare."
         )
     return own or published
+
+
+def missing_head(folder: Path | None, heads: Collection[str]) -> Name | None:
+    """Name the head that a model of sentence-transformers is to have: its files state it, and its weights have none."""
+    stated = None if heads or folder is None else pooling_of(folder)
+    return None if stated is None else stated.name
 
 
 # -- what task.json states

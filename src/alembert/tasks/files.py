@@ -8,7 +8,8 @@ None of them holds text of the training data, but whoever has the last two can t
 name, was trained on. Exports leave them out unless they are asked for, and `forget_training` copies a folder without
 them. A model of several tasks has the same for each: `task.json` is then a table
 of such tables under `tasks`, by the name of the task, and the other files are in `run/<name>/`. Where functions here take
-a name, none stands for the one task of a model that has no others.
+a name, none stands for the one task of a model that has no others. A model that was fine-tuned elsewhere has no
+`task.json`: the table is then made of its Hugging Face files (`hf_tasks`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from alembert.artifact.json_files import (
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.settings import changed
+from alembert.tasks.hf_tasks import InferredTask, infer_task, why_no_task
 from alembert.tasks.names import TASKS
 from alembert.tasks.task import AnyTask, task_class
 
@@ -127,11 +129,33 @@ def _tables(folder: Path) -> dict[str, dict[str, Any]] | None:
 def _whole(folder: Path) -> dict[str, Any]:
     path = folder / TASK
     if not path.is_file():
-        raise BadFile(
-            why_missing(folder)
-            or f"{folder} has no {TASK}, so it was not fine-tuned for a task here. Fine-tune it first: alembert finetune."
-        )
+        return _inferred_table(folder)
     return read_json(path)
+
+
+def _inferred_table(folder: Path) -> dict[str, Any]:
+    inferred = infer_task(folder)
+    if inferred is None:
+        raise BadFile(why_missing(folder) or why_no_task(folder))
+    return {"format": FORMAT, **inferred.table}
+
+
+def has_task(folder: Path) -> bool:
+    """Tell whether a folder is a model that was fine-tuned for a task, here or elsewhere."""
+    return (folder / TASK).is_file() or _recognised(folder) is not None
+
+
+def task_remark(folder: Path, model: str | None = None) -> str | None:
+    """Say what a folder without `task.json` is taken for; none: it has one, or is no fine-tuned model."""
+    found = None if (folder / TASK).is_file() else _recognised(folder)
+    return None if found is None else found.remark(model or str(folder))
+
+
+def _recognised(folder: Path) -> InferredTask | None:
+    try:
+        return infer_task(folder)
+    except BadFile:  # who opens it as a model is told why
+        return None
 
 
 def reading_of(training: Mapping[str, Any], options: ReadOptions, where: str) -> ReadOptions:

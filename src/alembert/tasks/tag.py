@@ -40,9 +40,11 @@ from alembert.tasks.tag_found import Found, Layout, pointed, sure, tagged
 from alembert.tasks.tag_path import TagPath
 from alembert.tasks.tag_rewrite import TagRewriter
 from alembert.tasks.tag_rows import allowed_tags, cuts_of, span_lines
+from alembert.tasks.tag_scheme import TagScheme
 from alembert.tasks.tag_settings import TagSettings
 from alembert.tasks.tag_types import check_types_said, infer_types, with_types_said
 from alembert.tasks.tag_words import (
+    OUTSIDE,
     Span,
     Words,
     from_tags,
@@ -84,6 +86,8 @@ class TagTask(Task[TagExample, Tagged]):
     weights: tuple[float, ...] = ()
     """Weight of each tag in the loss; empty: all the same."""
     path: TagPath | None = None
+    names: tuple[str, ...] = ()
+    """Names of the head's outputs, if the head was trained elsewhere; empty: the tags of the scheme."""
 
     # -- data
 
@@ -132,7 +136,8 @@ class TagTask(Task[TagExample, Tagged]):
         if self.settings.head == "span":
             told.append("a span head scores every stretch of words, so entities may nest and overlap")
         else:
-            told.append(f"{len(self.labels)} tags ({self.settings.scheme}), at the first piece of each word")
+            scheme = self._tag_scheme.name if self.names else self.settings.scheme
+            told.append(f"{len(self.labels)} tags ({scheme}), at the first piece of each word")
         if self.partial:
             told.append(
                 "not all training examples annotate all types: where a type is not annotated, it counts as unknown"
@@ -163,7 +168,21 @@ class TagTask(Task[TagExample, Tagged]):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return self.types if self.settings.head == "span" else tag_names(self.types, self.settings.scheme)
+        return self.types if self.settings.head == "span" else self.names or self.tags
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """What each output means: O, or B-, I-, E- or S- and a type."""
+        return self._tag_scheme.tags if self.names else tag_names(self.types, self.settings.scheme)
+
+    @cached_property
+    def _tag_scheme(self) -> TagScheme:
+        return TagScheme.of(self.names)
+
+    @property
+    def _allows_several(self) -> bool:
+        """Whether the right answer for some words is one of several tags."""
+        return self.partial or OUTSIDE not in self.tags
 
     @property
     def counted(self) -> Literal["places", "rows", "examples"]:
@@ -231,11 +250,11 @@ class TagTask(Task[TagExample, Tagged]):
         unknown = [t for t in self.types if types is not None and t not in types]
         if self.settings.head == "span":
             return span_lines(ranges, begin, end, self.types, unknown)
-        tags = to_tags(ranges, count, self.labels)[begin:end]
-        return allowed_tags(tags, self.labels, unknown) if self.partial else tags
+        tags = to_tags(ranges, count, self.tags)[begin:end]
+        return allowed_tags(tags, self.tags, unknown) if self._allows_several else tags
 
     def balanced(self, encoded: Sequence[Encoded]) -> TagTask:
-        if self.settings.head != "softmax" or self.partial:
+        if self.settings.head != "softmax" or self._allows_several:
             return self
         tags = np.concatenate([row.labels for each in encoded for row in each.rows if row.labels is not None])
         counts = np.bincount(tags, minlength=len(self.labels)).clip(min=1)
@@ -301,13 +320,17 @@ class TagTask(Task[TagExample, Tagged]):
             return []
         emissions_WC = np.concatenate(outputs)
         tags = self._best_path(emissions_WC)
-        if not (found := from_tags(tags.tolist(), self.labels)):
+        if not (found := from_tags(tags.tolist(), self.tags)):
             return []
         sure_W = self._sure(emissions_WC)[np.arange(len(tags)), tags]
-        return [(first, end, label, float(sure_W[first:end].min())) for first, end, label in found]
+        joined = np.mean if self.names else np.min  # the mean is what the pipelines of transformers give
+        return [(first, end, label, float(joined(sure_W[first:end]))) for first, end, label in found]
 
     def _best_path(self, emissions_WC: Outputs) -> npt.NDArray[np.int64]:
-        """Give the best legal tags."""
+        """Return the best legal tags; of a head that was trained elsewhere the best of each word, as its users know it."""
+        if self.names:
+            best_W: npt.NDArray[np.int64] = emissions_WC.argmax(1)
+            return best_W
         if self.path is None:
             return best_legal(emissions_WC, self.legal)
         return self.path.best(emissions_WC, self.legal)
@@ -327,7 +350,7 @@ class TagTask(Task[TagExample, Tagged]):
         """Fit the temperature of the words' probabilities, or of the spans'; the entities stay the same."""
         if self.settings.head == "span":
             return replace(self, temperature=self._span_temperature(examples, encoded, outputs))
-        if self.partial:
+        if self._allows_several:
             return self
         known = [
             (np.concatenate(parts), np.concatenate([row.labels for row in each.rows]))
@@ -392,13 +415,17 @@ class TagTask(Task[TagExample, Tagged]):
             "settings": asdict(self.settings),
             "partial": self.partial,
             "temperature": self.temperature,
+            **({"names": list(self.names)} if self.names else {}),
         }
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> TagTask:
         types = tuple(str(label) for label in table["types"])
         settings = saved(TagSettings, table["settings"])
-        return cls(types, settings, bool(table["partial"]), saved_temperature(table))
+        names = tuple(str(name) for name in table.get("names", ()))
+        if names and (settings.head != "softmax" or set(types) != set(TagScheme.of(names).types)):
+            raise ValueError("the names of the tags and the types of entities do not fit")
+        return cls(types, settings, bool(table["partial"]), saved_temperature(table), names=names)
 
 
 def _log_softmax(values_WC: Outputs) -> Outputs:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from alembert.data.windows import Window, windows
 from alembert.tasks.tag_examples import TagExample
-from alembert.tasks.tag_words import Span, Words
+from alembert.tasks.tag_words import OUTSIDE, Span, Words
 from alembert.text.sentences import split as split_sentences
 
 UNKNOWN_TYPE: Final = -1
@@ -43,9 +43,9 @@ def allowed_tags(
     tags_W: npt.NDArray[np.int64], names: Sequence[str], unknown: Collection[str]
 ) -> npt.NDArray[np.bool_]:
     """Say which tags each word may have (W, C): its own, and outside of entities those of all unknown types."""
-    allowed_WC = np.zeros((len(tags_W), len(names)), np.bool_)
-    allowed_WC[np.arange(len(tags_W)), tags_W] = True
+    allowed_WC: npt.NDArray[np.bool_] = np.arange(len(names)) == tags_W[:, None]
+    is_outside_W = ~np.isin(tags_W, [place for place, name in enumerate(names) if name != OUTSIDE])
     for number, name in enumerate(names):
-        if name[2:] in unknown:
-            allowed_WC[tags_W == 0, number] = True
+        if name[2:] in unknown or OUTSIDE not in names:
+            allowed_WC[is_outside_W, number] = True
     return allowed_WC

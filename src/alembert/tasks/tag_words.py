@@ -8,7 +8,7 @@ characters and become ranges of words; one that begins or ends inside a word has
 # W words
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +21,8 @@ Scheme = Literal["bio", "bioes"]
 Span = tuple[int, int, str]
 """Start, end and label: of characters, or of words where it is said so."""
 OUTSIDE = "O"
+UNTAGGED = -1
+"""Stands for the tag of a word outside of all entities, where a head has no O."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,28 +90,43 @@ def tag_names(types: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
 
 
 def to_tags(ranges: Iterable[Span], count: int, names: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Give the number of the tag of each word, for ranges that do not overlap."""
+    """Return the number of the tag of each word, for ranges that do not overlap.
+
+    A head that was trained elsewhere may lack tags: one of the same type stands in for them, and words outside of all
+    ranges are `UNTAGGED` if there is no O.
+    """
     number = {name: place for place, name in enumerate(names)}
-    tags = np.zeros(count, np.int64)
+    tags = np.full(count, number.get(OUTSIDE, UNTAGGED), np.int64)
     for start, end, label in ranges:
-        tags[start:end] = number[f"I-{label}"]
-        tags[start] = number[f"B-{label}"]
-        if last := number.get(f"E-{label}"):
-            tags[end - 1] = last if end - start > 1 else number[f"S-{label}"]
+        tags[start:end] = _first_known(number, label, "IBES")
+        if end - start > 1:
+            tags[start] = _first_known(number, label, "BISE")
+            tags[end - 1] = _first_known(number, label, "EIBS")
+        else:
+            tags[start] = _first_known(number, label, "SBIE")
     return tags
 
 
-def from_tags(tags: Iterable[int], names: Sequence[str]) -> list[Span]:
-    """Read ranges of words from the numbers of legal tags.
+def _first_known(number: Mapping[str, int], label: str, prefixes: str) -> int:
+    return next(number[tag] for prefix in prefixes if (tag := f"{prefix}-{label}") in number)
 
-    >>> from_tags([1, 2, 0, 1, 1], ("O", "B-x", "I-x"))
-    [(0, 2, 'x'), (3, 4, 'x'), (4, 5, 'x')]
+
+def from_tags(tags: Iterable[int], names: Sequence[str]) -> list[Span]:
+    """Read ranges of words from the numbers of tags: a range goes on with I or E of its own type, until E, S or O.
+
+    Tags that break their scheme are read as the pipelines of transformers read them: an I that continues nothing begins
+    a range.
+
+    >>> from_tags([1, 2, 0, 1, 1, 0, 2], ("O", "B-x", "I-x"))
+    [(0, 2, 'x'), (3, 4, 'x'), (4, 5, 'x'), (6, 7, 'x')]
     """
     found: list[Span] = []
+    is_open = False
     for word, tag in enumerate(tags):
         prefix, _, label = names[tag].partition("-")
-        if prefix in ("B", "S"):
-            found.append((word, word + 1, label))
-        elif prefix in ("I", "E"):
+        if is_open and prefix in ("I", "E") and label == found[-1][2]:
             found[-1] = (found[-1][0], word + 1, label)
+        elif prefix != OUTSIDE:
+            found.append((word, word + 1, label))
+        is_open = prefix in ("B", "I")
     return found

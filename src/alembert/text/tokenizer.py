@@ -17,6 +17,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from alembert.errors import BadFile, BadInput
+from alembert.hub import model_folder
 from alembert.text import tokenizer_files
 from alembert.text.encoding import Encoding
 from alembert.text.tokenizer_files import AddedToken, Parts, Settings
@@ -54,7 +55,7 @@ class Tokenizer:
 
     @classmethod
     def open(cls, path: str | Path, *, lowercase: bool | None = None) -> Tokenizer:
-        """Open a checkpoint folder, a `vocab.txt` or a `tokenizer.json`.
+        """Open a checkpoint folder, `hub:organisation/name`, a `vocab.txt` or a `tokenizer.json`.
 
         A folder's `tokenizer.json` is preferred to its `vocab.txt`; what `tokenizer_config.json` says about lower
         case, accents and Chinese characters wins over both, as in transformers, and a given `lowercase` wins over all.
@@ -62,7 +63,7 @@ class Tokenizer:
         one (lower-casing would put it out of reach), and for uncased otherwise (keeping case would make every
         capitalised word unknown).
         """
-        return cls(tokenizer_files.read(Path(path), lowercase))
+        return cls(tokenizer_files.read(model_folder(path), lowercase))
 
     @classmethod
     def from_vocabulary(

@@ -18,9 +18,11 @@ from alembert.data.order import number
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
-from alembert.files.hub import is_hub_id
+from alembert.files.heads import with_vectors
 from alembert.files.student import student_of
+from alembert.hub import model_folder
 from alembert.settings import as_table
+from alembert.tasks.compare_pooling import missing_head
 from alembert.tasks.data_screen import lines
 from alembert.tasks.files import TASK, open_task
 from alembert.tasks.task import AnyTask
@@ -51,6 +53,7 @@ def distill(
 ) -> Finetuned:
     """Distil a teacher into a student, or go on with a run that was stopped."""
     check_seeds(seeds)
+    wish = replace(wish, teacher=str(model_folder(wish.teacher)))
     with among_processes(around) as (heard, processes):
         if wish.texts:
             heard.say("Nobody knows the right answers of plain text, so the loss `hard` is left out.")
@@ -113,11 +116,8 @@ class _Run:
         }
 
     def _gathered(self) -> LectureHall:
-        if is_hub_id(self.wish.teacher):
-            raise BadSetting(
-                f"The teacher is {self.wish.teacher}, which has no task. Fine-tune it first: alembert finetune."
-            )
-        teacher = open_checkpoint(self.wish.teacher)
+        found = open_checkpoint(self.wish.teacher)
+        teacher = with_vectors(found, missing_head(found.folder, found.blueprint.heads))
         task = open_task(Path(self.wish.teacher), self.wish.task).handed_down()
         _check_same_task(task, self.wish)
         own = None if self.wish.vocabulary is None else Tokenizer.open(self.wish.vocabulary)

@@ -20,7 +20,7 @@ from alembert.artifact import Draft
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
-from alembert.files.hub import existing_folder, is_hub_id
+from alembert.hub import existing_folder, is_hub_id
 from alembert.nn.heads import check_head_name
 from alembert.settings import as_table
 from alembert.tasks.data_report import DataReport

@@ -26,8 +26,8 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
 from alembert.files.heads import fresh_heads, with_heads
-from alembert.files.hub import existing_folder, is_hub_id
 from alembert.files.vocab import Output, learn
+from alembert.hub import existing_folder, is_hub_id
 from alembert.nn.config import EncoderConfig, preset
 from alembert.nn.heads import HeadSpec
 from alembert.text.tokenizer import Tokenizer

@@ -25,7 +25,11 @@ def family_of(model_type: object, given: str | None = None) -> Format:
             f"config.json has no `model_type`; expected one of {known}. Say which family it is with family=... "
             "(on the command line: alembert convert FOLDER --family bert --out NEW)."
         )
-    raise BadFile(f"config.json says `model_type` = {model_type!r}; alembert opens {known}.")
+    raise BadFile(
+        f"config.json says `model_type` = {model_type!r}; alembert opens {known}. If the weights are those of one of "
+        "them, say so: alembert convert FOLDER --family bert --out NEW. Else take a model that is: "
+        "alembert finetune --model hub:organisation/name."
+    )
 
 
 def family_for(blueprint: Blueprint) -> Format:

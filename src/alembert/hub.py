@@ -1,6 +1,7 @@
 """Models of the Hugging Face hub, fetched only when asked for by `hub:organisation/name`.
 
-A bare name is never looked up: a mistyped path must not open a connection.
+A bare name is never looked up: a mistyped path must not open a connection. Whatever opens a model by its folder asks
+`model_folder` first, so that every command and function takes both.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ from alembert.errors import BadFile
 from alembert.extras import require
 
 PREFIX: Final = "hub:"
+PICKLES: Final = "pytorch_model*.bin"
+_COPIES: Final = "models--"
+"""How the folders begin in which the cache of the hub keeps models."""
 _NAME: Final = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 _WANTED: Final = ("*.json", "*.safetensors", "vocab.txt")
 
 
 def is_hub_id(where: str | Path) -> bool:
     """Tell whether a hub model is meant."""
-    return isinstance(where, str) and where.startswith(PREFIX)
+    return str(where).startswith(PREFIX)
+
+
+def model_folder(where: str | Path, *, pickles: bool = False) -> Path:
+    """Return the local folder of a model; one of the hub is fetched first, with `pickles` its old weights as well."""
+    return fetch_from_hub(Path(where).as_posix(), pickles=pickles) if is_hub_id(where) else Path(where)
 
 
 def existing_folder(where: str | Path) -> Path:
@@ -41,15 +50,28 @@ def _looks_like_hub_name(folder: Path) -> bool:
     return bool(_NAME.fullmatch(folder.as_posix())) and not is_below
 
 
-def fetch_from_hub(where: str) -> Path:
-    """Return a local folder with the configuration, tokenizer and safetensors weights of a hub model."""
+def hub_id_of(folder: Path) -> str | None:
+    """Return the `hub:organisation/name` whose local copy a folder is; none: it is no copy.
+
+    >>> hub_id_of(Path("hub/models--clinic--tagger/snapshots/0f3c"))
+    'hub:clinic/tagger'
+    """
+    repository = folder.parent.parent.name
+    if folder.parent.name != "snapshots" or not repository.startswith(_COPIES):
+        return None
+    return PREFIX + repository.removeprefix(_COPIES).replace("--", "/", 1)
+
+
+def fetch_from_hub(where: str, *, pickles: bool = False) -> Path:
+    """Return a local folder with the configuration, tokenizer and weights of a hub model."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     require("Opening a model of the Hugging Face hub", "huggingface_hub")
     from huggingface_hub import snapshot_download
 
     name = where.removeprefix(PREFIX)
+    wanted = [*_WANTED, PICKLES] if pickles else list(_WANTED)
     try:
-        return Path(snapshot_download(name, allow_patterns=list(_WANTED)))
+        return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as problem:
         raise BadFile(
             f"The model {name!r} could not be fetched from the Hugging Face hub ({type(problem).__name__}). "

@@ -1,0 +1,210 @@
+"""Tasks of models that were fine-tuned elsewhere: what the Hugging Face files of a folder say of its head.
+
+In: a folder without `task.json`. Out: the table that `task.json` would hold, and a sentence that says what was decided and
+from what, for the command that opens the model. `config.json` names the architecture, the labels and the kind of answers;
+sentence-transformers states the pooling in files of its own. How a model was trained is not known: windows are as long as
+the model allows, and nothing is calibrated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from alembert.artifact import few
+from alembert.errors import BadFile
+from alembert.tasks.tag_scheme import TagScheme
+
+CONFIG: Final = "config.json"
+MODULES: Final = "modules.json"
+_LARGEST: Final = 5_000_000
+"""Bytes of a configuration, at most."""
+_POSITIONS: Final = 512
+"""Tokens that BERT and ALBERT read at once where `config.json` does not say it."""
+_SHORTEST: Final = 16
+"""Tokens of a window, at least."""
+
+
+@dataclass(frozen=True)
+class InferredTask:
+    """What a folder was taken for."""
+
+    table: Mapping[str, Any]
+    """What `task.json` would hold."""
+    description: str
+    """What it is, in a few words."""
+    source: str = CONFIG
+    """The file that says it."""
+
+    def remark(self, model: str) -> str:
+        """Say what was decided of a model, which is called as its user calls it."""
+        return f"{model} has no task.json; by its {self.source} it is {self.description}"
+
+
+def infer_task(folder: Path) -> InferredTask | None:
+    """Tell from the files of a folder which task its model was fine-tuned for; none: for none that alembert has."""
+    if not (folder / CONFIG).is_file():
+        return None
+    if (folder / MODULES).is_file():
+        return _comparison(folder)
+    config = _read(folder / CONFIG)
+    build = next((make for head, make in _TASKS.items() if _architecture(config).endswith(head)), None)
+    return None if build is None else build(config)
+
+
+def why_no_task(folder: Path) -> str:
+    """Say why a folder without `task.json` cannot be asked, and what to do with it."""
+    known = _architecture(_read(folder / CONFIG)) if (folder / CONFIG).is_file() else ""
+    if re.search("ForMaskedLM|ForPreTraining|LMHeadModel", known):
+        return (
+            f"{folder} is a language model ({known}) and has no task.json, so it was fine-tuned for no task. It fills "
+            "masks (alembert fill) and can be fine-tuned (alembert finetune)."
+        )
+    return f"{folder} has no task.json, so it was not fine-tuned for a task here. Fine-tune it first: alembert finetune."
+
+
+# -- one function for each kind of head
+
+
+def _tagger(config: Mapping[str, Any]) -> InferredTask:
+    names = _labels(config)
+    scheme = TagScheme.of(names)
+    table = {
+        "task": "tag",
+        "types": list(scheme.types),
+        "names": list(names),
+        "partial": False,
+        "temperature": 1.0,
+        "settings": {"length": _window(config), "every_token": scheme.is_every_token},
+    }
+    many = "type" if len(scheme.types) == 1 else "types"
+    return InferredTask(
+        table,
+        f"a tagger ({scheme.name}, {len(scheme.types)} {many}: {few(scheme.types)}){_nameless(names)}",
+    )
+
+
+def _classifier(config: Mapping[str, Any]) -> InferredTask:
+    names, problem = _labels(config), config.get("problem_type")
+    if problem == "regression" and len(names) > 1:
+        raise BadFile(
+            f"{CONFIG} asks for a regression with {len(names)} outputs; alembert predicts one number a text."
+        )
+    is_number = len(names) == 1 and problem != "multi_label_classification"
+    kind = "number" if is_number else "multi" if problem == "multi_label_classification" else "single"
+    table = {
+        "task": "classify",
+        "kind": kind,
+        "labels": [] if is_number else list(names),
+        "pairs": None,
+        "mean": 0.0,
+        "deviation": 1.0,
+        "temperature": 1.0,
+        "thresholds": {},
+        "settings": {"kind": kind, "length": _window(config)},
+    }
+    if is_number:
+        return InferredTask(table, "a regression model (a number for each text)")
+    share = "one label" if kind == "single" else "any number of labels"
+    return InferredTask(table, f"a classifier ({share} of {len(names)}: {few(names)}){_nameless(names)}")
+
+
+def _answerer(config: Mapping[str, Any]) -> InferredTask:
+    table = {
+        "task": "answer",
+        "kind": "span",
+        "has_none": False,
+        "script": "squad1",
+        "threshold": 0.0,
+        "settings": {"kind": "span"},
+    }
+    return InferredTask(table, "a question answering model (words of the passage; each question is answered)")
+
+
+def _chooser(config: Mapping[str, Any]) -> InferredTask:
+    table = {
+        "task": "choose",
+        "choices": [2, 2],
+        "passages": True,
+        "temperature": 1.0,
+        "settings": {"length": _window(config)},
+    }
+    return InferredTask(table, "a multiple choice model (any number of choices)")
+
+
+_TASKS: Final[dict[str, Callable[[Mapping[str, Any]], InferredTask]]] = {
+    "ForTokenClassification": _tagger,
+    "ForSequenceClassification": _classifier,
+    "ForQuestionAnswering": _answerer,
+    "ForMultipleChoice": _chooser,
+}
+"""How the name of an architecture ends -> what it is."""
+
+
+def _comparison(folder: Path) -> InferredTask | None:
+    """Read a folder of sentence-transformers."""
+    from alembert.tasks.compare_pooling import (
+        pooling_of,  # which reads task.json with the module that calls this one
+    )
+
+    pooling = pooling_of(folder)
+    if pooling is None:
+        return None
+    table = {
+        "task": "compare",
+        "kind": "scores",
+        "pooling": pooling.name,
+        "normalise": pooling.normalise,
+        "dimension": pooling.dimension,
+        "window": pooling.length,
+        "low": 0.0,
+        "high": 1.0,
+        "settings": {},
+    }
+    return InferredTask(table, f"a sentence encoder ({pooling.in_words()})", MODULES)
+
+
+# -- config.json
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        table = json.loads(path.read_bytes()) if path.stat().st_size <= _LARGEST else None
+    except (ValueError, RecursionError):
+        table = None
+    if not isinstance(table, dict):
+        raise BadFile(f"{path} is damaged: it is no JSON object of a usual size. Fetch or save it again.")
+    return table
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    names = config.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else ""
+
+
+def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """List the names of the outputs; transformers leaves them out if they are LABEL_0 and LABEL_1."""
+    table = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    try:
+        by_number = {int(number): str(name) for number, name in table.items()}
+        return tuple(by_number[number] for number in range(len(by_number)))
+    except (AttributeError, KeyError, ValueError):
+        raise BadFile(
+            f"{CONFIG} has an `id2label` that does not number its labels 0, 1, 2, ...; mend the numbers."
+        ) from None
+
+
+def _nameless(names: tuple[str, ...]) -> str:
+    if not all(re.fullmatch(r"LABEL_\d+", name) for name in names):
+        return ""
+    return f"; its labels have no names: put them into `id2label` of {CONFIG}"
+
+
+def _window(config: Mapping[str, Any]) -> int:
+    """Tokens of a window: all that the model can read."""
+    longest = config.get("max_position_embeddings")
+    return max(_SHORTEST, longest) if isinstance(longest, int) else _POSITIONS
