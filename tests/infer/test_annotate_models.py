@@ -240,6 +240,12 @@ def test_models_that_were_trained_on_other_columns_are_refused_unless_one_is_nam
     assert Pipeline.of(models[:1]).reading(ReadOptions()).text == ("letter",)
 
 
+def test_terms_that_are_not_looked_for_are_said(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("protein\ngout\n")
+    (note,) = Matching.of({"Term": tmp_path / "words.txt"}).notes
+    assert note.endswith("not looked for: 1 of 2")
+
+
 def test_labelled_sentences_hide_no_term_of_a_lexicon(tmp_path: Path) -> None:
     (tmp_path / "drugs.txt").write_text("aspirin\n")
     document = Document("1", "Take aspirin.", entities=(Entity("T1", "RESULT", ((0, 13),)),))

@@ -241,6 +241,7 @@ class _Build:
             lexicons = [read_lexicon(path, label) for label, path in self.words.lexicons.items()]
             gazetteer = self._plant(lexicons) if lexicons else None
         self.notes += [note for lexicon in lexicons for note in lexicon.warnings()]
+        self.notes += gazetteer.built.warnings() if gazetteer else []
         counts = _lexicon_counts(lexicons, gazetteer)
         artifact.atomic_write(self.stage.folder / "lexicons.json", json.dumps(counts).encode())
         return gazetteer

@@ -25,14 +25,15 @@ class Matching:
     gazetteer: Gazetteer
     sentence_labels: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
-    """What was wrong with single rows."""
+    """What a user should know about the terms."""
 
     @classmethod
     def of(cls, lexicons: Mapping[str, Path], sentence_labels: frozenset[str] = frozenset()) -> Matching:
         """Read lexicons, which are given by their labels in order of precedence."""
         read = [read_lexicon(path, label) for label, path in lexicons.items()]
-        notes = tuple(note for lexicon in read for note in lexicon.warnings())
-        return cls(Gazetteer.of(read), sentence_labels, notes)
+        gazetteer = Gazetteer.of(read)
+        notes = [note for lexicon in read for note in lexicon.warnings()]
+        return cls(gazetteer, sentence_labels, (*notes, *gazetteer.built.warnings()))
 
     def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
         found = self.gazetteer.find_all([document.text for document in documents])

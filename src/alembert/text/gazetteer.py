@@ -58,6 +58,15 @@ class Built:
     turned: int
     """Spellings added by turning inverted names round."""
 
+    def warnings(self) -> list[str]:
+        """Say how many terms are not looked for."""
+        if not self.stopped:
+            return []
+        return [
+            "terms of the lexicons that are ordinary words, single characters or bare numbers, and are not looked for: "
+            f"{self.stopped:,} of {self.rows:,}"
+        ]
+
 
 class TermEntries(NamedTuple):
     """A term that can be matched, and the numbers by which `find_all` says that it was."""

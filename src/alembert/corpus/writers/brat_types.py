@@ -1,11 +1,12 @@
 """`annotation.conf` of a brat folder: the types that its annotations use, without which brat shows none of them.
 
 The arguments of relations and events may be of any type: what a person who corrects annotations wants to add is not known
-from those that are there. An attribute of a few values has them listed, one of many (such as a score) has not.
+from those that are there. An attribute of a few values has them listed, one of many or of measured ones (a score) has not.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Final
 
 NAME: Final = "annotation.conf"
 _MOST_VALUES: Final = 50
+_FRACTION: Final = re.compile(r"-?\d+\.\d+")
 
 
 @dataclass
@@ -52,4 +54,5 @@ def _with_roles(types: Mapping[str, set[str]], form: str) -> Iterator[str]:
 
 
 def _values(values: set[str]) -> str:
-    return f", Value:{'|'.join(sorted(values))}" if 0 < len(values) <= _MOST_VALUES else ""
+    is_list = 0 < len(values) <= _MOST_VALUES and not all(map(_FRACTION.fullmatch, values))
+    return f", Value:{'|'.join(sorted(values))}" if is_list else ""
