@@ -109,17 +109,14 @@ def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) ->
 
 def texts_of(file: Path) -> list[str]:
     """Read the texts of a file of any known format, or take those of the embedded sample."""
-    from alembert.corpus.document import Document
-    from alembert.corpus.readers import ReadOptions
-    from alembert.infer.supply import Place, supply_of
+    import alembert
 
     if not file.is_file():
         told(
             f"there is no {file.name}: the embedded sample is used, and the ratios are not those of real data"
         )
         return _sample_texts()
-    items = (taken.item for taken in supply_of([file], ReadOptions()).items(Place()))
-    return [item.text for item in items if isinstance(item, Document)]
+    return [document.text for document in alembert.read(file)]
 
 
 def _sample_texts() -> list[str]:
