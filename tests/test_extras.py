@@ -167,3 +167,26 @@ def test_what_pyarrow_reads_names_its_extra(name: str, work: Path) -> None:
     assert done.returncode == 2
     assert "pip install 'alembert[parquet]'" in done.stderr
     assert list(work.glob("*new*")) == []
+
+
+def test_python_does_it_without_any_extra(work: Path) -> None:
+    script = (
+        BARE.split("from alembert.cli")[0]
+        + f"""
+import alembert
+model = alembert.load("onnx")
+alembert.write(model.pipe(alembert.read("notes.jsonl")), "piped.jsonl.gz")
+alembert.annotate("onnx", "notes.jsonl", out="annotated", progress=False)
+alembert.evaluate("onnx", "examples.jsonl", rounds=10, progress=False)
+assert alembert.load("vectors").encode([{TEXT!r}]).shape[0] == 1
+assert model.predict({TEXT!r}).text == {TEXT!r}
+try:
+    alembert.load("checkpoint")
+except alembert.UserError as problem:
+    print(problem)
+"""
+    )
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", script]
+    result = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "alembert[train]" in result.stdout

@@ -22,6 +22,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "ray": "ray",
     "rjieba": "zh",
     "safetensors": "train",
+    "spacy": "spacy",
     "torch": "train",
 }
 """Package -> the smallest extra that has it (pyproject.toml)."""

@@ -182,8 +182,7 @@ def test_bad_arguments_are_refused_in_sentences(workplace: Path, tmp_path: Path)
         lambda: alembert.fill(start, 7),  # type: ignore[arg-type]
         lambda: alembert.score(start, "text"),
     ]
-    for number, call in enumerate(calls):
+    for call in calls:
         with pytest.raises(alembert.UserError):
             call()
-            pytest.fail(f"call {number} was not refused")
     assert not (tmp_path / "x").exists()
