@@ -171,7 +171,7 @@ def test_what_pyarrow_reads_names_its_extra(name: str, work: Path) -> None:
 
 def test_python_does_it_without_any_extra(work: Path) -> None:
     script = (
-        BARE.split("from alembert.cli")[0]
+        BARE.split("from alembert.cli", maxsplit=1)[0]
         + f"""
 import alembert
 model = alembert.load("onnx")
