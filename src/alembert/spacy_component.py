@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
@@ -96,7 +95,7 @@ def _spans(doc: Doc, prediction: AnnotatedDocument) -> list[Span]:
 
 
 def create_component(  # noqa: PLR0917 (spaCy calls it by name)
-    nlp: spacy.Language,
+    nlp: Language,
     name: str,
     model: Any,
     spans_key: str,

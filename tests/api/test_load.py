@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import transformers
 
 import alembert
 from alembert.infer.task_model import TaskModel
 from small_checkpoints import fine_tuned, fine_tuned_together
+from task_cases import TOKENIZER
 
 TEXT = "Imatinib inhibits BCR-ABL1 in chronic myeloid leukemia."
 
@@ -303,3 +305,18 @@ def test_a_forked_process_is_told_to_load_again(models: Any) -> None:
     os.close(writer)
     with os.fdopen(reader) as pipe:
         assert "before this process was forked" in pipe.read()
+
+
+def test_a_classifier_from_elsewhere_reads_texts_and_pairs(tmp_path: Path) -> None:
+    config = transformers.BertConfig(
+        vocab_size=TOKENIZER.vocab_size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, id2label={0: "no", 1: "yes"}, label2id={"no": 0, "yes": 1},
+    )  # fmt: skip
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "nli")
+    TOKENIZER.save(tmp_path / "nli")
+    with pytest.warns(UserWarning, match="a classifier"):
+        model = alembert.load(tmp_path / "nli")
+    one, pair = model.predict([TEXT, ("first text", "second text")])
+    assert one.label in ("no", "yes")
+    assert isinstance(pair, alembert.PairPrediction)
+    assert pair.label in ("no", "yes")

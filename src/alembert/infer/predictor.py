@@ -28,7 +28,7 @@ from alembert.infer.embed_search import Measure, nearest
 from alembert.infer.embed_store import Index
 from alembert.infer.engines import device_for, open_in_torch
 from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
-from alembert.infer.predictor_inputs import Input, document_of, is_single, similarity_texts
+from alembert.infer.predictor_inputs import Input, document_of, is_pair, is_single, similarity_texts
 from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import OVERLAPPED, TaskModel
 from alembert.infer.task_predictions import examples_of, prediction_of, similarity_of
@@ -131,9 +131,14 @@ class Predictor:
         if self._embeds:
             return self._similarities
         models = [model.with_threshold(min_score, min_precision) for model in self._models]
-        if self._annotates and self.tasks != ("relate",):  # alone it reads marked texts as well
-            return partial(_annotated, Pipeline.of(models))
-        return partial(_answered, cast(TaskModel, models[0]))
+        if not self._annotates or self.tasks == ("relate",):  # alone it reads marked texts as well
+            return partial(_answered, cast(TaskModel, models[0]))
+        annotate = partial(_annotated, Pipeline.of(models))
+        if self.tasks == (
+            "classify",
+        ):  # one that was fine-tuned elsewhere does not say whether it reads pairs
+            return partial(_classified, annotate, partial(_answered, cast(TaskModel, models[0])))
+        return annotate
 
     def _failed(self, number: int, item: Input, error: Exception) -> Any:
         if self._annotates and isinstance(item, Document):
@@ -253,6 +258,16 @@ def _annotated(pipeline: Pipeline, batch: Sequence[tuple[int, Input]]) -> list[A
     documents = [each for each in made if isinstance(each, Document)]
     found = iter(pipeline.annotate_each(documents))
     return [each if isinstance(each, Exception) else _annotated_document(next(found)) for each in made]
+
+
+def _classified(annotate: Any, answer: Any, batch: Sequence[tuple[int, Input]]) -> list[Any]:
+    """Classify pairs as pairs and everything else as documents; a model that cannot read one of them says so."""
+    pairs = [each for each in batch if is_pair(each[1])]
+    if not pairs:
+        return cast(list[Any], annotate(batch))
+    documents = iter(annotate([each for each in batch if not is_pair(each[1])]))
+    answers = iter(answer(pairs))
+    return [next(answers) if is_pair(item) else next(documents) for _, item in batch]
 
 
 def _annotated_document(annotated: Annotated | str) -> AnnotatedDocument | BadInput:

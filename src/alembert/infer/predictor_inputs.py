@@ -18,6 +18,11 @@ def is_single(inputs: Any) -> bool:
     )
 
 
+def is_pair(item: Any) -> bool:
+    """Tell whether an input is texts that belong together: a tuple, or a dict with `texts`."""
+    return isinstance(item, tuple) or (isinstance(item, Mapping) and "texts" in item)
+
+
 def document_of(item: Any, number: int) -> Document:
     """Make a document of a text, a dict with `text`, or a document; it is called as its number if it has no id."""
     if isinstance(item, Document):

@@ -8,7 +8,6 @@ the model allows, and nothing is calibrated.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from alembert.artifact import few
+from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile
 from alembert.tasks.tag_scheme import TagScheme
 
@@ -51,14 +51,14 @@ def infer_task(folder: Path) -> InferredTask | None:
         return None
     if (folder / MODULES).is_file():
         return _comparison(folder)
-    config = _read(folder / CONFIG)
+    config = read_json(folder / CONFIG, largest=_LARGEST)
     build = next((make for head, make in _TASKS.items() if _architecture(config).endswith(head)), None)
     return None if build is None else build(config)
 
 
 def why_no_task(folder: Path) -> str:
     """Say why a folder without `task.json` cannot be asked, and what to do with it."""
-    known = _architecture(_read(folder / CONFIG)) if (folder / CONFIG).is_file() else ""
+    known = _architecture(read_json(folder / CONFIG, largest=_LARGEST)) if (folder / CONFIG).is_file() else ""
     if re.search("ForMaskedLM|ForPreTraining|LMHeadModel", known):
         return (
             f"{folder} is a language model ({known}) and has no task.json, so it was fine-tuned for no task. It fills "
@@ -169,16 +169,6 @@ def _comparison(folder: Path) -> InferredTask | None:
 
 
 # -- config.json
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        table = json.loads(path.read_bytes()) if path.stat().st_size <= _LARGEST else None
-    except (ValueError, RecursionError):
-        table = None
-    if not isinstance(table, dict):
-        raise BadFile(f"{path} is damaged: it is no JSON object of a usual size. Fetch or save it again.")
-    return table
 
 
 def _architecture(config: Mapping[str, Any]) -> str:
