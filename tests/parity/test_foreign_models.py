@@ -10,6 +10,8 @@ import torch
 import transformers
 
 from alembert.cli import run
+from alembert.infer.engine_torch import TorchEngine
+from alembert.infer.predictor import fill_mask
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.export_files import read_facts
 from foreign_models import BIO, SENTIMENT, real_sentences, save_foreign
@@ -213,3 +215,19 @@ def test_a_trained_tagger_is_exported_annotates_and_teaches(
     config = ["--config", str(tmp_path / "brief.toml")]
     assert run([*distilled, *config, "--out", str(tmp_path / "student")]) == 0
     assert TaskModel.open(tmp_path / "student").task.labels == ("O", "B-Disease", "I-Disease")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_masks(family: str, tmp_path: Path, sentences: list[str]) -> None:
+    save_foreign(tmp_path, f"{family}ForMaskedLM")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path)
+    pipeline = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer, top_k=5)
+    engine = TorchEngine.open(tmp_path)
+    for text in (f"{sentence[:60]} [MASK] {sentence[60:120]}" for sentence in sentences[:50]):
+        (mask,) = fill_mask(engine, text, 5)
+        expected = pipeline(text)
+        assert [each.token for each in mask.candidates] == [each["token_str"] for each in expected]
+        np.testing.assert_allclose(
+            [each.score for each in mask.candidates], [each["score"] for each in expected], atol=1e-4
+        )

@@ -136,7 +136,7 @@ class TagTask(Task[TagExample, Tagged]):
         if self.settings.head == "span":
             told.append("a span head scores every stretch of words, so entities may nest and overlap")
         else:
-            scheme = self._tag_scheme.name if self.names else self.settings.scheme
+            scheme = TagScheme.of(self.names).name if self.names else self.settings.scheme
             told.append(f"{len(self.labels)} tags ({scheme}), at the first piece of each word")
         if self.partial:
             told.append(
@@ -173,11 +173,7 @@ class TagTask(Task[TagExample, Tagged]):
     @cached_property
     def tags(self) -> tuple[str, ...]:
         """What each output means: O, or B-, I-, E- or S- and a type."""
-        return self._tag_scheme.tags if self.names else tag_names(self.types, self.settings.scheme)
-
-    @cached_property
-    def _tag_scheme(self) -> TagScheme:
-        return TagScheme.of(self.names)
+        return TagScheme.of(self.names).tags if self.names else tag_names(self.types, self.settings.scheme)
 
     @property
     def _allows_several(self) -> bool:
@@ -338,7 +334,7 @@ class TagTask(Task[TagExample, Tagged]):
     def _sure(self, emissions_WC: Outputs) -> npt.NDArray[Any]:
         """Say how sure each tag of each word is."""
         if self.path is None:
-            return np.exp(_log_softmax(emissions_WC / self.temperature))
+            return calibration.softmax(emissions_WC.astype(np.float64) / self.temperature)
         return self.path.sure(emissions_WC, self.legal, self.temperature)
 
     def tune(
@@ -426,9 +422,3 @@ class TagTask(Task[TagExample, Tagged]):
         if names and (settings.head != "softmax" or set(types) != set(TagScheme.of(names).types)):
             raise ValueError("the names of the tags and the types of entities do not fit")
         return cls(types, settings, bool(table["partial"]), saved_temperature(table), names=names)
-
-
-def _log_softmax(values_WC: Outputs) -> Outputs:
-    shifted_WC = values_WC - values_WC.max(-1, keepdims=True)
-    result: Outputs = shifted_WC - np.log(np.exp(shifted_WC).sum(-1, keepdims=True))
-    return result
