@@ -12,8 +12,9 @@ from dataclasses import replace
 import pytest
 
 from alembert.cli import progress as module
-from alembert.cli.progress import Bar, TrainingProgress, line, training_line
+from alembert.cli.progress import Bar, line, training_line
 from alembert.corpus.jobs import Progress
+from alembert.train.runlog import TrainingProgress
 
 TRAINING = TrainingProgress(
     share=0.42, loss=3.2149, tokens_per_second=3150.4, peak_share=0.64, seconds_left=2467.0, step=1200
