@@ -27,6 +27,7 @@ from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics import calibration, spans
 from alembert.tasks.runner import Outputs, check_finite
 from alembert.tasks.setting_checks import saved, saved_temperature
+from alembert.tasks.tag_calibration import span_temperature, word_temperature
 from alembert.tasks.tag_examples import (
     TagExample,
     Tagged,
@@ -345,39 +346,9 @@ class TagTask(Task[TagExample, Tagged]):
     ) -> TagTask:
         """Fit the temperature of the words' probabilities, or of the spans'; the entities stay the same."""
         if self.settings.head == "span":
-            return replace(self, temperature=self._span_temperature(examples, encoded, outputs))
-        if self._allows_several:
-            return self
-        known = [
-            (np.concatenate(parts), np.concatenate([row.labels for row in each.rows]))
-            for example, each, parts in zip(examples, encoded, outputs, strict=True)
-            if each.rows
-            and all(map(example.annotates, self.types))
-            and all(row.labels is not None for row in each.rows)
-        ]
-        if not known:
-            return self
-        logits, labels = zip(*known, strict=True)
-        if self.path is not None:
-            return replace(self, temperature=self.path.fit_temperature(logits, labels, self.legal))
-        found = calibration.fit_temperature(np.concatenate(logits), np.concatenate(labels))
-        return replace(self, temperature=found)
-
-    def _span_temperature(
-        self,
-        examples: Sequence[TagExample],
-        encoded: Sequence[Encoded],
-        outputs: Sequence[Sequence[Outputs]],
-    ) -> float:
-        """Fit it to the entities that are found: nearly all other stretches of words are easy, and would decide alone."""
-        judged = [
-            each
-            for example, read, parts in zip(examples, encoded, outputs, strict=True)
-            if example.entities is not None
-            for each in self.confidences(example, tagged(read, pointed(read.layout, parts, self.types)))
-        ]
-        scores, right = zip(*judged, strict=True) if judged else ((), ())
-        return calibration.fit_binary_temperature(scores, right)
+            return replace(self, temperature=span_temperature(self, examples, encoded, outputs))
+        found = None if self._allows_several else word_temperature(self, examples, encoded, outputs)
+        return self if found is None else replace(self, temperature=found)
 
     def score(self, examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> Scores:
         return scores_of(examples, predictions)
