@@ -29,6 +29,14 @@ def test_examples_import_from_alembert_alone(page: Path) -> None:
     assert inside == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_nothing_of_alembert_that_is_not_public(page: Path) -> None:
+    text = page.read_text(encoding="utf8")
+    imported = re.findall(r"^\s*from alembert import (.+)$", text, re.MULTILINE)
+    names = {*re.findall(r"\balembert\.(\w+)", text), *re.split(r"\W+", " ".join(imported))}
+    assert names - {*alembert.__all__, ""} == set()
+
+
 def test_every_public_name_has_a_docstring() -> None:
     bare = [
         name for name in alembert.__all__ if name != "__version__" and not getattr(alembert, name).__doc__
