@@ -126,6 +126,20 @@ def test_vectors_and_similarities(models: Any) -> None:
     assert pair.similarity == pytest.approx(model.similarity(TEXT, "No fever."), abs=1e-5)
 
 
+def test_vectors_are_written_and_searched(models: Any, tmp_path: Path) -> None:
+    texts = ["Fever after aspirin.", "No change of KRAS was seen.", TEXT]
+    alembert.write([alembert.Document(f"d{n}", text) for n, text in enumerate(texts)], tmp_path / "a.jsonl")
+    result = alembert.embed(models("compare"), tmp_path / "a.jsonl", out=tmp_path / "vectors", progress=False)
+    assert result.counts["units"] == 3
+    model = alembert.load(models("compare"))
+    first, *_ = model.search(result.folder, TEXT, top=2)
+    assert (first.id, first.text) == ("d2", TEXT)
+    assert first.score == pytest.approx(1, abs=1e-5)
+    assert [hits[0].id for hits in model.search(result.folder, texts)] == ["d0", "d1", "d2"]
+    with pytest.raises(alembert.UserError, match="made by another model"):
+        alembert.load(models("compare, mean")).search(result.folder, TEXT)
+
+
 def test_a_text_is_written_for_a_source(models: Any) -> None:
     prediction = alembert.load(models("generate")).predict(TEXT)
     assert isinstance(prediction, alembert.GenerationPrediction)

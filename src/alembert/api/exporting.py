@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from alembert.api.arguments import Paths, StrPath, path_of, paths_of
+from alembert.api.arguments import Paths, Settings, StrPath, given, path_of, paths_of, settings_table
 from alembert.api.inference import model_folder
 from alembert.errors import BadSetting
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
     from alembert.tasks.example import Reading
-    from alembert.tasks.export_files import Format
 
 SECONDS: Final = 3.0
 """What measuring speed may take for each form of the model, about."""
@@ -52,6 +51,7 @@ def export(
     int8: bool = True,
     format: str | None = None,  # noqa: A002
     task: str | None = None,
+    settings: Settings | None = None,
     speed: bool = True,
     overwrite: bool = False,
     progress: bool = True,
@@ -60,17 +60,21 @@ def export(
 
     `calibrate` is text that int8 is calibrated on, such as the training file; `dev` is a labelled file on which its loss is
     measured, that of `calibrate` if none. For a multi-task model both are dicts with the names of the tasks. `format` is
-    onnx or openvino, the faster one here if not named; `int8=False` keeps floats. `speed` measures both forms.
+    onnx or openvino, the faster one here if not named; `int8=False` keeps floats. `settings` takes `limit` (points of score
+    that int8 may cost), `rows` and `training_hashes`. `speed` measures both forms.
     """
     from alembert.cli.output import note
     from alembert.compress.settings import ExportSettings
+    from alembert.settings import changed
 
-    settings = ExportSettings(format=cast("Format | None", format), precision="int8" if int8 else "fp32")
+    chosen = given(format=format, precision=None if int8 else "fp32")
+    run_settings = changed(ExportSettings(), settings_table(settings), "`settings`")
+    run_settings = changed(run_settings, chosen, "The arguments")
     folder = model_folder(model)
     names = export_tasks(folder, task)
     job = ExportJob(
         folder,
-        settings,
+        run_settings,
         _files_by_task(names, "calibrate", calibrate),
         _files_by_task(names, "dev", dev),
         task=task,

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from alembert.api.arguments import (
     Paths,
@@ -31,7 +32,6 @@ from alembert.infer.predictor import Predictor
 if TYPE_CHECKING:
     from alembert.infer.evaluate import Evaluation
     from alembert.infer.fill_mask import FilledMask
-    from alembert.infer.generate import GeneratedText
     from alembert.infer.supply import Supply
     from alembert.infer.text_score import TextScore
 
@@ -78,8 +78,9 @@ def model_folder(model: StrPath) -> Path:
 def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterator[Document]:  # noqa: A002
     """Read documents from files or folders of any known format, as a stream.
 
-    The format of each file is recognised unless it is named. `options` are those of `ReadOptions`, such as `text` and `id`
-    for the columns of a table. What cannot be read is counted in a warning at the end.
+    The format of each file is recognised unless it is named. `options` say how files are read: `text`, `id`, `title` and
+    `label` name columns or fields, `encoding`, `delimiter` and `header` are for tables (docs/formats.md has all of them).
+    What could not be read, or was guessed on the way, is counted in a warning at the end.
     """
     from alembert.corpus.input_files import list_files
     from alembert.corpus.readers import FORMATS, ReadOptions
@@ -93,21 +94,28 @@ def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterato
 
 
 def _documents(supply: Supply) -> Iterator[Document]:
-    from alembert.corpus.readers import SetAside
+    from alembert.corpus.readers import Remark, SetAside
     from alembert.infer.supply import Place
 
     aside: list[SetAside] = []
+    remarks: Counter[str] = Counter()
     for taken in supply.items(Place()):
         if isinstance(taken.item, Document):
             yield taken.item
         elif isinstance(taken.item, SetAside):
             aside.append(taken.item)
+        elif isinstance(taken.item, Remark):
+            remarks[taken.item.reason] += taken.item.count
+        else:
+            remarks["records that their file takes back, and that a stream cannot"] += 1
     if aside:
         first = aside[0]
         warnings.warn(
             f"{len(aside):,} items could not be read; the first: {first.source}, {first.position}: {first.reason}",
             stacklevel=2,
         )
+    for reason, count in remarks.items():
+        warnings.warn(f"{reason} ({count:,})", stacklevel=2)
 
 
 def write(documents: Iterable[Document], path: StrPath, *, format: str | None = None) -> Path:  # noqa: A002
@@ -210,6 +218,50 @@ def evaluate(
 
 
 @dataclass(frozen=True, kw_only=True)
+class EmbeddingResult:
+    """Vectors on the disk, and what was counted on the way."""
+
+    folder: Path
+    """What `Predictor.search` looks through."""
+    counts: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"folder": str(self.folder), "counts": dict(self.counts)}
+
+
+def embed(
+    model: StrPath,
+    inputs: Paths,
+    *,
+    out: StrPath,
+    unit: str | None = None,
+    pooling: str | None = None,
+    settings: Settings | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    progress: bool = True,
+) -> EmbeddingResult:
+    """Write a vector for each document, or with `unit="sentence"` for each sentence, to a folder that can be searched.
+
+    The same call resumes a run that was stopped. `pooling` (mean or cls) is for a model whose folder does not state it.
+    """
+    from alembert.infer.embed import EncodeSettings, encode
+    from alembert.infer.embed_model import Embedder
+    from alembert.infer.engines import device_for
+    from alembert.settings import changed
+
+    folder, target = model_folder(model), path_of(out, "out")
+    run_settings = changed(EncodeSettings(), settings_table(settings), "`settings`")
+    run_settings = changed(run_settings, given(unit=unit), "The arguments")
+    files = paths_of(inputs, "inputs")
+    embedder = Embedder.open(folder, mode=cast(Any, pooling), device=device_for([folder], device))
+    with progress_bar(progress) as bar:
+        result = encode(embedder, files, target, run_settings, overwrite=overwrite, tell=bar.show)
+    return EmbeddingResult(folder=target, counts=dict(result.manifest.counts))
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnnotationResult:
     """Annotated documents on the disk, and what was counted on the way."""
 
@@ -230,6 +282,7 @@ def annotate(
     format: str | None = None,  # noqa: A002
     task: str | None = None,
     keep: bool = False,
+    lexicons: Mapping[str, StrPath] | None = None,
     min_score: float | None = None,
     min_precision: float | None = None,
     settings: Settings | None = None,
@@ -240,6 +293,7 @@ def annotate(
     """Annotate documents of any number with a model, or with several in one pass, each document exactly once.
 
     The same call resumes a run that was stopped. `keep` leaves the annotations of the input beside the new ones.
+    `lexicons` adds the terms of dictionaries, by label, where no entity stands: `{"gene": "genes.tsv"}`.
     """
     from alembert.infer.annotate import AnnotateSettings
     from alembert.infer.annotate import annotate as run
@@ -256,6 +310,7 @@ def annotate(
         task=task,
         keep=keep,
         device=device_for(folders, device),
+        lexicons={label: path_of(path, "lexicons") for label, path in (lexicons or {}).items()},
         min_score=min_score,
         min_precision=min_precision,
     )
@@ -289,20 +344,26 @@ def fill(model: StrPath | Predictor, text: str, *, top: int = 5) -> tuple[Filled
 
 
 def generate(
-    model: StrPath | Predictor, prompt: str, *, settings: Settings | None = None, **options: Any
-) -> tuple[GeneratedText, ...]:
+    model: StrPath | Predictor,
+    prompt: str | Iterable[str],
+    *,
+    settings: Settings | None = None,
+    **options: Any,
+) -> Any:
     """Continue a text with a model that was trained to write (objective causal or prefix).
 
-    `options` are those of decoding: `method` (greedy, sample, beam), `longest`, `temperature`, `top_k`, `top_p`, `beams`,
+    One prompt gives a tuple of `GeneratedText`, the best first; a list of prompts gives a list of tuples. `options` are those of decoding: `method` (greedy, sample, beam), `longest`, `temperature`, `top_k`, `top_p`, `beams`,
     `count`, `seed`, `no_repeat`.
     """
-    from alembert.infer.generate import generate as run
+    from alembert.infer.generate import generate_batch
     from alembert.settings import changed
     from alembert.tasks.decoding.settings import DecodeSettings
 
     decoding = changed(DecodeSettings(), settings_table(settings), "`settings`")
     decoding = changed(decoding, options, "`generate`")
-    return run(_predictor(model).language_model, _text(prompt), decoding)
+    prompts = [prompt] if isinstance(prompt, str) else [_text(each) for each in _iterable(prompt, "prompt")]
+    written = list(generate_batch(_predictor(model).language_model, prompts, decoding))
+    return written[0] if isinstance(prompt, str) else written
 
 
 def score(model: StrPath | Predictor, text: str) -> TextScore:
@@ -313,6 +374,12 @@ def score(model: StrPath | Predictor, text: str) -> TextScore:
     from alembert.infer.text_score import score_text
 
     return score_text(_predictor(model).language_model, _text(text))
+
+
+def _iterable(value: Any, name: str) -> Iterable[Any]:
+    if not isinstance(value, Iterable):
+        raise BadInput(f"`{name}` is a {type(value).__name__}; expected a text, or a list of texts.")
+    return value
 
 
 def _predictor(model: StrPath | Predictor) -> Predictor:

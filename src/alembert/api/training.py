@@ -109,7 +109,7 @@ def finetune(
     `task` is tag, classify, relate, answer, choose, compare or generate; for several tasks a dict of names and kinds, such
     as `{"disease": "tag", "topic": "classify"}`, and `train`, `dev` and `data` are dicts with the same names. Give `train`
     (and `dev`, else a tenth of it is set apart), or `data`, which is divided by `split` (80/10/10). `text` and `label`
-    name columns of tables. `settings` takes everything else: a dict, a TOML path or `FinetuneSettings`.
+    name columns of tables. `settings` takes everything else: a dict, or the path of a TOML file.
     """
     from alembert.train.finetune import finetune as run
     from alembert.train.finetune_toml import layered_settings

@@ -149,6 +149,8 @@ class AnswerPrediction(_Prediction):
     end: int | None = None
     label: str | None = None
     score: float | None = None
+    null_score: float | None = None
+    """How much better "no answer" scores than the best answer."""
     probabilities: Mapping[str, float] = field(default_factory=dict)
     candidates: tuple[AnswerCandidate, ...] = ()
     """The best answers, the likeliest first."""

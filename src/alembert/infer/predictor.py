@@ -177,6 +177,11 @@ class Predictor:
         A list of queries gives a list of lists.
         """
         opened = Index.open(index)
+        if opened.facts.fingerprint != self._embedder.origin.fingerprint:
+            raise BadSetting(
+                f"The vectors in {index} were made by another model ({opened.facts.model}), so nothing near could be found. "
+                f"Load that model, or make vectors with {self.folders[0]}: alembert.embed."
+            )
         vectors = np.atleast_2d(self.encode(query))
         found = [
             [SearchHit.of(hit, opened.unit(hit.row)) for hit in hits]

@@ -149,6 +149,7 @@ def _answer(example: Any, record: Mapping[str, Any]) -> AnswerPrediction:
         end=record.get("end"),
         label=record.get("label"),
         score=record.get("score"),
+        null_score=record.get("null_score"),
         probabilities=record.get("probabilities") or {},
         candidates=tuple(AnswerCandidate(**each) for each in candidates),
     )

@@ -113,7 +113,7 @@ def _check_delimiter(sign: str) -> None:
 
 def how_to_set(option: str) -> str:
     """Say how an option is set, to users of the command line and of Python."""
-    return f"set `{option}` under [read] in the --config file (in Python: ReadOptions({option}=...))"
+    return f"set `{option}` under [read] in the --config file (in Python: alembert.read(..., {option}=...))"
 
 
 class Damaged(Exception):
