@@ -41,6 +41,7 @@ def comparison() -> Comparison:
         task="tag",
         files=("test.jsonl",),
         examples=31,
+        documents=31,
         set_aside=0,
         measure="f1",
         rounds=1000,

@@ -38,16 +38,24 @@ def command(work: Path, out: str, *options: str) -> list[str]:
     return ["embed", "encode", *files, "--out", str(work / out), "--pooling", "mean", *options]
 
 
-@pytest.mark.parametrize(
-    ("options", "code"), [(["--show-config"], 0), (["--help"], 0), (["--epochs", "no"], 2)]
-)
+def test_train_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["embed", "train", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("Usage: alembert embed train [OPTIONS]\n")
+    assert "takes the options of `alembert finetune --task compare`" in " ".join(told.split())
+    assert "--train FILE" in told
+    assert "--task TASK" not in told
+
+
+@pytest.mark.parametrize(("options", "code"), [(["--show-config"], 0), (["--epochs", "no"], 2)])
 def test_train_is_finetune_for_the_task_compare(
     options: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["embed", "train", *options]) == code
     here = capsys.readouterr()
     assert run(["finetune", "--task", "compare", *options]) == code
-    assert capsys.readouterr() == here
+    there = capsys.readouterr()
+    assert (there.out, there.err.replace("alembert finetune", "alembert embed train")) == here
     assert here != ("", "")
 
 

@@ -51,10 +51,17 @@ def show(capsys: pytest.CaptureFixture[str]) -> Any:
 
 def test_sequences_and_counts_are_shown(show: Any) -> None:
     told = show("corpus --model vocab --unit entity --count 3")
-    assert told.startswith("All ")
+    assert told.startswith("All 200 documents, in the order of a run with seed 1. Held out as in that run")
     assert [line[:2] for line in told.splitlines() if re.match(r"\d\. document", line)] == ["1.", "2.", "3."]
     assert "[masked] [replaced>other] [=kept] {entity}" in told
     assert "partly 0.0%" in told
+
+
+def test_documents_that_are_not_shown_are_counted(show: Any) -> None:
+    Path("some.jsonl").write_text("".join(f'{{"id": "{n}", "text": "aspirin {n}"}}\n' for n in range(40)))
+    told = show("some.jsonl --model vocab --count 40")
+    assert told.count("document ") == 39
+    assert "Held out as in that run and not masked: 1.\n" in told
 
 
 def test_a_vocabulary_file_is_enough(show: Any) -> None:
@@ -70,7 +77,13 @@ def test_pairs_are_shown_with_their_label(show: Any) -> None:
 def test_json_holds_sample_plan_counts_and_sequences(show: Any) -> None:
     record = json.loads(show("corpus --model vocab --count 2 --seed 4 --length 64 --json"))
     assert list(record) == ["sample", "plan", "statistics", "sequences"]
-    assert record["sample"] == {"documents": 200, "of": 200, "whole": True}
+    assert record["sample"] == {
+        "documents": 200,
+        "of": 200,
+        "whole": True,
+        "held_out": 1,
+        "without_tokens": 0,
+    }
     assert (record["plan"]["seed"], record["plan"]["cutting"]["length"]) == (4, 64)
     assert record["statistics"]["lengths"]["max"] <= 64
     assert set(record["statistics"]["shares"]) >= {"chosen", "masked", "replaced", "kept", "entities_whole"}

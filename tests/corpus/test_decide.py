@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.decide import DELETED, EXACT, KEPT, NEAR, SUPERSEDED, _record_fates, count, decide
-from alembert.corpus.document import Document
+from alembert.corpus.document import Document, Entity
 from alembert.corpus.duplicates import Deduplicator, signature
 from alembert.corpus.refine import Chunk, Citation
 from alembert.corpus.staging import Stage
@@ -47,6 +47,31 @@ def test_asking_about_suspects_is_asking_about_all(tmp_path: Path, seed: int) ->
     expected = [KEPT if twin is None else EXACT if twin.exact else NEAR for twin in twins]
     assert np.concatenate(fates).tolist() == expected
     assert {KEPT, EXACT, NEAR} == set(expected)
+
+
+ABSTRACT = " ".join(f"word{number}" for number in range(60))
+ASPIRIN = Entity(id="T1", label="Drug", spans=((0, 4),))
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        ([Document("1", ABSTRACT), Document("2", ABSTRACT, entities=(ASPIRIN,))], [EXACT, KEPT]),
+        ([Document("1", ABSTRACT), Document("2", ABSTRACT, labels=("trial",))], [EXACT, KEPT]),
+        ([Document("1", f"{ABSTRACT} so"), Document("2", ABSTRACT, entities=(ASPIRIN,))], [NEAR, KEPT]),
+        ([Document("1", ABSTRACT, entities=(ASPIRIN,)), Document("2", ABSTRACT)], [KEPT, EXACT]),
+        ([Document(str(number), ABSTRACT, entities=(ASPIRIN,)) for number in range(2)], [KEPT, EXACT]),
+        ([Document("1", ABSTRACT), Document("2", ABSTRACT)], [KEPT, EXACT]),
+    ],
+)
+def test_of_duplicates_the_first_with_annotations_stays(
+    tmp_path: Path, documents: list[Document], expected: list[int]
+) -> None:
+    stage = staged(tmp_path, [])
+    for number, document in enumerate(documents):
+        stage.put(0, number, Chunk([Entry(document, "in", "en")], [signature(document.text)]))
+    fates = decide(stage, [(0, number) for number in range(2)], CleanSettings(), tmp_path)
+    assert np.concatenate(fates).tolist() == expected
 
 
 def test_fates_follow_the_records_of_a_chunk(tmp_path: Path) -> None:

@@ -55,6 +55,25 @@ def test_the_interval_holds_the_score_and_repeats_with_its_seed(file: Path) -> N
     assert (one.rounds, other.rounds) == (200, 200)
 
 
+@pytest.mark.parametrize(
+    ("documents", "warning"),
+    [
+        (1, "All examples are from one document, so the interval says nothing about other documents."),
+        (9, "The interval is from samples of 9 documents and says little about others"),
+        (10, None),
+    ],
+)
+def test_an_interval_from_few_documents_comes_with_a_warning(
+    documents: int, warning: str | None, tmp_path: Path
+) -> None:
+    texts = {str(number): (f"aspirin {number}", [(0, 7, "Drug")]) for number in range(documents)}
+    file = write_tagged(tmp_path / "test.jsonl", texts)
+    found = evaluate(tagger({name: [] for name in texts}), [file], rounds=2)
+    warned = [sentence for sentence in sentences(found) if "interval" in sentence]
+    assert len(warned) == (warning is not None)
+    assert warning is None or warned[0].startswith(warning)
+
+
 def test_a_perfect_model_has_an_interval_without_width(tmp_path: Path) -> None:
     file = write_tagged(tmp_path / "test.jsonl", {"1": DOCUMENTS["1"], "2": DOCUMENTS["2"]})
     found = evaluate(tagger(GUESSES), [file], rounds=50)

@@ -87,7 +87,8 @@ def scripted(*scores: float, reference: int = 0, speed: bool = True) -> Comparis
         )
         for number, score in enumerate(scores, 1)
     )
-    about = {"task": "tag", "files": ("dev.tsv",), "examples": 50, "set_aside": 0, "measure": "f1"}
+    about = {"task": "tag", "files": ("dev.tsv",), "set_aside": 0, "measure": "f1"}
+    about |= {"examples": 50, "documents": 50}
     machine = "a CPU, 2 threads" if speed else None
     return Comparison(**about, rounds=20, against=reference, models=models, machine=machine)
 

@@ -1,6 +1,7 @@
 """The task answer: rows, losses, decoding, thresholds, scores, and what is refused."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +133,8 @@ def test_answers_that_cannot_be_given_word_for_word_are_counted() -> None:
     assert encoded(example(WORDS, at(WORDS, "bb cc dd")), task(answer_length=5)).coverage.unreachable == 1
     assert encoded(example(WORDS, at(WORDS, "bb cc dd"))).coverage.unreachable == 0
     assert encoded(example("北京.", (0, 1)), task()).coverage.unreachable == 0
+    assert encoded(example("The 1980s.", (4, 8))).coverage.unreachable == 1
+    assert encoded(example("The 1980s.", (4, 9))).coverage.unreachable == 0
 
 
 def test_a_passage_without_tokens_has_a_row_and_no_answer() -> None:
@@ -187,14 +190,22 @@ def test_the_divergence_is_that_of_the_rows() -> None:
 # -- decoding
 
 
+def is_border(text: str, at: int) -> bool:
+    return re.fullmatch(r"\w\w", text[max(at - 1, 0) : at + 1]) is None
+
+
 def plain_best(each: Encoded, outputs: Sequence[Any], count: int, longest: int) -> list[tuple[str, float]]:
-    """Answers as the published code finds them: loops over the best starts and ends of each window."""
+    """Answers as the published code finds them, but of whole words: loops over the best starts and ends of each window."""
     found: list[tuple[float, str]] = []
     passage = each.layout.passage
+    starts_whole = {n for n, at in enumerate(passage.starts_T) if is_border(passage.text, at)}
+    ends_whole = {n for n, at in enumerate(passage.ends_T) if is_border(passage.text, at)}
     for window, part in zip(each.layout.windows, outputs, strict=True):
         own = range(window.own_start - window.start, window.own_end - window.start)
+        inside = [place for place in range(window.end - window.start) if place + window.start in ends_whole]
+        own = [place for place in own if place + window.start in starts_whole]
         starts = sorted(own, key=lambda place: -part[1 + place, 0])[:count]
-        ends = sorted(range(window.end - window.start), key=lambda place: -part[1 + place, 1])[:count]
+        ends = sorted(inside, key=lambda place: -part[1 + place, 1])[:count]
         for start in starts:
             for end in ends:
                 if start <= end < start + longest:
@@ -221,6 +232,30 @@ def test_answers_are_those_of_plain_loops(seed: int, count: int, longest: int) -
         sure = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
         assert [answer.score for answer in answered.best] == pytest.approx(sure[:-1], abs=1e-6)
         assert answered.null_probability == pytest.approx(sure[-1], abs=1e-6)
+
+
+def test_no_answer_begins_or_ends_inside_a_word() -> None:
+    each = encoded(example(WORDS))
+    answered = task(best=25).decode(each, outputs_for(each))
+    assert len(answered.best) == 25
+    for answer in answered.best:
+        assert is_border(WORDS, answer.start)
+        assert is_border(WORDS, answer.end)
+
+
+@pytest.mark.parametrize(
+    ("passage", "text"), [("북한에서 왔다", "북"), ("ประเทศไทย", "ประเทศ"), ("东京は", "京")]
+)
+def test_where_words_are_not_parted_by_spaces_an_answer_ends_anywhere(passage: str, text: str) -> None:
+    letters = sorted(set(passage) - {" "})
+    pieces = (*letters, *(f"##{letter}" for letter in letters))
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "?")
+    tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*special, *pieces), lowercase=False)
+    one = example(passage, at(passage, text), question="?")
+    each = task(has_none=False).encode([one], tokenizer, 512)[0]
+    found = each.layout.passage.tokens_of(one.answers[0].spans[0])
+    assert task(has_none=False).decode(each, scripted(each, *found)).text == text
+    assert each.coverage.unreachable == 0
 
 
 def scripted(each: Encoded, first: int, last: int, null: float = -9.0) -> list[np.ndarray[Any, Any]]:

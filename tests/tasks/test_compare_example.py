@@ -75,6 +75,13 @@ def test_a_compressed_file_is_read(tmp_path: Path) -> None:
             ("a", "b", "c"),
         ),
         ("a.jsonl", lines({"anchor": "a", "positive": "b"}), "pairs", ("a", "b")),
+        ("a.csv", "sentence1,sentence2,negative\na,b,c\n", "triples", ("a", "b", "c")),
+        ("a.csv", "query,passage,Hard_Negative\na,b,c\n", "triples", ("a", "b", "c")),
+        ("a.csv", "anchor,hard_negative,positive\na,c,b\n", "triples", ("a", "b", "c")),
+        ("a.csv", "premise,hypothesis,contradiction\na,b,c\n", "triples", ("a", "b", "c")),
+        ("a.csv", "sentence1,sentence2,score,negative\na,b,1,c\nd,e,2,f\n", "scores", ("a", "b")),
+        ("a.csv", "sentence1,sentence2,negative\na,b,0.5\nd,e,0.2\n", "pairs", ("a", "b")),
+        ("a.csv", "sentence1,sentence2,negative\na,b,\nd,e,\n", "pairs", ("a", "b")),
         ("a.jsonl", lines({"id": 7, "text": "a", "label": "x"}), "unsupervised", ("a",)),
         ("a.csv", "n,sentence1,sentence2,score\n1,a,b,2\n2,c,d,3\n3,e,f,1\n", "scores", ("a", "b")),
         ("a.csv", "1,a,b,2\n2,c,d,3\n3,e,f,2\n", "scores", ("a", "b")),
@@ -141,3 +148,11 @@ def test_the_files_of_sts_b_have_scores() -> None:
     assert (len(found.examples), len(found.set_aside)) == (1500, 0)
     assert {each.kind for each in found.examples} == {"scores"}
     assert max(each.score or 0 for each in found.examples) == 5
+
+
+def test_one_of_several_columns_of_negatives_is_used_and_the_others_are_named(tmp_path: Path) -> None:
+    found = read(tmp_path / "a.csv", "anchor,positive,negative_1,negative_2\na,b,c,d\n")
+    assert found.examples[0].texts == ("a", "b", "c")
+    assert found.remarks[0].reason == (
+        "anchor, partner and hard negative are in columns anchor, positive, negative_1; not used: negative_2"
+    )

@@ -15,6 +15,8 @@ from alembert.data.rows import Row
 from alembert.tasks.data_report import KEPT, Cut, Lengths, Part, PartReport, Shared, data_report
 from alembert.tasks.data_screen import lines
 from alembert.tasks.example import Coverage, Encoded, Example, Reading
+from alembert.tasks.relate import RelateTask
+from alembert.tasks.relate_settings import RelateSettings
 from alembert.tasks.tag import TagTask
 from alembert.tasks.tag_settings import TagSettings
 from alembert.text.tokenizer import Tokenizer
@@ -227,6 +229,12 @@ def test_all_decisions_are_shown_where_there_is_room(report):
     )
 
 
+def test_decisions_take_the_room_that_the_rest_of_the_screen_leaves(report):
+    shown = lines(report(part_of("train", ("no", "a")), decided=["a long sentence " * 9] * 9))
+    assert " ".join(" ".join(shown).split()).count("a long sentence") == 81
+    assert len(shown) <= 45
+
+
 def test_what_has_no_room_is_counted(report):
     shown = "\n".join(lines(crowded(report)))
     for sentence in ("and 297 more, less frequent", "and 97 more", "and 48 more", "and 6 more"):
@@ -288,3 +296,15 @@ def test_a_real_task_can_be_reported(tmp_path, tokenizer):
 def test_the_report_loads_no_torch():
     check = "import sys; import alembert.tasks.data_screen; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=60)
+
+
+def test_marks_of_entities_in_a_file_are_no_unknown_tokens(tmp_path, tokenizer):
+    path = tmp_path / "train.tsv"
+    path.write_text("<< fever >> the [[ headache ]]\tyes\nhigh << fever >> no [[ headache ]]\tno\n")
+    reading = RelateTask.read([path], RelateSettings(), ReadOptions())
+    task = RelateTask.learn(reading.examples, RelateSettings())
+    knowing = tokenizer.with_markers(task.markers)
+    part = Part("train", reading, task.encode(reading.examples, knowing, 128))
+    found = data_report(task, [part], knowing, longest=128)
+    assert found.parts[0].unknown == 0
+    assert not any("is it a model for this language?" in sentence for sentence in found.decided)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,15 +27,22 @@ app = typer.Typer(
 
 @app.command(
     "train",
-    add_help_option=False,  # --help goes on to finetune as well
+    add_help_option=False,  # --help is that of finetune's options, under this name
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 def train(context: typer.Context) -> None:
-    """Train a model for vectors: `alembert finetune --task compare`, whose options it takes."""
-    from alembert.cli import app as alembert
+    """Train a model for vectors: takes the options of `alembert finetune --task compare`."""
+    from alembert.cli.finetune import finetune
 
-    arguments = ["finetune", "--task", "compare", *context.args]
-    if code := alembert(args=arguments, prog_name="alembert", standalone_mode=False):
+    alone = typer.Typer(
+        add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
+    )
+    alone.command("train", help=train.__doc__)(finetune)
+    command = typer.main.get_command(alone)
+    command.params = [parameter for parameter in command.params if parameter.name != "task"]
+    assert command.callback is not None
+    command.callback = partial(command.callback, task=["compare"])
+    if code := command.main(context.args, prog_name=context.command_path, standalone_mode=False):
         raise typer.Exit(int(code))
 
 

@@ -121,11 +121,13 @@ def _print(found: Evaluation, compared: Comparison | None) -> None:
 
 def _warn(found: Evaluation) -> None:
     from alembert.cli.output import note
-    from alembert.inspect.evaluation_report import overlap_warning
+    from alembert.inspect.evaluation_report import few_documents, overlap_warning
 
     for remark in found.remarks:
         note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
     for item in found.set_aside:
         note(f"{item.source}, {item.position} set aside: {item.reason}")
+    for warning in few_documents(found.documents):
+        note(warning)
     if warning := overlap_warning(found):
         note(warning)

@@ -77,12 +77,11 @@ def masks(
         note(f"{found.set_aside:,} records could not be read and are not shown.")
     seen = survey(found.tokens, tokenizer, plan, count=count)
     if html is not None:
-        write_page(html, page(seen, "What is masked", f"{_sample_line(found, plan)} {_plan_line(plan)}"))
+        write_page(html, page(seen, "What is masked", f"{_sample_line(found, seen)} {_plan_line(plan)}"))
     if as_json:
-        sample = {"documents": found.documents, "of": found.total, "whole": found.is_whole}
-        print_json({"sample": sample, **seen.as_json()})
+        print_json({"sample": _sample_table(found, seen), **seen.as_json()})
     else:
-        _print(seen, [_sample_line(found, plan), _plan_line(plan), *_passes_line(settings)])
+        _print(seen, [_sample_line(found, seen), _plan_line(plan), *_passes_line(settings)])
 
 
 def _plan(settings: PretrainSettings) -> Plan:
@@ -131,7 +130,27 @@ def _excerpt(
     return found
 
 
-def _sample_line(found: Excerpt, plan: Plan) -> str:
+def _sample_table(found: Excerpt, seen: Survey) -> dict[str, Any]:
+    return {
+        "documents": found.documents,
+        "of": found.total,
+        "whole": found.is_whole,
+        "held_out": seen.held_out,
+        "without_tokens": found.documents - len(found.tokens),
+    }
+
+
+def _sample_line(found: Excerpt, seen: Survey) -> str:
+    """Say which documents were read, and how many of them are not masked."""
+    empty = found.documents - len(found.tokens)
+    return (
+        _documents_line(found, seen.plan)
+        + f" Held out as in that run and not masked: {seen.held_out:,}." * bool(seen.held_out)
+        + f" Without a token: {empty:,}." * bool(empty)
+    )
+
+
+def _documents_line(found: Excerpt, plan: Plan) -> str:
     if found.is_whole:
         return f"All {found.documents:,} documents, in the order of a run with seed {plan.seed}."
     total = "" if found.total is None else f" of {found.total:,}"

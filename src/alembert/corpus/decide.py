@@ -2,7 +2,9 @@
 
 In: the side files of all chunks (`staging`). Out: one small number for each document, an index into `FATES`. First
 MEDLINE: of a PMID that comes several times the last record that gave a document stays, and a deletion ends it; a record
-that was set aside or gave none (too short, another language) replaces nothing. Then duplicates: the first stays. The order of documents is that of the inputs on the command line, so the answer does not depend on the workers.
+that was set aside or gave none (too short, another language) replaces nothing. Then duplicates: the first
+that is annotated stays, or the first if none is. The order of documents is that of the inputs on the command line, so the
+answer does not depend on the workers.
 
 It runs in one process and holds up to about 100 bytes for each document or MEDLINE record, most of it while it sorts; signatures
 are in files that the system can page out. Two documents that `Deduplicator` takes for duplicates share at least one word of eight bytes of
@@ -48,15 +50,29 @@ def decide(stage: Stage, places: Sequence[Place], settings: CleanSettings, scrat
         return fates
     known = Deduplicator(settings.similarity if settings.near_duplicates else None, scratch)
     suspects = _suspects(stage, places, fates, scratch)
-    for place, chunk, perhaps in zip(places, fates, suspects, strict=True):
-        signatures = stage.side(*place).signatures
-        for number in np.flatnonzero(perhaps & (chunk == KEPT)).tolist():
-            twin = known.seen(signatures[number].tobytes())
-            if twin is not None:
-                chunk[number] = EXACT if twin.exact else NEAR
-        if not settings.exact_duplicates:
+    for annotated in (True, False):  # those that are asked about first stay
+        for place, chunk, perhaps in zip(places, fates, suspects, strict=True):
+            side = stage.side(*place)
+            asked = perhaps & (chunk == KEPT) & (_annotated(side) == annotated)
+            _ask(known, side, np.flatnonzero(asked), chunk)
+    if not settings.exact_duplicates:
+        for chunk in fates:
             chunk[chunk == EXACT] = KEPT
     return fates
+
+
+def _annotated(side: Side) -> NDArray[np.bool_]:
+    marked = np.zeros(len(side.signatures), dtype=bool)
+    marked[side.annotated] = True
+    return marked
+
+
+def _ask(known: Deduplicator, side: Side, numbers: NDArray[np.int64], chunk: Fates) -> None:
+    """Ask about documents of a chunk, and write down the fate of those that repeat another."""
+    for number in numbers.tolist():
+        twin = known.seen(side.signatures[number].tobytes())
+        if twin is not None:
+            chunk[number] = EXACT if twin.exact else NEAR
 
 
 def _suspects(

@@ -111,6 +111,11 @@ class Document:
                 self, "entities", tuple(_with_surface(each, self.text) for each in self.entities)
             )
 
+    @property
+    def is_annotated(self) -> bool:
+        """Whether anything beyond the text is known of it: entities, relations or labels."""
+        return bool(self.entities or self.relations or self.unlinked_relations or self.labels)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the document as a JSON object, in the native annotation format."""
         return to_record(self)

@@ -39,6 +39,8 @@ class Side:
     counts: dict[str, int]
     citations: list[Citation]
     set_aside: list[dict[str, str | None]]
+    annotated: list[int]
+    """Numbers of the documents that the input had annotated."""
     matched: list[int]
     """Entries of the gazetteer that were found."""
     signatures: NDArray[np.uint8]
@@ -79,6 +81,7 @@ class Stage:
             "counts": dict(sorted(chunk.counts.items())),
             "citations": [asdict(citation) for citation in chunk.citations],
             "set_aside": as_records(chunk.set_aside),
+            "annotated": [n for n, entry in enumerate(chunk.entries) if entry.document.is_annotated],
             "matched": sorted(chunk.matched),
         }
         sizes = [sizes_of(entry, self.labels) for entry in chunk.entries]
@@ -98,6 +101,7 @@ class Stage:
             head["counts"],
             [Citation(**citation) for citation in head["citations"]],
             head["set_aside"],
+            head.get("annotated", []),  # a build that an earlier version began has none
             head["matched"],
             np.frombuffer(rest[:border], dtype=np.uint8).reshape(documents, SIGNATURE_BYTES),
             np.frombuffer(rest[border:last], dtype=np.int32).reshape(documents, columns),

@@ -55,6 +55,11 @@ class Contest:
     def examples(self) -> tuple[Any, ...]:
         return self.reading.examples
 
+    @property
+    def documents(self) -> int:
+        """How many documents the examples are from: what samples are drawn of."""
+        return len({example.kin for example in self.examples})
+
     def paired(self, one: Entrant, other: Entrant) -> bootstrap.Comparison:
         """Compare two models by paired bootstrap: the score of one minus that of the other."""
         chance = {"rounds": self.rounds, "seed": self.seed}

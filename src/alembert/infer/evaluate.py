@@ -91,6 +91,8 @@ class Evaluation:
     task: str
     files: tuple[str, ...]
     examples: int
+    documents: int
+    """Documents that the examples are from; samples for the interval are drawn of these."""
     scores: Scores
     interval: Interval
     rounds: int
@@ -139,6 +141,7 @@ def evaluation_of(contest: Contest, *, device: str = "cpu", tell: Tell = lambda 
         task=model.task.name,
         files=contest.files,
         examples=len(examples),
+        documents=contest.documents,
         scores=first.scores,
         interval=first.interval,
         rounds=contest.rounds,

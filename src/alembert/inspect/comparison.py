@@ -44,6 +44,8 @@ class Comparison:
     task: str
     files: tuple[str, ...]
     examples: int
+    documents: int
+    """Documents that the examples are from; samples are drawn of these."""
     set_aside: int
     """Items of the files that could not be read and are in no score."""
     measure: str
@@ -133,6 +135,7 @@ def comparison_of(
         task=models[0].task.name,
         files=contest.files,
         examples=len(contest.examples),
+        documents=contest.documents,
         set_aside=sum(item.kind != "annotation" for item in contest.reading.set_aside),
         measure=contest.entrants[0].scores.main,
         rounds=contest.rounds,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from alembert.data.rows import USUAL_TOKENS
 from alembert.inspect.comparison import Comparison, Standing
-from alembert.inspect.evaluation_report import between
+from alembert.inspect.evaluation_report import between, few_documents
 from alembert.inspect.tables import Cell, Table
 
 
@@ -53,6 +53,7 @@ def sentences(found: Comparison, *, brief: bool = False) -> Iterator[str]:
         f"Score: {found.measure} on {found.examples:,} examples, 95 % interval from {found.rounds:,} samples; {compared} "
         f"against {found.reference.name}{paired}."
     )
+    yield from few_documents(found.documents)
     if not brief:
         yield f"Multiplications: of the encoder, for a token of a text of {USUAL_TOKENS} tokens."
     if found.machine is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from alembert.infer.evaluate import Evaluation
 from alembert.inspect.tables import Cell, Table
@@ -11,6 +12,8 @@ from alembert.tasks.files import NO_HASHES
 from alembert.tasks.metrics.bootstrap import Interval
 
 _COUNTS = ("support", "guessed")
+_FEW: Final = 10
+"""Documents below which an interval comes with a warning: percentiles of so few draws are too narrow."""
 
 
 def headline(found: Evaluation) -> str:
@@ -53,6 +56,7 @@ def _by_label(by_label: Mapping[str, Mapping[str, float]]) -> Table:
 
 def sentences(found: Evaluation) -> Iterator[str]:
     """Say what stands behind the scores."""
+    yield from few_documents(found.documents)
     yield from found.scores.notes
     yield coverage_sentence(found.scores.coverage)
     if found.spread:
@@ -96,6 +100,17 @@ def overlap_warning(found: Evaluation) -> str | None:
     left = found.seen.value_without
     without = "there is no other" if left is None else f"without them {found.scores.main} is {left:.4f}"
     return f"{found.seen.count:,} of the {found.examples:,} examples have a text that the model was trained on; {without}."
+
+
+def few_documents(documents: int) -> Iterator[str]:
+    """Warn of intervals from samples of so few documents that they say little about others."""
+    if documents == 1:
+        yield "All examples are from one document, so the interval says nothing about other documents."
+    elif documents < _FEW:
+        yield (
+            f"The interval is from samples of {documents} documents and says little about others: with fewer than {_FEW} "
+            "it is often too narrow."
+        )
 
 
 def _seen_sentence(found: Evaluation) -> str:

@@ -83,6 +83,8 @@ class Survey:
     plan: Plan
     sequences: tuple[MaskedSequence, ...]
     statistics: Statistics
+    held_out: int
+    """Documents that are not trained on."""
 
     @property
     def labels(self) -> tuple[str, str]:
@@ -105,17 +107,17 @@ def survey(
     """Show the first `count` sequences of a run, and count over its first `most`, within the first pass."""
     shown: list[MaskedSequence] = []
     statistics = Statistics()
-    for copy, stretch in islice(_first_pass(tokens, plan), max(count, most)):
+    split = _split(tokens, plan)
+    for copy, stretch in islice(_first_pass(tokens, split, plan), max(count, most)):
         marked = _masked(stretch, copy, tokens, tokenizer, plan)
         statistics.add(stretch, marked)
         if len(shown) < count:
             shown.append(MaskedSequence(stretch.document, stretch.label, tuple(_pieces(marked, tokenizer))))
-    return Survey(plan, tuple(shown), statistics)
+    return Survey(plan, tuple(shown), statistics, split.held_out_count)
 
 
-def _first_pass(tokens: Tokens, plan: Plan) -> Iterator[tuple[int, Stretch]]:
+def _first_pass(tokens: Tokens, split: Split, plan: Plan) -> Iterator[tuple[int, Stretch]]:
     """Give the sequences of a run's first pass over the documents, each with its set of chance."""
-    split = _split(tokens, plan)
     feed = Feed(tokens, split, seed=plan.seed, micro_tokens=plan.micro_tokens)
     cursor = Cursor()
     while cursor.epoch == 0:

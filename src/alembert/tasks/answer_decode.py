@@ -3,7 +3,7 @@
 As in the published code of BERT: in each window the best starts are paired with the best ends, a pair scores the sum of
 both outputs, equal texts are kept once, and "no answer" scores the sum at [CLS], the least of all windows. A start counts
 only in the window that owns it, and is looked for there alone, so no token is scored twice. The answer is none if it
-scores more than the best answer by over the threshold.
+scores more than the best answer by over the threshold. Beyond the published code, no answer begins or ends inside a word.
 """
 
 # P places of a row, S starts, E ends, K candidates
@@ -76,7 +76,7 @@ def decode(
     """Read the answers to one question; without a threshold it is always answered, if there is anything to say."""
     passage = layout.passage
     parts = [
-        _candidates(window, outputs_P2, settings)
+        _candidates(window, outputs_P2, passage, settings)
         for window, outputs_P2 in zip(layout.windows, outputs, strict=True)
     ]
     firsts_K, lasts_K, scores_K = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -99,13 +99,15 @@ def decode(
 
 
 def _candidates(
-    window: Window, outputs_P2: Outputs, settings: AnswerSettings
+    window: Window, outputs_P2: Outputs, passage: Passage, settings: AnswerSettings
 ) -> tuple[Numbers, Numbers, Floats]:
     """Pair the best starts of a window's own zone with the best ends of the window: tokens of the passage, and scores."""
-    own = window.own_start - window.start, window.own_end - window.start
     logits_T2 = outputs_P2[1:].astype(np.float64)
-    starts_S = own[0] + _highest(logits_T2[slice(*own), 0], settings.best)
-    ends_E = _highest(logits_T2[:, 1], settings.best)
+    own, all_of_it = slice(window.own_start, window.own_end), slice(window.start, window.end)
+    begins = np.flatnonzero(passage.may_begin_T[own]) + window.own_start - window.start
+    ends = np.flatnonzero(passage.may_end_T[all_of_it])
+    starts_S = begins[_highest(logits_T2[begins, 0], settings.best)]
+    ends_E = ends[_highest(logits_T2[ends, 1], settings.best)]
     length_SE = ends_E[None, :] - starts_S[:, None] + 1
     pairs_S, pairs_E = np.nonzero((length_SE > 0) & (length_SE <= settings.answer_length))
     firsts_K, lasts_K = starts_S[pairs_S], ends_E[pairs_E]

@@ -9,10 +9,13 @@ token is the start of answers in one window alone, the one in which it has most 
 # T tokens of the passage
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from alembert.corpus.questions import RightAnswer
 from alembert.data.rows import Numbers, Row
@@ -26,6 +29,12 @@ from alembert.text.sentences import split as split_sentences
 from alembert.text.tokenizer import Tokenizer
 
 
+_LETTER: Final = "[0-9A-Za-zªµºÀ-ÖØ-öø-ԯḀ-῿]"
+_INSIDE: Final = re.compile(f"(?<={_LETTER})(?={_LETTER})")
+"""The inside of a word, in the scripts that part words with spaces and add no endings that answers leave out: digits,
+Latin, Greek and Cyrillic. In Korean, Japanese or Thai right answers end anywhere."""
+
+
 @dataclass(frozen=True, eq=False)
 class Passage:
     """A passage as tokens."""
@@ -36,13 +45,26 @@ class Passage:
     ends_T: Numbers
     solid_T: Numbers
     """1 for tokens that go on with the word before them."""
+    may_begin_T: npt.NDArray[np.bool_]
+    may_end_T: npt.NDArray[np.bool_]
+    """Whether an answer may begin, and end, with the token: not inside a word."""
 
     @classmethod
     def of(cls, text: str, encoding: Encoding) -> Passage:
         offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
         words = np.array(encoding.word_ids, np.int64)
         solid = np.append(0, words[1:] == words[:-1])[: len(words)].astype(np.int64)
-        return cls(text, np.array(encoding.ids, np.int64), offsets[:, 0], offsets[:, 1], solid)
+        inside = [match.start() for match in _INSIDE.finditer(text)]
+        may_begin_T, may_end_T = ~np.isin(offsets, inside).T
+        return cls(
+            text,
+            np.array(encoding.ids, np.int64),
+            offsets[:, 0],
+            offsets[:, 1],
+            solid,
+            may_begin_T,
+            may_end_T,
+        )
 
     def __len__(self) -> int:
         return len(self.ids_T)
@@ -140,6 +162,8 @@ class Cutting:
                 found = passage.tokens_of(span)
                 if (
                     found
+                    and passage.may_begin_T[found[0]]
+                    and passage.may_end_T[found[1]]
                     and self._can_give(*found, cuts)
                     and self.script.exact(answer.text, passage.text_of(*found))
                 ):

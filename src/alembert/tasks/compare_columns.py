@@ -26,6 +26,11 @@ TRIPLES: Final = (
 )
 """Anchor, partner and hard negative, as published files call them."""
 PARTNERS: Final = (*(names[:2] for names in TRIPLES), *PAIRS)
+_NEGATIVES: Final = (
+    *("negative", "hard_negative", "hard_neg", "neg", "contradiction"),
+    *("negative_0", "negative_1", "negative1", "hard_negative_1"),
+)
+"""Names of a column of hard negatives beside any pair; the first that a file has is used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +54,7 @@ class Columns:
         what = {
             "unsupervised": f"the text is in column {texts}",
             "pairs": f"texts that mean the same are in columns {texts}",
-            "triples": f"anchor, partner and negative are in columns {texts}",
+            "triples": f"anchor, partner and hard negative are in columns {texts}",
             "scores": f"the texts of a pair are in columns {texts}, their score in column {self.score}",
         }[self.kind]
         return what + (f"; not used: {', '.join(self.unused[:12])}" if self.unused else "")
@@ -64,6 +69,8 @@ def columns_of(records: Records, options: ReadOptions) -> Columns:
         texts, score = _by_content(names, records, score)
     elif len(texts) == 2 and score is None:
         score = _score_beside(texts, names, records)
+        if score is None and not options.text:
+            texts += _negative_beside(names, records)
     if score is not None and len(texts) != 2:
         raise Damaged(f"a score belongs to two texts, and {len(texts)} were found; {how_to_set('text')}")
     unused = tuple(name for name in names if name not in (*texts, score))
@@ -107,6 +114,13 @@ def _score_beside(texts: Sequence[str], names: Sequence[str], records: Records) 
     )
 
 
+def _negative_beside(names: Sequence[str], records: Records) -> tuple[str, ...]:
+    """Find the hard negatives of pairs by their name; a column without a text is none."""
+    lower = {name.lower(): name for name in reversed(names)}
+    found = (lower[name] for name in _NEGATIVES if name in lower)
+    return tuple(name for name in found if _are_texts(name, records))[:1]
+
+
 def _by_content(
     names: Sequence[str], records: Records, score: str | None
 ) -> tuple[tuple[str, ...], str | None]:
@@ -126,6 +140,11 @@ def _are_numbers(name: str, records: Records) -> bool:
     values = [value for record in records if (value := record.get(name)) not in (None, "")]
     numbers = sum(as_number(str(value)) is not None for value in values)
     return mostly_numbers(numbers, len(values))
+
+
+def _are_texts(name: str, records: Records) -> bool:
+    has_text = any(str(record.get(name) or "").strip() for record in records)
+    return has_text and not _are_numbers(name, records)
 
 
 def _counts(name: str, records: Records) -> bool:

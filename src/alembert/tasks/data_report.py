@@ -237,9 +237,10 @@ class _Measured:
 
 def _measured(examples: Sequence[Example], tokenizer: Tokenizer) -> _Measured:
     """Tokenize whole texts; a thousand encodings are held at a time."""
-    texts = [text for example in examples for text in example.texts]
+    plain = [example.plain_texts for example in examples]
+    texts = [text for each in plain for text in each]
     counts = np.array(list(_token_counts(texts, tokenizer)), np.int64).reshape(-1, 3)
-    owner = np.repeat(np.arange(len(examples)), [len(example.texts) for example in examples])
+    owner = np.repeat(np.arange(len(examples)), [len(each) for each in plain])
     lengths = np.bincount(owner, counts[:, 0] + 1, minlength=len(examples)).astype(np.int64) + 1
     tokens, words, unknown = counts.sum(axis=0).tolist()
     return _Measured(tokens, words, unknown, lengths)

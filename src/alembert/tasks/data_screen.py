@@ -14,8 +14,12 @@ from rich.cells import cell_len, set_cell_size
 
 from alembert.tasks.data_report import LIMITS, DataReport, Findings, PartReport
 
-_LABELS, _PROBLEMS, _DECIDED = 5, 2, 7
+_SCREEN: Final = 45
+"""The most lines in all, unless every decision is to be shown."""
+_LABELS, _PROBLEMS = 5, 2
 """The most lines for each of these."""
+_DECIDED: Final = 7
+"""Lines that decisions have in any case; they take what room there is."""
 _NAMES, _COLUMN = 34, 22
 """Width of the names of rows and, at most, of a column of numbers."""
 
@@ -29,8 +33,9 @@ def lines(report: DataReport, width: int = 100, *, whole: bool = False) -> list[
         *_remarkable(report),
         *_problems("Malformed tags", report.tag_problems),
         *_problems("Set aside", report.set_aside),
-        *_decided(report, width, None if whole else _DECIDED),
     ]
+    room = max(_DECIDED, _SCREEN - len(shown) - 2)  # one for the title, one to count what has no room
+    shown += _decided(report, width, None if whole else room)
     return [_clipped(line, width) for line in shown]
 
 

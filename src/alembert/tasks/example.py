@@ -24,6 +24,11 @@ class Example:
     """File and line, for messages."""
 
     @property
+    def plain_texts(self) -> tuple[str, ...]:
+        """The texts without what only marks something in them, which no model reads as words."""
+        return self.texts
+
+    @property
     def key(self) -> int:
         """64 bits that two examples share when their texts are the same but for white space and case."""
         texts = [" ".join(text.split()).casefold() for text in self.texts]

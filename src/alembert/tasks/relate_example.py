@@ -7,7 +7,7 @@ document with any number of entities and relations between them, or between the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,18 +91,25 @@ class RelateExample(Example):
         return self.texts[0]
 
     @property
+    def plain_texts(self) -> tuple[str, ...]:
+        return (" ".join(self._unmarked()),) if self.form == "marked" else self.texts
+
+    @property
     def kin(self) -> int | str:
         """Sentences that differ in nothing but which entities are marked are of one kin."""
         if self.group is not None:
             return self.group
         if self.form != "marked":
             return self.key
-        gone = sorted(span for each in self.mentions for span in _marks_of(each))
-        kept, at = [], 0
-        for start, end in gone:
-            kept.append(self.text[at:start])
+        return number("sentence", " ".join("".join(self._unmarked()).split()).casefold())
+
+    def _unmarked(self) -> Iterator[str]:
+        """Part the text at the marks of its entities, and leave these out."""
+        at = 0
+        for start, end in sorted(span for each in self.mentions for span in _marks_of(each)):
+            yield self.text[at:start]
             at = max(at, end)
-        return number("sentence", " ".join("".join([*kept, self.text[at:]]).split()).casefold())
+        yield self.text[at:]
 
     @cached_property
     def sentences(self) -> tuple[Span, ...]:
