@@ -156,7 +156,7 @@ def test_rows_that_are_set_aside_are_named_and_exit_code_3(verb: str, command: A
     ("arguments", "sentence"),
     [
         ("evaluate nowhere test.jsonl", "There is no folder nowhere"),
-        ("evaluate ner nowhere.jsonl", "There is no file nowhere.jsonl"),
+        ("evaluate ner nowhere.jsonl", "The input nowhere.jsonl"),
         ("evaluate ner empty.jsonl", "has no example that can be scored"),
         ("evaluate ner test.jsonl --against cls", "only models for the same task"),
         ("evaluate ner test.jsonl --part test", "has no split"),

@@ -35,9 +35,7 @@ _NO_TEXT: Final = (
 _MARK: Final = (
     "brat cannot hold it: a text file that begins with U+FEFF is read without it, and offsets would shift"
 )
-PartFormat = Literal[
-    "jsonl", "bioc", "bioc-json", "pubtator", "brat", "parquet", "conll", "label-studio"
-]
+PartFormat = Literal["jsonl", "bioc", "bioc-json", "pubtator", "brat", "parquet", "conll", "label-studio"]
 
 
 @dataclass(frozen=True)
