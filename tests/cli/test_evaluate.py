@@ -1,6 +1,8 @@
 """`alembert evaluate` and `alembert inspect errors` on the command line, with models that say what they are told."""
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +215,17 @@ def test_errors_of_a_classifier(command: Any) -> None:
     _, out, _ = command("inspect errors cls labels.jsonl")
     assert "1 of 3 answers are wrong" in out
     assert "right: no; guessed: yes (0.60)" in out
+
+
+def test_examples_come_from_folders_patterns_and_standard_input(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("corpus/deep").mkdir(parents=True)
+    write_tagged(Path("corpus/deep/some.jsonl"), {"1": DOCUMENTS["1"]})
+    write_tagged(Path("corpus/others.jsonl"), {name: DOCUMENTS[name] for name in DOCUMENTS if name != "1"})
+    _, expected, said = command("evaluate ner test.jsonl --rounds 1")
+    for inputs in ("corpus", "corpus/**/*.jsonl", "-"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(Path("test.jsonl").read_bytes())))
+        code, out, told = command(f"evaluate ner {inputs} --rounds 1")
+        assert (code, told) == (0, said)
+        assert out.splitlines()[1:] == expected.splitlines()[1:]

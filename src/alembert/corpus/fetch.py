@@ -113,7 +113,7 @@ def fetched(
             stack.enter_context(locked(folder / f".{result.name}.lock", str(out)))
             copied = _copies(inputs, found, folder / result.name, tell)
         if STDIN in inputs:
-            stack.callback(remove, copied.paths[list(inputs).index(STDIN)])
+            stack.callback(copied.paths[list(inputs).index(STDIN)].unlink, missing_ok=True)
         yield copied
 
 
