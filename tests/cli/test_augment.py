@@ -126,7 +126,7 @@ def test_a_line_that_cannot_be_used_is_named(folder: Path, capsys: pytest.Captur
         (["ner", *USUAL, "--rate", "2"], "`rate` is 2.0"),
         (["ner", *USUAL, "--dictionary", "disease=gout.tsv"], "--entities"),
         (["ner", *USUAL, "--dictionary", "gout.tsv", "--entities", "1"], "--dictionary gout.tsv"),
-        (["ner", "--train", "nowhere.tsv", "--out", "new.jsonl"], "There is no file nowhere.tsv"),
+        (["ner", "--train", "nowhere.tsv", "--out", "new.jsonl"], "The input nowhere.tsv"),
         (["ner", "--train", "train.jsonl", "--out", "nowhere/new.jsonl"], "Make the folder first"),
         (["ner", "--train", "train.jsonl", "--out", "gout.tsv"], "is there already"),
         (["ner", "--train", "train.jsonl", "--out", "train.jsonl", "--overwrite"], "is there already"),

@@ -1,6 +1,8 @@
 """`alembert evaluate` and `alembert inspect errors` on the command line, with models that say what they are told."""
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +158,7 @@ def test_rows_that_are_set_aside_are_named_and_exit_code_3(verb: str, command: A
     ("arguments", "sentence"),
     [
         ("evaluate nowhere test.jsonl", "There is no folder nowhere"),
-        ("evaluate ner nowhere.jsonl", "There is no file nowhere.jsonl"),
+        ("evaluate ner nowhere.jsonl", "The input nowhere.jsonl"),
         ("evaluate ner empty.jsonl", "has no example that can be scored"),
         ("evaluate ner test.jsonl --against cls", "only models for the same task"),
         ("evaluate ner test.jsonl --part test", "has no split"),
@@ -213,3 +215,17 @@ def test_errors_of_a_classifier(command: Any) -> None:
     _, out, _ = command("inspect errors cls labels.jsonl")
     assert "1 of 3 answers are wrong" in out
     assert "right: no; guessed: yes (0.60)" in out
+
+
+def test_examples_come_from_folders_patterns_and_standard_input(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("corpus/deep").mkdir(parents=True)
+    write_tagged(Path("corpus/deep/some.jsonl"), {"1": DOCUMENTS["1"]})
+    write_tagged(Path("corpus/others.jsonl"), {name: DOCUMENTS[name] for name in DOCUMENTS if name != "1"})
+    _, expected, said = command("evaluate ner test.jsonl --rounds 1")
+    for inputs in ("corpus", "corpus/**/*.jsonl", "-"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(Path("test.jsonl").read_bytes())))
+        code, out, told = command(f"evaluate ner {inputs} --rounds 1")
+        assert (code, told) == (0, said)
+        assert out.splitlines()[1:] == expected.splitlines()[1:]

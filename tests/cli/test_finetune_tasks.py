@@ -118,7 +118,7 @@ def test_the_help_lists_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
             "task classify has no",
         ),
         (["--task", "no way:tag=train.jsonl"], "cannot be called 'no way'"),
-        (["--task", "tag=train.jsonl", "--task", "classify=nowhere.tsv"], "no file nowhere.tsv"),
+        (["--task", "tag=train.jsonl", "--task", "classify=nowhere.tsv"], "The input nowhere.tsv"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_nothing_is_written(

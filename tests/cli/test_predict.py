@@ -157,7 +157,7 @@ def test_rows_of_a_file_that_cannot_be_used_are_named(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--file", "nowhere.csv"], "no file nowhere.csv"),
+        (["--file", "nowhere.csv"], "The input nowhere.csv"),
         (["some text", "--file", "nowhere.csv"], "either texts or --file"),
         (["--fill-mask", "a [MASK]", "--file", "nowhere.csv"], "--file belongs to"),
         (["some text", "--delimiter", ";"], "--delimiter belongs to --file"),

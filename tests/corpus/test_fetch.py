@@ -1,6 +1,7 @@
 """Inputs in an object store: read like files here, copied once, and a sentence for each thing that can be wrong."""
 
 import gzip
+import io
 import json
 import multiprocessing
 import os
@@ -17,12 +18,13 @@ from typing import Any
 
 import pytest
 
+import alembert
 from alembert import artifact
 from alembert.cli import run
 from alembert.corpus import crew
 from alembert.corpus.build import build
 from alembert.corpus.clean import CleanSettings
-from alembert.corpus.fetch import CACHE, Inputs, fetched, is_address
+from alembert.corpus.fetch import CACHE, Inputs, fetched, is_address, local_paths
 from alembert.corpus.jobs import Progress
 from alembert.corpus.objects import Address
 from alembert.corpus.settings import BuildSettings
@@ -440,7 +442,7 @@ def test_other_verbs_say_that_they_take_no_address(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["pretrain", "s3://bucket/a.txt", "--size", "tiny", "--tokens", "1M", "--out", "new"]) == 2
-    assert "inputs of `annotate` and `corpus build` alone" in capsys.readouterr().err
+    assert "takes no objects in a store" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -456,3 +458,59 @@ def test_an_address_shows_bucket_and_key_alone() -> None:
     with pytest.raises(BadSetting):
         Address.of("s3://bucket/a#b")
     assert replace(address, given="").below("c") == "s3://bucket/a b/咳/c"
+
+
+# -- standard input, and commands without a result
+
+
+def pipe(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_standard_input_is_annotated_like_a_file(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stdin").write_bytes(lines(TEXTS))
+    annotate(pipeline, [tmp_path / "stdin"], tmp_path / "local", SMALL)
+    pipe(lines(TEXTS), monkeypatch)
+    annotate(pipeline, ["-"], tmp_path / "out", SMALL)
+    assert content(tmp_path / "out") == content(tmp_path / "local")
+    assert "stdin" in inputs_of(tmp_path / "out")
+    assert not list(tmp_path.rglob(f"{CACHE}/inputs/out/*"))
+
+
+def test_a_stopped_run_goes_on_with_the_same_standard_input(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(lines(TEXTS), monkeypatch)
+    annotate(pipeline, ["-"], tmp_path / "quiet", SMALL)
+
+    def stop(progress: Progress) -> None:
+        if progress.done > 500:
+            raise KeyboardInterrupt
+
+    pipe(lines(TEXTS), monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        annotate(pipeline, ["-"], tmp_path / "out", SMALL, tell=stop)
+    pipe(lines(TEXTS), monkeypatch)
+    annotate(pipeline, ["-"], tmp_path / "out", SMALL)
+    assert content(tmp_path / "out") == content(tmp_path / "quiet")
+
+
+def test_nothing_on_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe(b"", monkeypatch)
+    with pytest.raises(UserError, match="nothing on standard input"):
+        local_paths(["-"])
+
+
+def test_objects_are_copied_for_commands_without_a_result(notes: Path) -> None:
+    (folder, single) = local_paths(["s3://bucket/data/notes/", notes / "b.jsonl"])
+    assert single == notes / "b.jsonl"
+    assert (folder / "deep/e.txt").read_bytes() == (notes / "deep/e.txt").read_bytes()
+
+
+def test_documents_are_read_from_a_store_and_by_a_pattern(notes: Path) -> None:
+    there = [document.id for document in alembert.read("s3://bucket/data/notes/deep/")]
+    assert there == [document.id for document in alembert.read(notes / "deep")] != []
+    some = [document.id for document in alembert.read(str(notes / "*.gz"))]
+    assert some == [f"d{number}" for number in range(10)]

@@ -127,3 +127,34 @@ def test_a_folder_of_another_program_inside_a_brat_folder_is_said(tmp_path: Path
     (tmp_path / "x.ann").write_text("")
     aside = [item.source for item in read(tmp_path) if isinstance(item, SetAside)]
     assert [Path(source).name for source in aside] == ["theirs"]
+
+
+def relative(paths: list[Path], folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in paths]
+
+
+def test_files_of_examples_are_found_in_folders_of_any_depth(tmp_path: Path) -> None:
+    write(tmp_path, "b/x.ann", "b/x.txt", "a/deep/y.tsv", "a/z.jsonl.gz", ".hidden/w.tsv")
+    assert relative(list_files([tmp_path]).paths, tmp_path) == ["a/deep/y.tsv", "a/z.jsonl.gz", "b"]
+
+
+def test_a_pattern_stands_for_the_files_that_it_matches(tmp_path: Path) -> None:
+    write(tmp_path, "b.tsv", "a.tsv", "deep/c.tsv", "d.txt")
+    assert relative(list_files([tmp_path / "*.tsv"]).paths, tmp_path) == ["a.tsv", "b.tsv"]
+    assert relative(list_files([tmp_path / "**/*.tsv"]).paths, tmp_path) == ["a.tsv", "b.tsv", "deep/c.tsv"]
+    assert list_files([tmp_path / "**"]).repeated == 0
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> None:
+    write(tmp_path, "a[1].tsv", "a1.tsv")
+    assert relative(list_files([tmp_path / "a[1].tsv"]).paths, tmp_path) == ["a[1].tsv"]
+
+
+def test_a_pattern_that_matches_nothing_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match=r"No file matches .*\*\.tsv"):
+        list_files([tmp_path / "*.tsv"])
+
+
+def test_the_settings_of_brat_above_folders_of_pairs_are_no_documents(tmp_path: Path) -> None:
+    write(tmp_path, "annotation.conf", "visual.conf", "Train/x.txt", "Train/x.ann", "Dev/y.txt", "Dev/y.ann")
+    assert relative(list_files([tmp_path]).paths, tmp_path) == ["Dev", "Train"]

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from alembert.corpus.document import Document
-from alembert.corpus.readers import read
 from alembert.errors import Busy
 from alembert.infer.annotate import AnnotateSettings, annotate
 from alembert.infer.annotate_models import Pipeline
@@ -20,7 +18,7 @@ from alembert.infer.annotate_parts import FORMS
 
 sys.path.append(str(Path(__file__).parents[1]))
 from finding_models import finder
-from poisoned import write_poisoned
+from poisoned import ids_in, write_poisoned
 
 FORK = multiprocessing.get_context("fork") if sys.platform != "win32" else None
 pytestmark = pytest.mark.skipif(FORK is None, reason="needs fork and SIGKILL")
@@ -127,6 +125,6 @@ def test_killed_thirty_times_in_every_format(work: Path, tmp_path: Path, form: s
 def test_the_quiet_runs_hold_each_document_once(work: Path, form: str) -> None:
     quiet = work / f"quiet-{form}"
     aside = [json.loads(line) for line in (quiet / "set-aside.jsonl").read_text().splitlines()]
-    names = [item.id for path in quiet.glob("part-*") for item in read(path) if isinstance(item, Document)]
+    names = [name for path in quiet.glob("part-*") for name in ids_in(path)]
     names += [each["id"] for each in aside if each["id"]]
     assert len(set(names)) == len(names) > 100

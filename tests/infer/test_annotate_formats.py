@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 
 from alembert.corpus.document import Document, problems
 from alembert.corpus.readers import Item, read
+from alembert.corpus.writers import FORMATS as WRITERS
 from alembert.infer.annotate import AnnotateSettings, annotate
+from alembert.infer.annotate_documents import with_entities
 from alembert.infer.annotate_models import Pipeline
 from alembert.infer.annotate_parts import FORMS, write_part
 from finding_models import finder, found
 
+READ_BACK = [form for form in FORMS if form not in ("conll", "label-studio")]
+"""Formats that keep the text, and have a reader."""
 PIECES = ["aspirin", "cancer", "咳嗽", "𝛼-𝛽", "e\u0301", "👩‍⚕️", "\r\n", "\n", "\t", " ", "|", "<&>", "\x00", "\x85", "\u2028", "\u200f", "\ufeff", "\x1c", "T1\t", "x|t|y", "%2F"]  # fmt: skip
 TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), min_size=1, max_size=12).map(
     "".join
@@ -39,7 +43,11 @@ def annotated(texts: list[str], form: str) -> tuple[list[str], list[Item], dict[
         return given_texts, items, result.manifest.counts
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+def test_every_writer_can_be_asked_for() -> None:
+    assert {form.writer for form in FORMS.values()} == {*WRITERS}
+
+
+@pytest.mark.parametrize("form", READ_BACK)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=3))
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_every_span_is_where_the_model_found_it(form: str, texts: list[str]) -> None:
@@ -56,7 +64,32 @@ def test_every_span_is_where_the_model_found_it(form: str, texts: list[str]) -> 
         assert changed or document.text == text
 
 
-@pytest.mark.parametrize("form", ["jsonl", "bioc-json", "brat", "pubtator", "parquet"])
+@given(texts=st.lists(TEXTS, min_size=1, max_size=3))
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+def test_label_studio_has_every_region_and_its_words(texts: list[str]) -> None:
+    with TemporaryDirectory() as place:
+        documents = [with_entities(Document(str(n), text), found(text)) for n, text in enumerate(texts)]
+        written = write_part(Path(place), 0, documents, "label-studio")
+        tasks = json.loads((Path(place) / str(written.name)).read_bytes())
+    for task, text in zip(tasks, texts, strict=True):
+        regions = [each["value"] for each in task["annotations"][0]["result"]]
+        assert all(text[each["start"] : each["end"]] == each["text"] for each in regions)
+        spans = sorted((each["start"], each["end"], each["labels"][0]) for each in regions)
+        assert spans == sorted((each.start, each.end, each.label) for each in found(text))
+
+
+def test_conll_has_the_words_of_every_entity(tmp_path: Path) -> None:
+    text = "Aspirin, not ibuprofen,\nagainst breast cancer (咳嗽)."
+    document = with_entities(Document("d1", text), found(text))
+    written = write_part(tmp_path, 0, [document, Document("d2", "Nothing.")], "conll")
+    one, two = (item for item in read(tmp_path / str(written.name)) if isinstance(item, Document))
+    words = [(one.text[each.start : each.end].replace(" ", ""), each.label) for each in one.entities]
+    expected = [(text[each.start : each.end].replace(" ", ""), each.label) for each in found(text)]
+    assert words == expected != []
+    assert (one.id, two.id, two.entities) == ("d1", "d2", ())
+
+
+@pytest.mark.parametrize("form", [form for form in READ_BACK if form != "bioc"] + ["conll"])
 def test_what_cannot_be_written_is_named_and_the_rest_is_written(form: str, tmp_path: Path) -> None:
     documents = [Document("1", "fine"), Document("2", "half \ud800 a pair"), Document("3", "fine too")]
     written = write_part(tmp_path, 0, documents, form)
@@ -64,6 +97,14 @@ def test_what_cannot_be_written_is_named_and_the_rest_is_written(form: str, tmp_
     assert written.name is not None
     names = [item.id for item in read(tmp_path / written.name) if isinstance(item, Document)]
     assert names == ["1", "3"]
+
+
+def test_label_studio_goes_on_without_a_document_that_is_no_text(tmp_path: Path) -> None:
+    written = write_part(
+        tmp_path, 0, [Document("1", "half \ud800 a pair"), Document("2", "fine")], "label-studio"
+    )
+    assert list(written.refused) == [0]
+    assert [task["data"]["id"] for task in json.loads((tmp_path / str(written.name)).read_bytes())] == ["2"]
 
 
 def test_ids_that_would_hide_a_file_are_kept(tmp_path: Path) -> None:

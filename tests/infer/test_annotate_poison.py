@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from alembert.corpus.document import Document
-from alembert.corpus.readers import read
 from alembert.infer.annotate import AnnotateSettings, annotate
 from alembert.infer.annotate_models import Annotated, Pipeline
 from alembert.infer.annotate_parts import FORMS
 from alembert.tasks.example import Coverage
 from finding_models import finder
-from poisoned import line, text, write_poisoned
+from poisoned import ids_in, line, text, write_poisoned
 
 
 @pytest.mark.parametrize("form", list(FORMS))
@@ -25,7 +24,7 @@ def test_each_id_is_in_the_output_or_set_aside_once(form: str, tmp_path: Path) -
     counts = annotate(pipeline, inputs, tmp_path / "out", settings).manifest.counts
     aside = [json.loads(each) for each in (tmp_path / "out/set-aside.jsonl").read_text().splitlines()]
     parts = sorted((tmp_path / "out").glob("part-*"))
-    written = [item.id for path in parts for item in read(path) if isinstance(item, Document)]
+    written = [name for path in parts for name in ids_in(path)]
     assert len(written) == counts["written"]
     assert len(aside) == counts["set aside"] == counts["read"] - counts["written"]
     names = [*written, *(each["id"] for each in aside if each["id"])]

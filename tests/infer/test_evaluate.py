@@ -267,7 +267,7 @@ def test_what_cannot_be_scored_is_refused(documents: Any, sentence: str, tmp_pat
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadFile, match=r"There is no file .*none\.jsonl"):
+    with pytest.raises(BadFile, match=r"The input .*none\.jsonl"):
         evaluate(tagger(GUESSES), [tmp_path / "none.jsonl"])
 
 

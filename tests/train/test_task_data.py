@@ -25,6 +25,7 @@ def write(path: Path, documents: int, *labels: str) -> Path:
     """Documents that each have an entity of each type; no two of them have the same text."""
     entities = [{"start": 0, "end": len(path.stem), "label": label} for label in labels]
     lines = [{"text": f"{path.stem} {number}", "entities": entities} for number in range(documents)]
+    path.parent.mkdir(parents=True, exist_ok=True)
     return write_lines(path, lines)
 
 
@@ -86,3 +87,30 @@ def test_a_corpus_of_many_small_files_is_annotated_everywhere(model: Checkpoint,
     (part,) = prepared(model, Data(train=files)).tasks
     assert types_of(part.train.examples) == types_of(part.dev.examples) == {None}
     assert part.task.to_table()["partial"] is False
+
+
+def test_a_folder_of_files_is_read_like_its_files(model: Checkpoint, tmp_path: Path) -> None:
+    files = [write(tmp_path / name, 20, "gene") for name in ("train/a.jsonl", "train/deep/b.jsonl")]
+    dev = write(tmp_path / "dev/c.jsonl", 5, "gene")
+    (whole,) = prepared(model, Data(train=(tmp_path / "train",), dev=(tmp_path / "dev",))).tasks
+    (single,) = prepared(model, Data(train=tuple(files), dev=(dev,))).tasks
+    assert whole.train.examples == single.train.examples != ()
+    assert whole.dev.examples == single.dev.examples != ()
+
+
+def test_a_folder_is_one_source_of_types(model: Checkpoint, tmp_path: Path) -> None:
+    for number in range(150):
+        write(tmp_path / f"disease/d{number}.jsonl", 1, "disease")
+        write(tmp_path / f"gene/g{number}.jsonl", 1, "gene")
+    folders = (tmp_path / "disease", tmp_path / "gene")
+    dev = (write(tmp_path / "dev.jsonl", 5, "gene"),)
+    (part,) = prepared(model, Data(train=folders, dev=dev)).tasks
+    assert types_of(part.train.examples) == {frozenset({"disease"}), frozenset({"gene"})}
+
+
+def test_what_is_said_about_a_folder_holds_for_the_files_in_it(model: Checkpoint, tmp_path: Path) -> None:
+    write(tmp_path / "corpus/disease/a.jsonl", 20, "disease")
+    write(tmp_path / "corpus/gene/b.jsonl", 20, "gene")
+    options = ReadOptions(types=(f"{tmp_path}/corpus/gene=gene", f"{tmp_path}/corpus/disease=disease"))
+    (part,) = prepared(model, Data(train=(tmp_path / "corpus",), options=options)).tasks
+    assert types_of(part.train.examples) == {frozenset({"disease"}), frozenset({"gene"})}

@@ -30,13 +30,25 @@ def path_of(value: Any, name: str) -> Path:
 
 def paths_of(value: Paths | None, name: str) -> tuple[Path, ...]:
     """Return the paths of an argument that takes one or several; none for None."""
+    return tuple(map(Path, inputs_of(value, name)))
+
+
+def files_of(value: Paths | None, name: str) -> tuple[Path, ...]:
+    """Return paths of what is read: an object in a store (s3://, gs://) and standard input (`-`) are copied here."""
+    from alembert.corpus.fetch import local_paths
+
+    return tuple(local_paths(inputs_of(value, name)))
+
+
+def inputs_of(value: Paths | None, name: str) -> tuple[str | Path, ...]:
+    """Return what an argument names: text as it is, since it may be an address, else paths; none for None."""
     if value is None:
         return ()
     if isinstance(value, str | PathLike):
-        return (path_of(value, name),)
+        value = [value]
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
         raise BadInput(f"`{name}` is a {type(value).__name__}; expected a path, or a list of paths.")
-    paths = tuple(path_of(each, name) for each in value)
+    paths = tuple(each if isinstance(each, str) and each else path_of(each, name) for each in value)
     if not paths:
         raise BadInput(f"`{name}` is an empty list; expected at least one path.")
     return paths

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.api.arguments import Paths, Settings, StrPath, given, path_of, paths_of, settings_table
+from alembert.api.arguments import Paths, Settings, StrPath, files_of, given, path_of, settings_table
 from alembert.api.inference import model_folder
 from alembert.errors import BadSetting
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from alembert.compress.card import Outcome
     from alembert.compress.part import Material
     from alembert.compress.settings import ExportSettings
+    from alembert.corpus.input_files import InputFile
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
@@ -95,12 +96,12 @@ def _files_by_task(
                 f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names "
                 f"{', '.join(map(str, names))}."
             )
-        return {names[0]: paths_of(files, argument)} | dict.fromkeys(names[1:], ())
+        return {names[0]: files_of(files, argument)} | dict.fromkeys(names[1:], ())
     if strange := [name for name in files if name not in names]:
         raise BadSetting(
             f"`{argument}` has files for {strange[0]!r}; the tasks are {', '.join(map(str, names))}."
         )
-    return {name: paths_of(files.get(str(name)), argument) for name in names}
+    return {name: files_of(files.get(str(name)), argument) for name in names}
 
 
 @dataclass
@@ -133,6 +134,7 @@ class ExportJob:
 
     def _material(self, engine: TorchEngine, name: str | None) -> Material:
         from alembert.compress.part import Material
+        from alembert.corpus.input_files import InputFiles, list_files
         from alembert.corpus.readers.contract import ReadOptions
         from alembert.infer.gold import read_gold
         from alembert.infer.speed import evenly, speeds, this_machine
@@ -140,10 +142,11 @@ class ExportJob:
 
         model = TaskModel.of_engine(engine, self.model, name)
         options = self.options or ReadOptions()
+        calibrate, dev = (
+            list_files(files) if files else InputFiles(()) for files in (self.calibrate[name], self.dev[name])
+        )
         calibration = [
-            example
-            for path in self.calibrate[name]
-            for example in self._examples(_read(model, path, options))
+            example for file in calibrate.files for example in self._examples(_read(model, file, options))
         ]
         if self.dev[name]:
             judged = self._examples(read_gold(model, self.dev[name], options))
@@ -155,7 +158,7 @@ class ExportJob:
             labelled=bool(self.dev[name]) or any(model.task.answers(example) for example in judged),
             stopwatch=(lambda forms, texts: speeds(forms, texts, seconds=SECONDS)) if self.speed else None,
             machine=this_machine("cpu"),
-            files=(*self.calibrate[name], *self.dev[name]),
+            files=(*calibrate.contents, *dev.contents),
         )
 
     def _examples(self, reading: Reading[Any]) -> Sequence[Any]:
@@ -187,20 +190,13 @@ def check_installed(settings: ExportSettings) -> None:
         import_onnx()
 
 
-def _read(model: TaskModel, path: Path, options: ReadOptions) -> Reading[Any]:
+def _read(model: TaskModel, file: InputFile, options: ReadOptions) -> Reading[Any]:
     """Read what the task reads, or plain text with one text a line."""
-    from alembert.errors import BadFile
-    from alembert.tasks.example import Reading
+    from alembert.infer.task_model import has_lines
 
-    if not path.is_file():
-        raise BadFile(f"There is no file {path}. Check the path.")
-    if path.suffix == ".txt":
-        lines = path.read_text(encoding="utf8").splitlines()
-        reading: Reading[Any] = Reading(tuple(model.task.of_texts([line for line in lines if line.strip()])))
-    else:
-        reading = model.read([path], options)
+    reading = model.read_lines(file.path, options) if has_lines(file) else model.read([file.path], options)
     if not reading.examples:
         raise BadSetting(
-            f"{path} has no example of the task {model.task.name}, so int8 cannot be calibrated on it."
+            f"{file.path} has no example of the task {model.task.name}, so int8 cannot be calibrated on it."
         )
     return reading

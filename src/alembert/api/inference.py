@@ -18,10 +18,11 @@ from alembert.api.arguments import (
     Paths,
     Settings,
     StrPath,
+    files_of,
     given,
+    inputs_of,
     model_name,
     path_of,
-    paths_of,
     progress_bar,
     settings_table,
 )
@@ -76,11 +77,12 @@ def model_folder(model: StrPath) -> Path:
 
 
 def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterator[Document]:  # noqa: A002
-    """Read documents from files or folders of any known format, as a stream.
+    """Read documents from files, folders or patterns (`notes/*.jsonl`) of any known format, as a stream.
 
-    The format of each file is recognised unless it is named. `options` say how files are read: `text`, `id`, `title` and
-    `label` name columns or fields, `encoding`, `delimiter` and `header` are for tables (docs/formats.md has all of them).
-    What could not be read, or was guessed on the way, is counted in a warning at the end.
+    An input may lie in an object store (`s3://`, `gs://`), and `-` is standard input; both are copied here first. The format
+    of each file is recognised unless it is named. `options` say how files are read: `text`, `id`, `title` and `label` name
+    columns or fields, `encoding`, `delimiter` and `header` are for tables (docs/formats.md has all of them). What could not
+    be read, or was guessed on the way, is counted in a warning at the end.
     """
     from alembert.corpus.input_files import list_files
     from alembert.corpus.readers import FORMATS, ReadOptions
@@ -89,7 +91,7 @@ def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterato
 
     if format is not None and format not in FORMATS:
         raise BadSetting(f"`format` is {format!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
-    files = list_files(paths_of(inputs, "inputs"), format=format)
+    files = list_files(files_of(inputs, "inputs"), format=format)
     return _documents(supply_of(files, changed(ReadOptions(), options, "`read`"), format))
 
 
@@ -207,7 +209,7 @@ def evaluate(
     with progress_bar(progress) as bar:
         return run(
             opened[0],
-            paths_of(files, "files"),
+            files_of(files, "files"),
             options,
             part=part,
             against=other,
@@ -254,7 +256,7 @@ def embed(
     folder, target = model_folder(model), path_of(out, "out")
     run_settings = changed(EncodeSettings(), settings_table(settings), "`settings`")
     run_settings = changed(run_settings, given(unit=unit), "The arguments")
-    files = paths_of(inputs, "inputs")
+    files = files_of(inputs, "inputs")
     embedder = Embedder.open(folder, mode=cast(Any, pooling), device=device_for([folder], device))
     with progress_bar(progress) as bar:
         result = encode(embedder, files, target, run_settings, overwrite=overwrite, tell=bar.show)
@@ -315,22 +317,16 @@ def annotate(
         min_precision=min_precision,
     )
     folder = path_of(out, "out")
-    sources = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     with progress_bar(progress) as bar:
         result = run(
             pipeline,
-            [_source(each) for each in sources],
+            inputs_of(inputs, "inputs"),
             folder,
             run_settings,
             overwrite=overwrite,
             tell=bar.show,
         )
     return AnnotationResult(folder=folder, counts=dict(result.manifest.counts))
-
-
-def _source(value: Any) -> str | Path:
-    """Return an input as `annotate` takes it: the address of an object as text, else a path."""
-    return value if isinstance(value, str) else path_of(value, "inputs")
 
 
 # -- language models

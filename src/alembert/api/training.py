@@ -17,6 +17,7 @@ from alembert.api.arguments import (
     Paths,
     Settings,
     StrPath,
+    files_of,
     given,
     model_name,
     path_of,
@@ -270,7 +271,7 @@ def _data(
             raise BadSetting(
                 f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names {', '.join(names)}."
             )
-        own[argument] = paths_of(value.get(name) if isinstance(value, Mapping) else value, argument)
+        own[argument] = files_of(value.get(name) if isinstance(value, Mapping) else value, argument)
     if not (own["train"] or own["data"]):
         raise BadSetting("There is nothing to learn from. Give `train`, or `data`, which is divided.")
     if split is not None and not own["data"]:

@@ -38,7 +38,8 @@ def annotate(
     format: Annotated[  # noqa: A002
         str | None,
         typer.Option(
-            metavar="NAME", help="jsonl (if not given), bioc, bioc-json, pubtator, brat or parquet."
+            metavar="NAME",
+            help="jsonl (if not given), bioc, bioc-json, pubtator, brat, parquet, conll or label-studio.",
         ),
     ] = None,
     task: Annotated[

@@ -34,7 +34,7 @@ def augment(
         ),
     ],
     train: Annotated[
-        list[Path], typer.Option(metavar="FILE", help="Labelled examples to augment; may be repeated.")
+        list[str], typer.Option(metavar="FILE", help="Labelled examples to augment; may be repeated.")
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where the examples go: augmented.jsonl.")],
     *,
@@ -78,6 +78,9 @@ def augment(
     """
     from alembert.cli.output import note
     from alembert.cli.progress import Bar
+    from alembert.corpus.fetch import local_paths
+    from alembert.corpus.input_files import list_files
+    from alembert.corpus.inputs import expand_patterns
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.text.lexicon import parse_option, read_lexicon
     from alembert.train.augment import augment as run
@@ -89,7 +92,9 @@ def augment(
         raise BadSetting(
             "--dictionary names entities for --entities, which is 0. Give a chance, such as 0.3."
         )
-    _check_files(train, out, overwrite=overwrite)
+    given = expand_patterns(local_paths(train))
+    files = list_files(given)
+    _check_out(out, files.paths, overwrite=overwrite)
     lexicons = [
         read_lexicon(path, kind)
         for kind, path in (parse_option(each, "dictionary") for each in dictionary or ())
@@ -97,7 +102,8 @@ def augment(
     options = ReadOptions(
         text=tuple(text or ()), label=one_label(label), delimiter=delimiter, types=tuple(types or ())
     )
-    checkpoint, known, reading = _opened(model, task, train, options, device)
+    checkpoint, known, reading = _opened(model, task, files.paths, options, device)
+    reading = _with_unknown_marked(known, reading, given)
     if words is not None:
         checkpoint = _checkpoint(words, device)
     with Bar(sys.stderr) as bar:
@@ -112,16 +118,13 @@ def augment(
         raise typer.Exit(SET_ASIDE)
 
 
-def _check_files(train: Sequence[Path], out: Path, *, overwrite: bool) -> None:
-    """Refuse before the long work what could not be read or written after it."""
-    for path in train:
-        if not path.exists():
-            raise BadFile(f"There is no file {path}. Check the path.")
+def _check_out(out: Path, inputs: Sequence[Path], *, overwrite: bool) -> None:
+    """Refuse before the long work what could not be written after it."""
     if out.is_dir() or not out.parent.is_dir():
         raise BadFile(
             f"{out} cannot be written: it is a folder, or its folder is not there. Make the folder first."
         )
-    if out.exists() and (not overwrite or out.resolve() in {path.resolve() for path in train}):
+    if out.exists() and (not overwrite or out.resolve() in {path.resolve() for path in inputs}):
         raise BadFile(
             f"{out} is there already. Choose another name, or give --overwrite if it is not an input."
         )
@@ -146,7 +149,7 @@ def _opened(
         found = _some(tuned.read(files, options))
         tuned.task.check(found.examples)
         tuned.task.check_reading(options, files)
-        return engine.checkpoint, tuned.task, _with_unknown_marked(tuned.task, found)
+        return engine.checkpoint, tuned.task, found
     checkpoint = _checkpoint(folder, device)
     if name is None:
         raise BadSetting(
@@ -156,16 +159,16 @@ def _opened(
     reading = _some(kind.read(files, kind.settings_class(), options))
     learnt = kind.learn(reading.examples, kind.settings_class())
     learnt.check_reading(options, files)
-    return checkpoint, learnt, _with_unknown_marked(learnt, reading)
+    return checkpoint, learnt, reading
 
 
-def _with_unknown_marked(task: AnyTask, reading: Reading[Any]) -> Reading[Any]:
+def _with_unknown_marked(task: AnyTask, reading: Reading[Any], sources: Sequence[Path]) -> Reading[Any]:
     """Let the task mark what the files leave open: copies are to train on, and one file does not tell it any more."""
     from dataclasses import replace
 
     from alembert.cli.output import note
 
-    examples, notes = task.mark_unknown(reading.examples, task.settings)
+    examples, notes = task.mark_unknown(reading.examples, task.settings, sources)
     for sentence in notes:
         note(sentence)
     return replace(reading, examples=tuple(examples))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 def bench(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
     texts: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="TEXTS",
             help="Files with texts of any known format; for tasks on more than a text, theirs.",
@@ -44,6 +43,7 @@ def bench(
     """Measure documents/s, tokens/s and the time of single texts, beside peers with the same weights."""
     from alembert.cli.output import note, print_json
     from alembert.cli.progress import Bar
+    from alembert.corpus.fetch import local_paths
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer import bench as verb
 
@@ -51,7 +51,7 @@ def bench(
     options = ReadOptions(text=tuple(text or ()))
     around: dict[str, Any] = {"task": task, "device": device, "limit": limit, "seconds": seconds}
     with Bar(sys.stderr) as bar:
-        found = verb.bench(folder, texts, options, **around, tell=bar.show)
+        found = verb.bench(folder, local_paths(texts), options, **around, tell=bar.show)
     if as_json:
         print_json(found.to_table())
     else:

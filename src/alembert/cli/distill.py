@@ -13,6 +13,8 @@ from alembert.cli.models import find_model
 from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alembert.cli.distill_compare import ComparisonFile
     from alembert.train.distill_general import GeneralStudent
     from alembert.train.distill_settings import DistillSettings, GeneralSettings
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from alembert.train.surroundings import Surroundings
 
 Files = list[Path] | None
+Examples = list[str] | None
 
 
 def distill(
@@ -41,11 +44,13 @@ def distill(
     corpus: Annotated[
         Files, typer.Option(metavar="INPUT", help="General stage: a Corpus folder, or files with text.")
     ] = None,
-    train: Annotated[Files, typer.Option(metavar="FILE", help="Task stage: examples to train on.")] = None,
+    train: Annotated[Examples, typer.Option(metavar="FILE", help="Task stage: examples to train on.")] = None,
     dev: Annotated[
-        Files, typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none.")
+        Examples, typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none.")
     ] = None,
-    data: Annotated[Files, typer.Option(metavar="FILE", help="Examples that are divided by --split.")] = None,
+    data: Annotated[
+        Examples, typer.Option(metavar="FILE", help="Examples that are divided by --split.")
+    ] = None,
     split: Annotated[
         str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")
     ] = None,
@@ -119,6 +124,7 @@ def distill(
     from dataclasses import replace
 
     from alembert.cli.distill_compare import ComparisonFile, types_of_data
+    from alembert.corpus.fetch import local_paths
     from alembert.settings import to_toml
 
     given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
@@ -168,14 +174,15 @@ def distill(
         raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
     if split is not None and not data:
         raise typer.BadParameter("--split divides the files of --data, which was not given")
+    files = tuple(local_paths(each or ()) for each in (train, dev, data))
     wish = replace(
         _wish(
             teacher,
             student,
             task,
-            (train, dev, data),
+            files,
             split,
-            types_of_data(types, compare, train, dev, data),
+            types_of_data(types, compare, *files),
         ),
         texts=tuple(texts or ()),
         words=words,
@@ -278,7 +285,7 @@ def _wish(
     teacher: str,
     student: str,
     task: str | None,
-    files: tuple[Files, Files, Files],
+    files: Sequence[Sequence[Path]],
     split: str | None,
     types: tuple[str, ...],
 ) -> Distillation:
@@ -287,7 +294,7 @@ def _wish(
     from alembert.train.lecture_hall import Distillation
     from alembert.train.task_data import Data
 
-    train, dev, data = (tuple(each or ()) for each in files)
+    train, dev, data = map(tuple, files)
     training = read_table(Path(teacher), task).get("training", {})
     options = reading_of(training, ReadOptions(types=types), str(Path(teacher) / TASK))
     found = Data(train=train, dev=dev, whole=data, split=split or "80/10/10", options=options)

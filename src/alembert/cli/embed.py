@@ -52,8 +52,10 @@ def encode(
         str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")
     ],
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE", help="Files of any known format, folders of them, or one Corpus."),
+        list[str],
+        typer.Argument(
+            metavar="FILE", help="Files of any known format, folders of them, s3:// addresses, or one Corpus."
+        ),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the vectors go.")],
     *,
@@ -85,12 +87,12 @@ def encode(
     settings = _settings(config, {name: value for name, value in given.items() if value is not None})
     mode = _mode(pooling)
     from alembert.cli.progress import Bar
-    from alembert.corpus.inputs import check_inputs
+    from alembert.corpus.fetch import check_given
     from alembert.infer import embed as verb
     from alembert.infer.embed_model import Embedder
     from alembert.infer.engines import device_for
 
-    check_inputs(files)
+    check_given(files)
     folder = find_model(model)
     embedder = Embedder.open(folder, mode=mode, length=length, device=device_for([folder], device))
     with Bar(sys.stderr) as bar:

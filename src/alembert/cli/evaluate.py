@@ -11,7 +11,7 @@ import typer
 
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.models import MODEL, find_model
-from alembert.cli.options import Delimiter, LabelColumn, Types, one_label
+from alembert.cli.options import LABELLED, Delimiter, LabelColumn, Types, one_label
 
 if TYPE_CHECKING:
     from alembert.infer.contest import Contest, Tell
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Labelled files of any known format.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED)],
     *,
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
@@ -54,6 +54,7 @@ def evaluate(
     from alembert.cli.output import print_json
     from alembert.cli.pages import check_page, write_page
     from alembert.cli.progress import Bar
+    from alembert.corpus.fetch import local_paths
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.contest import hold, open_all
     from alembert.infer.engines import device_for
@@ -72,7 +73,7 @@ def evaluate(
         types=tuple(types or ()),
     )
     with Bar(sys.stderr) as bar:
-        contest = hold(models, files, options, part=part, rounds=rounds, tell=bar.show)
+        contest = hold(models, local_paths(files), options, part=part, rounds=rounds, tell=bar.show)
         found = evaluation_of(contest, device=where, tell=bar.show)
         compared = _compared(contest, folders, where, speed, bar.show) if against else None
     if report is not None:
@@ -127,7 +128,7 @@ def _warn(found: Evaluation) -> None:
         note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
     for item in found.set_aside:
         note(f"{item.source}, {item.position} set aside: {item.reason}")
-    for warning in few_documents(found.documents):
-        note(warning)
+    for sentence in few_documents(found.documents):
+        note(sentence)
     if warning := overlap_warning(found):
         note(warning)

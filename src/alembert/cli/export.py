@@ -127,9 +127,11 @@ def export(
 
 def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict[str | None, list[Path]]:
     """Give each task its files; an only one has them all."""
+    from alembert.corpus.fetch import local_paths
+
     if len(names) == 1:
-        return {names[0]: [Path(word) for word in words]}
-    found: dict[str | None, list[Path]] = {name: [] for name in names}
+        return {names[0]: local_paths(words)}
+    found: dict[str | None, list[str]] = {name: [] for name in names}
     for word in words:
         name, _, file = word.partition("=")
         if name not in found or not file:
@@ -137,8 +139,8 @@ def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict
                 f"{flag} is {word!r}; the model has several tasks, so say whose file it is, as in {flag} {names[0]}=FILE. "
                 f"The tasks are {', '.join(map(str, names))}; --task NAME exports one of them."
             )
-        found[name].append(Path(file))
-    return found
+        found[name].append(file)
+    return {name: local_paths(files) for name, files in found.items()}
 
 
 def _print(out: Path, outcome: Outcome) -> None:

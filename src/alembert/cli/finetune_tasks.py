@@ -93,23 +93,31 @@ def data_of(wishes: Wishes, files: Files, settings: Mapping[str, TaskSettings]) 
 
 
 def _data(wishes: Wishes, wish: Wish, files: Files, reading: ReadOptions) -> Data:
+    from alembert.corpus.fetch import local_paths
     from alembert.train.task_data import Data
 
-    first = (Path(wish.file),) if wish.file else ()
-    train = (*first, *_own(wishes, wish, "--train", files.train))
-    dev, whole = _own(wishes, wish, "--dev", files.dev), _own(wishes, wish, "--data", files.whole)
+    first = [wish.file] if wish.file else []
+    train = local_paths([*first, *_own(wishes, wish, "--train", files.train)])
+    dev = local_paths(_own(wishes, wish, "--dev", files.dev))
+    whole = local_paths(_own(wishes, wish, "--data", files.whole))
     if wishes.are_named and not (train or whole):
         raise BadSetting(
             f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "
             f"{wish.name}=FILE, which is divided by --split."
         )
-    return Data(train=train, dev=dev, whole=whole, split=files.split or "80/10/10", options=reading)
+    return Data(
+        train=tuple(train),
+        dev=tuple(dev),
+        whole=tuple(whole),
+        split=files.split or "80/10/10",
+        options=reading,
+    )
 
 
-def _own(wishes: Wishes, wish: Wish, flag: str, words: Sequence[str]) -> tuple[Path, ...]:
+def _own(wishes: Wishes, wish: Wish, flag: str, words: Sequence[str]) -> list[str]:
     """Choose the files of a task among those of a flag; an only task has them all."""
     if not wishes.are_named:
-        return tuple(map(Path, words))
+        return list(words)
     pairs = [word.partition("=") for word in words]
     for (name, _, file), word in zip(pairs, words, strict=True):
         if name not in wishes.names or not file:
@@ -117,7 +125,7 @@ def _own(wishes: Wishes, wish: Wish, flag: str, words: Sequence[str]) -> tuple[P
                 f"{flag} is {word!r}; with several tasks say whose file it is, as in {flag} {wish.name}=FILE. "
                 f"The tasks are {', '.join(wishes.names)}."
             )
-    return tuple(Path(file) for name, _, file in pairs if name == wish.name)
+    return [file for name, _, file in pairs if name == wish.name]
 
 
 def subjects_of(

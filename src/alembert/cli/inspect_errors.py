@@ -9,7 +9,7 @@ import typer
 
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.models import MODEL, find_model
-from alembert.cli.options import Delimiter, LabelColumn, Types, one_label
+from alembert.cli.options import LABELLED, Delimiter, LabelColumn, Types, one_label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,7 @@ _LEGEND: Final = "[right]Type  {guessed}Type  [{both]}Type"
 
 def errors(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Labelled files of any known format.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED)],
     *,
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
@@ -52,6 +52,7 @@ def errors(
     """Sort the errors of a model by their kind and by what they have in common, and show the worst examples."""
     from alembert.cli.output import print_json
     from alembert.cli.pages import check_page, write_page
+    from alembert.corpus.fetch import local_paths
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.task_model import TaskModel
     from alembert.inspect.errors import errors as find
@@ -65,7 +66,8 @@ def errors(
         encoding=encoding,
         types=tuple(types or ()),
     )
-    atlas = find(TaskModel.open(find_model(model), task=task), files, options, part=part, top=top)
+    opened = TaskModel.open(find_model(model), task=task)
+    atlas = find(opened, local_paths(files), options, part=part, top=top)
     if html is not None:
         write_page(html, page(atlas))
     if as_json:

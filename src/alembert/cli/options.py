@@ -1,11 +1,14 @@
 """Options that several commands share: the same name, the same words."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from alembert.errors import BadSetting
 
+LABELLED: Final = (
+    "Labelled files of any known format, folders of them, patterns, s3:// addresses, or - for stdin."
+)
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...")]
 ForgetTraining = Annotated[
     bool,

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -73,10 +72,11 @@ def predict(
         int | None, typer.Option(help="Continue: n-grams of so many tokens occur only once.")
     ] = None,
     file: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE",
-            help="Predict the texts of a file: a table, JSON lines, documents, or one text a line (.txt).",
+            help="Predict the texts of a file or folder (- for stdin): tables, JSON lines, documents, or .txt with one "
+            "text a line.",
         ),
     ] = None,
     text: Annotated[
@@ -126,7 +126,7 @@ def predict(
             _predict(model, texts or [], task, for_triples, as_json)
 
 
-def _refuse_paths(texts: list[str], file: Path | None) -> None:
+def _refuse_paths(texts: list[str], file: str | None) -> None:
     """Refuse texts that are meant to be files; their names would be predicted."""
     if texts and file:
         raise BadSetting("Give either texts or --file, not both.")
@@ -138,13 +138,15 @@ def _refuse_paths(texts: list[str], file: Path | None) -> None:
         )
 
 
-def _predict_file(model: str, file: Path, task: str | None, for_file: dict[str, Any], as_json: bool) -> None:
+def _predict_file(model: str, file: str, task: str | None, for_file: dict[str, Any], as_json: bool) -> None:
     from alembert.cli.predict_task import predict_file
+    from alembert.corpus.fetch import local_paths
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.task_model import TaskModel
 
     options = ReadOptions(text=tuple(for_file["text"] or ()), delimiter=for_file["delimiter"])
-    predict_file(TaskModel.open(model, task=task), file, options, as_json)
+    (path,) = local_paths([file])
+    predict_file(TaskModel.open(model, task=task), path, options, as_json)
 
 
 def _predict(

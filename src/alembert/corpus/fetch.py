@@ -2,7 +2,8 @@
 
 In: what a user named, paths and addresses (`s3://bucket/prefix/`). Out: paths alone. An address has become a file, or a
 folder with the names below it, so readers, hashes, workers and resuming meet nothing new; what was read is still called
-by its address. Nothing is opened unless there is an address. Copies belong to one result and are kept:
+by its address. Nothing is opened unless there is an address. Standard input (`-`) is copied too, and removed at the end.
+Copies belong to one result and are kept:
 
     .alembert-cache/inputs/RESULT/3f9c.../files/prefix/a.xml.gz   has its name when it is whole
     .alembert-cache/inputs/RESULT/3f9c.../incoming/12             is being copied, or was when a run was stopped
@@ -17,11 +18,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -40,10 +43,11 @@ from alembert.corpus.objects import (
     list_objects,
     nothing_at,
 )
-from alembert.errors import BadFile
+from alembert.errors import BadFile, BadInput
 from alembert.extras import require
 
 CACHE: Final = ".alembert-cache"
+STDIN: Final = "-"
 _AT_ONCE: Final = 4
 """Processes that copy: they wait for the network most of the time."""
 
@@ -77,9 +81,14 @@ def is_address(given: str | Path) -> bool:
     return isinstance(given, str) and given.startswith(tuple(f"{name}://" for name in SCHEMES))
 
 
+def is_elsewhere(given: str | Path) -> bool:
+    """Tell whether an input has to be copied before it is a file: an object, or standard input."""
+    return given == STDIN or is_address(given)
+
+
 def check_given(inputs: Sequence[str | Path]) -> None:
     """Refuse paths at which nothing is, and addresses that are none; no store is asked."""
-    here = [Path(each) for each in inputs if not is_address(each)]
+    here = [Path(each) for each in inputs if not is_elsewhere(each)]
     for given in inputs:
         if is_address(given):
             Address.of(str(given))
@@ -91,25 +100,75 @@ def check_given(inputs: Sequence[str | Path]) -> None:
 def fetched(
     inputs: Sequence[str | Path], out: str | Path, tell: Callable[[Progress], None] = lambda _: None
 ) -> Iterator[Inputs]:
-    """Copy what has an address; for the length of the block nobody else changes the copies for this result."""
-    addresses = {str(each): Address.of(str(each)) for each in inputs if is_address(each)}
-    if not addresses:
+    """Copy what is no file here; for the length of the block nobody else changes the copies for this result."""
+    if not any(map(is_elsewhere, inputs)):
         yield Inputs([Path(each) for each in inputs])
         return
-    require("Reading from an object store", "pyarrow")
-    found = {given: _listed(address) for given, address in addresses.items()}
+    found = _all_listed(inputs)
     result = Path(os.path.realpath(out))
     folder = result.parent / CACHE / "inputs"
     with ExitStack() as stack:
         with explained(f"Copying inputs to {folder}"):
             _make(folder)
             stack.enter_context(locked(folder / f".{result.name}.lock", str(out)))
-            copies = {
-                given: _copied(folder / result.name, address, found[given], tell)
-                for given, address in addresses.items()
-            }
-        paths = [copies.get(str(each), Path(each)) for each in inputs]
-        yield Inputs(paths, {copy: addresses[given].shown.rstrip("/") for given, copy in copies.items()})
+            copied = _copies(inputs, found, folder / result.name, tell)
+        if STDIN in inputs:
+            stack.callback(copied.paths[list(inputs).index(STDIN)].unlink, missing_ok=True)
+        yield copied
+
+
+def local_paths(inputs: Sequence[str | Path]) -> list[Path]:
+    """Copy what is no file here to a folder that goes when this process ends; paths stay as they are.
+
+    For files that are read by commands without a result of their own, and are small beside a corpus.
+    """
+    if not any(map(is_elsewhere, inputs)):
+        return [Path(each) for each in inputs]
+    with explained("Copying inputs to a temporary folder"):
+        folder = Path(tempfile.mkdtemp(dir=_temporary_folder().name))
+        return list(_copies(inputs, _all_listed(inputs), folder, lambda _: None).paths)
+
+
+@cache
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="alembert-")  # removed when the interpreter ends
+
+
+_Listing = Mapping[str, tuple[Address, Sequence[Stored]]]
+"""What was given as an address -> what is there."""
+
+
+def _all_listed(inputs: Sequence[str | Path]) -> _Listing:
+    addresses = {str(each): Address.of(str(each)) for each in inputs if is_address(each)}
+    if addresses:
+        require("Reading from an object store", "pyarrow")
+    return {given: (address, _listed(address)) for given, address in addresses.items()}
+
+
+def _copies(
+    inputs: Sequence[str | Path], found: _Listing, folder: Path, tell: Callable[[Progress], None]
+) -> Inputs:
+    """Copy objects and standard input into a folder."""
+    copies = {given: _copied(folder, address, stored, tell) for given, (address, stored) in found.items()}
+    names = {copy: found[given][0].shown.rstrip("/") for given, copy in copies.items()}
+    if STDIN in inputs:
+        copies[STDIN] = _copied_stdin(folder)
+        names[copies[STDIN]] = copies[STDIN].name
+    return Inputs([copies[str(each)] if is_elsewhere(each) else Path(each) for each in inputs], names)
+
+
+def _copied_stdin(folder: Path) -> Path:
+    """Copy standard input, which can be read once alone; its format is told from its content."""
+    copy = folder / "stdin"
+    folder.mkdir(parents=True, exist_ok=True)
+    with copy.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        size = file.tell()
+    if not size:
+        raise BadInput(
+            "There is nothing on standard input, which `-` stands for. Pipe a file into the command."
+        )
+    return copy
 
 
 def _make(folder: Path) -> None:
@@ -161,10 +220,10 @@ def _check_names(address: Address, names: Sequence[str]) -> None:
 
 
 def _copied(
-    cache: Path, address: Address, stored: Sequence[Stored], tell: Callable[[Progress], None]
+    place: Path, address: Address, stored: Sequence[Stored], tell: Callable[[Progress], None]
 ) -> Path:
     """Bring the copy of an address to what the store has, and give its path."""
-    folder = cache / hashlib.sha256(f"{address.shown} {address.options}".encode()).hexdigest()[:16]
+    folder = place / hashlib.sha256(f"{address.shown} {address.options}".encode()).hexdigest()[:16]
     root, incoming = folder / "files" / address.name, folder / "incoming"
     copies = [Copy(each, root / each.name, incoming / str(number)) for number, each in enumerate(stored)]
     remove(incoming)

@@ -1,6 +1,7 @@
 """Which files a command reads: each once, under a name that no other input has.
 
-In: what a user named, files and folders. Out: inputs in the order given, those of a folder in the order of their names.
+In: what a user named: files, folders and patterns (`corpus/*.tsv`). Out: inputs in the order given, those of a folder or
+pattern in the order of their names.
 A file that was named twice, through a link, or beside its folder is one input, and so are the two files of a brat pair;
 a folder of brat pairs and a Corpus stay whole. The result of the command itself is never an input, nor is unfinished
 work of another one, so that results may lie among the inputs.
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from alembert import artifact
-from alembert.corpus.inputs import check_inputs
+from alembert.corpus.inputs import check_inputs, expand_patterns
 from alembert.corpus.readers import brat
 from alembert.corpus.readers.source import plain_name
 from alembert.errors import BadFile
@@ -64,8 +65,8 @@ class InputFiles:
         """Everything that is read."""
         return [path for file in self.files for path in (file.path, *file.more)]
 
-    def notes(self) -> Iterator[str]:
-        """Say what was left out, and which ids are not the names of files."""
+    def left_out(self) -> Iterator[str]:
+        """Say what was named, and is not read."""
         if self.repeated:
             yield (
                 f"files that were named twice, or are the other file of a brat pair: {self.repeated:,}; each document is "
@@ -75,6 +76,10 @@ class InputFiles:
             yield f"empty folders among the inputs: {self.empty:,}"
         if self.unfinished:
             yield f"folders with unfinished work of alembert, which are no inputs: {self.unfinished:,}"
+
+    def notes(self) -> Iterator[str]:
+        """Say what was left out, and which ids are not the names of files."""
+        yield from self.left_out()
         if renamed := [name for file in self.files for name in file.ids.values()]:
             yield (
                 f"files that share their name with another one: {len(renamed):,}; documents that are named by their file "
@@ -91,6 +96,7 @@ def list_files(
 ) -> InputFiles:
     """List the inputs of a command whose result goes to `out`; `called` says what a copy of an object is called."""
     check_inputs(inputs)
+    inputs = expand_patterns(inputs)
     walk = _Walk(out)
     try:
         paths = [file for path in inputs for file in walk.files(path)]
@@ -133,7 +139,7 @@ class _Walk:
         elif brat.has_annotations(path):
             yield path
         else:
-            inside = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
+            inside = [each for each in sorted(path.iterdir()) if not _is_ignored(each)]
             self.empty += not inside
             for each in inside:
                 # A link to a folder may lead back to where it stands: it is left to the readers, which set it aside.
@@ -144,6 +150,10 @@ class _Walk:
             return False
         place = path.resolve()
         return not self._own.isdisjoint((place, *place.parents))
+
+
+def _is_ignored(path: Path) -> bool:
+    return path.name.startswith(".") or path.name in brat.SETTINGS
 
 
 def _once(paths: Sequence[Path], *, has_pairs: bool) -> Iterator[InputFile]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,29 @@ def check_inputs(inputs: Sequence[Path]) -> None:
     """Refuse inputs that are not there."""
     if not inputs:
         raise BadSetting("No input was given. Name a Corpus folder, or files with text.")
-    check_there(inputs)
+    check_there(expand_patterns(inputs))
+
+
+def expand_patterns(paths: Sequence[Path]) -> list[Path]:
+    """Put what a pattern matches (`corpus/*.tsv`, `**` for folders of any depth) in its place, in the order of names.
+
+    A path at which something is stands for itself, whatever signs its name has.
+    """
+    return [match for path in paths for match in ([path] if _is_no_pattern(path) else _matches(path))]
+
+
+def _is_no_pattern(path: Path) -> bool:
+    return not glob.has_magic(str(path)) or path.exists()
+
+
+def _matches(pattern: Path) -> list[Path]:
+    found = {Path(each) for each in glob.iglob(str(pattern), recursive=True)}  # noqa: PTH207 (Path.glob takes hidden files)
+    if not found:
+        raise BadFile(
+            f"No file matches {pattern}. Check the pattern, in which ** stands for folders of any depth."
+        )
+    # What lies in a folder that matches too is read with it.
+    return sorted(path for path in found if found.isdisjoint(path.parents))
 
 
 def check_there(paths: Sequence[Path]) -> None:
@@ -40,8 +63,8 @@ def check_there(paths: Sequence[Path]) -> None:
             continue
         if path.parts and path.parts[0].removesuffix(":") in SCHEMES:
             raise BadFile(
-                f"The input {path} is not here. Objects in a store are inputs of `annotate` and `corpus build` alone, which "
-                "take their address as text: build a Corpus of them first."
+                f"The input {path} is not here: this command takes no objects in a store, or was not given their address "
+                "as text. Build a Corpus of them first (alembert corpus build), or copy them here."
             )
         raise BadFile(f"The input {path} does not exist. Check the path.")
 

@@ -76,7 +76,7 @@ class AnnotateSettings:
     """What is read, and what is written."""
 
     format: PartFormat = "jsonl"
-    """Format of the output: jsonl, bioc (XML), bioc-json, pubtator, brat or parquet."""
+    """Format of the output: jsonl, bioc (XML), bioc-json, pubtator, brat, parquet, conll or label-studio."""
     part_characters: int = 200_000
     """Text that goes into one part: what is computed together, and what a stopped run can lose."""
     max_characters: int = 1_000_000

@@ -35,7 +35,7 @@ _NO_TEXT: Final = (
 _MARK: Final = (
     "brat cannot hold it: a text file that begins with U+FEFF is read without it, and offsets would shift"
 )
-PartFormat = Literal["jsonl", "bioc", "bioc-json", "pubtator", "brat", "parquet"]
+PartFormat = Literal["jsonl", "bioc", "bioc-json", "pubtator", "brat", "parquet", "conll", "label-studio"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ FORMS: Final[dict[PartFormat, Form]] = {
     "pubtator": Form("pubtator", ".pubtator", has_meta=False),
     "brat": Form("brat", "", has_meta=False),
     "parquet": Form("parquet", ".parquet"),
+    "conll": Form("conll", ".conll", has_meta=False),
+    "label-studio": Form("label-studio", ".json"),
 }
 
 

@@ -180,10 +180,7 @@ def read_texts(
         options = reading_of(model.training(), options, str(model.folder / TASK))
         reading = _documents(model, files, options, limit)
     else:
-        for path in files:
-            if not path.exists():
-                raise BadFile(f"There is no file {path}. Check the path.")
-        whole = model.read(files, options)
+        whole = model.read(list_files(files).paths, options)
         reading = Reading(whole.examples[:limit], whole.set_aside, whole.remarks)
     if not reading.examples:
         named = ", ".join(map(str, files))

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from alembert import artifact
+from alembert.corpus.fetch import fetched
 from alembert.corpus.input_files import list_files
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions
@@ -127,14 +128,16 @@ def encode(
 ) -> Result:
     """Make a vector of each document or sentence, or go on where that was stopped; a complete result is left as it is."""
     settings = settings or EncodeSettings()
-    files = list_files([Path(path) for path in inputs], out=out, format=settings.format)
-    supply = supply_of(files, settings.unit, settings.read, settings.format)
-    plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": files.contents}
-    if done := artifact.finished(out, KIND, **plan):
-        return Result(done, fresh=False, notes=tuple(files.notes()))
-    with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
-        job = _Encoding(draft.path, embedder, settings, tell)
-        draft.counts.update(job.run(supply))
+    with fetched(inputs, out, tell) as given:
+        files = list_files(given.paths, out=out, called=given.called, format=settings.format)
+        supply = supply_of(files, settings.unit, settings.read, settings.format)
+        origins = given.recorded(files.contents)
+        plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": origins}
+        if done := artifact.finished(out, KIND, **plan):
+            return Result(done, fresh=False, notes=tuple(files.notes()))
+        with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
+            job = _Encoding(draft.path, embedder, settings, tell)
+            draft.counts.update(job.run(supply))
     manifest, notes = artifact.open_artifact(out, KIND), tuple(files.notes())
     return Result(manifest, fresh=True, units=job.fresh, seconds=job.seconds, notes=notes)
 

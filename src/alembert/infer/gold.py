@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from alembert.corpus.input_files import list_files
 from alembert.corpus.readers.contract import ReadOptions, Remark
 from alembert.errors import BadFile, BadSetting
 from alembert.tasks.example import Reading
@@ -23,13 +24,16 @@ PARTS: Final = ("train", "dev", "test")
 def read_gold(
     model: TaskModel, files: Sequence[Path], options: ReadOptions, part: str | None = None
 ) -> Reading[Any]:
-    """Read the examples of files, or the part of them that was kept apart when the model was fine-tuned."""
-    for path in files:
-        if not path.exists():
-            raise BadFile(f"There is no file {path}. Check the path.")
-    model.task.check_reading(options, files)
-    reading = model.read(files, options)
+    """Read the examples of files, or the part of them that was kept apart when the model was fine-tuned.
+
+    A folder or a pattern stands for all files in it.
+    """
+    listed = list_files(files)
+    model.task.check_reading(options, listed.paths)
+    reading = model.read(listed.paths, options)
     named = ", ".join(map(str, files))
+    left_out = tuple(Remark(named, sentence, 1) for sentence in listed.left_out())
+    reading = replace(reading, remarks=(*reading.remarks, *left_out))
     if not reading.examples:
         aside = ""
         if reading.set_aside:

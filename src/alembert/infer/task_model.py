@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from alembert.corpus.input_files import InputFile, list_files
 from alembert.corpus.readers.contract import Damaged, ReadOptions, SetAside
 from alembert.corpus.readers.source import Line, Source, plain_name
 from alembert.data.streams import in_streams
@@ -82,6 +83,11 @@ def as_examples(
     )
 
 
+def has_lines(file: InputFile) -> bool:
+    """Tell whether a file is plain text, and not that of a brat pair."""
+    return not file.more and plain_name(file.path.name).lower().endswith(".txt")
+
+
 @dataclass(frozen=True)
 class TaskModel:
     """A model that was fine-tuned for a task, or one of the tasks of a model of several."""
@@ -119,15 +125,20 @@ class TaskModel:
         return self.task.read(files, self.task.settings, options)
 
     def read_texts(self, file: Path, options: ReadOptions) -> Reading[Any]:
-        """Read what is to be predicted, with or without right answers; plain text (`.txt`) has one text a line."""
-        if not file.is_file():
-            raise BadFile(f"There is no file {file}. Check the path.")
-        options = reading_of(self.training(), options, str(self.folder / TASK))
-        if plain_name(file.name).lower().endswith(".txt"):
-            return self._read_lines(file, options)
-        return self.task.read_unlabelled([file], self.task.settings, options)
+        """Read what is to be predicted, with or without right answers; plain text (`.txt`) has one text a line.
 
-    def _read_lines(self, file: Path, options: ReadOptions) -> Reading[Any]:
+        A folder or a pattern stands for all files in it.
+        """
+        options = reading_of(self.training(), options, str(self.folder / TASK))
+        return Reading.joined(
+            self.read_lines(each.path, options)
+            if has_lines(each)
+            else self.task.read_unlabelled([each.path], self.task.settings, options)
+            for each in list_files([file]).files
+        )
+
+    def read_lines(self, file: Path, options: ReadOptions) -> Reading[Any]:
+        """Read plain text, a text a line, each named by its file and number."""
         source = Source(file, options)
         try:
             lines = list(source.lines())
@@ -137,7 +148,8 @@ class TaskModel:
             source.close()
         texts = [line.text for line in lines if isinstance(line, Line) and line.text.strip()]
         aside = tuple(line for line in lines if isinstance(line, SetAside))
-        return Reading(tuple(self.task.of_texts(texts)), aside, tuple(source.remarks()))
+        ids = [f"{source.stem}-{number}" for number in range(1, len(texts) + 1)]
+        return Reading(tuple(self.task.of_texts(texts, ids)), aside, tuple(source.remarks()))
 
     def predict(
         self, examples: Sequence[Example | str], tell: Callable[[int], None] = lambda _: None

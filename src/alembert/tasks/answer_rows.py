@@ -28,7 +28,6 @@ from alembert.text.encoding import Encoding
 from alembert.text.sentences import split as split_sentences
 from alembert.text.tokenizer import Tokenizer
 
-
 _LETTER: Final = "[0-9A-Za-zªµºÀ-ÖØ-öø-ԯḀ-῿]"
 _INSIDE: Final = re.compile(f"(?<={_LETTER})(?={_LETTER})")
 """The inside of a word, in the scripts that part words with spaces and add no endings that answers leave out: digits,

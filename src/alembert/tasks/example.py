@@ -51,6 +51,16 @@ class Reading(Generic[E]):
     set_aside: tuple[SetAside, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
+    @classmethod
+    def joined(cls, parts: Iterable[Reading[E]]) -> Reading[E]:
+        """Put what several files gave one after the other."""
+        listed = list(parts)
+        return cls(
+            tuple(example for part in listed for example in part.examples),
+            tuple(item for part in listed for item in part.set_aside),
+            tuple(remark for part in listed for remark in part.remarks),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:

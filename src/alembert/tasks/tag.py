@@ -99,9 +99,9 @@ class TagTask(Task[TagExample, Tagged]):
 
     @classmethod
     def mark_unknown(
-        cls, examples: Sequence[TagExample], settings: TagSettings
+        cls, examples: Sequence[TagExample], settings: TagSettings, sources: Sequence[Path]
     ) -> tuple[Sequence[TagExample], Sequence[str]]:
-        return (examples, ()) if settings.partial == "off" else infer_types(examples)
+        return (examples, ()) if settings.partial == "off" else infer_types(examples, sources)
 
     @classmethod
     def read_unlabelled(

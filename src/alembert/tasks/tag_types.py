@@ -8,7 +8,7 @@ a file happens to contain. A file that was named is one source, and so is a fold
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -146,24 +146,37 @@ class _Source:
         return cls(name, len(examples), counts, all(each.types is None for each in examples))
 
 
-def infer_types(examples: Sequence[TagExample]) -> tuple[list[TagExample], list[str]]:
+def infer_types(
+    examples: Sequence[TagExample], named: Sequence[Path] = ()
+) -> tuple[list[TagExample], list[str]]:
     """Tell from training examples which types their sources do not annotate; say in sentences what was told.
 
-    A source with many documents that never has a type which is frequent in others is taken not to annotate it. Where any
+    A source is a file or folder as it was `named`, or the file of the example where none is. A source with many documents that never has a type which is frequent in others is taken not to annotate it. Where any
     source is small, or has no entity at all, nothing is told: all types count as annotated.
     """
+    source_of = _sources_by_file({each.source for each in examples}, named)
     by_source: dict[str, list[TagExample]] = {}
     for example in examples:
-        by_source.setdefault(example.source, []).append(example)
+        by_source.setdefault(source_of[example.source], []).append(example)
     sources = [_Source.of(name, members) for name, members in by_source.items()]
     types = frozenset().union(*(source.with_type for source in sources))
     if any(source.documents < MANY_DOCUMENTS for source in sources):
         return list(examples), list(_open_question(sources, types))
     missing = {source.name: _missing(source, sources) for source in sources}
     return [
-        replace(each, types=types - missing[each.source]) if missing[each.source] else each
+        replace(each, types=types - lacking) if (lacking := missing[source_of[each.source]]) else each
         for each in examples
     ], list(_sentences(sources, types, missing))
+
+
+def _sources_by_file(files: Collection[str], named: Sequence[Path]) -> dict[str, str]:
+    """Find for each file what was named: itself, or the nearest folder above it."""
+    known = {path.resolve(): str(path) for path in named}
+    places = {file: Path(file).resolve() for file in files}
+    return {
+        file: next((known[each] for each in (place, *place.parents) if each in known), file)
+        for file, place in places.items()
+    }
 
 
 def _missing(source: _Source, sources: Sequence[_Source]) -> frozenset[str]:

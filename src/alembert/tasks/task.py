@@ -87,8 +87,13 @@ class Task(ABC, Generic[E, P]):
         """Read labelled examples from files; bad ones are set aside with file and line."""
 
     @classmethod
-    def mark_unknown(cls, examples: Sequence[E], settings: Any) -> tuple[Sequence[E], Sequence[str]]:
-        """Mark in training examples what their files leave open, as far as it can be told, and say so in sentences."""
+    def mark_unknown(
+        cls, examples: Sequence[E], settings: Any, sources: Sequence[Path]
+    ) -> tuple[Sequence[E], Sequence[str]]:
+        """Mark in training examples what their files leave open, as far as it can be told, and say so in sentences.
+
+        `sources` are the files and folders as they were named: all files of a folder leave the same open.
+        """
         return examples, ()
 
     @classmethod

@@ -100,14 +100,14 @@ class _Run:
                 "verb": "distill",
                 "named": sorted(named),
                 "task": wish.task,
-                "parts": [len(wish.data.train), len(wish.data.dev), len(wish.data.whole)],
+                "parts": wish.data.sizes,
                 "split": wish.data.split if wish.data.whole else None,
                 "types": list(wish.data.options.types),
                 "seeds": self.seeds,
                 **as_table(self.settings),
             },
             "inputs": [
-                *wish.data.files,
+                *wish.data.contents,
                 *wish.texts,
                 *map(Path, folders),
                 *([wish.vocabulary] if wish.vocabulary else []),
@@ -141,7 +141,8 @@ class _Run:
     def _first_rows(self, teacher: Checkpoint, task: AnyTask) -> list[Sequence[int]]:
         """Give some rows of the data, by which a narrower student is cut out of its teacher."""
         data = self.wish.data
-        found = task.read((*data.train, *data.whole), task.settings, data.options).examples
+        train, _, whole = (part.paths for part in data.listed)
+        found = task.read([*train, *whole], task.settings, data.options).examples
         task.check(found)
         longest = teacher.blueprint.config.max_position_embeddings
         encoded = task.encode(found[:SHOWN], tokenizer_of(teacher), longest)

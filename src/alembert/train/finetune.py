@@ -194,7 +194,7 @@ class _Run:
                 **as_table(self.settings),
             },
             "inputs": [
-                *(path for subject in subjects.values() for path in subject.data.files),
+                *(path for subject in subjects.values() for path in subject.data.contents),
                 *([] if hub else [existing_folder(model)]),
             ],
             "seed": self.settings.seed,

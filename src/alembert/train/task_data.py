@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from alembert.corpus.input_files import InputFiles, list_files
+from alembert.corpus.inputs import expand_patterns
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.files.checkpoint import Checkpoint
@@ -32,7 +35,10 @@ SPLIT_SEED: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """Which files a run learns from: training and development, or one set that is divided."""
+    """Which files a run learns from: training and development, or one set that is divided.
+
+    A folder or a pattern stands for all files in it.
+    """
 
     train: tuple[Path, ...] = ()
     dev: tuple[Path, ...] = ()
@@ -48,13 +54,35 @@ class Data:
             )
         if self.whole and self.dev:
             raise BadSetting("--data is divided into training and development parts; leave --dev out.")
-        for path in self.files:
-            if not path.exists():
-                raise BadFile(f"There is no file {path}. Check the path.")
+        self.listed  # noqa: B018 (refuses what is not there)
+
+    @cached_property
+    def listed(self) -> tuple[InputFiles, InputFiles, InputFiles]:
+        """The files of each part: train, dev and whole."""
+        train, dev, whole = (
+            list_files(paths) if paths else InputFiles(()) for paths in (self.train, self.dev, self.whole)
+        )
+        return train, dev, whole
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return self.train + self.dev + self.whole
+        """All files; a folder that a reader takes whole, as brat has them, is one."""
+        return tuple(path for part in self.listed for path in part.paths)
+
+    @property
+    def contents(self) -> tuple[Path, ...]:
+        """Everything that is read: of a brat pair, both files."""
+        return tuple(path for part in self.listed for path in part.contents)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many of the contents belong to each part."""
+        return [len(part.contents) for part in self.listed]
+
+    @property
+    def sources(self) -> list[Path]:
+        """The files and folders to train on, as they were named."""
+        return expand_patterns(self.train or self.whole)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +116,7 @@ class Subject:
             "task": self.task,
             "split": data.split if data.whole else None,
             "reading": asdict(data.options),
-            "parts": [len(data.train), len(data.dev), len(data.whole)],
+            "parts": data.sizes,
             "of_the_task": as_table(self.settings),
             "weight": self.weight,
         }
@@ -181,8 +209,9 @@ def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
 
 def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
     """Read the files, and see to it that no development example is among those that are trained on."""
-    if data.whole:
-        reading = task.read(data.whole, settings, data.options)
+    in_train, in_dev, in_whole = (part.paths for part in data.listed)
+    if in_whole:
+        reading = task.read(in_whole, settings, data.options)
         train, dev, test = split(reading.examples, parse_split(data.split), SPLIT_SEED)
         notes = [
             f"divided by content, {data.split}: {len(train):,} to train on, {len(dev):,} for development"
@@ -190,9 +219,9 @@ def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
         ]
         aside, remarks, how = reading.set_aside, reading.remarks, _split(data.split)
         return _checked(Divided(train, dev, tuple(notes), aside, remarks, data.options, how, test))
-    reading = task.read(data.train, settings, data.options)
+    reading = task.read(in_train, settings, data.options)
     settled = task.settle(reading.examples, settings)
-    others = task.read(data.dev, settled, data.options) if data.dev else Reading(())
+    others = task.read(in_dev, settled, data.options) if in_dev else Reading(())
     # An empty file of development data is met below, so it is nothing that was left out.
     set_aside = tuple(each for each in others.set_aside if each.kind != "file" or not _is_blank(each.source))
     if lost := [each for each in set_aside if each.kind == "file" and not others.examples]:
@@ -313,7 +342,7 @@ def _learnt(
 ) -> tuple[AnyTask, Divided]:
     kind = task_class(subject.task)
     try:
-        divided = _with_unknown_marked(kind, divide(kind, subject.data, subject.settings), subject.settings)
+        divided = _with_unknown_marked(kind, divide(kind, subject.data, subject.settings), subject)
         if known is None:
             task = kind.learn(divided.train, subject.settings)  # refuses what nothing can be learnt from
             task = kind.learn(divided.telling, subject.settings) if divided.split else task
@@ -330,9 +359,9 @@ def _learnt(
     return task, divided
 
 
-def _with_unknown_marked(kind: type[AnyTask], divided: Divided, settings: Any) -> Divided:
+def _with_unknown_marked(kind: type[AnyTask], divided: Divided, subject: Subject) -> Divided:
     """Let the task mark what training examples leave open; development data are judged as they were read."""
-    train, notes = kind.mark_unknown(divided.train, settings)
+    train, notes = kind.mark_unknown(divided.train, subject.settings, subject.data.sources)
     return replace(divided, train=tuple(train), notes=(*notes, *divided.notes))
 
 
@@ -349,6 +378,7 @@ def reports_of(prepared: Prepared) -> dict[str, DataReport]:
 
 def _report(part: PreparedTask, prepared: Prepared) -> DataReport:
     divided, data = part.divided, part.subject.data
+    left_out = (sentence for files in data.listed for sentence in files.left_out())
     found = data_report(
         part.task,
         [
@@ -358,7 +388,7 @@ def _report(part: PreparedTask, prepared: Prepared) -> DataReport:
         prepared.tokenizer,
         longest=prepared.longest,
         tag_problems=part.task.problems(data.files, data.options),
-        decided=(*divided.notes, *_seen_elsewhere(part, prepared)),
+        decided=(*divided.notes, *left_out, *_seen_elsewhere(part, prepared)),
     )
     return found if part.name == found.task else replace(found, task=f"{part.name} ({found.task})")
 

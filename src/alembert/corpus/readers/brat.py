@@ -25,7 +25,7 @@ from alembert.corpus.readers.source import COMPRESSED, Line, Source, plain_name
 NO_DATABASE = "id:"
 TRIGGER = "Trigger"
 NOT_BRAT = "a folder without .ann files; name its files instead"
-_SETTINGS = {"annotation.conf", "visual.conf", "tools.conf", "kb_shortcuts.conf"}
+SETTINGS = {"annotation.conf", "visual.conf", "tools.conf", "kb_shortcuts.conf"}
 _TEXT_BOUND = re.compile(r"(?P<label>.+?) (?P<spans>\d+ \d+(?:;\d+ \d+)*)")
 _REPEATED = re.compile(r"%~\d+$")
 
@@ -51,7 +51,7 @@ def _folder(folder: Path, source: Source, options: ReadOptions) -> Iterator[Item
     for stem in stems:
         yield from _pair(folder / stem, source, options)
     for name in names:
-        if not _is_ours(name) and name not in _SETTINGS and not is_result(folder / name):
+        if not _is_ours(name) and name not in SETTINGS and not is_result(folder / name):
             yield SetAside(str(folder / name), "file", None, "this is neither .txt nor .ann", "file")
 
 

@@ -93,6 +93,10 @@ class _Rest:
         self.taken += len(data)
         return data
 
+    def close(self) -> None:
+        """Take note of the end; the stream is closed by whoever opened it."""
+        self.closed = True
+
 
 def _unfold_zstd(stream: BinaryIO, start: bytes) -> Iterator[bytes]:
     require("Reading a .zst file", "pyarrow")
