@@ -5,10 +5,11 @@ The label stands behind each entity and its score in the tooltip, so nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 from typing import Final
+from zlib import crc32
 
 from alembert.corpus.document import Document, Entity
 
@@ -20,7 +21,7 @@ _LABEL: Final = "font-size:.7em;font-weight:600;margin-left:.35em"
 
 def document_html(document: Document) -> str:
     """Mark the entities of a document in its text; overlapping ones share the characters they share."""
-    colours = {label: _COLOURS[place % len(_COLOURS)] for place, label in enumerate(_labels(document))}
+    colours = _colours_of(sorted({entity.label for entity in document.entities}))
     spans = [(start, end, entity) for entity in document.entities for start, end in entity.spans]
     borders = sorted({0, len(document.text), *(border for start, end, _ in spans for border in (start, end))})
     parts = []
@@ -39,8 +40,14 @@ def table_html(rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
-def _labels(document: Document) -> Iterable[str]:
-    return dict.fromkeys(sorted(entity.label for entity in document.entities))
+def _colours_of(labels: Sequence[str]) -> dict[str, str]:
+    """Give each label a colour that it has in other documents too, unless another label took it first."""
+    colours: dict[str, str] = {}
+    for label in labels:
+        first = crc32(label.encode("utf8", "surrogatepass"))
+        turns = [_COLOURS[(first + step) % len(_COLOURS)] for step in range(len(_COLOURS))]
+        colours[label] = next((each for each in turns if each not in colours.values()), turns[0])
+    return colours
 
 
 def _part(text: str, inside: Sequence[Entity], ending: Sequence[Entity], colours: dict[str, str]) -> str:
