@@ -2,14 +2,16 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from alembert.cli import run
 from alembert.infer.engines import open_in_torch
 from alembert.infer.text_score import next_sentence
-from small_checkpoints import fine_tuned, language_model
+from small_checkpoints import fine_tuned, fine_tuned_together, language_model
 
 
 @pytest.fixture(scope="module")
@@ -195,3 +197,78 @@ def test_a_file_goes_with_nothing_else(
 ) -> None:
     assert run(["predict", classifier, *arguments]) == 2
     assert sentence in capsys.readouterr().err
+
+
+# -- answers that are withheld
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("tagger")
+    fine_tuned("tag", folder / "model", folder / "train.jsonl")
+    return str(folder / "model")
+
+
+TEXT = "aspirin helps against breast cancer, and so does the other drug"
+
+
+def predicted(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[list[Any], str]:
+    """Records and notes."""
+    capsys.readouterr()
+    assert run(["predict", *arguments, "--json"]) == 0
+    out, err = capsys.readouterr()
+    return [json.loads(line) for line in out.splitlines()], err
+
+
+def middle_score(tagger: str, capsys: pytest.CaptureFixture[str]) -> float:
+    (record,), _ = predicted([tagger, TEXT], capsys)
+    scores = sorted(entity["score"] for entity in record["entities"])
+    assert len(scores) > 2
+    return scores[len(scores) // 2]
+
+
+@pytest.mark.parametrize("where", ["texts", "file"])
+def test_answers_below_a_score_are_withheld_and_counted(
+    where: str, tagger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "texts.txt").write_text(f"{TEXT}\n{TEXT}\n")
+    source = [TEXT, TEXT] if where == "texts" else ["--file", str(tmp_path / "texts.txt")]
+    score = middle_score(tagger, capsys)
+    everything, notes = predicted([tagger, *source], capsys)
+    assert "withheld" not in notes + json.dumps(everything)
+    some, notes = predicted([tagger, *source, "--min-score", str(score)], capsys)
+    kept = [entity for entity in everything[0]["entities"] if entity["score"] >= score]
+    gone = len(everything[0]["entities"]) - len(kept)
+    assert [record["entities"] for record in some] == [kept, kept]
+    assert [record["coverage"]["withheld"] for record in some] == [gone, gone]
+    assert f"note: {2 * gone} answers below {score:.4f} were withheld\n" in notes
+
+
+@pytest.mark.parametrize("option", ["--min-precision", "--least-precision"])
+def test_a_precision_is_looked_up_in_what_training_measured(
+    option: str, tagger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    score = middle_score(tagger, capsys)
+    copy = shutil.copytree(tagger, tmp_path / "model")
+    table = json.loads((copy / "task.json").read_text())
+    points = [[1.0, 0.01, 1.0], [score, 0.5, 0.9], [0.0, 1.0, 0.4]]
+    table["training"]["confidence"] = {"answers": 100, "points": points}
+    (copy / "task.json").write_text(json.dumps(table))
+    expected, _ = predicted([tagger, TEXT, "--min-score", str(score)], capsys)
+    assert predicted([str(copy), TEXT, option, "0.8"], capsys)[0] == expected
+    assert run(["predict", tagger, TEXT, option, "0.8"]) == 2
+    assert "does not say which score reached which precision" in capsys.readouterr().err
+
+
+def test_every_task_of_a_model_withholds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fine_tuned_together({"ner": "tag", "topic": "classify"}, tmp_path / "model", tmp_path)
+    (record,), notes = predicted([str(tmp_path / "model"), TEXT, "--min-score", "1"], capsys)
+    assert record["ner"]["entities"] == []
+    assert record["topic"]["label"] is None
+    total = record["ner"]["coverage"]["withheld"] + record["topic"]["coverage"]["withheld"]
+    assert f"{total} answers below 1.00 were withheld" in notes
+
+
+def test_a_threshold_is_a_share(tagger: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", tagger, TEXT, "--min-score", "80"]) == 2
+    assert "`min_score` is 80; expected a number from 0 to 1" in capsys.readouterr().err

@@ -15,8 +15,7 @@ def record_of(
     example: ClassifyExample, prediction: ClassifyPrediction, *, is_document: bool
 ) -> dict[str, Any]:
     """Give a prediction as a JSON object; sentences that were found in a text have their offsets."""
-    coverage = prediction.coverage
-    brief = {"characters": coverage.characters, "tokens": coverage.tokens, "windows": coverage.windows}
+    brief = prediction.coverage.brief()
     if not is_document:
         texts = {"text": example.texts[0]} if len(example.texts) == 1 else {"texts": list(example.texts)}
         return {"id": example.id, **texts, **_plain(prediction.answer), "coverage": brief}
