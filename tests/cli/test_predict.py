@@ -269,6 +269,13 @@ def test_every_task_of_a_model_withholds(tmp_path: Path, capsys: pytest.CaptureF
     assert f"{total} answers below 1.00 were withheld" in notes
 
 
+def test_a_withheld_label_is_shown_as_none(classifier: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", classifier, "aspirin helps", "--min-score", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].startswith("  (none)  ")
+    assert "1 answer below 1.00 was withheld" in err
+
+
 def test_a_threshold_is_a_share(tagger: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", tagger, TEXT, "--min-score", "80"]) == 2
     assert "`min_score` is 80; expected a number from 0 to 1" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """Scores of texts: ours are those that transformers' heads give, token by token."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_the_next_sentence_head(tmp_path: Path, texts: list[str]) -> None:
     model = save_foreign(tmp_path, "BertForNextSentencePrediction")
     engine, tokenizer = TorchEngine.open(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
     probabilities = []
-    for first, second in zip(texts, texts[1:], strict=False):
+    for first, second in pairwise(texts):
         inputs = tokenizer(first, second, return_tensors="pt")
         with torch.no_grad():
             expected = model(**inputs).logits.double().softmax(-1)[0, 0].item()

@@ -47,8 +47,8 @@ def _plain(answer: Answer) -> dict[str, Any]:
 def _answer(answer: Answer) -> str:
     if answer.value is not None:
         return f"{answer.value:.3f}"
-    said = answer.label if answer.labels is None else ", ".join(answer.labels) or "(none)"
-    return f"{said}  {answer.score:.2f}"
+    said = answer.label if answer.labels is None else ", ".join(answer.labels)
+    return f"{said or '(none)'}  {answer.score:.2f}"
 
 
 def _short(text: str) -> str:
