@@ -15,6 +15,8 @@ from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.tasks.files import write_keys, write_task, write_tasks
 from alembert.tasks.task import AnyTask, task_class
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import Vocabulary
 from task_cases import CASES, LONGEST, TOKENIZER
 
 SHAPE = {
@@ -97,3 +99,28 @@ def small_model(heads: Mapping[str, HeadSpec], **changes: Any) -> Model:
     model = new_model(EncoderConfig(**{**shape, **changes}), heads).eval()
     opinionated(model)
     return model
+
+
+CHARACTERS = Tokenizer.from_vocabulary(
+    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"床前明月光"), lowercase=True
+)
+
+
+def language_model(folder: Path, attention: str, *, next_sentence: bool = False) -> str:
+    """Write a language model of five characters that expects 光 everywhere; give its path."""
+    heads = {"masked_lm": HeadSpec(kind="masked_lm", dropout=0.0)}
+    if next_sentence:
+        heads["next_sentence"] = HeadSpec(kind="next_sentence", dropout=0.0)
+    config = EncoderConfig(
+        vocab_size=CHARACTERS.vocab_size,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=12,
+        attention=attention,
+    )
+    made = Checkpoint.new(Blueprint(config=config, heads=heads), CHARACTERS)
+    made.model.head("masked_lm").bias.data[9] = 10.0
+    made.save(folder)
+    return str(folder)

@@ -25,6 +25,47 @@ COMMANDS = sorted(
     + [group.name for group in app.registered_groups if group.name]
 )
 
+PUBLIC_NAMES = [
+    "AnnotatedDocument",
+    "AnnotationResult",
+    "AnswerPrediction",
+    "Checkpoint",
+    "ChoicePrediction",
+    "Document",
+    "Entity",
+    "Evaluation",
+    "ExportResult",
+    "FailedPrediction",
+    "FilledMask",
+    "GeneratedText",
+    "GenerationPrediction",
+    "PairPrediction",
+    "Predictor",
+    "PretrainingResult",
+    "Relation",
+    "SearchHit",
+    "SimilarityPrediction",
+    "TextScore",
+    "Tokenizer",
+    "TrainingResult",
+    "Triple",
+    "UserError",
+    "__version__",
+    "annotate",
+    "distill",
+    "evaluate",
+    "export",
+    "fill",
+    "finetune",
+    "generate",
+    "load",
+    "open",
+    "pretrain",
+    "read",
+    "score",
+    "write",
+]
+
 
 def blocks(page: Path, language: str) -> list[str]:
     fenced = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf8"), re.DOTALL | re.MULTILINE)
@@ -66,11 +107,7 @@ def alembert_command(
 
 
 def test_public_names_are_exactly_the_listed_ones() -> None:
-    assert (
-        dir(alembert)
-        == sorted(alembert.__all__)
-        == ["Checkpoint", "Tokenizer", "UserError", "__version__", "open"]
-    )
+    assert dir(alembert) == sorted(alembert.__all__) == PUBLIC_NAMES
     assert all(getattr(alembert, name) is not None for name in alembert.__all__)
 
 
@@ -115,9 +152,9 @@ def test_help_loads_neither_torch_nor_numpy_nor_rich() -> None:
         (["predict"], "See `alembert predict --help`."),
         (["corpus", "build", "--nonsense"], "See `alembert corpus build --help`."),
         (["nonsense"], "See `alembert --help`."),
-        (["predict", "nowhere", "--fill-mask", "x", "--tpo", "3"], "--tpo"),
-        (["predict", "nowhere", "--fill-mask", "x", "--top", "zero"], "--top"),
-        (["predict", "nowhere", "--fill-mask", "a [MASK]"], "There is no folder nowhere"),
+        (["fill", "nowhere", "x", "--tpo", "3"], "--tpo"),
+        (["fill", "nowhere", "x", "--top", "zero"], "--top"),
+        (["fill", "nowhere", "a [MASK]"], "There is no folder nowhere"),
         (["convert", "nowhere", "--out", "new"], "There is no folder nowhere"),
         (["inspect", "tokens", "nowhere", "text"], "nowhere"),
     ],
@@ -136,7 +173,7 @@ def test_a_bad_command_line_is_one_sentence_and_exit_code_2(
 
 
 def test_lines_that_cannot_be_used_are_named_and_the_rest_goes_on(playground: Path) -> None:
-    arguments = ["predict", "work/demo/checkpoint", "--fill-mask", "-", "--json"]
+    arguments = ["fill", "work/demo/checkpoint", "--json"]
     lines = "Aspirin [MASK]\nno mask\n\n\u5496[MASK]\n"
     result = alembert_command(*arguments, cwd=playground, input=lines)
     assert result.returncode == 3
@@ -147,22 +184,20 @@ def test_lines_that_cannot_be_used_are_named_and_the_rest_goes_on(playground: Pa
     assert "line 2 set aside" in result.stderr
 
 
-@pytest.mark.parametrize("command", [["predict", "--fill-mask"], ["inspect", "tokens"]], ids=lambda c: c[0])
+@pytest.mark.parametrize("command", [["fill"], ["inspect", "tokens"]], ids=lambda c: c[0])
 @pytest.mark.parametrize("json_flag", [[], ["--json"]], ids=["text", "json"])
 def test_a_terminal_without_utf8_gets_escapes(
     command: list[str], json_flag: list[str], playground: Path
 ) -> None:
-    verb, *rest = command
-    folder = "work/demo/checkpoint"
-    texts = [folder, *rest, "\u5496[MASK]"] if verb == "predict" else [*rest, folder, "\u5496[MASK]"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict", "NO_COLOR": "1"}
-    result = alembert_command(verb, *texts, *json_flag, cwd=playground, env=environment)
+    arguments = [*command, "work/demo/checkpoint", "\u5496[MASK]", *json_flag]
+    result = alembert_command(*arguments, cwd=playground, env=environment)
     assert result.returncode == 0, result.stderr
     assert "\\u5496" in result.stdout
 
 
 def test_stdin_that_is_not_utf8_is_a_sentence(playground: Path) -> None:
-    command = [sys.executable, "-m", "alembert", "predict", "work/demo/checkpoint", "--fill-mask", "-"]
+    command = [sys.executable, "-m", "alembert", "fill", "work/demo/checkpoint"]
     result = subprocess.run(command, cwd=playground, input=b"\xff[MASK]", capture_output=True, check=False)
     assert (result.returncode, b"not UTF-8" in result.stderr) == (2, True)
 

@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 
 from alembert.cli import run
+from alembert.cli.annotate import _opened
 from alembert.cli.progress import line
+from alembert.corpus.cluster import Cluster
 from alembert.corpus.document import Document
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import ReadOptions, read
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
+from alembert.infer.annotate_ray import OnRay
 from alembert.nn.config import preset
 from alembert.tasks.classify_settings import ClassifySettings
+from alembert.tasks.confidence import threshold_for
 from alembert.tasks.tag_settings import TagSettings
 from alembert.train.finetune import Assignment, finetune
 from alembert.train.finetune_settings import FinetuneSettings
@@ -91,6 +95,46 @@ def test_other_settings_are_refused(work: Path, capsys: pytest.CaptureFixture[st
     assert run(command(work, "other", "--format", "brat")) == 2
     assert "complete Annotations already" in capsys.readouterr().err
     assert run(command(work, "other", "--format", "brat", "--overwrite")) == 0
+
+
+def test_answers_below_a_threshold_are_withheld_and_counted(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command(work, "all", "--json", models=("classify",))) == 0
+    everything, notes = capsys.readouterr()
+    assert "withheld" not in notes
+    assert (json.loads(everything)["labels"], json.loads(everything)["withheld"]) == (3, 0)
+    assert run(command(work, "sure", "--json", "--min-score", "1", models=("classify",))) == 0
+    sure, notes = capsys.readouterr()
+    assert (json.loads(sure)["labels"], json.loads(sure)["withheld"]) == (0, 3)
+    assert "3 answers below 1.00 were withheld" in notes
+
+
+def test_another_threshold_is_another_run(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(command(work, "threshold", "--min-score", "0.5")) == 0
+    assert run(command(work, "threshold", "--min-score", "0.5")) == 0
+    assert run(command(work, "threshold")) == 2
+    assert run(command(work, "threshold", "--min-score", "0.6")) == 2
+    assert "complete Annotations already" in capsys.readouterr().err
+
+
+def test_a_precision_is_looked_up_in_what_training_measured(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = json.loads((work / "classify/task.json").read_text())["training"]
+    threshold = threshold_for(0.0, training, "")
+    assert threshold > 0
+    assert run(command(work, "precise", "--min-precision", "0", models=("classify",))) == 0
+    capsys.readouterr()
+    assert run(command(work, "precise", "--min-score", str(threshold), models=("classify",))) == 0
+    assert "already complete" in capsys.readouterr().err
+
+
+def test_workers_of_a_cluster_withhold_as_well(work: Path) -> None:
+    options = {"device": "cpu", "min_score": 0.7, "min_precision": None}
+    pipeline, site = _opened([work / "tag"], options, Cluster(workers=1))
+    assert isinstance(site, OnRay)
+    assert [model.min_score for model in (*pipeline.models, *site.open_pipeline().models)] == [0.7, 0.7]
 
 
 def test_models_that_come_first_annotate_in_one_pass(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,89 +1,89 @@
-"""`alembert predict`: which of its two kinds, what it prints, and a sentence for each thing that can be wrong."""
+"""`alembert predict`: what it prints, old spellings, and a sentence for each thing that can be wrong."""
 
 import io
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from alembert.cli import run
-from alembert.files.checkpoint import Checkpoint
-from alembert.files.family import Blueprint
-from alembert.nn.config import EncoderConfig
-from alembert.nn.heads import HeadSpec
-from alembert.text.tokenizer import Tokenizer
-from alembert.text.vocabulary import Vocabulary
-from small_checkpoints import fine_tuned
-
-TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"床前明月光"), lowercase=True
-)
-SIZES = {"vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 12}  # fmt: skip
-
-
-def model(folder: Path, attention: str) -> str:
-    blueprint = Blueprint(
-        config=EncoderConfig(**SIZES, attention=attention),
-        heads={"masked_lm": HeadSpec(kind="masked_lm", dropout=0.0)},
-    )
-    made = Checkpoint.new(blueprint, TOKENIZER)
-    made.model.head("masked_lm").bias.data[9] = 10.0  # it says 光 and nothing else
-    made.save(folder)
-    return str(folder)
+from alembert.infer.engines import open_in_torch
+from alembert.infer.text_score import next_sentence
+from small_checkpoints import fine_tuned, fine_tuned_together, language_model
 
 
 @pytest.fixture(scope="module")
 def causal(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return model(tmp_path_factory.mktemp("predict") / "causal", "causal")
+    return language_model(tmp_path_factory.mktemp("predict") / "causal", "causal")
 
 
-def test_a_text_is_continued(causal: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["predict", causal, "--generate", "床前", "--longest", "3"]) == 0
-    out, err = capsys.readouterr()
-    assert out == "床前光光光\n"
-    assert err == "note: 1 of 1 texts reached the limit of new tokens before their end\n"
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return language_model(tmp_path_factory.mktemp("predict") / "masked", "bidirectional", next_sentence=True)
 
 
-def test_json_holds_every_text(causal: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--method", "beam", "--beams", "3", "--count", "2", "--longest", "2", "--no-repeat", "2"]
-    assert run(["predict", causal, "--generate", "床", *options, "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["prompt"] == "床"
-    assert record["texts"][0] == {**record["texts"][0], "text": "床光光", "ids": [9, 9], "finished": False}
-    assert len(record["texts"]) == 2
+# -- the spellings of the last version
 
 
-def test_samples_come_back_with_their_seed(causal: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--method", "sample", "--temperature", "20", "--top-k", "4", "--top-p", "0.9", "--count", "3"]
-    printed = []
-    for seed in ("1", "1", "2"):
-        assert run(["predict", causal, "--generate", "", *options, "--seed", seed]) == 0
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1] != printed[2]
-    assert printed[0].count("\n") == 3
+def test_the_old_spelling_of_fill_names_the_new_one(masked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fill", masked, "床[MASK]", "--top", "2", "--json"]) == 0
+    new, _ = capsys.readouterr()
+    assert run(["predict", masked, "--fill-mask", "床[MASK]", "--top", "2", "--json"]) == 0
+    old, err = capsys.readouterr()
+    assert old == new
+    assert "use `alembert fill MODEL TEXT`" in err
 
 
-def test_lines_too_long_are_set_aside(
-    causal: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_old_spelling_of_generate_names_the_new_one(
+    causal: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = "床前\n" + "明" * 40 + "\n\n月\n"
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
-    assert run(["predict", causal, "--generate", "-", "--longest", "1"]) == 3
-    out, err = capsys.readouterr()
-    assert out == "床前光\n月光\n"
-    assert "line 2 set aside: The prompt has 41 tokens" in err
+    options = ["--method", "beam", "--beams", "3", "--count", "2", "--no-repeat", "2", "--json"]
+    assert run(["generate", causal, "床前", "--max-new-tokens", "3", *options]) == 0
+    new, _ = capsys.readouterr()
+    assert run(["predict", causal, "--generate", "床前", "--longest", "3", *options]) == 0
+    old, err = capsys.readouterr()
+    assert old == new
+    assert "use `alembert generate MODEL TEXT`" in err
+
+
+@pytest.mark.parametrize("option", ["--fill-mask", "--generate"])
+def test_the_old_spellings_read_lines(
+    option: str, masked: str, causal: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("床[MASK]\n\n".encode())))
+    assert run(["predict", masked if option == "--fill-mask" else causal, option, "-"]) == 0
+    assert "光" in capsys.readouterr().out
+
+
+def test_the_help_has_neither_old_spellings_nor_options_of_decoding(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["predict", "--help"]) == 0
+    shown = capsys.readouterr().out
+    old = (
+        "--fill-mask",
+        "--generate",
+        "--top",
+        "--method",
+        "--longest",
+        "--temperature",
+        "--beams",
+        "--seed",
+    )
+    assert [name for name in old if name in shown] == []
+    assert "--next" in shown
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["text", "--generate", "a"], "Texts after the model are for fine-tuned models"),
+        (["text", "--generate", "a"], "`alembert predict MODEL TEXT...` is for fine-tuned models"),
         (["--generate", "a", "--fill-mask", "[MASK]"], "were both given"),
-        (["--generate", "a", "--top", "3"], "--top belongs to --fill-mask"),
-        (["--fill-mask", "[MASK]", "--top-k", "3"], "--top-k belongs to --generate"),
-        (["--generate", "a", "--method", "guess"], "`method` is 'guess'"),
-        (["--generate", "a", "--beams", "2"], "`beams` is a setting of the method `beam`"),
-        (["--generate", "a" * 3, "--longest", "0"], "`longest` is 0"),
+        (["--generate", "a", "--top", "3"], "--top belongs to `alembert fill`"),
+        (["--fill-mask", "[MASK]", "--top-k", "3"], "--top-k belongs to `alembert generate`"),
+        (["a text", "--beams", "3"], "--beams belongs to `alembert generate`"),
     ],
     ids=str,
 )
@@ -94,12 +94,41 @@ def test_wrong_options_are_told_before_the_model_is_opened(
     assert sentence in capsys.readouterr().err
 
 
-def test_a_model_that_fills_masks_cannot_continue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = model(tmp_path / "both", "bidirectional")
-    assert run(["predict", folder, "--generate", "床"]) == 2
-    assert "alembert pretrain --objective causal" in capsys.readouterr().err
-    assert run(["predict", folder, "--fill-mask", "床[MASK]", "--top", "1"]) == 0
-    assert "光" in capsys.readouterr().out
+# -- next sentence
+
+
+def test_the_probability_that_a_sentence_follows(masked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", masked, "--next", "床前", "明月", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    expected = next_sentence(open_in_torch(masked), "床前", "明月")
+    assert record == {"first": "床前", "second": "明月", "probability": expected}
+    assert run(["predict", masked, "--next", "床前", "明月"]) == 0
+    assert capsys.readouterr().out == f"{expected:.4f}  明月\n"
+
+
+def test_a_model_without_the_head_is_a_sentence(causal: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", causal, "--next", "床前", "明月"]) == 2
+    assert "it has no `next_sentence` head" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--next", "a"], "--next needs two texts, the first sentence and the second; 1 was given"),
+        (["--next", "a", "b", "c"], "3 were given"),
+        (["--next", "a", "b", "--task", "tag"], "--task belongs to fine-tuned models"),
+        (["--next", "a", "b", "--min-score", "0.5"], "--min-score belongs to fine-tuned models"),
+    ],
+    ids=str,
+)
+def test_next_takes_two_texts_and_nothing_else(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["predict", "nowhere", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+# -- fine-tuned models
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -168,3 +197,85 @@ def test_a_file_goes_with_nothing_else(
 ) -> None:
     assert run(["predict", classifier, *arguments]) == 2
     assert sentence in capsys.readouterr().err
+
+
+# -- answers that are withheld
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("tagger")
+    fine_tuned("tag", folder / "model", folder / "train.jsonl")
+    return str(folder / "model")
+
+
+TEXT = "aspirin helps against breast cancer, and so does the other drug"
+
+
+def predicted(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[list[Any], str]:
+    """Records and notes."""
+    capsys.readouterr()
+    assert run(["predict", *arguments, "--json"]) == 0
+    out, err = capsys.readouterr()
+    return [json.loads(line) for line in out.splitlines()], err
+
+
+def middle_score(tagger: str, capsys: pytest.CaptureFixture[str]) -> float:
+    (record,), _ = predicted([tagger, TEXT], capsys)
+    scores = sorted(entity["score"] for entity in record["entities"])
+    assert len(scores) > 2
+    return scores[len(scores) // 2]
+
+
+@pytest.mark.parametrize("where", ["texts", "file"])
+def test_answers_below_a_score_are_withheld_and_counted(
+    where: str, tagger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "texts.txt").write_text(f"{TEXT}\n{TEXT}\n")
+    source = [TEXT, TEXT] if where == "texts" else ["--file", str(tmp_path / "texts.txt")]
+    score = middle_score(tagger, capsys)
+    everything, notes = predicted([tagger, *source], capsys)
+    assert "withheld" not in notes + json.dumps(everything)
+    some, notes = predicted([tagger, *source, "--min-score", str(score)], capsys)
+    kept = [entity for entity in everything[0]["entities"] if entity["score"] >= score]
+    gone = len(everything[0]["entities"]) - len(kept)
+    assert [record["entities"] for record in some] == [kept, kept]
+    assert [record["coverage"]["withheld"] for record in some] == [gone, gone]
+    assert f"note: {2 * gone} answers below {score:.4f} were withheld\n" in notes
+
+
+@pytest.mark.parametrize("option", ["--min-precision", "--least-precision"])
+def test_a_precision_is_looked_up_in_what_training_measured(
+    option: str, tagger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    score = middle_score(tagger, capsys)
+    copy = shutil.copytree(tagger, tmp_path / "model")
+    table = json.loads((copy / "task.json").read_text())
+    points = [[1.0, 0.01, 1.0], [score, 0.5, 0.9], [0.0, 1.0, 0.4]]
+    table["training"]["confidence"] = {"answers": 100, "points": points}
+    (copy / "task.json").write_text(json.dumps(table))
+    expected, _ = predicted([tagger, TEXT, "--min-score", str(score)], capsys)
+    assert predicted([str(copy), TEXT, option, "0.8"], capsys)[0] == expected
+    assert run(["predict", tagger, TEXT, option, "0.8"]) == 2
+    assert "does not say which score reached which precision" in capsys.readouterr().err
+
+
+def test_every_task_of_a_model_withholds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fine_tuned_together({"ner": "tag", "topic": "classify"}, tmp_path / "model", tmp_path)
+    (record,), notes = predicted([str(tmp_path / "model"), TEXT, "--min-score", "1"], capsys)
+    assert record["ner"]["entities"] == []
+    assert record["topic"]["label"] is None
+    total = record["ner"]["coverage"]["withheld"] + record["topic"]["coverage"]["withheld"]
+    assert f"{total} answers below 1.00 were withheld" in notes
+
+
+def test_a_withheld_label_is_shown_as_none(classifier: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", classifier, "aspirin helps", "--min-score", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].startswith("  (none)  ")
+    assert "1 answer below 1.00 was withheld" in err
+
+
+def test_a_threshold_is_a_share(tagger: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", tagger, TEXT, "--min-score", "80"]) == 2
+    assert "`min_score` is 80; expected a number from 0 to 1" in capsys.readouterr().err

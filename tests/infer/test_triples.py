@@ -177,6 +177,23 @@ def test_a_model_of_marked_sentences_can_be_asked_about_some_types_and_sure_answ
     assert not found(least=1.0)
 
 
+@pytest.mark.parametrize("how", ["least", "threshold"])
+def test_triples_of_which_the_model_is_not_sure_are_counted(how: str, trained: Callable[..., Path]) -> None:
+    relater = TaskModel.open(trained("first", sentences(), reads="first"))
+    finder = tagger({"1": [(0, 8, "Drug", 0.9), (18, 26, "Gene", 0.8)]}, types=("Drug", "Gene"))
+    plain = TripleModel(finder, relater)
+    (everything,) = plain.extract([TEXT])
+    sure = (
+        TripleModel(finder, relater, Wanted(least=1.0))
+        if how == "least"
+        else plain.with_threshold(min_score=1.0)
+    )
+    (found,) = sure.extract([TEXT])
+    assert (found.triples, found.withheld) == ((), len(everything.triples))
+    assert found.as_json()["coverage"]["withheld"] == found.withheld > 0
+    assert "withheld" not in everything.as_json()["coverage"]
+
+
 def test_types_that_the_tagger_does_not_find_are_a_sentence(trained: Callable[..., Path]) -> None:
     relater = TaskModel.open(trained("first", sentences(), reads="first"))
     with pytest.raises(BadSetting, match="type 'Planet' were asked for; the tagger finds Drug, Gene"):

@@ -28,10 +28,13 @@ from alembert.cli import (
     embed,
     evaluate,
     export,
+    fill,
     finetune,
+    generate,
     inspect,
     predict,
     pretrain,
+    score,
     vocab,
 )
 from alembert.cli.output import note, say, say_all
@@ -59,6 +62,9 @@ app.add_typer(embed.app, name="embed")
 app.command("export")(export.export)
 app.command("convert")(convert.convert)
 app.command("predict")(predict.predict)
+app.command("fill")(fill.fill)
+app.command("generate")(generate.generate)
+app.command("score")(score.score)
 app.command("annotate")(annotate.annotate)
 app.command("bench")(bench.bench)
 app.add_typer(inspect.app, name="inspect")

@@ -13,7 +13,8 @@ import typer
 from alembert.cli.cluster import On, RayAddress, WorkerCpus, cluster_of
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.models import MODEL, find_model
-from alembert.cli.options import Device
+from alembert.cli.options import Device, MinPrecision, MinScore, withheld_note
+from alembert.cli.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,8 @@ def annotate(
         str | None,
         typer.Option(metavar="NAME", help="One task of a model that has several; all of them if not given."),
     ] = None,
+    min_score: MinScore = None,
+    min_precision: MinPrecision = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the annotations of the input beside those of the models.")
     ] = False,
@@ -94,10 +97,19 @@ def annotate(
         )
     check_given(files)
     lexicons = {label: path.absolute() for label, path in parse_options(lexicon or []).items()}
-    options = {"task": task, "keep": keep, "device": device_for(models, device), "lexicons": lexicons}
+    options = {
+        "task": task,
+        "keep": keep,
+        "device": device_for(models, device),
+        "min_score": min_score,
+        "min_precision": min_precision,
+        "lexicons": lexicons,
+    }
     pipeline, site = _opened(models, options, cluster)
     with Bar(sys.stderr, plain_every=60) as bar:
         result = verb.annotate(pipeline, files, out, settings, site=site, overwrite=overwrite, tell=bar.show)
+    if withheld := result.manifest.counts.get("withheld"):
+        note(withheld_note(withheld, (each.min_score for each in pipeline.models)))
     _print_outcome(out, result, as_json=as_json)
     if result.fresh and result.manifest.counts["set aside"]:
         raise typer.Exit(SET_ASIDE)
@@ -140,7 +152,7 @@ def _parted(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
-    from alembert.cli.output import note, note_set_aside, print_json, say
+    from alembert.cli.output import note_set_aside, print_json, say
 
     counts = result.manifest.counts
     note_set_aside(out / "set-aside.jsonl", counts)

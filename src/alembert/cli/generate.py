@@ -1,35 +1,94 @@
-"""`alembert predict --generate`: what it reads and prints. Loaded with the command, since it loads numpy."""
+"""`alembert generate`: texts in, their continuations by a causal or prefix language model out."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.lines import each_line
+from alembert.cli.lines import each_text, refuse_files
+from alembert.cli.models import LANGUAGE_MODEL
 from alembert.cli.output import note, print_json, visible
-from alembert.infer.generate import CausalEngine, GeneratedText, generate_batch, prompt_ids
-from alembert.tasks.decoding.settings import DecodeSettings
+
+if TYPE_CHECKING:
+    from alembert.infer.generate import CausalEngine, GeneratedText
+    from alembert.tasks.decoding.settings import DecodeSettings
 
 
-def continue_lines(engine: CausalEngine, settings: DecodeSettings, as_json: bool) -> None:
-    """Continue each line of stdin, many together."""
-    prompts: list[str] = []
-
-    def check(line: str) -> None:
-        prompt_ids(engine, line)
-        prompts.append(line)
-
-    set_aside = each_line(check)
-    continue_texts(engine, prompts, settings, as_json)
-    if set_aside:
+def generate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Texts to continue; one a line on stdin if none."),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="greedy (if not given), sample or beam.")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="New tokens at most; 128 if not given.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="sample: below 1 prefers likely tokens, above 1 unlikely ones.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="sample: draw from so many likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="sample: draw from the likeliest tokens of this total probability.")
+    ] = None,
+    beams: Annotated[int | None, typer.Option(help="beam: number of beams; 4 if not given.")] = None,
+    count: Annotated[
+        int | None, typer.Option(help="sample, beam: texts for each prompt; 1 if not given.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="sample: random seed; 0 if not given.")] = None,
+    no_repeat: Annotated[
+        int | None, typer.Option(help="Length of the n-grams of tokens that may occur only once.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
+) -> None:
+    """Continue texts with a model that was trained to write (objective causal or prefix)."""
+    options = {
+        "method": method,
+        "longest": max_new_tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "beams": beams,
+        "count": count,
+        "seed": seed,
+        "no_repeat": no_repeat,
+    }
+    refuse_files(texts or [], "generate")
+    if continue_texts(model, texts or [], options, as_json):
         raise typer.Exit(SET_ASIDE)
 
 
-def continue_texts(
+def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any], as_json: bool) -> int:
+    """Continue texts, or the lines of stdin, many together; return how many lines were set aside."""
+    from alembert.infer.engines import open_in_torch
+    from alembert.infer.generate import prompt_ids
+    from alembert.tasks.decoding.settings import DecodeSettings
+
+    settings = DecodeSettings(**{name: value for name, value in options.items() if value is not None})
+    engine = open_in_torch(model)
+    prompts: list[str] = []
+
+    def take(text: str) -> None:
+        prompt_ids(engine, text)
+        prompts.append(text)
+
+    set_aside = each_text(texts, take)
+    _print_continuations(engine, prompts, settings, as_json)
+    return set_aside
+
+
+def _print_continuations(
     engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool
 ) -> None:
-    """Continue texts and print each as soon as it is there."""
+    """Print each continuation as soon as it is there."""
+    from alembert.infer.generate import generate_batch
+
     texts = unfinished = 0
     for prompt, found in zip(prompts, generate_batch(engine, prompts, settings), strict=True):
         _show(prompt, found, as_json)
@@ -39,7 +98,7 @@ def continue_texts(
         note(f"{unfinished} of {texts} texts reached the limit of new tokens before their end")
 
 
-def _show(prompt: str, found: tuple[GeneratedText, ...], as_json: bool) -> None:
+def _show(prompt: str, found: Sequence[GeneratedText], as_json: bool) -> None:
     if as_json:
         print_json({"prompt": prompt, "texts": [asdict(generated) for generated in found]})
         return

@@ -8,6 +8,8 @@ from alembert.cli.output import note
 
 MODEL = "A checkpoint or Export folder, or hub:organisation/name."
 """Help of an argument that is a fine-tuned model."""
+LANGUAGE_MODEL = "A checkpoint folder with a language-model head, or hub:organisation/name."
+"""Help of an argument that is a model before fine-tuning."""
 
 
 def find_model(model: str | Path) -> Path:

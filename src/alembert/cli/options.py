@@ -1,5 +1,6 @@
 """Options that several commands share: the same name, the same words."""
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
@@ -34,6 +35,31 @@ Delimiter = Annotated[
     str | None,
     typer.Option(metavar="SIGN", help="Sign between the columns of tables: , ; | or tab. Told from them."),
 ]
+
+MinScore = Annotated[
+    float | None,
+    typer.Option(metavar="SCORE", help="Withhold answers below this score, 0 to 1; they are counted."),
+]
+MinPrecision = Annotated[
+    float | None,
+    typer.Option(
+        "--min-precision",
+        "--least-precision",
+        metavar="SHARE",
+        help="Withhold answers below the score that reached this precision on the development data.",
+    ),
+]
+
+
+def withheld_note(count: int, thresholds: Iterable[float]) -> str:
+    """Say how many answers were withheld, and below which scores.
+
+    >>> withheld_note(12, [0.8, 0.8])
+    '12 answers below 0.80 were withheld'
+    """
+    given = sorted({each for each in thresholds if each})
+    scores = " or ".join(f"{each:.2f}" if each == round(each, 2) else f"{each:.4f}" for each in given)
+    return f"{count:,} answer{'s' * (count > 1)} below {scores} {'were' if count > 1 else 'was'} withheld"
 
 
 def one_label(columns: list[str] | None) -> str | None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import each_line
+from alembert.cli.options import withheld_note
 from alembert.cli.output import note, print_json, visible
 from alembert.errors import BadInput
+from alembert.infer.task_model import TaskModel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.several import SeveralModel
-    from alembert.infer.task_model import TaskModel
     from alembert.infer.triples import TripleModel
 
 
@@ -48,19 +49,26 @@ def _print(model: TaskModel | SeveralModel, examples: Sequence[Any], as_json: bo
     model.task.check(examples)
     for sentence in model.task.notes(examples):
         note(sentence)
+    withheld = 0
     for example, prediction in zip(examples, model.predictions(examples), strict=True):
+        answers = prediction.values() if isinstance(prediction, Mapping) else [prediction]
+        withheld += sum(each.coverage.withheld for each in answers)
         if as_json:
             print_json(model.task.record(example, prediction))
         else:
             _show(example.texts, model.task.show(example, prediction))
+    if withheld:
+        models = [model] if isinstance(model, TaskModel) else model.models.values()
+        note(withheld_note(withheld, (each.min_score for each in models)))
 
 
 def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> None:
     """Find entities and their relations in the given texts, or in each line of stdin if there are none."""
     lines, _ = _lines(texts, lambda _: None)
-    unread = 0
+    unread = withheld = 0
     for found in model.extract(lines):
         unread += found.unread
+        withheld += found.withheld
         if as_json:
             print_json(found.as_json())
             continue
@@ -69,6 +77,9 @@ def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> 
             print(f"  {visible(line)}", flush=True)
     if unread:
         note(f"{unread} pairs of entities are too far apart for the relation model, and were not read")
+    if withheld:
+        thresholds = (model.tagger.min_score, model.relater.min_score, model.wanted.least)
+        note(withheld_note(withheld, thresholds))
 
 
 def _lines(texts: Sequence[str], check: Callable[[str], None]) -> tuple[list[str], int]:

@@ -77,5 +77,5 @@ def _what_next(folders: Folders) -> tuple[str, ...]:
         command("inspect masks", corpus, model=model, unit="entity"),
         command("predict", folders.tagger, "Imatinib inhibits BCR-ABL1 in chronic myeloid leukemia."),
         command("inspect errors", folders.tagger, test),
-        command("predict", model, "--fill-mask", "Aspirin inhibits [MASK] aggregation."),
+        command("fill", model, "Aspirin inhibits [MASK] aggregation."),
     )

@@ -65,6 +65,7 @@ ALWAYS: Final = (
     "windows",
     "documents in windows",
     "unknown pieces",
+    "withheld",
     "entities",
     "relations",
     "labels",
@@ -177,11 +178,13 @@ def _notes_on_lexicons(pipeline: Pipeline, counts: Mapping[str, int]) -> Iterato
 
 
 def _config(pipeline: Pipeline, settings: AnnotateSettings) -> dict[str, Any]:
+    thresholds = [model.min_score for model in pipeline.models]
     return {
         "format": FORMAT,
         "tasks": list(pipeline.tasks),
         "replaced": list(pipeline.replaced),
         "lexicons": list(pipeline.lexicons),
+        **({"min_score": thresholds} if any(thresholds) else {}),
         "settings": asdict(settings),
     }
 

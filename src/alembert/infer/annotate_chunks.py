@@ -150,4 +150,5 @@ def _coverage(coverage: Coverage) -> dict[str, int]:
         "windows": coverage.windows,
         "documents in windows": coverage.split_examples,
         "unknown pieces": coverage.unknown,
+        "withheld": coverage.withheld,
     }

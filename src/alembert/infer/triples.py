@@ -9,7 +9,7 @@ are all found right gives the answers that its marked form gives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,12 +51,14 @@ class Wanted:
                     f"Triples of the type {name!r} were asked for; the tagger finds {', '.join(known)}."
                 )
 
-    def holds(self, triple: Mapping[str, Any]) -> bool:
-        """Tell whether a triple is one of them."""
-        if triple["score"] is not None and triple["score"] < self.least:
-            return False
+    def has_types(self, triple: Mapping[str, Any]) -> bool:
+        """Tell whether a triple is between entities of the types."""
         sides = sorted(str(triple[side].get("label", "")).casefold() for side in ("head", "tail"))
         return not self.types or sides in [sorted(map(str.casefold, pair)) for pair in self.types]
+
+    def is_sure(self, triple: Mapping[str, Any]) -> bool:
+        """Tell whether the score of a triple is high enough."""
+        return triple["score"] is None or bool(triple["score"] >= self.least)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Extraction:
     related: Coverage
     unread: int
     """Pairs that no relation could be found for, because they do not fit into what the model reads at once."""
+    withheld: int = 0
+    """Entities and triples that were left out, because the models were less sure of them than the user asked for."""
 
     def as_json(self) -> dict[str, Any]:
         """Give plain values."""
@@ -89,6 +93,7 @@ class Extraction:
                 "pairs": self.related.windows + self.unread,
                 "unread_pairs": self.unread,
                 "cut_characters": self.related.cut_characters,
+                **({"withheld": self.withheld} if self.withheld else {}),
             },
         }
 
@@ -133,6 +138,15 @@ class TripleModel:
         tagger, relater = (TaskModel.open(folders[task], device) for task in ("tag", "relate"))
         return cls(tagger, relater, wanted or Wanted())
 
+    def with_threshold(
+        self, min_score: float | None = None, min_precision: float | None = None
+    ) -> TripleModel:
+        """Return the models that withhold entities and relations, as `TaskModel.with_threshold` does."""
+        tagger, relater = (
+            each.with_threshold(min_score, min_precision) for each in (self.tagger, self.relater)
+        )
+        return replace(self, tagger=tagger, relater=relater)
+
     def extract(
         self, texts: Sequence[str], ids: Sequence[str] | None = None, *, are_sentences: bool = False
     ) -> Iterator[Extraction]:
@@ -150,15 +164,18 @@ class TripleModel:
     def _extraction(self, name: str, text: str, tagged: Tagged, prediction: RelatePrediction) -> Extraction:
         example = of_entities(text, tagged.spans, id=name)
         negative = cast(RelateTask, self.relater.task).rules.negative
-        triples = (triple_of(example, *each) for each in related(prediction, negative))
+        triples = [triple_of(example, *each) for each in related(prediction, negative)]
+        of_types = [triple for triple in triples if self.wanted.has_types(triple)]
+        sure = tuple(triple for triple in of_types if self.wanted.is_sure(triple))
         return Extraction(
             id=name,
             text=text,
             entities=tagged.entities,
-            triples=tuple(triple for triple in triples if self.wanted.holds(triple)),
+            triples=sure,
             tagged=tagged.coverage,
             related=prediction.coverage,
             unread=len(prediction.pairs) - prediction.coverage.windows,
+            withheld=tagged.coverage.withheld + prediction.coverage.withheld + len(of_types) - len(sure),
         )
 
 

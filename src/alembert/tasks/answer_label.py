@@ -178,10 +178,9 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
 
     def show(self, example: AnswerExample, prediction: ClassifyPrediction) -> list[str]:
         answer = prediction.answer
-        return [
-            f"{score:.2f}  {label}"
-            for label, score in sorted(answer.probabilities.items(), key=lambda each: -each[1])
-        ]
+        ranked = sorted(answer.probabilities.items(), key=lambda each: -each[1])
+        withheld = ["(no answer)"] if answer.label is None else []
+        return [*withheld, *(f"{score:.2f}  {label}" for label, score in ranked)]
 
     # -- files
 

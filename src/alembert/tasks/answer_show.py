@@ -14,7 +14,7 @@ _SHOWN: Final = 3
 
 def record_of(example: AnswerExample, prediction: Answered) -> dict[str, Any]:
     """Give a prediction as a JSON object; start and end are none where the answer is."""
-    answer, seen = prediction.answer, prediction.coverage
+    answer = prediction.answer
     return {
         "id": example.id,
         "question": example.question,
@@ -25,12 +25,7 @@ def record_of(example: AnswerExample, prediction: Answered) -> dict[str, Any]:
         "score": prediction.score,
         "null_score": prediction.null_score,
         "best": [asdict(each) for each in prediction.best],
-        "coverage": {
-            "characters": seen.characters,
-            "tokens": seen.tokens,
-            "windows": seen.windows,
-            "cut_characters": seen.cut_characters,
-        },
+        "coverage": prediction.coverage.brief("cut_characters"),
     }
 
 

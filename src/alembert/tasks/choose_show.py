@@ -10,7 +10,6 @@ from alembert.tasks.choose_scores import ChoosePrediction
 
 def record_of(example: ChooseExample, prediction: ChoosePrediction) -> dict[str, Any]:
     """Give a prediction as a JSON object; choices are numbered from 1."""
-    coverage = prediction.coverage
     passage = {} if example.passage is None else {"passage": example.passage}
     return {
         "id": example.id,
@@ -23,11 +22,7 @@ def record_of(example: ChooseExample, prediction: ChoosePrediction) -> dict[str,
             {"choice": number, "text": text, "probability": probability}
             for number, (text, probability) in enumerate(_pairs(example, prediction), start=1)
         ],
-        "coverage": {
-            "characters": coverage.characters,
-            "tokens": coverage.tokens,
-            "windows": coverage.windows,
-        },
+        "coverage": prediction.coverage.brief(),
     }
 
 

@@ -15,8 +15,7 @@ def record_of(
     example: ClassifyExample, prediction: ClassifyPrediction, *, is_document: bool
 ) -> dict[str, Any]:
     """Give a prediction as a JSON object; sentences that were found in a text have their offsets."""
-    coverage = prediction.coverage
-    brief = {"characters": coverage.characters, "tokens": coverage.tokens, "windows": coverage.windows}
+    brief = prediction.coverage.brief()
     if not is_document:
         texts = {"text": example.texts[0]} if len(example.texts) == 1 else {"texts": list(example.texts)}
         return {"id": example.id, **texts, **_plain(prediction.answer), "coverage": brief}
@@ -48,8 +47,8 @@ def _plain(answer: Answer) -> dict[str, Any]:
 def _answer(answer: Answer) -> str:
     if answer.value is not None:
         return f"{answer.value:.3f}"
-    said = answer.label if answer.labels is None else ", ".join(answer.labels) or "(none)"
-    return f"{said}  {answer.score:.2f}"
+    said = answer.label if answer.labels is None else ", ".join(answer.labels)
+    return f"{said or '(none)'}  {answer.score:.2f}"
 
 
 def _short(text: str) -> str:

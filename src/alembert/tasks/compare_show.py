@@ -16,8 +16,7 @@ _SHOWN: Final = 4
 
 def record_of(example: CompareExample, prediction: Compared) -> dict[str, Any]:
     """Give the vector of one text, or the similarity of two, or of the first to each of several."""
-    coverage = prediction.coverage
-    brief = {"characters": coverage.characters, "tokens": coverage.tokens, "windows": coverage.windows}
+    brief = prediction.coverage.brief()
     if len(example.texts) == 1:
         vector = prediction.vectors[0].tolist()
         said = {"text": example.texts[0], "dimension": len(vector), "vector": vector}

@@ -89,6 +89,12 @@ class Coverage:
         listed = list(parts)
         return cls(**{item.name: sum(getattr(part, item.name) for part in listed) for item in fields(cls)})
 
+    def brief(self, *more: str) -> dict[str, int]:
+        """Return the counts that a prediction shows, with more of them by name; `withheld` if it is not zero."""
+        withheld = ("withheld",) if self.withheld else ()
+        names = ("characters", "tokens", "windows", *more, *withheld)
+        return {name: getattr(self, name) for name in names}
+
 
 @dataclass(frozen=True, eq=False)
 class Encoded:

@@ -161,8 +161,7 @@ class ExtractTask(SourceTask):
             {"text": prediction.source[each.start : each.end], **asdict(each)}
             for each in prediction.sentences
         ]
-        coverage = prediction.coverage
-        brief = {"characters": coverage.characters, "tokens": coverage.tokens, "windows": coverage.windows}
+        brief = prediction.coverage.brief()
         return {"id": example.id, "text": prediction.text, "sentences": sentences, "coverage": brief}
 
     def show(self, example: GenerateExample, prediction: TextPrediction) -> list[str]:

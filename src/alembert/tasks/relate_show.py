@@ -13,13 +13,7 @@ from alembert.tasks.relate_scores import RelatePrediction
 
 def record_of(example: RelateExample, prediction: RelatePrediction, negative: str | None) -> dict[str, Any]:
     """Give a prediction as a JSON object: of a marked pair what it is, of a document the relations in it."""
-    seen = prediction.coverage
-    brief = {
-        "characters": seen.characters,
-        "tokens": seen.tokens,
-        "windows": seen.windows,
-        "cut_characters": seen.cut_characters,
-    }
+    brief = prediction.coverage.brief("cut_characters")
     if example.form == "document" or not prediction.pairs:
         found = [triple_of(example, *each) for each in related(prediction, negative)]
         return {"id": example.id, "text": example.text, "triples": found, "coverage": brief}

@@ -190,7 +190,6 @@ def _notes(examples: Sequence[TagExample], found: spans.SpanScores) -> Iterator[
 
 def record_of(example: TagExample, prediction: Tagged) -> dict[str, Any]:
     """Give a prediction as a JSON object."""
-    seen = prediction.coverage
     return {
         "id": example.id,
         "text": example.text,
@@ -198,7 +197,7 @@ def record_of(example: TagExample, prediction: Tagged) -> dict[str, Any]:
             {**asdict(entity), "text": example.text[entity.start : entity.end]}
             for entity in prediction.entities
         ],
-        "coverage": {"characters": seen.characters, "tokens": seen.tokens, "windows": seen.windows},
+        "coverage": prediction.coverage.brief(),
     }
 
 

@@ -1,0 +1,54 @@
+"""`alembert fill`: texts with masks in, what a masked language model expects there out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+from alembert.cli.lines import each_text, refuse_files
+from alembert.cli.models import LANGUAGE_MODEL
+from alembert.cli.output import print_json, visible
+
+if TYPE_CHECKING:
+    from alembert.infer.fill_mask import FilledMask
+
+
+def fill(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TEXT]...", help="Texts with one or more [MASK]; one a line on stdin if none."
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, max=1000, help="Candidates to show for each mask.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
+) -> None:
+    """Show what a masked language model expects at each [MASK] of a text."""
+    refuse_files(texts or [], "fill")
+    if fill_texts(model, texts or [], top, as_json):
+        raise typer.Exit(SET_ASIDE)
+
+
+def fill_texts(model: str, texts: Sequence[str], top: int, as_json: bool) -> int:
+    """Print the candidates for the masks of texts, or of the lines of stdin; return how many lines were set aside."""
+    from alembert.infer.engines import open_in_torch
+    from alembert.infer.fill_mask import fill_mask
+
+    engine = open_in_torch(model)
+    return each_text(texts, lambda text: _show(text, fill_mask(engine, text, top), as_json))
+
+
+def _show(text: str, filled: Sequence[FilledMask], as_json: bool) -> None:
+    if as_json:
+        print_json({"text": text, "masks": [asdict(mask) for mask in filled]})
+        return
+    print(visible(text))
+    for mask in filled:
+        print(f"  characters {mask.start}-{mask.end}")
+        for candidate in mask.candidates:
+            print(f"    {candidate.score:7.2%}  {visible(candidate.token)}", flush=True)

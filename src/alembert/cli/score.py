@@ -1,0 +1,47 @@
+"""`alembert score`: texts in, how probable a language model finds them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from alembert.cli.codes import SET_ASIDE
+from alembert.cli.lines import TEXTS, each_text, refuse_files
+from alembert.cli.models import LANGUAGE_MODEL
+from alembert.cli.output import print_json, visible
+
+if TYPE_CHECKING:
+    from alembert.infer.text_score import TextScore
+
+
+def score(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL)],
+    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help=TEXTS)] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per text, with each token.")
+    ] = False,
+) -> None:
+    """Print how probable a language model finds each text: its log probability and perplexity.
+
+    Exact for causal models; pseudo-log-likelihood (each token masked in turn) for masked ones.
+    """
+    from alembert.infer.engines import open_in_torch
+    from alembert.infer.text_score import score_text
+
+    refuse_files(texts or [], "score")
+    engine = open_in_torch(model)
+    if each_text(texts or [], lambda text: _show(score_text(engine, text), as_json)):
+        raise typer.Exit(SET_ASIDE)
+
+
+def _show(scored: TextScore, as_json: bool) -> None:
+    if as_json:
+        print_json(scored.to_dict())
+        return
+    is_exact = scored.kind == "exact"
+    name, measure = (
+        ("log probability", "perplexity") if is_exact else ("pseudo-log-likelihood", "pseudo-perplexity")
+    )
+    print(visible(scored.text))
+    print(f"  {name} {scored.log_probability:.4f}  {measure} {scored.perplexity:.4f}", flush=True)
