@@ -208,6 +208,38 @@ def test_a_bad_input_does_not_end_a_stream(models: Any) -> None:
     assert "without `passage`" in found[1].problem
 
 
+def test_every_prediction_has_the_id_of_its_input(models: Any) -> None:
+    tagger = alembert.load(models("tag"))
+    named = [{"id": "a", "text": "fine"}, {"id": "b", "text": ""}, {"id": None, "text": "fine"}, {"id": "d"}]
+    assert [(each.id, each.text) for each in tagger.pipe(named)] == [
+        ("a", "fine"),
+        ("b", ""),
+        ("3", "fine"),
+        ("d", ""),
+    ]
+    pairs = [{"id": "a", "texts": ("one", "two")}, {"id": "b", "texts": "one"}]
+    assert [each.id for each in alembert.load(models("classify, pairs")).pipe(pairs)] == ["a", "b"]
+    assert [each.id for each in alembert.load(models("compare")).pipe(pairs)] == ["a", "b"]
+    sources = [alembert.Document("a", TEXT), {"id": "b", "text": TEXT}]
+    assert [each.id for each in alembert.load(models("generate, extract")).pipe(sources)] == ["a", "b"]
+
+
+def test_a_document_that_was_put_together_wrongly_is_refused(models: Any) -> None:
+    outside = alembert.Entity("T1", "gene", ((0, 99),))
+    empty = alembert.Entity("T1", "gene", ())
+    wrong = [
+        alembert.Document(5, "kras"),  # type: ignore[arg-type]
+        alembert.Document("d", None),  # type: ignore[arg-type]
+        alembert.Document("d", "kras", entities=(outside,)),
+        alembert.Document("d", "kras", entities=(empty,)),
+    ]
+    for case in ("tag", "classify", "relate, documents"):
+        problems = [each.problem for each in alembert.load(models(case)).pipe(wrong)]
+        assert [problem[:21] for problem in problems] == [
+            f"Input {number} is a Document" for number in (1, 2, 3, 4)
+        ]
+
+
 def test_a_document_on_which_the_model_fails_is_reported(
     models: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

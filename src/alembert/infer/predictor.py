@@ -28,7 +28,7 @@ from alembert.infer.embed_search import Measure, nearest
 from alembert.infer.embed_store import Index
 from alembert.infer.engines import device_for, open_in_torch
 from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
-from alembert.infer.predictor_inputs import Input, document_of, is_single, similarity_texts
+from alembert.infer.predictor_inputs import Input, document_of, input_id, is_single, similarity_texts
 from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import OVERLAPPED, TaskModel
 from alembert.infer.task_predictions import examples_of, prediction_of, similarity_of
@@ -136,11 +136,12 @@ class Predictor:
         return partial(_answered, cast(TaskModel, models[0]))
 
     def _failed(self, number: int, item: Input, error: Exception) -> Any:
-        if self._annotates and isinstance(item, Document):
-            return AnnotatedDocument(item.id, item.text, problem=str(error))
-        if self._annotates:
-            return AnnotatedDocument(str(number), item if isinstance(item, str) else "", problem=str(error))
-        return FailedPrediction(id=str(number), problem=str(error))
+        name = input_id(item, number)
+        if not self._annotates:
+            return FailedPrediction(id=name, problem=str(error))
+        text = item.text if isinstance(item, Document) else item
+        text = text.get("text") if isinstance(text, Mapping) else text
+        return AnnotatedDocument(name, text if isinstance(text, str) else "", problem=str(error))
 
     # -- vectors
 
@@ -194,7 +195,7 @@ class Predictor:
 
     def _similarity(self, number: int, item: Input) -> Prediction:
         texts = similarity_texts(item, number)
-        return similarity_of(str(number), texts, self._embedder.embed(texts))
+        return similarity_of(input_id(item, number), texts, self._embedder.embed(texts))
 
     # -- language models
 
@@ -308,8 +309,7 @@ def _batches(inputs: Iterable[Input], characters: int) -> Iterator[list[tuple[in
 
 
 def _length(item: Input) -> int:
-    if isinstance(item, Document):
-        return len(item.text)
+    item = item.text if isinstance(item, Document) else item
     values = item.values() if isinstance(item, Mapping) else [item]
     return sum(len(value) for value in values if isinstance(value, str | tuple | list))
 
