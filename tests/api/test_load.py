@@ -273,10 +273,15 @@ def test_answers_below_a_score_are_withheld_and_counted(models: Any) -> None:
     assert (label.label, label.coverage.withheld) == (None, 1)
 
 
-@pytest.mark.parametrize("options", [{"min_score": 1.5}, {"min_precision": -1}])
-def test_a_threshold_is_a_share(models: Any, options: dict[str, float]) -> None:
+@pytest.mark.parametrize("options", [{"min_score": 1.5}, {"min_precision": -1}, {"min_score": "0.5"}])
+def test_a_threshold_is_a_share(models: Any, options: dict[str, Any]) -> None:
     with pytest.raises(alembert.UserError, match="from 0 to 1"):
         alembert.load(models("tag")).predict(TEXT, **options)
+
+
+def test_similarities_are_not_withheld(models: Any) -> None:
+    with pytest.raises(alembert.UserError, match="no confidence"):
+        alembert.load(models("compare")).predict(("one", "two"), min_score=0.5)
 
 
 def test_a_precision_needs_what_was_measured_in_training(models: Any) -> None:
@@ -300,6 +305,8 @@ def test_bad_inputs_are_refused_in_sentences(models: Any, tmp_path: Path) -> Non
         lambda: alembert.load(models("choose"), models("tag")),
         lambda: alembert.load(models("tag"), models("classify"), task="tag"),
         lambda: model.pipe("text"),  # type: ignore[arg-type]
+        lambda: model.pipe(b"text"),  # type: ignore[arg-type]
+        lambda: model.pipe(["text"], batch_characters="9"),  # type: ignore[arg-type]
         lambda: model.encode([]),
         lambda: model.encode([7]),  # type: ignore[list-item]
     ):

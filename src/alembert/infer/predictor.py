@@ -103,13 +103,15 @@ class Predictor:
         reason in `problem`.
         """
         self._check_process()
-        if isinstance(inputs, str | Mapping | Document) or not isinstance(inputs, Iterable):
+        if isinstance(inputs, str | bytes | Mapping | Document) or not isinstance(inputs, Iterable):
             raise BadInput(
                 f"`pipe` was given a {type(inputs).__name__}; expected an iterable of inputs, such as a list of texts. "
                 "Use `predict` for a single input."
             )
-        if batch_characters < 1:
-            raise BadSetting(f"`batch_characters` is {batch_characters}; expected 1 or more.")
+        if not isinstance(batch_characters, int) or batch_characters < 1:
+            raise BadSetting(
+                f"`batch_characters` is {batch_characters!r}; expected a whole number of 1 or more."
+            )
         compute = self._computation(min_score, min_precision)
         return self._stream(compute, _batches(inputs, batch_characters))
 
@@ -129,6 +131,10 @@ class Predictor:
                 "(alembert.finetune), or use it as a language model: fill, generate, score."
             )
         if self._embeds:
+            if (min_score, min_precision) != (None, None):
+                raise BadSetting(
+                    "Similarities have no confidence to withhold them by. Leave the least score out."
+                )
             return self._similarities
         models = [model.with_threshold(min_score, min_precision) for model in self._models]
         if self._annotates and self.tasks != ("relate",):  # alone it reads marked texts as well
