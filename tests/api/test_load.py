@@ -224,6 +224,38 @@ def test_a_bad_input_does_not_end_a_stream(models: Any) -> None:
     assert "without `passage`" in found[1].problem
 
 
+def test_every_prediction_has_the_id_of_its_input(models: Any) -> None:
+    tagger = alembert.load(models("tag"))
+    named = [{"id": "a", "text": "fine"}, {"id": "b", "text": ""}, {"id": None, "text": "fine"}, {"id": "d"}]
+    assert [(each.id, each.text) for each in tagger.pipe(named)] == [
+        ("a", "fine"),
+        ("b", ""),
+        ("3", "fine"),
+        ("d", ""),
+    ]
+    pairs = [{"id": "a", "texts": ("one", "two")}, {"id": "b", "texts": "one"}]
+    assert [each.id for each in alembert.load(models("classify, pairs")).pipe(pairs)] == ["a", "b"]
+    assert [each.id for each in alembert.load(models("compare")).pipe(pairs)] == ["a", "b"]
+    sources = [alembert.Document("a", TEXT), {"id": "b", "text": TEXT}]
+    assert [each.id for each in alembert.load(models("generate, extract")).pipe(sources)] == ["a", "b"]
+
+
+def test_a_document_that_was_put_together_wrongly_is_refused(models: Any) -> None:
+    outside = alembert.Entity("T1", "gene", ((0, 99),))
+    empty = alembert.Entity("T1", "gene", ())
+    wrong = [
+        alembert.Document(5, "kras"),  # type: ignore[arg-type]
+        alembert.Document("d", None),  # type: ignore[arg-type]
+        alembert.Document("d", "kras", entities=(outside,)),
+        alembert.Document("d", "kras", entities=(empty,)),
+    ]
+    for case in ("tag", "classify", "relate, documents"):
+        problems = [each.problem for each in alembert.load(models(case)).pipe(wrong)]
+        assert [problem[:21] for problem in problems] == [
+            f"Input {number} is a Document" for number in (1, 2, 3, 4)
+        ]
+
+
 def test_a_document_on_which_the_model_fails_is_reported(
     models: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,10 +289,15 @@ def test_answers_below_a_score_are_withheld_and_counted(models: Any) -> None:
     assert (label.label, label.coverage.withheld) == (None, 1)
 
 
-@pytest.mark.parametrize("options", [{"min_score": 1.5}, {"min_precision": -1}])
-def test_a_threshold_is_a_share(models: Any, options: dict[str, float]) -> None:
+@pytest.mark.parametrize("options", [{"min_score": 1.5}, {"min_precision": -1}, {"min_score": "0.5"}])
+def test_a_threshold_is_a_share(models: Any, options: dict[str, Any]) -> None:
     with pytest.raises(alembert.UserError, match="from 0 to 1"):
         alembert.load(models("tag")).predict(TEXT, **options)
+
+
+def test_similarities_are_not_withheld(models: Any) -> None:
+    with pytest.raises(alembert.UserError, match="no confidence"):
+        alembert.load(models("compare")).predict(("one", "two"), min_score=0.5)
 
 
 def test_a_precision_needs_what_was_measured_in_training(models: Any) -> None:
@@ -284,6 +321,8 @@ def test_bad_inputs_are_refused_in_sentences(models: Any, tmp_path: Path) -> Non
         lambda: alembert.load(models("choose"), models("tag")),
         lambda: alembert.load(models("tag"), models("classify"), task="tag"),
         lambda: model.pipe("text"),  # type: ignore[arg-type]
+        lambda: model.pipe(b"text"),  # type: ignore[arg-type]
+        lambda: model.pipe(["text"], batch_characters="9"),  # type: ignore[arg-type]
         lambda: model.encode([]),
         lambda: model.encode([7]),  # type: ignore[list-item]
     ):

@@ -28,7 +28,14 @@ from alembert.infer.embed_search import Measure, nearest
 from alembert.infer.embed_store import Index
 from alembert.infer.engines import device_for, open_in_torch
 from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
-from alembert.infer.predictor_inputs import Input, document_of, is_pair, is_single, similarity_texts
+from alembert.infer.predictor_inputs import (
+    Input,
+    document_of,
+    input_id,
+    is_pair,
+    is_single,
+    similarity_texts,
+)
 from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import OVERLAPPED, TaskModel
 from alembert.infer.task_predictions import examples_of, prediction_of, similarity_of
@@ -103,13 +110,15 @@ class Predictor:
         reason in `problem`.
         """
         self._check_process()
-        if isinstance(inputs, str | Mapping | Document) or not isinstance(inputs, Iterable):
+        if isinstance(inputs, str | bytes | Mapping | Document) or not isinstance(inputs, Iterable):
             raise BadInput(
                 f"`pipe` was given a {type(inputs).__name__}; expected an iterable of inputs, such as a list of texts. "
                 "Use `predict` for a single input."
             )
-        if batch_characters < 1:
-            raise BadSetting(f"`batch_characters` is {batch_characters}; expected 1 or more.")
+        if not isinstance(batch_characters, int) or batch_characters < 1:
+            raise BadSetting(
+                f"`batch_characters` is {batch_characters!r}; expected a whole number of 1 or more."
+            )
         compute = self._computation(min_score, min_precision)
         return self._stream(compute, _batches(inputs, batch_characters))
 
@@ -129,23 +138,27 @@ class Predictor:
                 "(alembert.finetune), or use it as a language model: fill, generate, score."
             )
         if self._embeds:
+            if (min_score, min_precision) != (None, None):
+                raise BadSetting(
+                    "Similarities have no confidence to withhold them by. Leave the least score out."
+                )
             return self._similarities
         models = [model.with_threshold(min_score, min_precision) for model in self._models]
         if not self._annotates or self.tasks == ("relate",):  # alone it reads marked texts as well
             return partial(_answered, cast(TaskModel, models[0]))
         annotate = partial(_annotated, Pipeline.of(models))
-        if self.tasks == (
-            "classify",
-        ):  # one that was fine-tuned elsewhere does not say whether it reads pairs
+        if self.tasks == ("classify",):
+            # One that was fine-tuned elsewhere does not say whether it reads pairs.
             return partial(_classified, annotate, partial(_answered, cast(TaskModel, models[0])))
         return annotate
 
     def _failed(self, number: int, item: Input, error: Exception) -> Any:
-        if self._annotates and isinstance(item, Document):
-            return AnnotatedDocument(item.id, item.text, problem=str(error))
-        if self._annotates:
-            return AnnotatedDocument(str(number), item if isinstance(item, str) else "", problem=str(error))
-        return FailedPrediction(id=str(number), problem=str(error))
+        name = input_id(item, number)
+        if not self._annotates:
+            return FailedPrediction(id=name, problem=str(error))
+        text = item.text if isinstance(item, Document) else item
+        text = text.get("text") if isinstance(text, Mapping) else text
+        return AnnotatedDocument(name, text if isinstance(text, str) else "", problem=str(error))
 
     # -- vectors
 
@@ -204,7 +217,7 @@ class Predictor:
 
     def _similarity(self, number: int, item: Input) -> Prediction:
         texts = similarity_texts(item, number)
-        return similarity_of(str(number), texts, self._embedder.embed(texts))
+        return similarity_of(input_id(item, number), texts, self._embedder.embed(texts))
 
     # -- language models
 
@@ -328,8 +341,7 @@ def _batches(inputs: Iterable[Input], characters: int) -> Iterator[list[tuple[in
 
 
 def _length(item: Input) -> int:
-    if isinstance(item, Document):
-        return len(item.text)
+    item = item.text if isinstance(item, Document) else item
     values = item.values() if isinstance(item, Mapping) else [item]
     return sum(len(value) for value in values if isinstance(value, str | tuple | list))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from alembert.corpus.document import Document, from_record
+from alembert.corpus.document import Document, from_record, problems
 from alembert.errors import BadInput
 
 Input = str | Mapping[str, Any] | Document | tuple[str, ...]
@@ -23,10 +23,16 @@ def is_pair(item: Any) -> bool:
     return isinstance(item, tuple) or (isinstance(item, Mapping) and "texts" in item)
 
 
+def input_id(item: Any, number: int) -> str:
+    """Return the id of a document or a dict; an input without one is called by its number."""
+    given = item.id if isinstance(item, Document) else item.get("id") if isinstance(item, Mapping) else None
+    return str(number) if given is None else str(given)
+
+
 def document_of(item: Any, number: int) -> Document:
-    """Make a document of a text, a dict with `text`, or a document; it is called as its number if it has no id."""
+    """Make a document of a text, a dict with `text`, or a document; it is called by its number if it has no id."""
     if isinstance(item, Document):
-        document = item
+        document = _sound(item, number)
     elif isinstance(item, str):
         document = Document(str(number), item)
     elif isinstance(item, Mapping):
@@ -40,6 +46,17 @@ def document_of(item: Any, number: int) -> Document:
     return document
 
 
+def _sound(document: Document, number: int) -> Document:
+    """Refuse a document that was put together wrongly: readers check theirs, users make some of their own."""
+    for name in ("id", "text"):
+        if not isinstance(getattr(document, name), str):
+            kind = type(getattr(document, name)).__name__
+            raise BadInput(f"Input {number} is a Document whose `{name}` is a {kind}; expected a str.")
+    if wrong := next(problems(document), None):
+        raise BadInput(f"Input {number} is a Document that is not sound: {wrong}.")
+    return document
+
+
 def _of_mapping(item: Mapping[str, Any], number: int) -> Document:
     if "text" not in item:
         keys = ", ".join(f"`{key}`" for key in list(item)[:5]) or "none"
@@ -49,7 +66,7 @@ def _of_mapping(item: Mapping[str, Any], number: int) -> Document:
             f"Input {number} has a {type(item['text']).__name__} as `text`; expected a text (str)."
         )
     try:
-        return from_record({**item, "id": str(item.get("id", number))})
+        return from_record({**item, "id": input_id(item, number)})
     except BadInput as problem:
         raise BadInput(f"Input {number}: {problem}") from None
 

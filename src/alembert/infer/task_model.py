@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -86,6 +87,13 @@ def as_examples(
 def has_lines(file: InputFile) -> bool:
     """Tell whether a file is plain text, and not that of a brat pair."""
     return not file.more and plain_name(file.path.name).lower().endswith(".txt")
+
+
+def check_thresholds(min_score: Any, min_precision: Any) -> None:
+    """Refuse thresholds that are no share."""
+    for name, share in (("min_score", min_score), ("min_precision", min_precision)):
+        if share is not None and not (isinstance(share, Real) and 0 <= share <= 1):
+            raise BadSetting(f"`{name}` is {share!r}; expected a number from 0 to 1.")
 
 
 @dataclass(frozen=True)
@@ -178,9 +186,7 @@ class TaskModel:
         """Return the model that withholds answers below a score, or below the one that reached a precision in training."""
         if min_score is None and min_precision is None:
             return self
-        for name, share in (("min_score", min_score), ("min_precision", min_precision)):
-            if share is not None and not 0 <= share <= 1:
-                raise BadSetting(f"`{name}` is {share:g}; expected a number from 0 to 1.")
+        check_thresholds(min_score, min_precision)
         reached = 0.0
         if min_precision is not None:
             reached = threshold_for(min_precision, self.training(), str(self.folder))

@@ -21,7 +21,7 @@ from alembert.infer.predictions import (
     Prediction,
     SimilarityPrediction,
 )
-from alembert.infer.predictor_inputs import document_of
+from alembert.infer.predictor_inputs import document_of, input_id
 from alembert.tasks.compare_decode import units
 from alembert.tasks.example import Example
 from alembert.tasks.relate import RelateTask
@@ -62,13 +62,13 @@ def similarity_of(name: str, texts: tuple[str, ...], embedded: Embedded) -> Simi
 
 def _of_text(task: AnyTask, item: Any, number: int) -> Example:
     """Read one text, of a task that writes or extracts."""
-    return cast(Example, task.of_texts([document_of(item, number).text], [str(number)])[0])
+    return cast(Example, task.of_texts([document_of(item, number).text], [input_id(item, number)])[0])
 
 
 def _of_pair(task: AnyTask, item: Any, number: int) -> Example:
     texts = item.get("texts") if isinstance(item, Mapping) else item
     if isinstance(texts, list | tuple) and len(texts) == 2 and all(isinstance(text, str) for text in texts):
-        blank: Example = task.of_texts([""], [str(number)])[0]
+        blank: Example = task.of_texts([""], [input_id(item, number)])[0]
         return replace(blank, texts=tuple(texts))
     raise BadInput(
         f"Input {number} is no pair; this model classifies pairs of texts. Give a tuple of two texts, or a dict with "
@@ -85,7 +85,7 @@ def _of_record(task: AnyTask, item: Any, number: int) -> Example:
     missing = [key for key in needed if key not in item and (key, "context") != ("passage", _alias(item))]
     if missing:
         raise BadInput(f"Input {number} is a dict without `{missing[0]}`, which this model needs.")
-    return cast(Example, task.of_records([item], [str(item.get("id", number))])[0])
+    return cast(Example, task.of_records([item], [input_id(item, number)])[0])
 
 
 def _alias(item: Mapping[str, Any]) -> str | None:

@@ -77,13 +77,16 @@ def _points(found: Abstaining) -> tuple[OperatingPoint, ...]:
 
 
 def curve_table(answers: Judged | None) -> dict[str, Any] | None:
-    """Return the curve as a model's folder keeps it; None if the answers have no confidence."""
+    """Return the curve as a model's folder keeps it; None if the answers have no confidence.
+
+    Nothing is rounded: sure models have answers at 0.9999999, and a threshold of 1 would withhold them all.
+    """
     if answers is None:
         return None
     points = confidence_curve(answers).curve
     return {
         "answers": len(answers),
-        "points": [[round(number, 6) for number in (p.threshold, p.coverage, p.accuracy)] for p in points],
+        "points": [[point.threshold, point.coverage, point.accuracy] for point in points],
     }
 
 
