@@ -278,4 +278,4 @@ def test_a_withheld_label_is_shown_as_none(classifier: str, capsys: pytest.Captu
 
 def test_a_threshold_is_a_share(tagger: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", tagger, TEXT, "--min-score", "80"]) == 2
-    assert "`min_score` is 80; expected a number from 0 to 1" in capsys.readouterr().err
+    assert "`min_score` is 80.0; expected a number from 0 to 1" in capsys.readouterr().err
