@@ -343,20 +343,22 @@ def generate(
     model: StrPath | Predictor,
     prompt: str | Iterable[str],
     *,
+    max_new_tokens: int | None = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Any:
     """Continue a text with a model that was trained to write (objective causal or prefix).
 
-    One prompt gives a tuple of `GeneratedText`, the best first; a list of prompts gives a list of tuples. `options` are those of decoding: `method` (greedy, sample, beam), `longest`, `temperature`, `top_k`, `top_p`, `beams`,
-    `count`, `seed`, `no_repeat`.
+    One prompt gives a tuple of `GeneratedText`, the best first; a list of prompts gives a list of tuples. `options` are those
+    of decoding: `method` (greedy, sample, beam), `temperature`, `top_k`, `top_p`, `beams`, `count`, `seed`, `no_repeat`,
+    `length_penalty`, `repetition_penalty`.
     """
     from alembert.infer.generate import generate_batch
     from alembert.settings import changed
     from alembert.tasks.decoding.settings import DecodeSettings
 
     decoding = changed(DecodeSettings(), settings_table(settings), "`settings`")
-    decoding = changed(decoding, options, "`generate`")
+    decoding = changed(decoding, {**options, **given(longest=max_new_tokens)}, "`generate`")
     prompts = [prompt] if isinstance(prompt, str) else [_text(each) for each in _iterable(prompt, "prompt")]
     written = list(generate_batch(_predictor(model).language_model, prompts, decoding))
     return written[0] if isinstance(prompt, str) else written
