@@ -13,8 +13,9 @@ import alembert  # before torch: it sets how torch's threads wait, which torch r
 assert alembert.__version__
 
 # The same examples in every run, so that a run fails for a change alone; HYPOTHESIS_PROFILE=explore looks for new ones.
-settings.register_profile("same", derandomize=True)
-settings.register_profile("explore", print_blob=True)
+# Without a deadline: how long an example takes depends on how busy the machine is.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("explore", print_blob=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # A shell ignores Ctrl-C for what it starts in the background, and children inherit that; tests of signals need it.

@@ -132,7 +132,7 @@ def test_trying_rates_keeps_the_best(
         (["--task", "tag", *QUICK, "--out", "x", "--epochs", "-1"], "`epochs` is -1"),
         (["--task", "tag", *QUICK, "--out", "x", "--device", "toaster"], "cannot use the device 'toaster'"),
         (["--task", "tag", *QUICK, "--out", "x", "--dev", "train.jsonl"], "were left out of training"),
-        (["--task", "tag", *QUICK, "--out", "x", "--dev", "nowhere.tsv"], "no file nowhere.tsv"),
+        (["--task", "tag", *QUICK, "--out", "x", "--dev", "nowhere.tsv"], "The input nowhere.tsv"),
         (["--task", "tag", *QUICK[:-1], "nowhere", "--out", "x"], "no folder nowhere"),
         (["--task", "tag", *QUICK[:-1], "bert-base-uncased", "--out", "x"], "hub:bert-base-uncased"),
         (["--task", "tag", *QUICK, "--out", "x", "--types", "other.tsv=gene"], "names other.tsv"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
 from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
@@ -36,3 +37,15 @@ def test_a_model_of_several_tasks_takes_texts_too(tmp_path: Path) -> None:
     assert [set(each) for each in model.predictions(TEXTS)] == [{"ner", "topic"}] * 2
     with pytest.raises(BadInput, match="list of texts"):
         list(model.predictions("aspirin"))  # type: ignore[arg-type]
+
+
+def test_texts_are_read_from_all_files_of_a_folder(tagger: TaskModel, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/a.txt").write_text("aspirin helps\n\nno cancer\n")
+    (tmp_path / "b.jsonl").write_text('{"id": "d", "text": "the patient"}\n')
+    found = tagger.read_texts(tmp_path, ReadOptions()).examples
+    assert [(each.id, each.texts[0]) for each in found] == [
+        ("d", "the patient"),
+        ("a-1", "aspirin helps"),
+        ("a-2", "no cancer"),
+    ]

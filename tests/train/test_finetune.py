@@ -268,7 +268,7 @@ def test_files_without_entities_are_refused(place: Path, tmp_path: Path) -> None
     ("changes", "sentence"),
     [
         ({"train": ()}, "either training files"),
-        ({"train": (Path("nowhere.tsv"),)}, "no file nowhere.tsv"),
+        ({"train": (Path("nowhere.tsv"),)}, "The input nowhere.tsv"),
         ({"whole": (Path("x"),), "train": ()}, "leave --dev out"),
     ],
 )

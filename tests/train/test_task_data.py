@@ -114,3 +114,20 @@ def test_what_is_said_about_a_folder_holds_for_the_files_in_it(model: Checkpoint
     options = ReadOptions(types=(f"{tmp_path}/corpus/gene=gene", f"{tmp_path}/corpus/disease=disease"))
     (part,) = prepared(model, Data(train=(tmp_path / "corpus",), options=options)).tasks
     assert types_of(part.train.examples) == {frozenset({"disease"}), frozenset({"gene"})}
+
+
+def test_a_brat_corpus_of_folders_in_folders_is_learnt_from(model: Checkpoint, tmp_path: Path) -> None:
+    for number in range(12):
+        place = tmp_path / f"Train/{'ab'[number % 2]}/{number}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.with_suffix(".txt").write_text(f"{number} aspirin cures cough")
+        start = len(str(number)) + 1
+        mentions = f"T1\tDrug {start} {start + 7}\taspirin\nT2\tSign {start + 14} {start + 19}\tcough\n"
+        label = "cures" if number % 3 else "causes"
+        place.with_suffix(".ann").write_text(f"{mentions}R1\t{label} Arg1:T1 Arg2:T2\n")
+    (tmp_path / "Train/annotation.conf").write_text("[entities]\nDrug\n")
+    data = Data(train=(tmp_path / "Train",), dev=(tmp_path / "Train/a/0.txt",))
+    (part,) = prepared(model, data, "relate").tasks
+    assert len(part.train.examples) == 11
+    assert part.divided.set_aside == ()
+    assert [path.name for path in data.contents] == ["a", "b", "0.txt", "0.ann"]

@@ -225,7 +225,7 @@ def distill(
         student=str(student),
         data=_data({"": ""}, "", {"train": train, "dev": dev, "data": data}, split, reading),
         task=task,
-        texts=paths_of(texts, "texts"),
+        texts=files_of(texts, "texts"),
     )
     folder = path_of(out, "out")
     with progress_bar(progress) as bar:

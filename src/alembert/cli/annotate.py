@@ -30,8 +30,8 @@ def annotate(
         list[str],
         typer.Argument(
             metavar="INPUT",
-            help="Files of any known format, folders of them, s3:// addresses, or one Corpus. Folders of models that "
-            "come first annotate in the same pass.",
+            help="Files of any known format, folders of them, patterns, - for stdin, s3:// addresses, or one Corpus. Folders "
+            "of models that come first annotate in the same pass.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the annotated documents go.")],

@@ -125,6 +125,7 @@ def distill(
 
     from alembert.cli.distill_compare import ComparisonFile, types_of_data
     from alembert.corpus.fetch import local_paths
+    from alembert.corpus.inputs import expand_patterns
     from alembert.settings import to_toml
 
     given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
@@ -184,7 +185,7 @@ def distill(
             split,
             types_of_data(types, compare, *files),
         ),
-        texts=tuple(texts or ()),
+        texts=tuple(expand_patterns(texts or ())),
         words=words,
         vocabulary=vocabulary,
     )
