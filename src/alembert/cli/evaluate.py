@@ -127,7 +127,7 @@ def _warn(found: Evaluation) -> None:
         note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
     for item in found.set_aside:
         note(f"{item.source}, {item.position} set aside: {item.reason}")
-    for warning in few_documents(found.documents):
-        note(warning)
+    for sentence in few_documents(found.documents):
+        note(sentence)
     if warning := overlap_warning(found):
         note(warning)
