@@ -183,7 +183,8 @@ def test_a_model_of_one_task_is_compared_with_one_task_of_several(
 
 def test_the_keys_of_the_json_are_stable(found: Comparison) -> None:
     record = json.loads(json.dumps(found.to_table()))
-    about = {"task", "files", "examples", "set_aside", "measure", "rounds", "reference", "machine", "models"}
+    about = {"task", "files", "examples", "documents", "set_aside", "measure", "rounds", "reference"}
+    about |= {"machine", "models"}
     assert set(record) == about
     assert record["reference"] == "teacher"
     plain = {"name", "folder", "score", "interval", "size", "speed", "against"}

@@ -26,6 +26,7 @@ from alembert.tasks.example import Encoded
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.splitting import parse_split, split
 from alembert.tasks.targets import Target, target_of
+from alembert.text import sentences
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
@@ -141,6 +142,21 @@ def test_a_passage_without_tokens_has_a_row_and_no_answer() -> None:
     each = encoded(example("\u200b"))
     answered = task(has_none=False).decode(each, outputs_for(each))
     assert (len(each.rows), answered.answer, answered.text) == (1, None, "")
+
+
+def test_the_sentences_of_a_passage_are_found_once_for_all_its_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    split_texts: list[str] = []
+
+    def split_sentences(text: str) -> Any:
+        split_texts.append(text)
+        return sentences.split(text)
+
+    monkeypatch.setattr("alembert.tasks.answer_rows.split_sentences", split_sentences)
+    asked = [example(WORDS, at(WORDS, "cc"), id=str(number)) for number in range(5)]
+    assert len({tuple(each.layout.windows) for each in task().encode(asked, TOKENIZER, 512)}) == 1
+    assert split_texts == [WORDS]
 
 
 # -- losses

@@ -325,3 +325,21 @@ def test_predictions_do_not_depend_on_company() -> None:
         alone = task.decode(each, ModelRunner(model, spec.kind).outputs([each])[0]).answer
         company = task.decode(each, outputs).answer
         assert alone.probabilities == pytest.approx(dict(company.probabilities), abs=1e-5)
+
+
+def test_a_long_passage_is_tokenized_with_its_borders_once_for_all_its_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    run = Tokenizer.encode
+
+    def encode(self: Tokenizer, text: str, **options: bool) -> Any:
+        seen.append(text)
+        return run(self, text, **options)
+
+    monkeypatch.setattr(Tokenizer, "encode", encode)
+    passage = "a b. " * 20
+    task = task_of(SMALL, pairs=True)
+    questions = [ClassifyExample(id=text, texts=(text, passage), golds=("a",)) for text in "abc"]
+    assert all(len(each.rows) > 1 for each in task.encode(questions, TOKENIZER, 512))
+    assert seen == [passage]

@@ -96,6 +96,21 @@ def test_unknown_tokens_are_counted(first):
     assert first(("the xyz", "a"), ("xyz xyz fever", "a")).unknown == 3
 
 
+def test_a_text_that_examples_share_is_tokenized_once(tokenizer, monkeypatch):
+    seen: list[str] = []
+    run = Tokenizer.encode_batch
+
+    def encode_batch(self: Tokenizer, texts: list[str], **options: bool) -> object:
+        seen.extend(texts)
+        return run(self, texts, **options)
+
+    monkeypatch.setattr(Tokenizer, "encode_batch", encode_batch)
+    part = part_of("train", ("no|high fever", "a"), ("the|high fever", "b"))
+    found = data_report(FakeTask(), [part], tokenizer, longest=512).parts[0]  # type: ignore[arg-type]
+    assert sorted(seen) == ["high fever", "no", "the"]
+    assert found.tokens == 6
+
+
 def test_lengths_have_special_tokens_and_all_texts_of_an_example(first):
     rows = [("fever", "a")] * 8 + [("high fever|no headache", "a"), ("fever " * 600, "a")]
     assert first(*rows).lengths == Lengths(median=3, ninetieth=8, longest=602)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -81,8 +82,12 @@ class Passage:
         """Cut it into windows, at sentences where one begins nearby, between words where not."""
         if len(self) <= room:
             return windows(len(self), room, overlap) or [Window(0, 0, 0, 0)]
-        breaks = np.searchsorted(self.starts_T, [start for start, _ in split_sentences(self.text)])
-        return windows(len(self), room, overlap, breaks.tolist(), self.solid_T.astype(np.bool_))
+        return windows(len(self), room, overlap, self._sentence_starts, self.solid_T.astype(np.bool_))
+
+    @cached_property
+    def _sentence_starts(self) -> list[int]:
+        starts = [start for start, _ in split_sentences(self.text)]
+        return [int(place) for place in np.searchsorted(self.starts_T, starts)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,15 +15,14 @@ import numpy as np
 
 from alembert.data.rows import Numbers
 from alembert.tasks.choose_example import ChooseExample
-from alembert.tasks.classify_rows import Cutting, Layout, text_rows
+from alembert.tasks.classify_rows import Cutting, Layout, text_rows, token_ids
 from alembert.tasks.example import Coverage, Encoded
 
 
 def encode_all(examples: Sequence[ChooseExample], cutting: Cutting) -> list[Encoded]:
     """Encode examples; the texts of all of them go through the tokenizer at once."""
     texts = [text for example in examples for text in (example.sides[0], *example.sides[1])]
-    found = cutting.tokenizer.encode_batch(texts, add_special_tokens=False, offsets=False)
-    ids = iter([np.array(encoding.ids, np.int64) for encoding in found])
+    ids = token_ids(texts, cutting.tokenizer)
     return [
         _encoded(example, next(ids), [next(ids) for _ in example.choices], cutting) for example in examples
     ]

@@ -50,7 +50,7 @@ from alembert.tasks.classify_example import (
     texts_of,
 )
 from alembert.tasks.classify_rewrite import ClassifyRewriter
-from alembert.tasks.classify_rows import Cutting, Targets, document_rows, text_rows
+from alembert.tasks.classify_rows import Cutting, Targets, document_rows, text_rows, token_ids
 from alembert.tasks.classify_scores import Compared, at_best_thresholds, measure_of, measures_of
 from alembert.tasks.classify_settings import MAINS, ClassifySettings, Kind, wrong_main
 from alembert.tasks.classify_show import confidences_of, lines_of, record_of
@@ -217,10 +217,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             sentences_of(example) if self.is_document else sides_of(example, self.pairs)
             for example in examples
         ]
-        flat = tokenizer.encode_batch(
-            [part for each in parts for part in each], add_special_tokens=False, offsets=False
-        )
-        ids = iter([np.array(encoding.ids, np.int64) for encoding in flat])
+        ids = token_ids([part for each in parts for part in each], tokenizer)
         rows_of = document_rows if self.is_document else text_rows
         return [
             rows_of(texts, [next(ids) for _ in texts], cutting, self._targets(example.golds))

@@ -9,9 +9,10 @@ behind it (Cohan et al. 2019), in the one window that owns it. A sentence that i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, lru_cache, partial
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ from alembert.text.sentences import split as split_sentences
 from alembert.text.tokenizer import Tokenizer
 
 Targets = npt.NDArray[Any]
+_KEPT_TEXTS: Final = 16
+"""Long texts that are remembered with their borders."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,33 @@ class Cutting:
 
     def overlap_in(self, room: int) -> int:
         return min(self.overlap, room // 2)
+
+    @cached_property
+    def long_text(self) -> Callable[[str], _LongText]:
+        """Return a text with its borders; the last few are kept, since the questions on a passage stand together."""
+        return lru_cache(maxsize=_KEPT_TEXTS)(partial(_LongText.of, self.tokenizer))
+
+
+@dataclass(frozen=True, eq=False)
+class _LongText:
+    """A text that does not fit into a row, and where it can be cut."""
+
+    encoding: Encoding
+    sentence_starts: list[int]
+    solid: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, text: str) -> _LongText:
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+        starts = np.array([start for start, _ in encoding.offsets])
+        words = np.array([-1 if word is None else word for word in encoding.word_ids])
+        breaks = np.searchsorted(starts, [start for start, _ in split_sentences(text)])
+        return cls(encoding, breaks.tolist(), np.append(False, words[1:] == words[:-1]))
+
+    def cuts(self, room: int, overlap: int) -> list[tuple[int, int]]:
+        """Cut it at sentences where one begins nearby, between words where not."""
+        found = windows(len(self.solid), room, overlap, self.sentence_starts, self.solid)
+        return [(window.start, window.end) for window in found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +104,14 @@ class _Side:
 
 
 # -- texts and pairs
+
+
+def token_ids(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[Numbers]:
+    """Give the tokens of each text; those that are the same go through the tokenizer once."""
+    distinct = list(dict.fromkeys(texts))
+    found = tokenizer.encode_batch(distinct, add_special_tokens=False, offsets=False)
+    ids = {text: np.array(each.ids, np.int64) for text, each in zip(distinct, found, strict=True)}
+    return (ids[text] for text in texts)
 
 
 def text_rows(
@@ -106,18 +144,8 @@ def _sides(texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting) -> li
 def _side(text: str, ids: Numbers, room: int, cutting: Cutting) -> _Side:
     if len(ids) <= room:
         return _Side(text, ids, [(0, len(ids))])
-    encoding = cutting.tokenizer.encode(text, add_special_tokens=False)
-    return _Side(text, ids, list(_cuts(text, encoding, room, cutting.overlap_in(room))), encoding)
-
-
-def _cuts(text: str, encoding: Encoding, room: int, overlap: int) -> Iterator[tuple[int, int]]:
-    """Cut a text, at sentences where one begins nearby, between words where not."""
-    starts = np.array([start for start, _ in encoding.offsets])
-    words = np.array([-1 if word is None else word for word in encoding.word_ids])
-    solid = np.append(False, words[1:] == words[:-1])
-    breaks = np.searchsorted(starts, [start for start, _ in split_sentences(text)])
-    for window in windows(len(starts), room, overlap, breaks.tolist(), solid):
-        yield window.start, window.end
+    whole = cutting.long_text(text)
+    return _Side(text, ids, whole.cuts(room, cutting.overlap_in(room)), whole.encoding)
 
 
 def _kept(count: int, most: int | None) -> list[int]:

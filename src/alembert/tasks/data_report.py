@@ -236,10 +236,11 @@ class _Measured:
 
 
 def _measured(examples: Sequence[Example], tokenizer: Tokenizer) -> _Measured:
-    """Tokenize whole texts; a thousand encodings are held at a time."""
+    """Tokenize whole texts, those that examples share once; a thousand encodings are held at a time."""
     plain = [example.plain_texts for example in examples]
-    texts = [text for each in plain for text in each]
-    counts = np.array(list(_token_counts(texts, tokenizer)), np.int64).reshape(-1, 3)
+    number = {text: n for n, text in enumerate(dict.fromkeys(text for each in plain for text in each))}
+    distinct = np.array(list(_token_counts(list(number), tokenizer)), np.int64).reshape(-1, 3)
+    counts = distinct[[number[text] for each in plain for text in each]]
     owner = np.repeat(np.arange(len(examples)), [len(each) for each in plain])
     lengths = np.bincount(owner, counts[:, 0] + 1, minlength=len(examples)).astype(np.int64) + 1
     tokens, words, unknown = counts.sum(axis=0).tolist()
