@@ -11,7 +11,8 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import preset
 from alembert.text.tokenizer import Tokenizer
-from alembert.train.task_data import Data, Prepared, Subject, prepare, reports_of
+from alembert.train.task_data import Data, Prepared, Subject, prepare
+from alembert.train.task_reports import reports_of
 from sample_lines import write_lines
 
 

@@ -36,7 +36,8 @@ from alembert.train.more_texts import sentences_of
 from alembert.train.one_seed import check_seeds, seed_folder
 from alembert.train.pupil import Pupil
 from alembert.train.surroundings import Surroundings, among_processes
-from alembert.train.task_data import Subject, prepare, reports_of, tokenizer_of
+from alembert.train.task_data import Subject, prepare, tokenizer_of
+from alembert.train.task_reports import reports_of
 from alembert.train.workplace import Workplace
 
 SHOWN: Final = 256

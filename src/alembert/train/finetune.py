@@ -32,7 +32,8 @@ from alembert.train.finetune_toml import TaskSettings, finetune_toml
 from alembert.train.learner import learner_of, lesson_of
 from alembert.train.one_seed import OneSeed, SeedResult, check_seeds, seed_folder
 from alembert.train.surroundings import Surroundings, among_processes
-from alembert.train.task_data import Prepared, Subject, prepare, reports_of, tokenizer_of
+from alembert.train.task_data import Prepared, Subject, prepare, tokenizer_of
+from alembert.train.task_reports import reports_of
 from alembert.train.tuning import search
 from alembert.train.workplace import Workplace
 

@@ -6,7 +6,7 @@ part for each task. What was decided on the way is said in sentences: it is what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,6 @@ from alembert.errors import BadFile, BadSetting, UserError
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.resize import with_markers
 from alembert.settings import as_table
-from alembert.tasks.data_report import DataReport, Part, data_report
 from alembert.tasks.example import Encoded, Reading, without
 from alembert.tasks.splitting import Shares, overlaps, parse_split, split
 from alembert.tasks.task import AnyTask, task_class
@@ -369,37 +368,3 @@ def _encoded(task: AnyTask, divided: Divided, checkpoint: Checkpoint) -> tuple[l
     tokenizer, longest = tokenizer_of(checkpoint), checkpoint.blueprint.config.max_position_embeddings
     trained = task.for_training().encode(divided.train, tokenizer, longest)
     return trained, task.encode(divided.dev, tokenizer, longest)
-
-
-def reports_of(prepared: Prepared) -> dict[str, DataReport]:
-    """Say for each task what one should know about its data before a model is trained on them."""
-    return {each.name: _report(each, prepared) for each in prepared.tasks}
-
-
-def _report(part: PreparedTask, prepared: Prepared) -> DataReport:
-    divided, data = part.divided, part.subject.data
-    left_out = (sentence for files in data.listed for sentence in files.left_out())
-    found = data_report(
-        part.task,
-        [
-            Part("train", Reading(divided.train, divided.set_aside, divided.remarks), part.train.encoded),
-            Part("dev", Reading(divided.dev), part.dev.encoded),
-        ],
-        prepared.tokenizer,
-        longest=prepared.longest,
-        tag_problems=part.task.problems(data.files, data.options),
-        decided=(*divided.notes, *left_out, *_seen_elsewhere(part, prepared)),
-    )
-    return found if part.name == found.task else replace(found, task=f"{part.name} ({found.task})")
-
-
-def _seen_elsewhere(part: PreparedTask, prepared: Prepared) -> Iterator[str]:
-    """Say how many texts that a task is judged by are trained on for another."""
-    keys = {example.key for example in part.divided.dev}
-    for other in prepared.tasks:
-        shared = keys & {example.key for example in other.divided.train} if other is not part else set()
-        if shared:
-            yield (
-                f"{len(shared):,} development texts are training texts of the task {other.name}, with its answers: scores "
-                "on new texts may be lower"
-            )
