@@ -23,7 +23,7 @@ from typing import Final
 from alembert import artifact
 from alembert.corpus.inputs import check_inputs, expand_patterns
 from alembert.corpus.readers import brat
-from alembert.corpus.readers.source import plain_name
+from alembert.corpus.readers.source import plain_name, readable_name
 from alembert.errors import BadFile
 from alembert.extras import require
 
@@ -114,7 +114,7 @@ def list_files(
     parts = [_parts(file.path, called) for file in files]
     shared = _shared([_parts(path if path.is_dir() else path.parent, called) for path in inputs])
     named = [
-        replace(file, name="/".join(each[shared:]) or each[-1])
+        replace(file, name=readable_name("/".join(each[shared:]) or each[-1]))
         for file, each in zip(files, parts, strict=True)
     ]
     return InputFiles(_with_ids(named), len(paths) - len(files), walk.empty, walk.unfinished)
@@ -219,5 +219,5 @@ def _names_of(file: InputFile) -> tuple[str, str]:
     if file.more or plain_name(file.path.name).endswith(".ann"):
         stem = brat.stem_of(file.path)
         return stem, brat.id_of(stem)
-    stem = plain_name(file.path.name).rsplit(".", 1)[0]
+    stem = readable_name(plain_name(file.path.name).rsplit(".", 1)[0])
     return stem, stem
