@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from alembert.api.arguments import Paths, StrPath, path_of, paths_of
+from alembert.api.arguments import Paths, StrPath, checked, path_of, paths_of
 from alembert.api.inference import model_folder
 from alembert.errors import BadSetting
 
@@ -43,6 +43,7 @@ class ExportResult:
         return {"folder": str(self.folder), **self.report}
 
 
+@checked
 def export(
     model: StrPath,
     *,

@@ -145,7 +145,7 @@ class Predictor:
         name = input_id(item, number)
         if not self._annotates:
             return FailedPrediction(id=name, problem=str(error))
-        text = item.text if isinstance(item, Document) else item
+        text: Any = item.text if isinstance(item, Document) else item
         text = text.get("text") if isinstance(text, Mapping) else text
         return AnnotatedDocument(name, text if isinstance(text, str) else "", problem=str(error))
 

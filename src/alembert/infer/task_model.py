@@ -86,7 +86,7 @@ def as_examples(
 def check_thresholds(min_score: Any, min_precision: Any) -> None:
     """Refuse thresholds that are no share."""
     for name, share in (("min_score", min_score), ("min_precision", min_precision)):
-        if share is not None and not (isinstance(share, Real) and 0 <= share <= 1):
+        if share is not None and not (isinstance(share, Real) and 0 <= float(share) <= 1):
             raise BadSetting(f"`{name}` is {share!r}; expected a number from 0 to 1.")
 
 
