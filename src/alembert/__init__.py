@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from alembert import hardware
 
 if TYPE_CHECKING:
+    from alembert.api.documents import read, write
     from alembert.api.exporting import ExportResult, export
     from alembert.api.inference import (
         AnnotationResult,
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
         fill,
         generate,
         load,
-        read,
         score,
-        write,
     )
     from alembert.api.training import PretrainingResult, TrainingResult, distill, finetune, pretrain
     from alembert.corpus.document import Document, Entity, Relation
@@ -88,9 +87,9 @@ _HOMES = {
     "load": "alembert.api.inference",
     "open": "alembert.files.checkpoint",
     "pretrain": "alembert.api.training",
-    "read": "alembert.api.inference",
+    "read": "alembert.api.documents",
     "score": "alembert.api.inference",
-    "write": "alembert.api.inference",
+    "write": "alembert.api.documents",
 }
 __all__ = [
     "AnnotatedDocument",

@@ -1,23 +1,22 @@
-"""`alembert.load`, `read`, `write`, `evaluate`, `annotate`, `fill`, `generate` and `score`: using models and documents.
+"""`alembert.load`, `evaluate`, `annotate`, `embed`, `fill`, `generate` and `score`: using models.
 
 Nothing here needs torch for an Export; a Checkpoint runs in torch.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from alembert.api.arguments import (
     Paths,
     Settings,
     StrPath,
+    checked,
+    columns_of,
     files_of,
     given,
     inputs_of,
@@ -26,28 +25,16 @@ from alembert.api.arguments import (
     progress_bar,
     settings_table,
 )
-from alembert.corpus.document import Document
-from alembert.errors import BadFile, BadInput, BadSetting
+from alembert.errors import BadInput
 from alembert.infer.predictor import Predictor
 
 if TYPE_CHECKING:
     from alembert.infer.evaluate import Evaluation
     from alembert.infer.fill_mask import FilledMask
-    from alembert.infer.supply import Supply
     from alembert.infer.text_score import TextScore
 
-_FORMAT_OF_ENDING: Final = {
-    ".jsonl": "jsonl",
-    ".json": "bioc-json",
-    ".xml": "bioc-xml",
-    ".pubtator": "pubtator",
-    ".parquet": "parquet",
-    ".conll": "conll",
-    "": "brat",
-}
-"""What a file is written as if no format is named; a path without an ending is a folder, as brat has it."""
 
-
+@checked
 def load(
     *models: StrPath, task: str | None = None, device: str = "auto", pooling: str | None = None
 ) -> Predictor:
@@ -69,114 +56,14 @@ def model_folder(model: StrPath) -> Path:
     name = model_name(model)
     folder = find_folder(name)
     if remark := task_remark(folder, name):
-        warnings.warn(remark, stacklevel=3)
+        warnings.warn(remark, stacklevel=4)
     return folder
-
-
-# -- documents
-
-
-def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterator[Document]:  # noqa: A002
-    """Read documents from files, folders or patterns (`notes/*.jsonl`) of any known format, as a stream.
-
-    An input may lie in an object store (`s3://`, `gs://`), and `-` is standard input; both are copied here first. The format
-    of each file is recognised unless it is named. `options` say how files are read: `text`, `id`, `title` and `label` name
-    columns or fields, `encoding`, `delimiter` and `header` are for tables (docs/formats.md has all of them). What could not
-    be read, or was guessed on the way, is counted in a warning at the end.
-    """
-    from alembert.corpus.input_files import list_files
-    from alembert.corpus.readers import FORMATS, ReadOptions
-    from alembert.infer.supply import supply_of
-    from alembert.settings import changed
-
-    if format is not None and format not in FORMATS:
-        raise BadSetting(f"`format` is {format!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
-    files = list_files(files_of(inputs, "inputs"), format=format)
-    return _documents(supply_of(files, changed(ReadOptions(), options, "`read`"), format))
-
-
-def _documents(supply: Supply) -> Iterator[Document]:
-    from alembert.corpus.readers import Remark, SetAside
-    from alembert.infer.supply import Place
-
-    aside: list[SetAside] = []
-    remarks: Counter[str] = Counter()
-    for taken in supply.items(Place()):
-        if isinstance(taken.item, Document):
-            yield taken.item
-        elif isinstance(taken.item, SetAside):
-            aside.append(taken.item)
-        elif isinstance(taken.item, Remark):
-            remarks[taken.item.reason] += taken.item.count
-        else:
-            remarks["records that their file takes back, and that a stream cannot"] += 1
-    if aside:
-        first = aside[0]
-        warnings.warn(
-            f"{len(aside):,} items could not be read; the first: {first.source}, {first.position}: {first.reason}",
-            stacklevel=2,
-        )
-    for reason, count in remarks.items():
-        warnings.warn(f"{reason} ({count:,})", stacklevel=2)
-
-
-def write(documents: Iterable[Document], path: StrPath, *, format: str | None = None) -> Path:  # noqa: A002
-    """Write documents, with what models found in them, to a file or folder.
-
-    The format follows from the ending (.jsonl, .jsonl.gz, .json for BioC, .xml for BioC, .pubtator, .parquet, .conll; none
-    for a brat folder) unless it is named; `label-studio` has to be. The file appears when it is complete. What a format
-    cannot hold is counted in a warning.
-    """
-    from alembert.corpus.writers import write as write_format
-
-    target = path_of(path, "path")
-    chosen = format or _format_of(target)
-    if isinstance(documents, str | bytes | Mapping | Document) or not isinstance(documents, Iterable):
-        raise BadInput(f"`documents` is a {type(documents).__name__}; expected an iterable of Documents.")
-    if chosen == "brat" and target.exists():
-        raise BadFile(f"{target} is there already, and brat has a folder of files. Name a new folder.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    hidden = target.with_name(f".{target.name}")  # with the same ending, by which writers tell compression
-    try:
-        losses = write_format(_checked(documents), hidden, chosen)
-    except BaseException:
-        _remove(hidden)
-        raise
-    hidden.replace(target)
-    if losses:
-        warnings.warn(
-            f"{target}: {'; '.join(f'{reason}: {count:,}' for reason, count in losses.items())}", stacklevel=2
-        )
-    return target
-
-
-def _format_of(path: Path) -> str:
-    ending = path.with_suffix("").suffix if path.suffix in (".gz", ".zst") else path.suffix
-    if ending not in _FORMAT_OF_ENDING:
-        known = ", ".join(each for each in _FORMAT_OF_ENDING if each)
-        raise BadSetting(
-            f"The format of {path} cannot be told from {ending!r}; expected {known}, or `format=`."
-        )
-    return _FORMAT_OF_ENDING[ending]
-
-
-def _checked(documents: Iterable[Any]) -> Iterator[Document]:
-    for number, document in enumerate(documents, start=1):
-        if not isinstance(document, Document):
-            raise BadInput(f"Item {number} is a {type(document).__name__}; expected a Document.")
-        yield document
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 # -- verbs
 
 
+@checked
 def evaluate(
     model: StrPath,
     files: Paths,
@@ -200,11 +87,10 @@ def evaluate(
     from alembert.infer.evaluate import evaluate as run
     from alembert.infer.task_model import TaskModel
 
-    folders = [model_folder(each) for each in (model, against) if each is not None]
+    folders = [model_folder(each) for each in ([model] if against is None else [model, against])]
     where = device_for(folders, device)
     opened = [TaskModel.open(folder, where, task) for folder in folders]
-    columns = () if text is None else (text,) if isinstance(text, str) else tuple(text)
-    options = ReadOptions(text=columns, label=label)
+    options = ReadOptions(text=columns_of(text), label=label)
     other = opened[1] if len(opened) > 1 else None
     with progress_bar(progress) as bar:
         return run(
@@ -276,6 +162,7 @@ class AnnotationResult:
         return {"folder": str(self.folder), "counts": dict(self.counts)}
 
 
+@checked
 def annotate(
     model: StrPath | Iterable[StrPath],
     inputs: Paths,
@@ -303,8 +190,7 @@ def annotate(
     from alembert.infer.engines import device_for
     from alembert.settings import changed
 
-    names = [model] if isinstance(model, str | os.PathLike) else list(model)
-    folders = [model_folder(each) for each in names]
+    folders = [model_folder(each) for each in inputs_of(model, "model")]
     run_settings = changed(AnnotateSettings(), settings_table(settings), "`settings`")
     run_settings = changed(run_settings, given(format=format), "The arguments")
     pipeline = Pipeline.open(
@@ -332,6 +218,7 @@ def annotate(
 # -- language models
 
 
+@checked
 def fill(model: StrPath | Predictor, text: str, *, top: int = 5) -> tuple[FilledMask, ...]:
     """Return what a masked language model expects at each `[MASK]` of a text, the likeliest candidates first."""
     from alembert.infer.fill_mask import fill_mask
@@ -339,6 +226,7 @@ def fill(model: StrPath | Predictor, text: str, *, top: int = 5) -> tuple[Filled
     return fill_mask(_predictor(model).language_model, _text(text), top)
 
 
+@checked
 def generate(
     model: StrPath | Predictor,
     prompt: str | Iterable[str],
@@ -364,6 +252,7 @@ def generate(
     return written[0] if isinstance(prompt, str) else written
 
 
+@checked
 def score(model: StrPath | Predictor, text: str) -> TextScore:
     """Return how probable a language model finds a text: exactly for causal models, as pseudo-log-likelihood for masked ones.
 
