@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -39,12 +39,14 @@ Settings = Mapping[str, Any] | StrPath | Any
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse arguments of other types than the plain ones that the signature states, before anything is done."""
-    stated = {name: each.annotation for name, each in signature(function).parameters.items()}
+    parameters = signature(function).parameters.values()
+    stated = {each.name: str(each.annotation) for each in parameters}
     plain = {name: type_ for name, type_ in stated.items() if _PLAIN.keys() >= set(type_.split(" | "))}
+    positional = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name, value in (*zip(stated, args, strict=False), *kwargs.items()):
+        for name, value in (*zip(positional, args, strict=False), *kwargs.items()):
             if name in plain:
                 _check_type(name, value, plain[name])
         return function(*args, **kwargs)
