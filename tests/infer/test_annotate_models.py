@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alembert.corpus.document import Document, Entity, Relation, problems
-from alembert.corpus.readers import ReadOptions
+from alembert.corpus.readers import ReadOptions, read
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
@@ -28,6 +28,7 @@ from alembert.train.finetune import Assignment, finetune
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.task_data import Data
 from scripted_models import Engine, Scripted, Silent, answer, classifier, tagger
+from small_checkpoints import fine_tuned, fine_tuned_together
 
 TEXT = "Aspirin helps against breast cancer. The patient has it."
 FOUND = {"a": [(0, 7, "Drug", 0.98765), (22, 35, "Disease", 0.5)]}
@@ -152,9 +153,31 @@ class Together(SeveralModel):
 
 
 def test_a_model_of_several_tasks_gives_all_of_them() -> None:
-    models = {"ner": tagger({"1": FOUND["a"]}), "good": classifier({"text-1": answer("yes", 0.8)})}
+    models = {"ner": tagger(FOUND), "good": classifier({"a": answer("yes", 0.8)})}
     document = annotated(OLD, Together(models, Engine(), Path("several")))
     assert (len(document.entities), document.labels) == (2, ("yes",))
+
+
+@pytest.mark.parametrize("tasks", [{}, {"a": "tag", "b": "classify"}])
+def test_windows_are_those_of_evaluation_where_a_file_says_where_sentences_begin(
+    tasks: dict[str, str], tmp_path: Path
+) -> None:
+    folder, file = tmp_path / "ner", tmp_path / "sentences.jsonl"
+    if tasks:
+        fine_tuned_together(tasks, folder, tmp_path)
+    else:
+        fine_tuned("tag", folder, tmp_path / "train.jsonl")
+    text = " ".join("krasnixdet" * 20)
+    sections = [{"start": at, "end": at + 13, "kind": "sentence"} for at in range(0, 380, 14)]
+    file.write_text(json.dumps({"id": "a", "text": text, "sections": sections}) + "\n", encoding="utf8")
+    model = TaskModel.open(folder, task="a" if tasks else None)
+    expected = model.predict(model.read([file], ReadOptions()).examples)
+    documents = [each for each in read(file, ReadOptions()) if isinstance(each, Document)]
+    (found,) = Pipeline.open([folder], task="a" if tasks else None).annotate(documents)
+    assert found.coverage.tokens == expected[0].coverage.tokens
+    assert [(each.start, each.end, each.score) for each in found.document.entities] == [
+        (each.start, each.end, round(each.score, 4)) for each in expected[0].entities
+    ]
 
 
 def test_coverage_counts_characters_once_and_tokens_of_all_models() -> None:

@@ -203,9 +203,7 @@ class _Reading:
     model: TaskModel
 
     def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
-        examples = self.model.task.of_texts(
-            [each.text for each in documents], [each.id for each in documents]
-        )
+        examples = self.model.task.of_documents(documents)
         predictions = self.model.predict(examples)
         for document, example, prediction in zip(documents, examples, predictions, strict=True):
             said = _said(self.model, document, example, prediction)
@@ -219,7 +217,7 @@ class _ReadingTogether:
     model: SeveralModel
 
     def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
-        examples = self.model.task.of_texts([each.text for each in documents])
+        examples = self.model.task.of_documents(documents)
         predictions = self.model.predictions(examples)
         for document, example, by_task in zip(documents, examples, predictions, strict=True):
             certainty: dict[str, Any] = {}

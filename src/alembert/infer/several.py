@@ -7,12 +7,13 @@ task: `task` makes examples, checks and shows them, and answers have the names o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from alembert.corpus.document import Document
 from alembert.errors import UserError
 from alembert.hub import model_folder
 from alembert.infer.engines import open_engine
@@ -53,10 +54,19 @@ class SeveralTasks:
 
     def of_texts(self, texts: Sequence[str]) -> list[SeveralExamples]:
         """Make examples without answers of plain texts."""
+        return self._examples(texts, lambda task: task.of_texts(texts))
+
+    def of_documents(self, documents: Sequence[Document]) -> list[SeveralExamples]:
+        """Make examples without answers of documents."""
+        return self._examples([each.text for each in documents], lambda task: task.of_documents(documents))
+
+    def _examples(
+        self, texts: Sequence[str], read_as: Callable[[AnyTask], Sequence[Example]]
+    ) -> list[SeveralExamples]:
         columns: dict[str, Sequence[Example]] = {}
         for name, task in self.tasks.items():
             with _named(name):
-                columns[name] = task.of_texts(texts)
+                columns[name] = read_as(task)
         return [
             SeveralExamples((text,), {name: column[number] for name, column in columns.items()})
             for number, text in enumerate(texts)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.corpus.tag_check import TagProblem, check_files
 from alembert.data.rows import Row
@@ -36,6 +37,7 @@ from alembert.tasks.tag_examples import (
     read_examples,
     record_of,
     scores_of,
+    sentence_starts,
 )
 from alembert.tasks.tag_found import Found, Layout, pointed, sure, tagged
 from alembert.tasks.tag_path import TagPath
@@ -115,6 +117,12 @@ class TagTask(Task[TagExample, Tagged]):
     def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[TagExample]:
         names = ids or [str(number) for number in range(1, len(texts) + 1)]
         return [TagExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]
+
+    @classmethod
+    def of_documents(cls, documents: Sequence[Document]) -> list[TagExample]:
+        return [
+            TagExample(id=each.id, texts=(each.text,), sentences=sentence_starts(each)) for each in documents
+        ]
 
     @classmethod
     def learn(cls, examples: Sequence[TagExample], settings: TagSettings) -> TagTask:

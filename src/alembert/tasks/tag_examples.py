@@ -105,8 +105,13 @@ def _example(document: Document, path: Path) -> TagExample:
         entities=tuple((entity.start, entity.end, entity.label) for entity in whole),
         in_parts=tuple((entity.start, entity.end, entity.label) for entity in parted),
         types=frozenset(map(str, annotated)) if isinstance(annotated, list) else None,
-        sentences=tuple(part.start for part in document.sections if part.kind == "sentence"),
+        sentences=sentence_starts(document),
     )
+
+
+def sentence_starts(document: Document) -> tuple[int, ...]:
+    """Return where sentences begin, if the document says so."""
+    return tuple(part.start for part in document.sections if part.kind == "sentence")
 
 
 def check_types(examples: Sequence[TagExample], types: Sequence[str]) -> None:

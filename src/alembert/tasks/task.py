@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks.example import Coverage, E, Encoded, Reading
@@ -119,6 +120,11 @@ class Task(ABC, Generic[E, P]):
     @abstractmethod
     def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[E]:
         """Make examples without answers of plain texts."""
+
+    @classmethod
+    def of_documents(cls, documents: Sequence[Document]) -> list[E]:
+        """Make examples without answers of documents, cut as examples of the same documents from a file are."""
+        return cls.of_texts([each.text for each in documents], [each.id for each in documents])
 
     @classmethod
     def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[E]:
