@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,17 @@ def test_pipe_is_lazy_ordered_and_equal_to_predict(models: Any) -> None:
     rest = list(stream)
     assert [each.id for each in rest] == [f"d{number}" for number in range(1, 1000)]
     assert rest[41].entities == model.predict("Case 42 of asthma.").entities
+
+
+def test_what_was_read_before_an_error_of_the_source_is_predicted(models: Any) -> None:
+    def source() -> Iterator[str]:
+        yield from ("one", "two", "three")
+        raise ZeroDivisionError
+
+    found: list[Any] = []
+    with pytest.raises(ZeroDivisionError):
+        found.extend(alembert.load(models("tag")).pipe(source(), batch_characters=6))
+    assert [each.id for each in found] == ["1", "2", "3"]
 
 
 def test_a_bad_input_does_not_end_a_stream(models: Any) -> None:

@@ -1,4 +1,8 @@
-"""Streams of work inside streams of work."""
+"""Streams of work inside streams of work, and work that ends in an error."""
+
+from collections.abc import Iterator
+
+import pytest
 
 from alembert.data import streams
 from alembert.data.streams import in_streams
@@ -29,3 +33,15 @@ def test_streams_in_streams_give_all_results_in_order() -> None:
     assert list(in_streams(outer, range(5), streams=2)) == [
         [n * item for n in range(20)] for item in range(5)
     ]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_all_results_come_before_an_error_of_the_work(number: int) -> None:
+    def work() -> Iterator[int]:
+        yield from range(5)
+        raise ZeroDivisionError
+
+    found: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        found.extend(in_streams(abs, work(), number))
+    assert found == [0, 1, 2, 3, 4]

@@ -5,7 +5,7 @@ other inside a matrix product. Streams may be nested: work of one may itself run
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from itertools import islice
@@ -28,8 +28,9 @@ def in_streams(
 ) -> Generator[Result, None, None]:
     """Yield `compute(item)` for each item in order, at most `ahead` items a stream under way or waiting.
 
-    A single stream needs no thread: items are computed as they are asked for. Who leaves the loop early waits for the
-    items under way, of nested streams for those of the innermost.
+    A single stream needs no thread: items are computed as they are asked for. An error of `work` is raised in its place,
+    after the results of the items before it. Who leaves the loop early waits for the items under way, of nested streams
+    for those of the innermost.
 
     >>> list(in_streams(abs, [-3, 2, -1], streams=2))
     [3, 2, 1]
@@ -47,15 +48,27 @@ def in_streams(
         return compute(item)
 
     with ThreadPoolExecutor(streams, thread_name_prefix="stream") as pool:
-        waiting: deque[Future[Result]] = deque(
-            pool.submit(computed, i) for i in islice(items, ahead * streams)
-        )
+        submitted = _submitted(pool, computed, items)
+        waiting = deque(islice(submitted, ahead * streams))
         try:
             while waiting:
                 result = waiting.popleft().result()
-                waiting.extend(pool.submit(computed, item) for item in islice(items, 1))
+                waiting.extend(islice(submitted, 1))
                 yield result
         finally:
             left.set()
             for future in waiting:
                 future.cancel()
+
+
+def _submitted(
+    pool: ThreadPoolExecutor, compute: Callable[[Work], Result], items: Iterable[Work]
+) -> Iterator[Future[Result]]:
+    """Hand items to the pool as they are asked for; if they end in an error, so do the futures."""
+    try:
+        for item in items:
+            yield pool.submit(compute, item)
+    except Exception as problem:
+        broken: Future[Result] = Future()
+        broken.set_exception(problem)
+        yield broken

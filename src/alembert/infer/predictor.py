@@ -327,15 +327,23 @@ def _listed(inputs: Any) -> list[Any]:
 
 
 def _batches(inputs: Iterable[Input], characters: int) -> Iterator[list[tuple[int, Input]]]:
-    """Number the inputs and put them together until they have so many characters."""
+    """Number the inputs and put them together until they have so many characters.
+
+    If the inputs end in an error, those that came before it are predicted first.
+    """
     batch: list[tuple[int, Input]] = []
     size = 0
-    for number, item in zip(count(1), inputs, strict=False):
-        batch.append((number, item))
-        size += _length(item)
-        if size >= characters or len(batch) >= _MOST_INPUTS:
+    try:
+        for number, item in zip(count(1), inputs, strict=False):
+            batch.append((number, item))
+            size += _length(item)
+            if size >= characters or len(batch) >= _MOST_INPUTS:
+                yield batch
+                batch, size = [], 0
+    except Exception:
+        if batch:
             yield batch
-            batch, size = [], 0
+        raise
     if batch:
         yield batch
 
