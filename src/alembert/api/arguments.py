@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
+from functools import wraps
+from inspect import signature
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from alembert.errors import BadInput, BadSetting
 
@@ -15,15 +19,65 @@ if TYPE_CHECKING:
     from alembert.cli.progress import Bar
     from alembert.train.surroundings import Surroundings
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PLAIN: Final[Mapping[str, type]] = {
+    "str": str,
+    "int": Integral,
+    "float": Real,
+    "bool": bool,
+    "None": NoneType,
+}
+"""Types that are checked by their name in a signature; paths, settings and inputs are checked where they are read."""
+
 StrPath = str | PathLike[str]
 Paths = StrPath | Iterable[StrPath]
 Settings = Mapping[str, Any] | StrPath | Any
 """A dict as a TOML file would hold it, the path of such a file, or the settings dataclass itself."""
 
 
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Refuse arguments of other types than the plain ones that the signature states, before anything is done."""
+    parameters = signature(function).parameters.values()
+    stated = {each.name: str(each.annotation) for each in parameters}
+    plain = {name: type_ for name, type_ in stated.items() if _PLAIN.keys() >= set(type_.split(" | "))}
+    in_order = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name, value in (*zip(in_order, args, strict=False), *kwargs.items()):
+            if name in plain:
+                _check_type(name, value, plain[name])
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _check_type(name: str, value: Any, stated: str) -> None:
+    names = stated.split(" | ")
+    kinds = tuple(_PLAIN[each] for each in names)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise BadSetting(f"`{name}` is a {type(value).__name__}; expected {' or '.join(names)}.")
+
+
+def columns_of(text: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return the names of columns: none, one or several."""
+    if text is None or isinstance(text, str):
+        return () if text is None else (text,)
+    names = list(text) if isinstance(text, Iterable) and not isinstance(text, Mapping) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise BadSetting(
+            f"`text` is a {type(text).__name__}; expected the name of a column, or a list of names."
+        )
+    return tuple(map(str, names))
+
+
 def path_of(value: Any, name: str) -> Path:
     """Return a path, and refuse what is none."""
     if isinstance(value, str | PathLike) and not isinstance(value, bytes) and str(value):
+        if "\0" in str(value):
+            raise BadInput(f"`{name}` holds a NUL character, which no path can have.")
         return Path(value)
     raise BadInput(f"`{name}` is a {type(value).__name__}; expected a path, such as 'work/ner'.")
 
@@ -56,7 +110,8 @@ def inputs_of(value: Paths | None, name: str) -> tuple[str | Path, ...]:
 
 def model_name(value: Any, name: str = "model") -> str:
     """Return the name of a model: a folder, or hub:organisation/name."""
-    return str(path_of(value, name)) if not isinstance(value, str) or not value else value
+    path = path_of(value, name)
+    return value if isinstance(value, str) else str(path)
 
 
 def settings_table(settings: Settings | None) -> dict[str, Any]:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.api.arguments import Paths, Settings, StrPath, files_of, given, path_of, settings_table
+from alembert.api.arguments import (
+    Paths,
+    Settings,
+    StrPath,
+    checked,
+    files_of,
+    given,
+    path_of,
+    settings_table,
+)
 from alembert.api.inference import model_folder
 from alembert.errors import BadSetting
 
@@ -43,6 +52,7 @@ class ExportResult:
         return {"folder": str(self.folder), **self.report}
 
 
+@checked
 def export(
     model: StrPath,
     *,

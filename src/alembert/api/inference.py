@@ -5,7 +5,6 @@ Nothing here needs torch for an Export; a Checkpoint runs in torch.
 
 from __future__ import annotations
 
-import os
 import shutil
 import warnings
 from collections import Counter
@@ -18,6 +17,8 @@ from alembert.api.arguments import (
     Paths,
     Settings,
     StrPath,
+    checked,
+    columns_of,
     files_of,
     given,
     inputs_of,
@@ -48,6 +49,7 @@ _FORMAT_OF_ENDING: Final = {
 """What a file is written as if no format is named; a path without an ending is a folder, as brat has it."""
 
 
+@checked
 def load(
     *models: StrPath, task: str | None = None, device: str = "auto", pooling: str | None = None
 ) -> Predictor:
@@ -69,13 +71,14 @@ def model_folder(model: StrPath) -> Path:
     name = model_name(model)
     folder = find_folder(name)
     if remark := task_remark(folder, name):
-        warnings.warn(remark, stacklevel=3)
+        warnings.warn(remark, stacklevel=4)
     return folder
 
 
 # -- documents
 
 
+@checked
 def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterator[Document]:  # noqa: A002
     """Read documents from files, folders or patterns (`notes/*.jsonl`) of any known format, as a stream.
 
@@ -120,6 +123,7 @@ def _documents(supply: Supply) -> Iterator[Document]:
         warnings.warn(f"{reason} ({count:,})", stacklevel=2)
 
 
+@checked
 def write(documents: Iterable[Document], path: StrPath, *, format: str | None = None) -> Path:  # noqa: A002
     """Write documents, with what models found in them, to a file or folder.
 
@@ -145,7 +149,7 @@ def write(documents: Iterable[Document], path: StrPath, *, format: str | None = 
     hidden.replace(target)
     if losses:
         warnings.warn(
-            f"{target}: {'; '.join(f'{reason}: {count:,}' for reason, count in losses.items())}", stacklevel=2
+            f"{target}: {'; '.join(f'{reason}: {count:,}' for reason, count in losses.items())}", stacklevel=3
         )
     return target
 
@@ -177,6 +181,7 @@ def _remove(path: Path) -> None:
 # -- verbs
 
 
+@checked
 def evaluate(
     model: StrPath,
     files: Paths,
@@ -200,11 +205,10 @@ def evaluate(
     from alembert.infer.evaluate import evaluate as run
     from alembert.infer.task_model import TaskModel
 
-    folders = [model_folder(each) for each in (model, against) if each is not None]
+    folders = [model_folder(each) for each in ([model] if against is None else [model, against])]
     where = device_for(folders, device)
     opened = [TaskModel.open(folder, where, task) for folder in folders]
-    columns = () if text is None else (text,) if isinstance(text, str) else tuple(text)
-    options = ReadOptions(text=columns, label=label)
+    options = ReadOptions(text=columns_of(text), label=label)
     other = opened[1] if len(opened) > 1 else None
     with progress_bar(progress) as bar:
         return run(
@@ -276,6 +280,7 @@ class AnnotationResult:
         return {"folder": str(self.folder), "counts": dict(self.counts)}
 
 
+@checked
 def annotate(
     model: StrPath | Iterable[StrPath],
     inputs: Paths,
@@ -303,8 +308,7 @@ def annotate(
     from alembert.infer.engines import device_for
     from alembert.settings import changed
 
-    names = [model] if isinstance(model, str | os.PathLike) else list(model)
-    folders = [model_folder(each) for each in names]
+    folders = [model_folder(each) for each in inputs_of(model, "model")]
     run_settings = changed(AnnotateSettings(), settings_table(settings), "`settings`")
     run_settings = changed(run_settings, given(format=format), "The arguments")
     pipeline = Pipeline.open(
@@ -332,6 +336,7 @@ def annotate(
 # -- language models
 
 
+@checked
 def fill(model: StrPath | Predictor, text: str, *, top: int = 5) -> tuple[FilledMask, ...]:
     """Return what a masked language model expects at each `[MASK]` of a text, the likeliest candidates first."""
     from alembert.infer.fill_mask import fill_mask
@@ -339,6 +344,7 @@ def fill(model: StrPath | Predictor, text: str, *, top: int = 5) -> tuple[Filled
     return fill_mask(_predictor(model).language_model, _text(text), top)
 
 
+@checked
 def generate(
     model: StrPath | Predictor,
     prompt: str | Iterable[str],
@@ -364,6 +370,7 @@ def generate(
     return written[0] if isinstance(prompt, str) else written
 
 
+@checked
 def score(model: StrPath | Predictor, text: str) -> TextScore:
     """Return how probable a language model finds a text: exactly for causal models, as pseudo-log-likelihood for masked ones.
 

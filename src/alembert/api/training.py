@@ -17,6 +17,8 @@ from alembert.api.arguments import (
     Paths,
     Settings,
     StrPath,
+    checked,
+    columns_of,
     files_of,
     given,
     model_name,
@@ -85,6 +87,7 @@ class PretrainingResult:
         return {**asdict(self), "folder": str(self.folder)}
 
 
+@checked
 def finetune(
     task: str | Mapping[str, str],
     *,
@@ -140,6 +143,7 @@ def finetune(
     return _result(folder, done.results, done.best)
 
 
+@checked
 def pretrain(
     inputs: Paths,
     *,
@@ -186,6 +190,7 @@ def pretrain(
     return PretrainingResult(folder=folder, before=done.before, after=done.after, tokens=done.done.tokens)
 
 
+@checked
 def distill(
     teacher: StrPath,
     *,
@@ -252,7 +257,7 @@ def _kinds(task: str | Mapping[str, str]) -> dict[str, str]:
 
 
 def _columns(text: str | Iterable[str] | None) -> list[str] | None:
-    return None if text is None else [text] if isinstance(text, str) else [str(each) for each in text]
+    return None if text is None else list(columns_of(text))
 
 
 def _data(
