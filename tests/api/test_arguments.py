@@ -51,6 +51,16 @@ def test_numbers_of_numpy_are_numbers_and_truth_values_are_not() -> None:
             run(**wrong)  # type: ignore[arg-type]
 
 
+def test_any_number_of_arguments_is_left_to_the_function() -> None:
+    @checked
+    def run(*models: "Path", task: "str | None" = None) -> int:
+        return len(models)
+
+    assert run(Path("one"), Path("two"), task="tag") == 2
+    with pytest.raises(alembert.UserError, match="`task` is a"):
+        run(Path("one"), task=Path("two"))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wrong", [None, 5, [], {}, b"x", object(), "a\0b", ""])
 def test_models_and_inputs_are_paths(wrong: Any, tmp_path: Path) -> None:
     calls: list[Callable[[], Any]] = [

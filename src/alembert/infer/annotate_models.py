@@ -76,6 +76,8 @@ class Pipeline:
     ) -> Pipeline:
         """Open the folder of a fine-tuned model or those of several, and lexicons by label; `task` is one of several."""
         folders = [folders] if isinstance(folders, str | Path) else folders
+        if not folders:
+            raise BadSetting("No model was given. Name the folder of at least one fine-tuned model.")
         if task is not None and len(folders) > 1:
             raise BadSetting(
                 "A task was named, and several models were given. Name a task for one model alone."
