@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from alembert.errors import BadFile
+from alembert.errors import BadFile, BadInput
 from alembert.extras import require
 
 PREFIX: Final = "hub:"
@@ -34,6 +34,10 @@ def model_folder(where: str | Path, *, pickles: bool = False) -> Path:
 
 def existing_folder(where: str | Path) -> Path:
     """Return the folder of a model, or say how one of the hub is written."""
+    if not isinstance(where, str | Path):
+        raise BadInput(
+            f"The model is a {type(where).__name__}; expected a folder, or {PREFIX}organisation/name."
+        )
     folder = Path(where)
     if folder.is_dir():
         return folder

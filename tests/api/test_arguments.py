@@ -68,6 +68,7 @@ def test_models_and_inputs_are_paths(wrong: Any, tmp_path: Path) -> None:
         lambda: alembert.evaluate(wrong, tmp_path),
         lambda: alembert.load(wrong),
         lambda: alembert.export(wrong, out=tmp_path / "out"),
+        lambda: alembert.open(wrong),
     ]
     for call in calls:
         with pytest.raises(alembert.UserError):
@@ -78,3 +79,9 @@ def test_models_and_inputs_are_paths(wrong: Any, tmp_path: Path) -> None:
 def test_columns_are_names(wrong: Any, tmp_path: Path) -> None:
     with pytest.raises(alembert.UserError, match="name of a column"):
         alembert.finetune("classify", model=tmp_path, train=tmp_path, text=wrong, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("wrong", [5, "gene.tsv", ["gene.tsv"]])
+def test_lexicons_have_labels(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(alembert.UserError, match="`lexicons` is a"):
+        alembert.annotate(tmp_path, tmp_path, lexicons=wrong, out=tmp_path / "out")

@@ -198,7 +198,7 @@ def annotate(
         task=task,
         keep=keep,
         device=device_for(folders, device),
-        lexicons={label: path_of(path, "lexicons") for label, path in (lexicons or {}).items()},
+        lexicons=_lexicons(lexicons),
         min_score=min_score,
         min_precision=min_precision,
     )
@@ -213,6 +213,14 @@ def annotate(
             tell=bar.show,
         )
     return AnnotationResult(folder=folder, counts=dict(result.manifest.counts))
+
+
+def _lexicons(named: Any) -> dict[str, Path]:
+    if named is not None and not isinstance(named, Mapping):
+        raise BadInput(
+            f"`lexicons` is a {type(named).__name__}; expected a dict such as {{'gene': 'hgnc.tsv'}}."
+        )
+    return {str(label): path_of(path, "lexicons") for label, path in (named or {}).items()}
 
 
 # -- language models
