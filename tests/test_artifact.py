@@ -594,3 +594,12 @@ def test_a_folder_that_is_missing_has_a_reason(made: str, sentence: str | None, 
     if sentence is not None:
         with pytest.raises(BadFile, match=sentence):
             task_names(tmp_path / "model")
+
+
+def test_a_folder_that_takes_no_files_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("alembert.artifact.lock.os.open", refuse)
+    with pytest.raises(BadFile, match="takes no files"), artifact.create(tmp_path / "out", "Test", config={}):
+        pass

@@ -158,3 +158,9 @@ def test_a_pattern_that_matches_nothing_is_a_sentence(tmp_path: Path) -> None:
 def test_the_settings_of_brat_above_folders_of_pairs_are_no_documents(tmp_path: Path) -> None:
     write(tmp_path, "annotation.conf", "visual.conf", "Train/x.txt", "Train/x.ann", "Dev/y.txt", "Dev/y.ann")
     assert relative(list_files([tmp_path]).paths, tmp_path) == ["Dev", "Train"]
+
+
+def test_settings_of_brat_are_no_document_when_all_files_are_named(tmp_path: Path) -> None:
+    for name, content in {"a.txt": "No fever.", "a.ann": "", "annotation.conf": "[entities]\n"}.items():
+        (tmp_path / name).write_text(content)
+    assert [file.path.name for file in list_files(sorted(tmp_path.iterdir())).files] == ["a.txt"]

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from alembert.errors import Busy
+from alembert.errors import BadFile, Busy
 
 _NO_LOCKS_HERE = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}
 
@@ -38,7 +38,10 @@ def locked(path: Path, shown: str) -> Iterator[None]:
 
 def _take(path: Path, shown: str) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError as error:  # a place like /proc, whose folders take no files
+            raise BadFile(f"{shown} cannot be written: its folder takes no files. Choose another.") from error
         with ExitStack() as on_failure:
             on_failure.callback(os.close, descriptor)
             if not _flock(descriptor):

@@ -130,7 +130,7 @@ class _Walk:
 
     def files(self, path: Path) -> Iterator[Path]:
         """Put the files of a folder in its place; what a reader takes whole stays."""
-        if self._is_own(path):
+        if self._is_own(path) or _is_setting_of_brat(path):
             return
         if not path.is_dir() or (path / artifact.MANIFEST).is_file():
             yield path
@@ -150,6 +150,11 @@ class _Walk:
             return False
         place = path.resolve()
         return not self._own.isdisjoint((place, *place.parents))
+
+
+def _is_setting_of_brat(path: Path) -> bool:
+    """Tell whether a file that was named, as `corpus/*` does, holds settings of the brat corpus beside it."""
+    return path.name in brat.SETTINGS and any(path.parent.glob("*.ann"))
 
 
 def _is_ignored(path: Path) -> bool:
