@@ -28,6 +28,7 @@ from alembert.api.arguments import (
     run_context,
     settings_table,
 )
+from alembert.api.inference import model_folder
 from alembert.errors import AlreadyDone, BadInput, BadSetting
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def distill(
     from alembert.train.distill import distill as run
     from alembert.train.lecture_hall import Distillation
 
-    source = path_of(teacher, "teacher")
+    source = model_folder(model_name(teacher, "teacher"))
     run_settings = _distill_settings(
         source, task, preset=preset, table=settings_table(settings), epochs=epochs, seed=seed
     )
