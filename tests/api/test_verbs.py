@@ -186,3 +186,10 @@ def test_bad_arguments_are_refused_in_sentences(workplace: Path, tmp_path: Path)
         with pytest.raises(alembert.UserError):
             call()
     assert not (tmp_path / "x").exists()
+
+
+def test_a_teacher_may_come_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "copy-of-the-hub"
+    monkeypatch.setattr("alembert.hub.fetch_from_hub", lambda name, *, pickles: copy)
+    with pytest.raises(alembert.UserError, match="copy-of-the-hub"):
+        alembert.distill("hub:clinic/tagger", student="1x96", train="train.tsv", out=tmp_path / "out")

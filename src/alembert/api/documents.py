@@ -34,8 +34,8 @@ def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterato
 
     An input may lie in an object store (`s3://`, `gs://`), and `-` is standard input; both are copied here first. The format
     of each file is recognised unless it is named. `options` say how files are read: `text`, `id`, `title` and `label` name
-    columns or fields, `encoding`, `delimiter` and `header` are for tables (docs/formats.md has all of them). What could not
-    be read, or was guessed on the way, is counted in a warning at the end.
+    columns or fields; `encoding`, `delimiter` and `header` are for tables (docs/formats.md lists all options). Items that could
+    not be read, and guesses such as an encoding, are counted in a warning at the end.
     """
     from alembert.corpus.input_files import list_files
     from alembert.corpus.readers import FORMATS, ReadOptions
@@ -78,7 +78,8 @@ def write(documents: Iterable[Document], path: StrPath, *, format: str | None = 
     """Write documents, with what models found in them, to a file or folder.
 
     The format follows from the ending (.jsonl, .jsonl.gz, .json for BioC, .xml for BioC, .pubtator, .parquet, .conll; none
-    for a brat folder) unless it is named; `label-studio` has to be. The file appears when it is complete. What a format
+    for a brat folder), or is one of jsonl, bioc-json, bioc-xml, pubtator, parquet, conll, brat and label-studio. The file
+    appears when it is complete. What a format
     cannot hold is counted in a warning.
     """
     from alembert.corpus.writers import write as write_format

@@ -41,7 +41,7 @@ Files = Mapping[str | None, Sequence[Path]]
 
 @dataclass(frozen=True, kw_only=True)
 class ExportResult:
-    """An Export, and what it costs and wins."""
+    """An Export, and what it loses in score and gains in size and speed."""
 
     folder: Path
     report: Mapping[str, Any]
@@ -69,10 +69,11 @@ def export(
 ) -> ExportResult:
     """Export a fine-tuned model to a folder that runs without torch.
 
-    `calibrate` is text that int8 is calibrated on, such as the training file; `dev` is a labelled file on which its loss is
-    measured, that of `calibrate` if none. For a multi-task model both are dicts with the names of the tasks. `format` is
-    onnx or openvino, the faster one here if not named; `int8=False` keeps floats. `settings` takes `limit` (points of score
-    that int8 may cost), `rows` and `training_hashes`. `speed` measures both forms.
+    `calibrate` is a file of texts that int8 is calibrated on, such as the training file. `dev` is a labelled file on which
+    the loss of score by int8 is measured; without it, the file of `calibrate` is used. For a multi-task model both are dicts
+    with the names of the tasks. `format` is onnx, which every install can run, or openvino, which needs the extra of this
+    name; if not given, the faster one on this machine. `int8=False` keeps floats. `speed` also measures how fast the model is
+    before and after. `settings` takes `limit` (points of score that int8 may cost), `rows` and `training_hashes`.
     """
     from alembert.cli.output import note
     from alembert.compress.settings import ExportSettings

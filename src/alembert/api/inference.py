@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 def load(
     *models: StrPath, task: str | None = None, device: str = "auto", pooling: str | None = None
 ) -> Predictor:
-    """Load models to predict with: Checkpoints, Exports, or folders that transformers fine-tuned.
+    """Load models to predict with: Checkpoints, Exports, folders that transformers fine-tuned, or hub:organisation/name.
 
     Several taggers, classifiers and relation models work together in one pass: `alembert.load("work/ner", "work/rel")`.
-    `task` chooses one task of a multi-task model. `device` is for Checkpoints, which run in torch. `pooling` (mean or
-    cls) is for `encode` with a model whose folder does not state how vectors are made.
+    `task` chooses one task of a multi-task model. `device` (auto, cpu, cuda) is for Checkpoints, which run in torch; Exports
+    run on the CPU. `pooling` (mean or cls) says how `encode` makes a vector of a text, if the model's folder does not.
     """
     folders = [model_folder(model) for model in models]
     return Predictor(*folders, task=task, device=device, pooling=pooling)
@@ -80,7 +80,8 @@ def evaluate(
     """Score a fine-tuned model on labelled files, with intervals, coverage and calibration.
 
     `.scores.measures` has the scores, `.interval` the 95 % interval of the main one. `against` is another model to
-    compare with; `part` takes train, dev or test of files that `finetune` divided.
+    compare with; `part` takes train, dev or test of files that `finetune` divided. `text` and `label` name columns of
+    tables. `rounds` is the number of bootstrap samples for the interval.
     """
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engines import device_for
@@ -110,7 +111,7 @@ class EmbeddingResult:
     """Vectors on the disk, and what was counted on the way."""
 
     folder: Path
-    """What `Predictor.search` looks through."""
+    """Folder of the vectors, the `index` of `Predictor.search`."""
     counts: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +133,8 @@ def embed(
 ) -> EmbeddingResult:
     """Write a vector for each document, or with `unit="sentence"` for each sentence, to a folder that can be searched.
 
-    The same call resumes a run that was stopped. `pooling` (mean or cls) is for a model whose folder does not state it.
+    The same call resumes a run that was stopped. `pooling` (mean or cls) says how a vector is made, if the model's folder
+    does not.
     """
     from alembert.infer.embed import EncodeSettings, encode
     from alembert.infer.embed_model import Embedder
@@ -179,10 +181,12 @@ def annotate(
     overwrite: bool = False,
     progress: bool = True,
 ) -> AnnotationResult:
-    """Annotate documents of any number with a model, or with several in one pass, each document exactly once.
+    """Annotate any number of documents with a model, or with several in one pass, each document exactly once.
 
-    The same call resumes a run that was stopped. `keep` leaves the annotations of the input beside the new ones.
-    `lexicons` adds the terms of dictionaries, by label, where no entity stands: `{"gene": "genes.tsv"}`.
+    The same call resumes a run that was stopped. `format` is jsonl (the default), bioc (XML), bioc-json, pubtator, brat,
+    parquet, conll or label-studio. `keep` keeps the annotations of the input beside the new ones. `lexicons` also marks the
+    terms of dictionaries, by label, where the models found nothing: `{"gene": "genes.tsv"}`. `min_score` and
+    `min_precision` are those of `Predictor.predict`.
     """
     from alembert.infer.annotate import AnnotateSettings
     from alembert.infer.annotate import annotate as run
@@ -243,10 +247,10 @@ def generate(
     settings: Settings | None = None,
     **options: Any,
 ) -> Any:
-    """Continue a text with a model that was trained to write (objective causal or prefix).
+    """Continue a text with a language model that was trained with the objective causal or prefix.
 
-    One prompt gives a tuple of `GeneratedText`, the best first; a list of prompts gives a list of tuples. `options` are those
-    of decoding: `method` (greedy, sample, beam), `temperature`, `top_k`, `top_p`, `beams`, `count`, `seed`, `no_repeat`,
+    One prompt gives a tuple of `GeneratedText`, the best first; a list of prompts gives a list of tuples. `options` control
+    decoding: `method` (greedy, sample, beam), `temperature`, `top_k`, `top_p`, `beams`, `count`, `seed`, `no_repeat`,
     `length_penalty`, `repetition_penalty`.
     """
     from alembert.infer.generate import generate_batch
@@ -264,7 +268,7 @@ def generate(
 def score(model: StrPath | Predictor, text: str) -> TextScore:
     """Return how probable a language model finds a text: exactly for causal models, as pseudo-log-likelihood for masked ones.
 
-    `.log_probability` is the sum over `.tokens`, `.perplexity` the usual measure of a model.
+    `.log_probability` is the sum over `.tokens`, `.perplexity` the exponential of the negative mean.
     """
     from alembert.infer.text_score import score_text
 

@@ -28,6 +28,7 @@ from alembert.api.arguments import (
     run_context,
     settings_table,
 )
+from alembert.api.inference import model_folder
 from alembert.errors import AlreadyDone, BadInput, BadSetting
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class TrainingResult:
     folder: Path
     """Where the model is; `alembert.load` opens it."""
     main: str
-    """The measure that weights were chosen by."""
+    """Name of the measure that the best weights were chosen by, such as f1."""
     scores: Mapping[str, float]
     """All measures on the development data."""
     seeds: tuple[float, ...]
@@ -74,7 +75,10 @@ class TrainingResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingResult:
-    """A pre-trained model, and what held-out text said before and after the run."""
+    """A pre-trained model, and its measures on held-out text before and after the run.
+
+    A call that finds the run complete returns the folder alone.
+    """
 
     folder: Path
     before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -111,9 +115,10 @@ def finetune(
     """Fine-tune a model for a task, or for several on one encoder.
 
     `task` is tag, classify, relate, answer, choose, compare or generate; for several tasks a dict of names and kinds, such
-    as `{"disease": "tag", "topic": "classify"}`, and `train`, `dev` and `data` are dicts with the same names. Give `train`
-    (and `dev`, else a tenth of it is set apart), or `data`, which is divided by `split` (80/10/10). `text` and `label`
-    name columns of tables. `settings` takes everything else: a dict, or the path of a TOML file.
+    as `{"disease": "tag", "topic": "classify"}`, and `train`, `dev` and `data` are dicts with the same names. `model` is a
+    folder, or hub:organisation/name. Give `train` (and `dev`, else a tenth of it is set apart), or `data`, which is divided
+    by `split` (80/10/10). `text` and `label` name columns of tables. `seeds=3` trains three times and keeps the best model.
+    `settings` takes everything else: a dict, or the path of a TOML file.
     """
     from alembert.train.finetune import finetune as run
     from alembert.train.finetune_toml import layered_settings
@@ -164,8 +169,8 @@ def pretrain(
 ) -> PretrainingResult:
     """Adapt a model to text, or pre-train one from nothing.
 
-    `inputs` is a Corpus folder, or files with text. Give `model` to adapt one, or `size` (tiny, mini, ... or 6x384) and
-    perhaps `tokenizer` to begin from nothing. The run lasts `hours`, `tokens` or `steps`. `recipe` names settings that
+    `inputs` is a Corpus folder, or files with text. Give `model` to adapt one, or `size` (tiny, mini, ... or layers x width
+    such as 6x384) and perhaps `tokenizer` to begin from nothing. The run lasts `hours`, `tokens` or `steps`. `recipe` names settings that
     belong together, such as adapt or biobert; `settings` takes everything else.
     """
     from alembert.train.ingredients import Start
@@ -214,13 +219,14 @@ def distill(
     """Distil a fine-tuned teacher into a smaller student for the same task.
 
     `student` is a size such as 4x312 (layers x width), a share of the teacher's layers such as half, or a folder. `texts`
-    is plain text whose sentences the teacher labels as well; `preset` is fast or tinybert; `epochs` counts the passes
-    that teach the answers.
+    is plain text whose sentences the teacher labels as well. `preset` is fast (the default) or tinybert. `epochs` are those of
+    the last stage, which learns the teacher's predictions. `train`, `dev`, `data`, `split` and `seeds` are those of
+    `finetune`.
     """
     from alembert.train.distill import distill as run
     from alembert.train.lecture_hall import Distillation
 
-    source = path_of(teacher, "teacher")
+    source = model_folder(model_name(teacher, "teacher"))
     run_settings = _distill_settings(
         source, task, preset=preset, table=settings_table(settings), epochs=epochs, seed=seed
     )

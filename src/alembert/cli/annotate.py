@@ -71,16 +71,19 @@ def annotate(
     on: On = "local",
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=65536, help="Workers on Ray; as many as there are CPUs for if not given."),
+        typer.Option(
+            min=1, max=65536, help="Number of workers on Ray; if not given, as many as there are CPUs for."
+        ),
     ] = None,
     worker_cpus: WorkerCpus = None,
     ray_address: RayAddress = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace annotations that were made otherwise.")
+        bool,
+        typer.Option("--overwrite", help="Replace annotations that other models, inputs or settings made."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
 ) -> None:
-    """Annotate documents, each exactly once; goes on where it was stopped."""
+    """Annotate documents, each exactly once; to resume a stopped run, repeat the command."""
     settings = _settings(config, {} if format is None else {"format": format}, tuple(text or ()))
     models, files = _parted(model, inputs)
     from alembert.cli.progress import Bar

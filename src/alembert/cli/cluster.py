@@ -14,7 +14,7 @@ RayAddress = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="A Ray cluster that is there; RAY_ADDRESS if not given, and without both one is started on this machine.",
+        help="Address of a running Ray cluster; RAY_ADDRESS if not given; without either, one is started on this machine.",
     ),
 ]
 WorkerCpus = Annotated[

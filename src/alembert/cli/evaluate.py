@@ -43,9 +43,9 @@ def evaluate(
     delimiter: Delimiter = None,
     types: Types = None,
     encoding: Annotated[
-        str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")
+        str | None, typer.Option(help="Encoding of all files; detected if not given.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Samples that intervals are computed from.")] = 1000,
+    rounds: Annotated[int, typer.Option(min=1, help="Bootstrap samples for the intervals.")] = 1000,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,

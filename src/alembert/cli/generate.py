@@ -33,7 +33,7 @@ def generate(
     temperature: Annotated[
         float | None, typer.Option(help="sample: below 1 prefers likely tokens, above 1 unlikely ones.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="sample: draw from so many likeliest tokens.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="sample: draw from this many likeliest tokens.")] = None,
     top_p: Annotated[
         float | None, typer.Option(help="sample: draw from the likeliest tokens of this total probability.")
     ] = None,
@@ -42,9 +42,7 @@ def generate(
         int | None, typer.Option(help="sample, beam: texts for each prompt; 1 if not given.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="sample: random seed; 0 if not given.")] = None,
-    no_repeat: Annotated[
-        int | None, typer.Option(help="Length of the n-grams of tokens that may occur only once.")
-    ] = None,
+    no_repeat: Annotated[int | None, typer.Option(help="No n-gram of this many tokens occurs twice.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
     """Continue texts with a model that was trained to write (objective causal or prefix)."""

@@ -26,14 +26,16 @@ Types = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[FILE=]TYPES",
-        help="tag: types that files annotate, as in Disease,Gene; others are unknown there. May be repeated.",
+        help="tag: the only entity types that files annotate, such as Disease,Gene; others are ignored. May be repeated.",
     ),
 ]
 ScoresAsJson = Annotated[bool, typer.Option("--json", help="Print the scores as one JSON object.")]
 LabelColumn = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
 Delimiter = Annotated[
     str | None,
-    typer.Option(metavar="SIGN", help="Sign between the columns of tables: , ; | or tab. Told from them."),
+    typer.Option(
+        metavar="SIGN", help="Separator of the columns of tables: , ; | or tab; detected if not given."
+    ),
 ]
 
 MinScore = Annotated[

@@ -50,14 +50,16 @@ class Entity:
     concepts: tuple[str, ...] = ()
     attributes: Pairs = ()
     text: str = field(default="", compare=False)
-    """Its surface; the document that holds the entity sets it."""
+    """The words of the mention; the document that holds the entity sets it."""
 
     @property
     def start(self) -> int:
+        """Offset of the first character."""
         return self.spans[0][0]
 
     @property
     def end(self) -> int:
+        """Offset after the last character."""
         return self.spans[-1][1]
 
     @property

@@ -106,7 +106,7 @@ class Evaluation:
     remarks: tuple[Remark, ...] = ()
 
     def to_table(self) -> dict[str, Any]:
-        """Give everything as plain values."""
+        """Return everything as plain values."""
         table = asdict(self)
         if self.spread:
             table["spread"] |= {"mean": self.spread.mean, "deviation": self.spread.deviation}

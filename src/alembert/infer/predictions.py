@@ -42,11 +42,11 @@ class AnnotatedDocument(Document):
     """A document with what the models found in it: entities, labels, relations."""
 
     probabilities: Mapping[str, float] = field(default_factory=dict)
-    """Of every label a classifier knows; empty if no classifier of single texts was asked."""
+    """Probability of every label that a classifier knows; empty without a classifier."""
     value: float | None = None
     """The number that a regression model gives."""
     coverage: Coverage = field(default_factory=Coverage)
-    """What became of the text: characters, tokens, windows, answers withheld."""
+    """What the models saw of the text: characters, tokens, windows; and how many answers were withheld."""
     problem: str | None = None
     """Why the models could not annotate the document; None if they did."""
 
@@ -67,7 +67,7 @@ class AnnotatedDocument(Document):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; what is empty is left out, the entities of a document never are."""
+        """Return plain values for JSON, without `sections` and `meta`, which `alembert.write` keeps; empty values are left out."""
         parts: dict[str, Any] = {
             "labels": list(self.labels),
             "probabilities": dict(self.probabilities),
@@ -165,7 +165,7 @@ class ChoicePrediction(_Prediction):
     question: str
     choices: tuple[str, ...]
     choice: str
-    """Text of the choice that was taken."""
+    """Text of the best choice."""
     index: int
     """Its place among the choices, from 0."""
     score: float
@@ -191,14 +191,14 @@ class SimilarityPrediction(_Prediction):
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationPrediction(_Prediction):
-    """A text that was written, or extracted, for a source."""
+    """A text that was generated from the input, or sentences that were extracted from it."""
 
     id: str
     text: str | None
     score: float | None = None
     """Sum of the log probabilities of its tokens; None for an extract."""
     candidates: tuple[str, ...] = ()
-    """Further texts, where several were asked for."""
+    """Further texts, if several were asked for."""
     coverage: Coverage = field(default_factory=Coverage)
 
 
@@ -218,7 +218,7 @@ class SearchHit:
     text: str
     score: float
     id: str
-    """The document's."""
+    """Id of the document that the text is from."""
     source: str
     start: int
     end: int

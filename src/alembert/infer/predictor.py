@@ -50,7 +50,11 @@ _MOST_INPUTS: Final = 4096
 
 
 class Predictor:
-    """One model or several, ready to predict."""
+    """One model or several, ready to predict; made by `alembert.load`.
+
+    `tasks` are the names of the tasks, in the order of the models (empty for a model that was not fine-tuned), `folders`
+    the folders that were opened.
+    """
 
     def __init__(
         self, *folders: Path, task: str | None = None, device: str = "auto", pooling: str | None = None
@@ -83,8 +87,8 @@ class Predictor:
 
         An input is a text, a `Document`, or a dict: `{"text": ...}`, `{"question": ..., "passage": ...}`,
         `{"question": ..., "choices": [...]}`; for pairs of texts a tuple of two. One input gives one prediction, a list
-        gives a list. Answers whose confidence is below `min_score`, or below the score that reached `min_precision` on the
-        development data, are withheld and counted in `coverage.withheld`.
+        gives a list. Answers whose score is below `min_score`, or below the threshold that reached `min_precision` on the
+        development data, are left out and counted in `coverage.withheld`.
         """
         self._check_process()
         compute = self._computation(min_score, min_precision)
@@ -106,8 +110,8 @@ class Predictor:
     ) -> Iterator[Any]:
         """Predict inputs as a stream, in their order; while some are computed, the next are read.
 
-        Inputs are taken as they are needed. One that cannot be predicted does not end the stream: its prediction has the
-        reason in `problem`.
+        Inputs are computed in batches of about `batch_characters`. One that cannot be predicted does not end the stream: its
+        prediction has the reason in `problem`.
         """
         self._check_process()
         if isinstance(inputs, str | bytes | Mapping | Document) or not isinstance(inputs, Iterable):
@@ -185,7 +189,7 @@ class Predictor:
     def search(
         self, index: str | Path, query: str | Sequence[str], *, top: int = 10, measure: Measure = "cosine"
     ) -> Any:
-        """Return what is nearest to a query in a folder that `alembert embed encode` wrote, the best first.
+        """Return the texts nearest to a query, as `SearchHit`s, the best first; `index` is a folder that `alembert.embed` wrote.
 
         A list of queries gives a list of lists.
         """

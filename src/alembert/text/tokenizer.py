@@ -136,7 +136,7 @@ class Tokenizer:
         return self.vocabulary.id_of(token)
 
     def with_markers(self, markers: Iterable[str]) -> Tokenizer:
-        """Give a tokenizer that knows these special pieces too, each found whole in a text; they get the next ids."""
+        """Return a tokenizer that knows these special pieces too, each found whole in a text; they get the next ids."""
         fresh = [piece for piece in markers if piece not in self.vocabulary]
         if not fresh:
             return self
