@@ -193,3 +193,9 @@ def test_a_teacher_may_come_from_the_hub(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("alembert.hub.fetch_from_hub", lambda name, *, pickles: copy)
     with pytest.raises(alembert.UserError, match="copy-of-the-hub"):
         alembert.distill("hub:clinic/tagger", student="1x96", train="train.tsv", out=tmp_path / "out")
+
+
+def test_documents_that_could_not_be_annotated_are_counted_when_they_are_written(tmp_path: Path) -> None:
+    documents = [alembert.AnnotatedDocument("d1", "text", problem="the model fails on it")]
+    with pytest.warns(UserWarning, match="documents that could not be annotated: 1"):
+        alembert.write(documents, tmp_path / "a.xml", format="bioc")

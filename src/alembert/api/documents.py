@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from alembert.api.arguments import Paths, StrPath, checked, files_of, path_of
 from alembert.corpus.document import Document
 from alembert.errors import BadFile, BadInput, BadSetting
+from alembert.infer.predictions import AnnotatedDocument
 
 if TYPE_CHECKING:
     from alembert.infer.supply import Supply
@@ -26,6 +27,10 @@ _FORMAT_OF_ENDING: Final = {
     "": "brat",
 }
 """What a file is written as if no format is named; a path without an ending is a folder, as brat has it."""
+
+
+_OTHER_NAMES: Final = {"bioc": "bioc-xml"}
+"""What `annotate` calls a format -> what the writers call it."""
 
 
 @checked
@@ -85,19 +90,22 @@ def write(documents: Iterable[Document], path: StrPath, *, format: str | None = 
     from alembert.corpus.writers import write as write_format
 
     target = path_of(path, "path")
-    chosen = format or _format_of(target)
+    chosen = _format_of(target) if format is None else _OTHER_NAMES.get(format, format)
     if isinstance(documents, str | bytes | Mapping | Document) or not isinstance(documents, Iterable):
         raise BadInput(f"`documents` is a {type(documents).__name__}; expected an iterable of Documents.")
     if chosen == "brat" and target.exists():
         raise BadFile(f"{target} is there already, and brat has a folder of files. Name a new folder.")
     target.parent.mkdir(parents=True, exist_ok=True)
     hidden = target.with_name(f".{target.name}")  # with the same ending, by which writers tell compression
+    failed: list[str] = []
     try:
-        losses = write_format(_checked(documents), hidden, chosen)
+        losses = Counter(write_format(_checked(documents, failed), hidden, chosen))
     except BaseException:
         _remove(hidden)
         raise
     hidden.replace(target)
+    if failed:
+        losses["documents that could not be annotated"] = len(failed)
     if losses:
         warnings.warn(
             f"{target}: {'; '.join(f'{reason}: {count:,}' for reason, count in losses.items())}", stacklevel=3
@@ -115,10 +123,13 @@ def _format_of(path: Path) -> str:
     return _FORMAT_OF_ENDING[ending]
 
 
-def _checked(documents: Iterable[Any]) -> Iterator[Document]:
+def _checked(documents: Iterable[Any], failed: list[str]) -> Iterator[Document]:
+    """Pass documents on; `failed` gets the ids of those that a stream could not annotate."""
     for number, document in enumerate(documents, start=1):
         if not isinstance(document, Document):
             raise BadInput(f"Item {number} is a {type(document).__name__}; expected a Document.")
+        if isinstance(document, AnnotatedDocument) and document.problem:
+            failed.append(document.id)
         yield document
 
 

@@ -30,6 +30,10 @@ def open_in_torch(folder: str | Path, device: str = "cpu") -> TorchEngine:
         *TRAINING,
         otherwise="An Export of it needs none: make one where torch is installed (alembert export).",
     )
+    if is_export(folder):
+        raise BadSetting(
+            f"{folder} is an Export, which answers its task alone. Use the Checkpoint that it was made of, which runs in torch."
+        )
     from alembert.infer.engine_torch import TorchEngine
 
     return TorchEngine.open(folder, device)

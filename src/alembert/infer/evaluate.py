@@ -112,6 +112,8 @@ class Evaluation:
             table["spread"] |= {"mean": self.spread.mean, "deviation": self.spread.deviation}
         return table
 
+    to_dict = to_table
+
 
 def evaluate(
     model: TaskModel,

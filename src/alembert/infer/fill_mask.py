@@ -6,8 +6,8 @@ In: an engine (see `Engine`) and texts. Out: plain dataclasses with character of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,10 @@ class FilledMask:
     start: int
     end: int
     candidates: tuple[Candidate, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self)
 
 
 def fill_mask(engine: Engine, text: str, top: int = 5) -> tuple[FilledMask, ...]:

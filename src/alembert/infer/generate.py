@@ -8,8 +8,8 @@ each prompt with what the model writes after it. A model learnt from `[CLS] text
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,6 +33,10 @@ class GeneratedText:
     """Sum of the log probabilities that the model gives the new tokens, [SEP] included."""
     finished: bool
     """The model ended the text; otherwise it reached a limit."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self)
 
 
 class CausalEngine(Protocol):
