@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alembert.errors import BadSetting
 from alembert.extras import TRAINING, is_installed, require
 from alembert.tasks.export_files import is_export
 
@@ -30,7 +31,7 @@ def open_in_torch(folder: str | Path, device: str = "cpu") -> TorchEngine:
         *TRAINING,
         otherwise="An Export of it needs none: make one where torch is installed (alembert export).",
     )
-    if is_export(folder):
+    if is_export(Path(folder)):
         raise BadSetting(
             f"{folder} is an Export, which answers its task alone. Use the Checkpoint that it was made of, which runs in torch."
         )
