@@ -6,7 +6,6 @@ stopped. A call whose result is complete returns it. What has no argument here g
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from alembert.api.arguments import (
     run_context,
     settings_table,
 )
+from alembert.api.inference import model_folder
 from alembert.errors import AlreadyDone, BadInput, BadSetting
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def distill(
     from alembert.train.distill import distill as run
     from alembert.train.lecture_hall import Distillation
 
-    source = path_of(teacher, "teacher")
+    source = model_folder(teacher, "teacher")
     run_settings = _distill_settings(
         source, task, preset=preset, table=settings_table(settings), epochs=epochs, seed=seed
     )
@@ -349,12 +349,12 @@ def _result(folder: Path, results: Iterable[SeedResult], best: int) -> TrainingR
 
 def _finished(folder: Path) -> TrainingResult:
     """Read what a run that was complete before has reached."""
-    from alembert.train.one_seed import RUN, SCORES, SeedResult
+    from alembert.train.one_seed import RUN, SCORES, SEEDS, SeedResult
 
     def read(place: Path) -> SeedResult:
-        return SeedResult(**json.loads((place / RUN / SCORES).read_bytes()))
+        return SeedResult.from_json((place / RUN / SCORES).read_bytes())
 
     own = read(folder)
-    members = sorted((folder / "seeds").glob("*"), key=lambda path: path.name)
+    members = sorted((folder / SEEDS).glob("*"), key=lambda path: int(path.name))
     values = tuple(read(member).value for member in members) or (own.value,)
     return replace(_result(folder, [own], 0), seeds=values)
