@@ -173,7 +173,7 @@ class ExportJob:
 
     def _examples(self, reading: Reading[Any]) -> Sequence[Any]:
         for item in reading.set_aside:
-            self.say(f"{item.source}, {item.position} set aside: {item.reason}")
+            self.say(item.in_words())
         self.set_aside += len(reading.set_aside)
         return reading.examples
 

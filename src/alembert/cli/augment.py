@@ -113,7 +113,7 @@ def augment(
         note(sentence)
     _print(made, reading.examples, out, as_json)
     for item in reading.set_aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
+        note(item.in_words())
     if reading.set_aside:
         raise typer.Exit(SET_ASIDE)
 

@@ -57,9 +57,9 @@ def bench(
     else:
         _print(found)
     for remark in found.remarks:
-        note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
+        note(remark.in_words())
     for item in found.set_aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
+        note(item.in_words())
     if found.set_aside:
         raise typer.Exit(SET_ASIDE)
 

@@ -125,9 +125,9 @@ def _warn(found: Evaluation) -> None:
     from alembert.inspect.evaluation_report import few_documents, overlap_warning
 
     for remark in found.remarks:
-        note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
+        note(remark.in_words())
     for item in found.set_aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
+        note(item.in_words())
     for sentence in few_documents(found.documents):
         note(sentence)
     if warning := overlap_warning(found):

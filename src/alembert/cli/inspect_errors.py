@@ -83,7 +83,7 @@ def _name_set_aside(atlas: Atlas) -> None:
     from alembert.cli.output import note
 
     for item in atlas.set_aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
+        note(item.in_words())
 
 
 def _print(atlas: Atlas) -> None:
