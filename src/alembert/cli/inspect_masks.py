@@ -114,15 +114,14 @@ def _excerpt(
 ) -> Excerpt:
     """Read the first documents, after the checks that training would make."""
     from alembert.corpus.excerpt import excerpt
-    from alembert.corpus.inputs import check_inputs, check_supply, expand_patterns, named_corpus
+    from alembert.corpus.inputs import check_supply, expand_inputs, named_corpus
     from alembert.corpus.shard_cut import WordSettings
 
-    inputs = expand_patterns(inputs)
-    check_inputs(inputs)
+    files = expand_inputs(inputs)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
-    found = excerpt(named_corpus(inputs) or inputs, tokenizer, words)
+    found = excerpt(named_corpus(files) or files, tokenizer, words)
     check_supply(
-        inputs[0],
+        files[0],
         documents=len(found.tokens),
         entities=found.entities,
         next_sentence=bool(settings.objectives.next_sentence),
