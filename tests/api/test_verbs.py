@@ -119,6 +119,20 @@ def test_the_teacher_may_be_a_model_of_the_hub(
         alembert.distill("hub:clinic/tagger", student="half", out=tmp_path / "small", progress=False)
 
 
+def test_texts_of_a_distillation_may_be_a_pattern(
+    tagger: alembert.TrainingResult, workplace: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(alembert.UserError, match="No file matches"):
+        alembert.distill(
+            tagger.folder,
+            student="half",
+            train=workplace / "tag-train.jsonl",
+            texts=tmp_path / "*.txt",
+            out=tmp_path / "small",
+            progress=False,
+        )
+
+
 def test_seeds_of_a_complete_run_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for seed in range(11):
         run = tmp_path / "seeds" / str(seed) / "run"

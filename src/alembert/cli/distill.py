@@ -125,7 +125,6 @@ def distill(
 
     from alembert.cli.distill_compare import ComparisonFile, types_of_data
     from alembert.corpus.fetch import local_paths
-    from alembert.corpus.inputs import expand_patterns
     from alembert.settings import to_toml
 
     given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
@@ -185,7 +184,7 @@ def distill(
             split,
             types_of_data(types, compare, *files),
         ),
-        texts=tuple(expand_patterns(texts or ())),
+        texts=tuple(texts or ()),
         words=words,
         vocabulary=vocabulary,
     )
