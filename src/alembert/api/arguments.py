@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
@@ -92,6 +92,24 @@ def files_of(value: Paths | None, name: str) -> tuple[Path, ...]:
     from alembert.corpus.fetch import local_paths
 
     return tuple(local_paths(inputs_of(value, name)))
+
+
+def files_by_task(
+    names: Sequence[str | None], value: Paths | Mapping[str, Paths] | None, argument: str
+) -> dict[str | None, tuple[Path, ...]]:
+    """Return the files of each task; those of several tasks are given in a dict, by their names."""
+    known = ", ".join(map(str, names))
+    if not isinstance(value, Mapping):
+        if value is not None and len(names) > 1:
+            raise BadSetting(
+                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names {known}."
+            )
+        return {name: files_of(value, argument) for name in names}
+    if strange := [name for name in value if name not in names]:
+        raise BadSetting(
+            f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {known}."
+        )
+    return {name: files_of(value.get(str(name)), argument) for name in names}
 
 
 def inputs_of(value: Paths | None, name: str) -> tuple[str | Path, ...]:

@@ -12,7 +12,7 @@ from alembert.api.arguments import (
     Settings,
     StrPath,
     checked,
-    files_of,
+    files_by_task,
     given,
     path_of,
     settings_table,
@@ -86,8 +86,8 @@ def export(
     job = ExportJob(
         folder,
         run_settings,
-        _files_by_task(names, "calibrate", calibrate),
-        _files_by_task(names, "dev", dev),
+        files_by_task(names, calibrate, "calibrate"),
+        files_by_task(names, dev, "dev"),
         task=task,
         speed=speed,
         say=note if progress else lambda _: None,
@@ -95,23 +95,6 @@ def export(
     target = path_of(out, "out")
     outcome = job.run(target, overwrite=overwrite)
     return ExportResult(folder=target, report=outcome.to_table())
-
-
-def _files_by_task(
-    names: Sequence[str | None], argument: str, files: Paths | Mapping[str, Paths] | None
-) -> Files:
-    if not isinstance(files, Mapping):
-        if files is not None and len(names) > 1:
-            raise BadSetting(
-                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names "
-                f"{', '.join(map(str, names))}."
-            )
-        return {names[0]: files_of(files, argument)} | dict.fromkeys(names[1:], ())
-    if strange := [name for name in files if name not in names]:
-        raise BadSetting(
-            f"`{argument}` has files for {strange[0]!r}; the tasks are {', '.join(map(str, names))}."
-        )
-    return {name: files_of(files.get(str(name)), argument) for name in names}
 
 
 @dataclass
