@@ -190,7 +190,7 @@ _Names = tuple[int, str, tuple[str, str, str]]
 
 
 def _with_ids(files: Sequence[InputFile]) -> tuple[InputFile, ...]:
-    """Give documents that are named by their file ids that differ."""
+    """Choose different ids for documents that are named by their file."""
     names = [each for number, file in enumerate(files) for each in _names_in(number, file)]
     levels = [0] * len(names)
     while rising := _repeated([ids[level] for (_, _, ids), level in zip(names, levels, strict=True)], levels):
