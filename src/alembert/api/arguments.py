@@ -14,9 +14,10 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from alembert.errors import BadInput, BadSetting
+from alembert.terminal.output import note, say_all
+from alembert.terminal.progress import Bar
 
 if TYPE_CHECKING:
-    from alembert.cli.progress import Bar
     from alembert.train.surroundings import Surroundings
 
 P = ParamSpec("P")
@@ -156,8 +157,6 @@ def given(**arguments: Any) -> dict[str, Any]:
 
 def progress_bar(shown: bool) -> Bar:
     """Make a progress line on stderr: on a terminal or in a notebook, if it is wanted."""
-    from alembert.cli.progress import Bar
-
     return Bar(sys.stderr, shown=shown and None)
 
 
@@ -165,7 +164,6 @@ def run_context(
     bar: Bar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None
 ) -> Surroundings:
     """Say where a training run computes, and where it reports to."""
-    from alembert.cli.output import note
     from alembert.hardware.torch_settings import device_named
     from alembert.train.surroundings import Surroundings
 
@@ -175,7 +173,7 @@ def run_context(
         device=device_named(device),
         overwrite=overwrite,
         say=note if progress else quiet.say,
-        show=(lambda lines: print(*lines, sep="\n", file=sys.stderr)) if progress else quiet.show,
+        show=say_all if progress else quiet.show,
         tell=bar.show_training if progress else quiet.tell,
         tell_reading=bar.show if progress else quiet.tell_reading,
     )

@@ -19,6 +19,7 @@ from alembert.api.arguments import (
 )
 from alembert.api.inference import model_folder
 from alembert.errors import BadSetting
+from alembert.terminal.output import note
 
 if TYPE_CHECKING:
     from alembert.compress.card import Outcome
@@ -74,7 +75,6 @@ def export(
     onnx or openvino, the faster one here if not named; `int8=False` keeps floats. `settings` takes `limit` (points of score
     that int8 may cost), `rows` and `training_hashes`. `speed` measures both forms.
     """
-    from alembert.cli.output import note
     from alembert.compress.settings import ExportSettings
     from alembert.settings import changed
 

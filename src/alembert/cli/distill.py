@@ -199,8 +199,8 @@ class _Place:
         self.cache, self.device, self.overwrite = cache, device, overwrite
 
     def surroundings(self, **told: Any) -> Surroundings:
-        from alembert.cli.output import note, say_all
         from alembert.hardware.torch_settings import device_named
+        from alembert.terminal.output import note, say_all
         from alembert.train.surroundings import Surroundings
 
         return Surroundings(
@@ -310,7 +310,7 @@ def _run_general(
     place: _Place,
     as_json: bool,
 ) -> None:
-    from alembert.cli.progress import Bar
+    from alembert.terminal.progress import Bar
     from alembert.train.distill_general import distill_general
     from alembert.train.distributed import speaks
 
@@ -324,7 +324,7 @@ def _run_general(
 def _show_general(done: GeneralStudent, out: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from alembert.cli.output import print_json
+    from alembert.terminal.output import print_json
 
     if as_json:
         print_json({"folder": str(out), "before": done.before, "after": done.after, "run": asdict(done.done)})
@@ -347,8 +347,8 @@ def _run_task(
 ) -> None:
     from alembert.cli.distill_compare import folder_beside, show_comparison, train_controls
     from alembert.cli.finetune import show_scores
-    from alembert.cli.progress import Bar
     from alembert.errors import AlreadyDone
+    from alembert.terminal.progress import Bar
     from alembert.train.distill import distill as run
     from alembert.train.distributed import speaks
 

@@ -159,8 +159,8 @@ def _read_changes(
 
 
 def _check(assignment: Assignment | Curriculum, settings: FinetuneSettings, as_json: bool) -> None:
-    from alembert.cli.output import print_json
     from alembert.tasks.data_screen import lines
+    from alembert.terminal.output import print_json
     from alembert.train.finetune import Assignment, examine_all_data
 
     reports = examine_all_data(assignment, settings)
@@ -184,9 +184,9 @@ def _run(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from alembert.cli.output import note, say_all
-    from alembert.cli.progress import Bar
     from alembert.hardware.torch_settings import device_named
+    from alembert.terminal.output import note, say_all
+    from alembert.terminal.progress import Bar
     from alembert.train.distributed import speaks
     from alembert.train.finetune import finetune as run
     from alembert.train.surroundings import Surroundings
@@ -226,7 +226,7 @@ def show_scores(done: Finetuned, out: Path, as_json: bool) -> None:
     """Print what a run for a task reached on the development data."""
     from dataclasses import asdict
 
-    from alembert.cli.output import print_json
+    from alembert.terminal.output import print_json
 
     if as_json:
         table = {"folder": str(out), "main": done.main, "mean": done.mean, "spread": done.spread}

@@ -10,9 +10,9 @@ import typer
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import each_line
 from alembert.cli.options import withheld_note
-from alembert.cli.output import note, print_json, visible
 from alembert.errors import BadInput
 from alembert.infer.task_model import TaskModel
+from alembert.terminal.output import note, print_json, visible
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""How commands read and write: UTF-8 in, data to stdout whatever its encoding, nothing a terminal would obey."""
+"""How alembert reads and writes streams: UTF-8 in, data to stdout whatever its encoding, nothing a terminal would obey."""
 
 from __future__ import annotations
 
