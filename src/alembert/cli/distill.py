@@ -121,10 +121,7 @@ def distill(
 
     With --corpus it is the general stage, on plain text; with --train or --data the stage for the teacher's task.
     """
-    from dataclasses import replace
-
     from alembert.cli.distill_compare import ComparisonFile, types_of_data
-    from alembert.corpus.fetch import local_paths
     from alembert.settings import to_toml
 
     given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
@@ -170,24 +167,10 @@ def distill(
         print(to_toml(settings), end="")
         return
     teacher, student, out = _checked(teacher, student, out)
-    if not (train or data):
-        raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
-    if split is not None and not data:
-        raise typer.BadParameter("--split divides the files of --data, which was not given")
-    files = tuple(local_paths(each or ()) for each in (train, dev, data))
-    wish = replace(
-        _wish(
-            teacher,
-            student,
-            task,
-            files,
-            split,
-            types_of_data(types, compare, *files),
-        ),
-        texts=tuple(texts or ()),
-        words=words,
-        vocabulary=vocabulary,
-    )
+    files = _task_files(train, dev, data, split)
+    own_types = types_of_data(types, compare, *files)
+    more = {"texts": tuple(texts or ()), "words": words, "vocabulary": vocabulary}
+    wish = _wish(teacher, student, task, files, split, own_types, **more)
     test = None if compare is None else ComparisonFile(compare, tuple(types or ()))
     _run_task(wish, out, settings, seeds, _Place(cache, device, overwrite), as_json, test=test)
 
@@ -217,6 +200,19 @@ def _checked(teacher: str | None, student: str | None, out: Path | None) -> tupl
     if teacher is None or student is None or out is None:
         raise typer.BadParameter("give TEACHER, --student and --out; or --show-config")
     return teacher, student, out
+
+
+def _task_files(
+    train: Examples, dev: Examples, data: Examples, split: str | None
+) -> tuple[list[Path], list[Path], list[Path]]:
+    """Return the files of the task stage as paths; those of a store or of stdin are copied here."""
+    from alembert.corpus.fetch import local_paths
+
+    if not (train or data):
+        raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
+    if split is not None and not data:
+        raise typer.BadParameter("--split divides the files of --data, which was not given")
+    return local_paths(train or ()), local_paths(dev or ()), local_paths(data or ())
 
 
 def _check_unused(with_what: str, flags: dict[str, Any]) -> None:
@@ -288,6 +284,7 @@ def _wish(
     files: Sequence[Sequence[Path]],
     split: str | None,
     types: tuple[str, ...],
+    **more: Any,
 ) -> Distillation:
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.tasks.files import TASK, read_table, reading_of
@@ -298,7 +295,7 @@ def _wish(
     training = read_table(Path(teacher), task).get("training", {})
     options = reading_of(training, ReadOptions(types=types), str(Path(teacher) / TASK))
     found = Data(train=train, dev=dev, whole=data, split=split or "80/10/10", options=options)
-    return Distillation(teacher=teacher, student=student, data=found, task=task)
+    return Distillation(teacher=teacher, student=student, data=found, task=task, **more)
 
 
 def _run_general(
