@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "infer": EVERYONE | {"text", "corpus", "data", "tasks"},
     "inspect": EVERYONE | {"infer", "nn", "text", "corpus", "data", "tasks"},
     "serve": EVERYONE | {"infer", "inspect"},
+    "terminal": {"errors", "corpus", "train"},
 }
 NO_TORCH = {
     "errors",
@@ -42,11 +43,13 @@ NO_TORCH = {
     "data",
     "sample",
     "serve",
+    "terminal",
     "cli",
 }
 ONLY_HERE = {"infer/engine_torch.py": {"files", "nn"}}
 """Modules that may import more than their part."""
-LAYERS_WITHOUT_LIMIT = {"api", "cli", "demo", "spacy_component", "__init__", "__main__"}
+MAY_IMPORT["api"] = {*MAY_IMPORT}
+LAYERS_WITHOUT_LIMIT = {"cli", "demo", "spacy_component", "__init__", "__main__"}
 
 
 def part_of(path: Path) -> str:

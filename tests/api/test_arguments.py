@@ -15,6 +15,7 @@ PLAIN = ("str", "str | None", "int", "int | None", "float | None", "bool")
 VERBS: list[Callable[..., Any]] = [
     alembert.annotate,
     alembert.distill,
+    alembert.embed,
     alembert.evaluate,
     alembert.export,
     alembert.fill,

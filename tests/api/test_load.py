@@ -5,7 +5,9 @@ import multiprocessing
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,6 +141,15 @@ def test_vectors_are_written_and_searched(models: Any, tmp_path: Path) -> None:
     assert [hits[0].id for hits in model.search(result.folder, texts)] == ["d0", "d1", "d2"]
     with pytest.raises(alembert.UserError, match="made by another model"):
         alembert.load(models("compare, mean")).search(result.folder, TEXT)
+
+
+def test_inputs_of_vectors_are_copied_beside_the_result(
+    models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Copies in a temporary folder would be made anew in each run, and be called by their paths.
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b'{"id": "d1", "text": "No fever."}\n')))
+    alembert.embed(models("compare"), "-", out=tmp_path / "vectors", progress=False)
+    assert (tmp_path / ".alembert-cache" / "inputs" / "vectors").is_dir()
 
 
 def test_a_text_is_written_for_a_source(models: Any) -> None:

@@ -1,6 +1,7 @@
 """The public verbs with plain arguments, from examples to an annotated file, and what they refuse."""
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 import alembert
+from alembert.api.training import _finished
 from alembert.nn.config import preset
 from small_checkpoints import Blueprint, Checkpoint
 from task_cases import CASES, TOKENIZER
@@ -107,6 +109,38 @@ def test_distill_export_evaluate_and_annotate(
     texts = [document.text for document in alembert.read(files["dev"])]
     piped = list(alembert.load(export.folder).pipe(texts))
     assert sum(len(document.entities) for document in piped) == result.counts["entities"]
+
+
+def test_the_teacher_may_be_a_model_of_the_hub(
+    tagger: alembert.TrainingResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alembert.hub.fetch_from_hub", lambda where, *, pickles: tagger.folder)
+    with pytest.raises(alembert.UserError, match="There is nothing to learn from"):
+        alembert.distill("hub:clinic/tagger", student="half", out=tmp_path / "small", progress=False)
+
+
+def test_texts_of_a_distillation_may_be_a_pattern(
+    tagger: alembert.TrainingResult, workplace: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(alembert.UserError, match="No file matches"):
+        alembert.distill(
+            tagger.folder,
+            student="half",
+            train=workplace / "tag-train.jsonl",
+            texts=tmp_path / "*.txt",
+            out=tmp_path / "small",
+            progress=False,
+        )
+
+
+def test_seeds_of_a_complete_run_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for seed in range(11):
+        run = tmp_path / "seeds" / str(seed) / "run"
+        run.mkdir(parents=True)
+        scores = {"seed": seed, "main": "f1", "measures": {"f1": seed / 10}}
+        (run / "scores.json").write_text(json.dumps(scores))
+    shutil.copytree(tmp_path / "seeds" / "10" / "run", tmp_path / "run")
+    assert _finished(tmp_path).seeds == tuple(seed / 10 for seed in range(11))
 
 
 def test_pretrain_adapts_a_model(workplace: Path, tmp_path: Path) -> None:

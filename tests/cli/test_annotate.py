@@ -9,7 +9,6 @@ import pytest
 
 from alembert.cli import run
 from alembert.cli.annotate import _opened
-from alembert.cli.progress import line
 from alembert.corpus.cluster import Cluster
 from alembert.corpus.document import Document
 from alembert.corpus.jobs import Progress
@@ -21,6 +20,7 @@ from alembert.nn.config import preset
 from alembert.tasks.classify_settings import ClassifySettings
 from alembert.tasks.confidence import threshold_for
 from alembert.tasks.tag_settings import TagSettings
+from alembert.terminal.progress import line
 from alembert.train.finetune import Assignment, finetune
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.task_data import Data

@@ -286,7 +286,7 @@ def answer(folder: Path) -> list[Any]:
 @pytest.mark.parametrize("content", [b"", b"<net/>", b'<net name="x" version="11"><layers/></net>'])
 def test_a_description_of_a_graph_that_is_none_is_refused(content: bytes, copied: Path) -> None:
     rewritten(copied, "model.xml", content)
-    with pytest.raises(BadFile, match=r"model\.xml cannot be (opened|run) in OpenVINO"):
+    with pytest.raises(BadFile, match=r"model\.xml (cannot be (opened|run) in OpenVINO|is damaged)"):
         answer(copied)
 
 

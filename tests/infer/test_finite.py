@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from alembert.cli import run
-from alembert.cli.output import print_json
 from alembert.compress.export import export
 from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, UserError
@@ -26,6 +25,7 @@ from alembert.infer.task_model import TaskModel
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.tasks.export_files import DECODING
+from alembert.terminal.output import print_json
 from small_checkpoints import SHAPE, fine_tuned
 from task_cases import TOKENIZER
 

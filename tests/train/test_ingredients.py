@@ -39,12 +39,12 @@ def test_a_start_that_says_too_much_or_too_little_is_refused(given: dict[str, ob
         Start(**given)
 
 
-def test_files_are_inputs_and_hub_models_are_not() -> None:
-    assert Start(model="folder").files == [Path("folder")]
+def test_files_are_inputs_and_hub_models_are_not(tmp_path: Path) -> None:
+    assert Start(model=str(tmp_path)).files == [tmp_path]
     assert Start(size="tiny", tokenizer=Path("vocab")).files == [Path("vocab")]
     assert Start(model="hub:some/name").files == []
     assert Start(model="hub:some/name").hub == "hub:some/name"
-    assert Start(model="folder").hub is None
+    assert Start(model=str(tmp_path)).hub is None
 
 
 def test_a_new_model_fits_its_vocabulary_and_its_objectives(

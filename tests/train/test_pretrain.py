@@ -370,7 +370,7 @@ def test_sequences_longer_than_the_model_are_refused(
 
 @pytest.mark.parametrize(
     ("model", "sentence"),
-    [("bare", "has no tokenizer"), ("narrow", "more than the 50 rows"), ("nothing", "does not exist")],
+    [("bare", "has no tokenizer"), ("narrow", "more than the 50 rows"), ("nothing", "There is no folder")],
 )
 def test_a_model_that_cannot_be_used_is_refused(
     misfit: Path, poor: Path, tmp_path: Path, model: str, sentence: str

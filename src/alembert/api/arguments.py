@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
@@ -14,9 +14,10 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from alembert.errors import BadInput, BadSetting
+from alembert.terminal.output import note, say_all
+from alembert.terminal.progress import Bar
 
 if TYPE_CHECKING:
-    from alembert.cli.progress import Bar
     from alembert.train.surroundings import Surroundings
 
 P = ParamSpec("P")
@@ -94,6 +95,24 @@ def files_of(value: Paths | None, name: str) -> tuple[Path, ...]:
     return tuple(local_paths(inputs_of(value, name)))
 
 
+def files_by_task(
+    names: Sequence[str | None], value: Paths | Mapping[str, Paths] | None, argument: str
+) -> dict[str | None, tuple[Path, ...]]:
+    """Return the files of each task; those of several tasks are given in a dict, by their names."""
+    known = ", ".join(map(str, names))
+    if not isinstance(value, Mapping):
+        if value is not None and len(names) > 1:
+            raise BadSetting(
+                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names {known}."
+            )
+        return {name: files_of(value, argument) for name in names}
+    if strange := [name for name in value if name not in names]:
+        raise BadSetting(
+            f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {known}."
+        )
+    return {name: files_of(value.get(str(name)), argument) for name in names}
+
+
 def inputs_of(value: Paths | None, name: str) -> tuple[str | Path, ...]:
     """Return what an argument names: text as it is, since it may be an address, else paths; none for None."""
     if value is None:
@@ -138,8 +157,6 @@ def given(**arguments: Any) -> dict[str, Any]:
 
 def progress_bar(shown: bool) -> Bar:
     """Make a progress line on stderr: on a terminal or in a notebook, if it is wanted."""
-    from alembert.cli.progress import Bar
-
     return Bar(sys.stderr, shown=shown and None)
 
 
@@ -147,7 +164,6 @@ def run_context(
     bar: Bar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None
 ) -> Surroundings:
     """Say where a training run computes, and where it reports to."""
-    from alembert.cli.output import note
     from alembert.hardware.torch_settings import device_named
     from alembert.train.surroundings import Surroundings
 
@@ -157,7 +173,7 @@ def run_context(
         device=device_named(device),
         overwrite=overwrite,
         say=note if progress else quiet.say,
-        show=(lambda lines: print(*lines, sep="\n", file=sys.stderr)) if progress else quiet.show,
+        show=say_all if progress else quiet.show,
         tell=bar.show_training if progress else quiet.tell,
         tell_reading=bar.show if progress else quiet.tell_reading,
     )

@@ -12,13 +12,14 @@ from alembert.api.arguments import (
     Settings,
     StrPath,
     checked,
-    files_of,
+    files_by_task,
     given,
     path_of,
     settings_table,
 )
 from alembert.api.inference import model_folder
 from alembert.errors import BadSetting
+from alembert.terminal.output import note
 
 if TYPE_CHECKING:
     from alembert.compress.card import Outcome
@@ -75,7 +76,6 @@ def export(
     name; if not given, the faster one on this machine. `int8=False` keeps floats. `speed` also measures how fast the model is
     before and after. `settings` takes `limit` (points of score that int8 may cost), `rows` and `training_hashes`.
     """
-    from alembert.cli.output import note
     from alembert.compress.settings import ExportSettings
     from alembert.settings import changed
 
@@ -87,8 +87,8 @@ def export(
     job = ExportJob(
         folder,
         run_settings,
-        _files_by_task(names, "calibrate", calibrate),
-        _files_by_task(names, "dev", dev),
+        files_by_task(names, calibrate, "calibrate"),
+        files_by_task(names, dev, "dev"),
         task=task,
         speed=speed,
         say=note if progress else lambda _: None,
@@ -96,23 +96,6 @@ def export(
     target = path_of(out, "out")
     outcome = job.run(target, overwrite=overwrite)
     return ExportResult(folder=target, report=outcome.to_table())
-
-
-def _files_by_task(
-    names: Sequence[str | None], argument: str, files: Paths | Mapping[str, Paths] | None
-) -> Files:
-    if not isinstance(files, Mapping):
-        if files is not None and len(names) > 1:
-            raise BadSetting(
-                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names "
-                f"{', '.join(map(str, names))}."
-            )
-        return {names[0]: files_of(files, argument)} | dict.fromkeys(names[1:], ())
-    if strange := [name for name in files if name not in names]:
-        raise BadSetting(
-            f"`{argument}` has files for {strange[0]!r}; the tasks are {', '.join(map(str, names))}."
-        )
-    return {name: files_of(files.get(str(name)), argument) for name in names}
 
 
 @dataclass
@@ -174,7 +157,7 @@ class ExportJob:
 
     def _examples(self, reading: Reading[Any]) -> Sequence[Any]:
         for item in reading.set_aside:
-            self.say(f"{item.source}, {item.position} set aside: {item.reason}")
+            self.say(item.in_words())
         self.set_aside += len(reading.set_aside)
         return reading.examples
 

@@ -48,12 +48,12 @@ def load(
     return Predictor(*folders, task=task, device=device, pooling=pooling)
 
 
-def model_folder(model: StrPath) -> Path:
+def model_folder(model: StrPath, argument: str = "model") -> Path:
     """Return the folder of a model; `hub:organisation/name` is fetched from the Hugging Face hub."""
     from alembert.hub import model_folder as find_folder
     from alembert.tasks.files import task_remark
 
-    name = model_name(model)
+    name = model_name(model, argument)
     folder = find_folder(name)
     if remark := task_remark(folder, name):
         warnings.warn(remark, stacklevel=4)
@@ -119,6 +119,7 @@ class EmbeddingResult:
         return {"folder": str(self.folder), "counts": dict(self.counts)}
 
 
+@checked
 def embed(
     model: StrPath,
     inputs: Paths,
@@ -144,7 +145,7 @@ def embed(
     folder, target = model_folder(model), path_of(out, "out")
     run_settings = changed(EncodeSettings(), settings_table(settings), "`settings`")
     run_settings = changed(run_settings, given(unit=unit), "The arguments")
-    files = files_of(inputs, "inputs")
+    files = inputs_of(inputs, "inputs")
     embedder = Embedder.open(folder, mode=cast(Any, pooling), device=device_for([folder], device))
     with progress_bar(progress) as bar:
         result = encode(embedder, files, target, run_settings, overwrite=overwrite, tell=bar.show)

@@ -6,7 +6,6 @@ stopped. A call whose result is complete returns it. What has no argument here g
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from alembert.api.arguments import (
     StrPath,
     checked,
     columns_of,
+    files_by_task,
     files_of,
     given,
     model_name,
@@ -32,6 +32,7 @@ from alembert.api.inference import model_folder
 from alembert.errors import AlreadyDone, BadInput, BadSetting
 
 if TYPE_CHECKING:
+    from alembert.corpus.readers.contract import ReadOptions
     from alembert.train.distill_settings import DistillSettings
     from alembert.train.one_seed import SeedResult
     from alembert.train.task_data import Data
@@ -121,6 +122,7 @@ def finetune(
     `settings` takes everything else: a dict, or the path of a TOML file.
     """
     from alembert.train.finetune import finetune as run
+    from alembert.train.finetune import job_of, subjects_of
     from alembert.train.finetune_toml import layered_settings
 
     kinds = _kinds(task)
@@ -133,11 +135,9 @@ def finetune(
     run_settings, of_tasks = layered_settings(
         kinds, {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}, are_named=are_named
     )
-    files = {
-        name: _data(kinds, name, {"train": train, "dev": dev, "data": data}, split, of_tasks[name].reading)
-        for name in kinds
-    }
-    job = _finetune_job(kinds, model_name(model), files, of_tasks, are_named=are_named)
+    given_files = {"train": train, "dev": dev, "data": data}
+    files = _data(given_files, split, {name: each.reading for name, each in of_tasks.items()})
+    job = job_of(model_name(model), subjects_of(kinds, files, of_tasks), are_named=are_named)
     folder = path_of(out, "out")
     with progress_bar(progress) as bar:
         context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
@@ -226,15 +226,15 @@ def distill(
     from alembert.train.distill import distill as run
     from alembert.train.lecture_hall import Distillation
 
-    source = model_folder(model_name(teacher, "teacher"))
+    source = model_folder(teacher, "teacher")
     run_settings = _distill_settings(
         source, task, preset=preset, table=settings_table(settings), epochs=epochs, seed=seed
     )
-    reading = _reading_of_training(source, task)
+    reading = {"": _reading_of_training(source, task)}
     job = Distillation(
         teacher=str(source),
         student=str(student),
-        data=_data({"": ""}, "", {"train": train, "dev": dev, "data": data}, split, reading),
+        data=_data({"train": train, "dev": dev, "data": data}, split, reading)[""],
         task=task,
         texts=files_of(texts, "texts"),
     )
@@ -266,52 +266,20 @@ def _columns(text: str | Iterable[str] | None) -> list[str] | None:
     return None if text is None else list(columns_of(text))
 
 
-def _data(
-    names: Mapping[str, str], name: str, files: Mapping[str, Any], split: str | None, reading: Any
-) -> Data:
-    """Return the files of a task; those of several tasks are given by their names."""
+def _data(files: Mapping[str, Any], split: str | None, reading: Mapping[str, ReadOptions]) -> dict[str, Data]:
+    """Return the files of each task with how they are read; those of several tasks are given by their names."""
     from alembert.train.task_data import Data
 
-    own: dict[str, tuple[Path, ...]] = {}
-    for argument, value in files.items():
-        if isinstance(value, Mapping) and (strange := [key for key in value if key not in names]):
-            raise BadSetting(
-                f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {', '.join(names)}."
-            )
-        if not isinstance(value, Mapping) and value is not None and len(names) > 1:
-            raise BadSetting(
-                f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names {', '.join(names)}."
-            )
-        own[argument] = files_of(value.get(name) if isinstance(value, Mapping) else value, argument)
-    if not (own["train"] or own["data"]):
-        raise BadSetting("There is nothing to learn from. Give `train`, or `data`, which is divided.")
-    if split is not None and not own["data"]:
-        raise BadSetting("`split` divides the files of `data`, which was not given.")
-    return Data(
-        train=own["train"],
-        dev=own["dev"],
-        whole=own["data"],
-        split=split or "80/10/10",
-        options=reading,
-    )
-
-
-def _finetune_job(
-    kinds: Mapping[str, str], model: str, files: Mapping[str, Data], settings: Any, *, are_named: bool
-) -> Any:
-    from alembert.train.finetune import Assignment, Curriculum
-    from alembert.train.task_data import Subject
-
-    tasks = {
-        name: Subject(
-            task=kind, data=files[name], settings=settings[name].of_task, weight=settings[name].weight
-        )
-        for name, kind in kinds.items()
-    }
-    if are_named:
-        return Curriculum(model=model, tasks=tasks)
-    (only,) = tasks.values()
-    return Assignment(task=only.task, data=only.data, settings=only.settings, model=model)
+    of_tasks = {argument: files_by_task([*reading], value, argument) for argument, value in files.items()}
+    found: dict[str, Data] = {}
+    for name, options in reading.items():
+        train, dev, whole = (of_tasks[argument][name] for argument in ("train", "dev", "data"))
+        if not (train or whole):
+            raise BadSetting("There is nothing to learn from. Give `train`, or `data`, which is divided.")
+        if split is not None and not whole:
+            raise BadSetting("`split` divides the files of `data`, which was not given.")
+        found[name] = Data(train=train, dev=dev, whole=whole, split=split or "80/10/10", options=options)
+    return found
 
 
 def _distill_settings(
@@ -355,12 +323,12 @@ def _result(folder: Path, results: Iterable[SeedResult], best: int) -> TrainingR
 
 def _finished(folder: Path) -> TrainingResult:
     """Read what a run that was complete before has reached."""
-    from alembert.train.one_seed import RUN, SCORES, SeedResult
+    from alembert.train.one_seed import RUN, SCORES, SEEDS, SeedResult
 
     def read(place: Path) -> SeedResult:
-        return SeedResult(**json.loads((place / RUN / SCORES).read_bytes()))
+        return SeedResult.from_json((place / RUN / SCORES).read_bytes())
 
     own = read(folder)
-    members = sorted((folder / "seeds").glob("*"), key=lambda path: path.name)
+    members = sorted((folder / SEEDS).glob("*"), key=lambda path: int(path.name))
     values = tuple(read(member).value for member in members) or (own.value,)
     return replace(_result(folder, [own], 0), seeds=values)

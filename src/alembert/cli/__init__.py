@@ -37,8 +37,8 @@ from alembert.cli import (
     score,
     vocab,
 )
-from alembert.cli.output import note, say, say_all
 from alembert.errors import AlreadyDone, Interrupted, UserError
+from alembert.terminal.output import note, say, say_all
 
 app = typer.Typer(
     name="alembert",

@@ -14,7 +14,7 @@ from alembert.cli.cluster import On, RayAddress, WorkerCpus, cluster_of
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.models import MODEL, find_model
 from alembert.cli.options import Device, MinPrecision, MinScore, withheld_note
-from alembert.cli.output import note
+from alembert.terminal.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,11 +86,11 @@ def annotate(
     """Annotate documents, each exactly once; to resume a stopped run, repeat the command."""
     settings = _settings(config, {} if format is None else {"format": format}, tuple(text or ()))
     models, files = _parted(model, inputs)
-    from alembert.cli.progress import Bar
     from alembert.corpus.fetch import check_given
     from alembert.errors import BadSetting
     from alembert.infer import annotate as verb
     from alembert.infer.engines import device_for
+    from alembert.terminal.progress import Bar
     from alembert.text.lexicon import parse_options
 
     cluster = cluster_of(on, workers, worker_cpus, ray_address)
@@ -155,7 +155,7 @@ def _parted(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
-    from alembert.cli.output import note_set_aside, print_json, say
+    from alembert.terminal.output import note_set_aside, print_json, say
 
     counts = result.manifest.counts
     note_set_aside(out / "set-aside.jsonl", counts)

@@ -76,12 +76,12 @@ def augment(
 
     alembert augment work/ner --train train.tsv --copies 10 --out augmented.jsonl
     """
-    from alembert.cli.output import note
-    from alembert.cli.progress import Bar
     from alembert.corpus.fetch import local_paths
     from alembert.corpus.input_files import list_files
     from alembert.corpus.inputs import expand_patterns
     from alembert.corpus.readers.contract import ReadOptions
+    from alembert.terminal.output import note
+    from alembert.terminal.progress import Bar
     from alembert.text.lexicon import parse_option, read_lexicon
     from alembert.train.augment import augment as run
     from alembert.train.augment import write_augmented
@@ -113,7 +113,7 @@ def augment(
         note(sentence)
     _print(made, reading.examples, out, as_json)
     for item in reading.set_aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
+        note(item.in_words())
     if reading.set_aside:
         raise typer.Exit(SET_ASIDE)
 
@@ -166,7 +166,7 @@ def _with_unknown_marked(task: AnyTask, reading: Reading[Any], sources: Sequence
     """Let the task mark what the files leave open: copies are to train on, and one file does not tell it any more."""
     from dataclasses import replace
 
-    from alembert.cli.output import note
+    from alembert.terminal.output import note
 
     examples, notes = task.mark_unknown(reading.examples, task.settings, sources)
     for sentence in notes:
@@ -191,7 +191,7 @@ def _checkpoint(folder: str | Path, device: str) -> Checkpoint:
 
 
 def _print(made: Augmented, originals: Sequence[Any], out: Path, as_json: bool) -> None:
-    from alembert.cli.output import print_json, visible
+    from alembert.terminal.output import print_json, visible
 
     if as_json:
         print_json({"out": str(out), **made.counts})

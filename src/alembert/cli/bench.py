@@ -41,11 +41,11 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure documents/s, tokens/s and the time of single texts, beside peers with the same weights."""
-    from alembert.cli.output import note, print_json
-    from alembert.cli.progress import Bar
     from alembert.corpus.fetch import local_paths
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer import bench as verb
+    from alembert.terminal.output import note, print_json
+    from alembert.terminal.progress import Bar
 
     folder = find_model(model)
     options = ReadOptions(text=tuple(text or ()))
@@ -57,15 +57,15 @@ def bench(
     else:
         _print(found)
     for remark in found.remarks:
-        note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
+        note(remark.in_words())
     for item in found.set_aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
+        note(item.in_words())
     if found.set_aside:
         raise typer.Exit(SET_ASIDE)
 
 
 def _print(found: Bench) -> None:
-    from alembert.cli.output import visible
+    from alembert.terminal.output import visible
 
     print(visible(f"{found.model}, task {found.task}, {found.engine}, on {', '.join(found.files)}"))
     for line in _table(found).lines():

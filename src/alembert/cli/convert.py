@@ -39,8 +39,8 @@ def convert(
             raise typer.BadParameter("--family and --architecture cannot be used with --forget-training")
         _forget_training(Path(source), out, overwrite=overwrite, as_json=as_json)
         return
-    from alembert.cli.output import print_json
     from alembert.extras import TRAINING, require
+    from alembert.terminal.output import print_json
 
     require("Converting weights", *TRAINING)
     from alembert.files import convert as converting
@@ -63,8 +63,8 @@ def convert(
 
 
 def _forget_training(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
-    from alembert.cli.output import print_json, visible
     from alembert.tasks.files import forget_training
+    from alembert.terminal.output import print_json, visible
 
     forget_training(source, out, overwrite=overwrite)
     if as_json:

@@ -11,7 +11,7 @@ import typer
 
 from alembert.cli.cluster import On, RayAddress, WorkerCpus, cluster_of
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.output import note, say
+from alembert.terminal.output import note, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,9 +70,9 @@ def build(
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
 ) -> None:
     """Read, clean and annotate files; goes on where it was stopped."""
-    from alembert.cli.progress import Bar
     from alembert.corpus import build as verb
     from alembert.corpus.build_ray import on_ray
+    from alembert.terminal.progress import Bar
 
     cluster = cluster_of(on, workers, worker_cpus, ray_address)
     with Bar(sys.stderr) as bar:
@@ -146,7 +146,7 @@ def _repeated_ids(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:
-    from alembert.cli.output import print_json
+    from alembert.terminal.output import print_json
 
     counts = manifest.counts
     if as_json:
@@ -170,10 +170,10 @@ def show(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,
 ) -> None:
     """Show what a corpus holds, and what was dropped and why."""
-    from alembert.cli.output import print_json
     from alembert.corpus.store import Corpus
     from alembert.corpus.survey import sample as pick
     from alembert.corpus.survey import survey
+    from alembert.terminal.output import print_json
 
     opened = Corpus.open(corpus)
     found = survey(opened)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from alembert.cli.output import console as stdout_console
+from alembert.terminal.output import console as stdout_console
 
 if TYPE_CHECKING:
     from rich.console import Console

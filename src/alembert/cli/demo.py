@@ -18,7 +18,7 @@ def demo(
 ) -> None:
     """Run the chain on the embedded sample and print what was done."""
     from alembert import demo as steps
-    from alembert.cli.output import print_json, say, visible
+    from alembert.terminal.output import print_json, say, visible
 
     start = time.perf_counter()
     say("running the chain on the embedded sample ...")

@@ -121,11 +121,7 @@ def distill(
 
     With --corpus it is the general stage, on plain text; with --train or --data the stage for the teacher's task.
     """
-    from dataclasses import replace
-
     from alembert.cli.distill_compare import ComparisonFile, types_of_data
-    from alembert.corpus.fetch import local_paths
-    from alembert.corpus.inputs import expand_patterns
     from alembert.settings import to_toml
 
     given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
@@ -171,24 +167,10 @@ def distill(
         print(to_toml(settings), end="")
         return
     teacher, student, out = _checked(teacher, student, out)
-    if not (train or data):
-        raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
-    if split is not None and not data:
-        raise typer.BadParameter("--split divides the files of --data, which was not given")
-    files = tuple(local_paths(each or ()) for each in (train, dev, data))
-    wish = replace(
-        _wish(
-            teacher,
-            student,
-            task,
-            files,
-            split,
-            types_of_data(types, compare, *files),
-        ),
-        texts=tuple(expand_patterns(texts or ())),
-        words=words,
-        vocabulary=vocabulary,
-    )
+    files = _task_files(train, dev, data, split)
+    own_types = types_of_data(types, compare, *files)
+    more = {"texts": tuple(texts or ()), "words": words, "vocabulary": vocabulary}
+    wish = _wish(teacher, student, task, files, split, own_types, **more)
     test = None if compare is None else ComparisonFile(compare, tuple(types or ()))
     _run_task(wish, out, settings, seeds, _Place(cache, device, overwrite), as_json, test=test)
 
@@ -200,8 +182,8 @@ class _Place:
         self.cache, self.device, self.overwrite = cache, device, overwrite
 
     def surroundings(self, **told: Any) -> Surroundings:
-        from alembert.cli.output import note, say_all
         from alembert.hardware.torch_settings import device_named
+        from alembert.terminal.output import note, say_all
         from alembert.train.surroundings import Surroundings
 
         return Surroundings(
@@ -218,6 +200,19 @@ def _checked(teacher: str | None, student: str | None, out: Path | None) -> tupl
     if teacher is None or student is None or out is None:
         raise typer.BadParameter("give TEACHER, --student and --out; or --show-config")
     return teacher, student, out
+
+
+def _task_files(
+    train: Examples, dev: Examples, data: Examples, split: str | None
+) -> tuple[list[Path], list[Path], list[Path]]:
+    """Return the files of the task stage as paths; those of a store or of stdin are copied here."""
+    from alembert.corpus.fetch import local_paths
+
+    if not (train or data):
+        raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
+    if split is not None and not data:
+        raise typer.BadParameter("--split divides the files of --data, which was not given")
+    return local_paths(train or ()), local_paths(dev or ()), local_paths(data or ())
 
 
 def _check_unused(with_what: str, flags: dict[str, Any]) -> None:
@@ -289,6 +284,7 @@ def _wish(
     files: Sequence[Sequence[Path]],
     split: str | None,
     types: tuple[str, ...],
+    **more: Any,
 ) -> Distillation:
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.tasks.files import TASK, read_table, reading_of
@@ -299,7 +295,7 @@ def _wish(
     training = read_table(Path(teacher), task).get("training", {})
     options = reading_of(training, ReadOptions(types=types), str(Path(teacher) / TASK))
     found = Data(train=train, dev=dev, whole=data, split=split or "80/10/10", options=options)
-    return Distillation(teacher=teacher, student=student, data=found, task=task)
+    return Distillation(teacher=teacher, student=student, data=found, task=task, **more)
 
 
 def _run_general(
@@ -311,7 +307,7 @@ def _run_general(
     place: _Place,
     as_json: bool,
 ) -> None:
-    from alembert.cli.progress import Bar
+    from alembert.terminal.progress import Bar
     from alembert.train.distill_general import distill_general
     from alembert.train.distributed import speaks
 
@@ -325,7 +321,7 @@ def _run_general(
 def _show_general(done: GeneralStudent, out: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from alembert.cli.output import print_json
+    from alembert.terminal.output import print_json
 
     if as_json:
         print_json({"folder": str(out), "before": done.before, "after": done.after, "run": asdict(done.done)})
@@ -348,8 +344,8 @@ def _run_task(
 ) -> None:
     from alembert.cli.distill_compare import folder_beside, show_comparison, train_controls
     from alembert.cli.finetune import show_scores
-    from alembert.cli.progress import Bar
     from alembert.errors import AlreadyDone
+    from alembert.terminal.progress import Bar
     from alembert.train.distill import distill as run
     from alembert.train.distributed import speaks
 

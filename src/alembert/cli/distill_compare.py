@@ -75,10 +75,10 @@ def show_comparison(
     students: Mapping[str, Path], wish: Distillation, test: ComparisonFile, folder: Path
 ) -> None:
     """Score the teacher and all students on the file, print the table and write its page."""
-    from alembert.cli.output import visible
     from alembert.inspect.comparison import compare
     from alembert.inspect.comparison_page import write
     from alembert.inspect.comparison_report import lines
+    from alembert.terminal.output import visible
 
     found = compare({"teacher": Path(wish.teacher), **students}, [test.file], test.options, task=wish.task)
     print(*map(visible, lines(found)), sep="\n")

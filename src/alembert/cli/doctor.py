@@ -19,9 +19,9 @@ def doctor(
     refresh: bool = typer.Option(False, "--refresh", help="Try everything again instead of using the cache."),
 ) -> None:
     """Show what this machine can do, what was chosen and why."""
-    from alembert.cli.output import print_json, say
     from alembert.hardware.findings import capabilities, remembered
     from alembert.hardware.report import doctor_report
+    from alembert.terminal.output import print_json, say
 
     if refresh or remembered() is None:
         say("trying numeric types in child processes, about ten seconds ...")
@@ -34,7 +34,7 @@ def doctor(
 
 def show(report: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the report as tables that fit 80 columns."""
-    from alembert.cli.output import console as stdout_console
+    from alembert.terminal.output import console as stdout_console
 
     console = console or stdout_console()
     _print_table(console, "Machine", (), _machine_rows(report["machine"]))

@@ -86,11 +86,11 @@ def encode(
     given = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
     settings = _settings(config, {name: value for name, value in given.items() if value is not None})
     mode = _mode(pooling)
-    from alembert.cli.progress import Bar
     from alembert.corpus.fetch import check_given
     from alembert.infer import embed as verb
     from alembert.infer.embed_model import Embedder
     from alembert.infer.engines import device_for
+    from alembert.terminal.progress import Bar
 
     check_given(files)
     folder = find_model(model)
@@ -120,7 +120,7 @@ def _mode(pooling: str | None) -> Any:
 
 
 def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
-    from alembert.cli.output import note, print_json, say
+    from alembert.terminal.output import note, print_json, say
 
     counts = result.manifest.counts
     for sentence in (*result.notes, *_notes(counts)):

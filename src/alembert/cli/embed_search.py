@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from alembert.cli.lines import each_line
-from alembert.cli.output import print_json, visible
 from alembert.errors import BadInput
 from alembert.infer.embed_model import Embedder
 from alembert.infer.embed_search import AT_ONCE, Hit, Measure, nearest
 from alembert.infer.embed_store import Index
+from alembert.terminal.output import print_json, visible
 
 _SHOWN = 160
 """Characters of a text that are shown; all of it is in the JSON form."""

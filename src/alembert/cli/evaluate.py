@@ -51,15 +51,15 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Score a fine-tuned model on labelled files, with intervals, coverage and calibration."""
-    from alembert.cli.output import print_json
     from alembert.cli.pages import check_page, write_page
-    from alembert.cli.progress import Bar
     from alembert.corpus.fetch import local_paths
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.contest import hold, open_all
     from alembert.infer.engines import device_for
     from alembert.infer.evaluate import evaluation_of
     from alembert.inspect.evaluation_page import page
+    from alembert.terminal.output import print_json
+    from alembert.terminal.progress import Bar
 
     check_page(report)
     folders = [find_model(each) for each in (model, *(against or ()))]
@@ -101,9 +101,9 @@ def _compared(contest: Contest, folders: Sequence[Path], device: str, speed: boo
 
 
 def _print(found: Evaluation, compared: Comparison | None) -> None:
-    from alembert.cli.output import visible
     from alembert.inspect.comparison_report import lines
     from alembert.inspect.evaluation_report import headline, sentences, tables
+    from alembert.terminal.output import visible
 
     print(visible(f"{found.model}, task {found.task}, on {', '.join(found.files)}"))
     print(visible(headline(found)))
@@ -121,13 +121,13 @@ def _print(found: Evaluation, compared: Comparison | None) -> None:
 
 
 def _warn(found: Evaluation) -> None:
-    from alembert.cli.output import note
     from alembert.inspect.evaluation_report import few_documents, overlap_warning
+    from alembert.terminal.output import note
 
     for remark in found.remarks:
-        note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
+        note(remark.in_words())
     for item in found.set_aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
+        note(item.in_words())
     for sentence in few_documents(found.documents):
         note(sentence)
     if warning := overlap_warning(found):

@@ -89,9 +89,9 @@ def export(
 ) -> None:
     """Export a fine-tuned model to a folder that runs without torch, and say what int8 cost and won."""
     from alembert.api.exporting import ExportJob, check_installed, export_tasks
-    from alembert.cli.output import note, print_json
     from alembert.compress.settings import ExportSettings
     from alembert.corpus.readers.contract import ReadOptions
+    from alembert.terminal.output import note, print_json
 
     precision: Precision = "fp32" if int8 is False else "int8"
     if calibrate and precision == "fp32":
@@ -144,7 +144,7 @@ def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict
 
 
 def _print(out: Path, outcome: Outcome) -> None:
-    from alembert.cli.output import note, visible
+    from alembert.terminal.output import note, visible
 
     print(visible(f"{out}: runs without torch"))
     rows = list(outcome.rows())

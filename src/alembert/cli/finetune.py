@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from alembert.cli.finetune_tasks import Wishes
     from alembert.train.finetune import Assignment, Curriculum, Finetuned
     from alembert.train.finetune_settings import FinetuneSettings
-    from alembert.train.task_data import Subject
 
 
 def finetune(
@@ -88,7 +87,7 @@ def finetune(
     as_json: ScoresAsJson = False,
 ) -> None:
     """Fine-tune a model for a task, or for several. A stopped run continues with the same command."""
-    from alembert.cli.finetune_tasks import Files, as_toml, data_of, settings_of, subjects_of, wishes_of
+    from alembert.cli.finetune_tasks import Files, as_toml, data_of, settings_of, wishes_of
 
     wishes = wishes_of(task)
     changes = {
@@ -109,24 +108,17 @@ def finetune(
         raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
     if split is not None and not data:
         raise typer.BadParameter("--split divides the files of --data, which was not given")
+    from alembert.train.finetune import job_of, subjects_of
+
     searched = seconds(tune)
     files = Files(train or (), dev or (), data or (), split)
-    subjects = subjects_of(wishes, data_of(wishes, files, of_tasks), of_tasks)
-    assignment = _assignment(subjects, model, are_named=wishes.are_named)
+    subjects = subjects_of(wishes.kinds, data_of(wishes, files, of_tasks), of_tasks)
+    assignment = job_of(model, subjects, are_named=wishes.are_named)
     if check:
         _check(assignment, settings, as_json)
         return
     assert out is not None
     _run(assignment, out, settings, seeds, searched, device, overwrite=overwrite, as_json=as_json)
-
-
-def _assignment(subjects: dict[str, Subject], model: str, *, are_named: bool) -> Assignment | Curriculum:
-    from alembert.train.finetune import Assignment, Curriculum
-
-    if are_named:
-        return Curriculum(model=model, tasks=subjects)
-    (only,) = subjects.values()
-    return Assignment(task=only.task, data=only.data, settings=only.settings, model=model)
 
 
 def _task_changes(wishes: Wishes, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
@@ -167,8 +159,8 @@ def _read_changes(
 
 
 def _check(assignment: Assignment | Curriculum, settings: FinetuneSettings, as_json: bool) -> None:
-    from alembert.cli.output import print_json
     from alembert.tasks.data_screen import lines
+    from alembert.terminal.output import print_json
     from alembert.train.finetune import Assignment, examine_all_data
 
     reports = examine_all_data(assignment, settings)
@@ -192,9 +184,9 @@ def _run(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from alembert.cli.output import note, say_all
-    from alembert.cli.progress import Bar
     from alembert.hardware.torch_settings import device_named
+    from alembert.terminal.output import note, say_all
+    from alembert.terminal.progress import Bar
     from alembert.train.distributed import speaks
     from alembert.train.finetune import finetune as run
     from alembert.train.surroundings import Surroundings
@@ -234,7 +226,7 @@ def show_scores(done: Finetuned, out: Path, as_json: bool) -> None:
     """Print what a run for a task reached on the development data."""
     from dataclasses import asdict
 
-    from alembert.cli.output import print_json
+    from alembert.terminal.output import print_json
 
     if as_json:
         table = {"folder": str(out), "main": done.main, "mean": done.mean, "spread": done.spread}

@@ -20,7 +20,7 @@ from alembert.train.finetune_toml import TaskSettings, finetune_toml, layered_se
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.train.finetune_settings import FinetuneSettings
-    from alembert.train.task_data import Data, Subject
+    from alembert.train.task_data import Data
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ class Wishes:
     @property
     def names(self) -> list[str]:
         return [wish.name for wish in self.tasks]
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kind of each task by its name."""
+        return {wish.name: wish.kind for wish in self.tasks}
 
 
 @dataclass(frozen=True)
@@ -128,23 +133,6 @@ def _own(wishes: Wishes, wish: Wish, flag: str, words: Sequence[str]) -> list[st
     return [file for name, _, file in pairs if name == wish.name]
 
 
-def subjects_of(
-    wishes: Wishes, data: Mapping[str, Data], settings: Mapping[str, TaskSettings]
-) -> dict[str, Subject]:
-    """Put tasks, files and settings together."""
-    from alembert.train.task_data import Subject
-
-    return {
-        wish.name: Subject(
-            task=wish.kind,
-            data=data[wish.name],
-            settings=settings[wish.name].of_task,
-            weight=settings[wish.name].weight,
-        )
-        for wish in wishes.tasks
-    }
-
-
 # -- settings
 
 
@@ -154,9 +142,8 @@ def settings_of(
     """Put the usual settings, file and flags together, the last one wins; give those of each task apart."""
     from alembert.settings import read_toml
 
-    kinds = {wish.name: wish.kind for wish in wishes.tasks}
     layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
-    return layered_settings(kinds, layers, are_named=wishes.are_named)
+    return layered_settings(wishes.kinds, layers, are_named=wishes.are_named)
 
 
 def as_toml(settings: FinetuneSettings, wishes: Wishes, tasks: Mapping[str, TaskSettings]) -> str:

@@ -11,7 +11,7 @@ import typer
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import each_text, refuse_files
 from alembert.cli.models import LANGUAGE_MODEL
-from alembert.cli.output import note, print_json, visible
+from alembert.terminal.output import note, print_json, visible
 
 if TYPE_CHECKING:
     from alembert.infer.generate import CausalEngine, GeneratedText

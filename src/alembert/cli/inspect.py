@@ -35,8 +35,8 @@ def tokens(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of lines."),
 ) -> None:
     """Show how a text is cut into pieces, with ids and character offsets."""
-    from alembert.cli.output import print_json, read_stdin
     from alembert.inspect.tokens import tokens as inspect_tokens
+    from alembert.terminal.output import print_json, read_stdin
     from alembert.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.open(model, lowercase=lowercase)
@@ -48,7 +48,7 @@ def tokens(
 
 
 def _print_lines(report: TokenReport) -> None:
-    from alembert.cli.output import console as stdout_console
+    from alembert.terminal.output import console as stdout_console
 
     console = stdout_console()
     for word in report.words:
@@ -60,7 +60,7 @@ def _line(word: Word) -> Text:
     from rich.cells import cell_len
     from rich.text import Text
 
-    from alembert.cli.output import visible
+    from alembert.terminal.output import visible
 
     surface = visible(_shortened(word.surface))
     # Chinese characters are two cells wide, so str.ljust would not align them.

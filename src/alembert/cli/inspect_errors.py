@@ -50,13 +50,13 @@ def errors(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Sort the errors of a model by their kind and by what they have in common, and show the worst examples."""
-    from alembert.cli.output import print_json
     from alembert.cli.pages import check_page, write_page
     from alembert.corpus.fetch import local_paths
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.task_model import TaskModel
     from alembert.inspect.errors import errors as find
     from alembert.inspect.errors_page import page
+    from alembert.terminal.output import print_json
 
     check_page(html)
     options = ReadOptions(
@@ -80,16 +80,16 @@ def errors(
 
 
 def _name_set_aside(atlas: Atlas) -> None:
-    from alembert.cli.output import note
+    from alembert.terminal.output import note
 
     for item in atlas.set_aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
+        note(item.in_words())
 
 
 def _print(atlas: Atlas) -> None:
-    from alembert.cli.output import console as stdout_console
-    from alembert.cli.output import visible
     from alembert.inspect.errors_page import headline
+    from alembert.terminal.output import console as stdout_console
+    from alembert.terminal.output import visible
 
     console = stdout_console()
     for line in (headline(atlas), *atlas.notes):
@@ -107,8 +107,8 @@ def _print(atlas: Atlas) -> None:
 
 
 def _print_case(console: Console, number: int, case: Case) -> None:
-    from alembert.cli.output import visible
     from alembert.inspect.marked_text import WHOLE
+    from alembert.terminal.output import visible
 
     console.print()
     console.print(visible(f"{number}. {case.where or case.id}: {case.told}"), soft_wrap=True)
@@ -135,6 +135,6 @@ def _marked(text: str, marks: tuple[Mark, ...]) -> Text:
 
 def _lines(text: str) -> str:
     """Escape what a terminal would obey, but for the ends of lines."""
-    from alembert.cli.output import visible
+    from alembert.terminal.output import visible
 
     return "\n".join(map(visible, text.split("\n")))

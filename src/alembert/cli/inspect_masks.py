@@ -58,11 +58,11 @@ def masks(
     ] = False,
 ) -> None:
     """Show training sequences with what is masked in them, and count over many."""
-    from alembert.cli.output import note, print_json
     from alembert.cli.pages import check_page, write_page
     from alembert.cli.pretrain import settings_of
     from alembert.inspect.masks import survey
     from alembert.inspect.masks_page import page
+    from alembert.terminal.output import note, print_json
     from alembert.text.tokenizer import Tokenizer
 
     check_page(html)
@@ -114,15 +114,14 @@ def _excerpt(
 ) -> Excerpt:
     """Read the first documents, after the checks that training would make."""
     from alembert.corpus.excerpt import excerpt
-    from alembert.corpus.inputs import check_inputs, check_supply, expand_patterns, named_corpus
+    from alembert.corpus.inputs import check_supply, expand_inputs, named_corpus
     from alembert.corpus.shard_cut import WordSettings
 
-    inputs = expand_patterns(inputs)
-    check_inputs(inputs)
+    files = expand_inputs(inputs)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
-    found = excerpt(named_corpus(inputs) or inputs, tokenizer, words)
+    found = excerpt(named_corpus(files) or files, tokenizer, words)
     check_supply(
-        inputs[0],
+        files[0],
         documents=len(found.tokens),
         entities=found.entities,
         next_sentence=bool(settings.objectives.next_sentence),
@@ -178,8 +177,8 @@ def _passes_line(settings: PretrainSettings) -> list[str]:
 
 
 def _print(survey: Survey, lines: list[str]) -> None:
-    from alembert.cli.output import console as stdout_console
     from alembert.inspect.mask_runs import sides
+    from alembert.terminal.output import console as stdout_console
 
     console = stdout_console()
     coloured = console.color_system is not None and not console.no_color
@@ -231,7 +230,7 @@ def _side(groups: Sequence[Group], coloured: bool) -> Text:
 
 
 def _append(text: Text, run: Run, style: str, coloured: bool) -> None:
-    from alembert.cli.output import visible
+    from alembert.terminal.output import visible
 
     shown = visible(f"{run.text}>{run.seen}" if run.mark == "random" else run.text)
     if coloured:

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Callable, Sequence
 
-from alembert.cli.output import note, read_stdin
 from alembert.errors import BadInput, BadSetting
+from alembert.terminal.output import note, read_stdin
 
 TEXTS = "Texts; one a line on stdin if none."
 """Help of an argument that takes texts."""

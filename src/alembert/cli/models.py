@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alembert.cli.output import note
+from alembert.terminal.output import note
 
 MODEL = "A checkpoint or Export folder, or hub:organisation/name."
 """Help of an argument that is a fine-tuned model."""

@@ -65,7 +65,7 @@ def withheld_note(count: int, thresholds: Iterable[float]) -> str:
 
 
 def one_label(columns: list[str] | None) -> str | None:
-    """Give the column of --label, which is one: of an option that is repeated, the last would be used silently."""
+    """Return the column of --label, and refuse several: of a repeated option the last would be used silently."""
     if columns and len(columns) > 1:
         raise BadSetting(
             f"--label was given {len(columns)} times ({', '.join(columns)}); expected one column. Put several labels of a "

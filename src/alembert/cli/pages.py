@@ -18,8 +18,8 @@ def check_page(path: Path | None) -> None:
 def write_page(path: Path, text: str) -> None:
     """Write a page, and say where it is."""
     from alembert.artifact import atomic_write
-    from alembert.cli.output import note
     from alembert.errors import BadFile
+    from alembert.terminal.output import note
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

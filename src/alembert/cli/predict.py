@@ -177,9 +177,9 @@ def _wanted(pair: list[str] | None, least: float | None) -> "Wanted":
 
 
 def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
-    from alembert.cli.output import print_json, visible
     from alembert.infer.engines import open_in_torch
     from alembert.infer.text_score import next_sentence
+    from alembert.terminal.output import print_json, visible
 
     if len(texts) != 2:
         were_given = "1 was given" if len(texts) == 1 else f"{len(texts)} were given"
@@ -212,7 +212,7 @@ def _predict_as_before(
     """Fill masks or continue a text under the names that this had in the last version."""
     from alembert.cli.fill import fill_texts
     from alembert.cli.generate import continue_texts
-    from alembert.cli.output import note
+    from alembert.terminal.output import note
 
     if texts:
         raise BadSetting(f"`alembert predict MODEL TEXT...` is for {FINE_TUNED}. Use {FILL} or {GENERATE}.")

@@ -10,9 +10,9 @@ import typer
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import each_line
 from alembert.cli.options import withheld_note
-from alembert.cli.output import note, print_json, visible
 from alembert.errors import BadInput
 from alembert.infer.task_model import TaskModel
+from alembert.terminal.output import note, print_json, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +35,9 @@ def predict_file(model: TaskModel, file: Path, options: ReadOptions, as_json: bo
     """Predict the texts of a file, and name what of it cannot be used."""
     reading = model.read_texts(file, options)
     for remark in reading.remarks:
-        note(f"{remark.source}: {remark.reason}" + f" ({remark.count:,} times)" * (remark.count > 1))
+        note(remark.in_words())
     for item in reading.set_aside:
-        note(f"{item.source}, {item.position} set aside: {item.reason}")
+        note(item.in_words())
     if not reading.examples:
         raise BadInput(f"{file} has no text to predict. Check the file, and what was set aside.")
     _print(model, reading.examples, as_json)

@@ -155,8 +155,8 @@ def _device(wanted: str) -> str:
 def _run(
     inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any
 ) -> None:
-    from alembert.cli.output import note
-    from alembert.cli.progress import Bar
+    from alembert.terminal.output import note
+    from alembert.terminal.progress import Bar
     from alembert.train.distributed import speaks
     from alembert.train.pretrain import pretrain as run
     from alembert.train.surroundings import Surroundings
@@ -171,7 +171,7 @@ def _run(
 def _show(done: Pretrained, out: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from alembert.cli.output import print_json
+    from alembert.terminal.output import print_json
 
     if as_json:
         print_json({"folder": str(out), **asdict(done)})

@@ -9,7 +9,7 @@ import typer
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import TEXTS, each_text, refuse_files
 from alembert.cli.models import LANGUAGE_MODEL
-from alembert.cli.output import print_json, visible
+from alembert.terminal.output import print_json, visible
 
 if TYPE_CHECKING:
     from alembert.infer.text_score import TextScore

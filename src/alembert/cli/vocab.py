@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.output import note
+from alembert.terminal.output import note
 
 if TYPE_CHECKING:
     from alembert.corpus.samples import Samples
@@ -143,9 +143,9 @@ def report(
     as_json: _Json = False,
 ) -> None:
     """Say how well a tokenizer fits a corpus, what to add, and what it would save."""
-    from alembert.cli.output import print_json
     from alembert.cli.pages import check_page, write_page
     from alembert.inspect import vocab_page, vocab_report
+    from alembert.terminal.output import print_json
     from alembert.text.tokenizer import Tokenizer
 
     check_page(html)
@@ -187,8 +187,8 @@ def _samples(paths: list[Path], lexicons: list[Lexicon]) -> Samples:
 @contextmanager
 def _shown(samples: Samples) -> Iterator[None]:
     """Show on a terminal how far the reading has come."""
-    from alembert.cli.progress import Bar
     from alembert.errors import BadInput
+    from alembert.terminal.progress import Bar
 
     with Bar(sys.stderr) as bar:
         samples.tell = bar.show
@@ -229,7 +229,7 @@ def _finish(samples: Samples) -> None:
 
 
 def _tell(lines: list[str], content: dict[str, Any], as_json: bool) -> None:
-    from alembert.cli.output import print_json
+    from alembert.terminal.output import print_json
 
     if as_json:
         print_json(content, indent=2)
@@ -318,7 +318,7 @@ def _print_tables(tables: tuple[Table, ...]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
 
-    from alembert.cli.output import console as stdout_console
+    from alembert.terminal.output import console as stdout_console
 
     console = stdout_console()
     for table in tables:

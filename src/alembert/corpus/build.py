@@ -278,7 +278,7 @@ class _Build:
         return {f"terms not found: {label}": many for label, many in missed.items() if many}
 
     def _terms(self, places: list[Place]) -> Iterator[tuple[str, str, bool]]:
-        """Give the label and text of each term that can be matched, and whether it was."""
+        """Yield the label and text of each term that can be matched, and whether it was."""
         matched = {str(entry) for place in places for entry in self.stage.side(*place).matched}
         with (self.stage.folder / _TERMS).open(encoding="utf8", newline="\n") as lines:
             for line in lines:

@@ -32,7 +32,7 @@ from alembert import artifact
 from alembert.artifact.disk import explained, remove
 from alembert.artifact.lock import locked
 from alembert.corpus import crew
-from alembert.corpus.inputs import check_inputs
+from alembert.corpus.inputs import expand_inputs
 from alembert.corpus.jobs import Progress
 from alembert.corpus.objects import (
     SCHEMES,
@@ -88,12 +88,12 @@ def is_elsewhere(given: str | Path) -> bool:
 
 def check_given(inputs: Sequence[str | Path]) -> None:
     """Refuse paths at which nothing is, and addresses that are none; no store is asked."""
-    here = [Path(each) for each in inputs if not is_elsewhere(each)]
+    here = [each for each in inputs if not is_elsewhere(each)]
     for given in inputs:
         if is_address(given):
             Address.of(str(given))
     if here or not inputs:
-        check_inputs(here)
+        expand_inputs(here)
 
 
 @contextmanager

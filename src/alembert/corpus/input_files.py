@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from alembert import artifact
-from alembert.corpus.inputs import check_inputs, expand_patterns
+from alembert.corpus.inputs import expand_inputs
 from alembert.corpus.readers import brat
 from alembert.corpus.readers.source import plain_name, readable_name
 from alembert.errors import BadFile
@@ -95,24 +95,23 @@ def list_files(
     format: str | None = None,  # noqa: A002
 ) -> InputFiles:
     """List the inputs of a command whose result goes to `out`; `called` says what a copy of an object is called."""
-    check_inputs(inputs)
-    inputs = expand_patterns(inputs)
+    given = expand_inputs(inputs)
     walk = _Walk(out)
     try:
-        paths = [file for path in inputs for file in walk.files(path)]
+        paths = [file for path in given for file in walk.files(path)]
     except OSError as error:
         raise BadFile(
             f"The folder {error.filename} cannot be read: {error.strerror}. Check its permissions, or leave it out."
         ) from None
     if not paths:
         raise BadFile(
-            f"There is no file to read: {inputs[0]} is empty. Name a folder with files, or the files themselves."
+            f"There is no file to read: {given[0]} is empty. Name a folder with files, or the files themselves."
         )
     if packed := {path.suffix for path in paths} & _BY_PYARROW:
         require(f"Reading {min(packed)} files", "pyarrow")
     files = list(_once(paths, has_pairs=format in (None, "brat")))
     parts = [_parts(file.path, called) for file in files]
-    shared = _shared([_parts(path if path.is_dir() else path.parent, called) for path in inputs])
+    shared = _shared([_parts(path if path.is_dir() else path.parent, called) for path in given])
     named = [
         replace(file, name=readable_name("/".join(each[shared:]) or each[-1]))
         for file, each in zip(files, parts, strict=True)
@@ -191,7 +190,7 @@ _Names = tuple[int, str, tuple[str, str, str]]
 
 
 def _with_ids(files: Sequence[InputFile]) -> tuple[InputFile, ...]:
-    """Give documents that are named by their file ids that differ."""
+    """Choose different ids for documents that are named by their file."""
     names = [each for number, file in enumerate(files) for each in _names_in(number, file)]
     levels = [0] * len(names)
     while rising := _repeated([ids[level] for (_, _, ids), level in zip(names, levels, strict=True)], levels):

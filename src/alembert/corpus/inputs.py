@@ -27,11 +27,13 @@ PLAIN: Final = BuildSettings(
 )
 
 
-def check_inputs(inputs: Sequence[Path]) -> None:
-    """Refuse inputs that are not there."""
+def expand_inputs(inputs: Sequence[str | Path]) -> list[Path]:
+    """Return inputs with what patterns match in their place; refuse those that are not there, and none at all."""
     if not inputs:
         raise BadSetting("No input was given. Name a Corpus folder, or files with text.")
-    check_there(expand_patterns(inputs))
+    paths = expand_patterns([Path(each) for each in inputs])
+    check_there(paths)
+    return paths
 
 
 def expand_patterns(paths: Sequence[Path]) -> list[Path]:

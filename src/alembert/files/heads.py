@@ -40,7 +40,7 @@ def with_heads(
 
 
 def with_vectors(checkpoint: Checkpoint, pooling: str | None) -> Checkpoint:
-    """Give a checkpoint a head that makes vectors of texts by a pooling without weights; none: leave it as it is."""
+    """Add a head that makes vectors of texts by a pooling without weights; without a pooling, change nothing."""
     if pooling is None:
         return checkpoint
     return with_heads(checkpoint, {EMBED: HeadSpec(kind=EMBED, pooling=pooling, dropout=0.0)})

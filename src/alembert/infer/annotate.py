@@ -258,7 +258,7 @@ class _Annotating:
         self._tell(Progress("annotating", done, self._supply.total, **rates))
 
     def _documents(self, computed: Computed) -> Iterator[Document]:
-        """Give the documents of a part, with their source where the format has room for it."""
+        """Yield the documents of a part, with their source where the format has room for it."""
         has_room = FORMS[self._settings.format].has_meta
         for portion, each in computed.annotated:
             document = each.document

@@ -2,9 +2,9 @@
 
 In: fine-tuned models for the tasks tag, classify and relate, any number of them. Out: documents with entities, labels
 and relations. Relation models come last, whatever their order was: they relate the entities that the document has by
-then: those of the taggers and lexicons before them, or those of the input if there is none. What the input had of the same kind
-is left out and counted, unless it is to be kept. A document's result does not depend on the documents beside it, but
-for the last digits of numbers: which rows share a batch changes the order of sums.
+then: those of the taggers and lexicons before them, or those of the input if there is none. What the input had of the
+same kind is left out and counted, unless it is to be kept. A document's result does not depend on the documents beside
+it, but for the last digits of numbers: which rows share a batch changes the order of sums.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert import artifact
-from alembert.artifact.json_files import parse_json
+from alembert.artifact.json_files import json_bytes, parse_json
 from alembert.errors import BadFile
 from alembert.infer.embed_numbers import ROW, TYPES, Numbers, restored
 from alembert.infer.ledger import json_line
@@ -68,10 +68,8 @@ class Facts:
     copy: bool
 
     def to_bytes(self) -> bytes:
-        """Give the content of the file."""
-        return f"{json.dumps(asdict(self), ensure_ascii=False, indent=2)}\n".encode(
-            "utf8", "backslashreplace"
-        )
+        """Return the content of the file."""
+        return json_bytes(asdict(self))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
-"""Predictions from texts, whatever engine computes them.
+"""What a masked language model expects at the masks of a text.
 
-In: an engine (see `Engine`) and texts. Out: plain dataclasses with character offsets into the text as it was given.
+In: an engine (see `Engine`) and a text. Out: the likeliest pieces for each mask, with character offsets into the text as
+it was given.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class MaskCandidate:
     """One piece that could stand at a mask."""
 
     token: str
@@ -49,7 +50,7 @@ class FilledMask:
 
     start: int
     end: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[MaskCandidate, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -76,8 +77,8 @@ def fill_mask(engine: Engine, text: str, top: int = 5) -> tuple[FilledMask, ...]
     )
 
 
-def _best(row: npt.NDArray[np.float32], tokenizer: Tokenizer, top: int) -> tuple[Candidate, ...]:
+def _best(row: npt.NDArray[np.float32], tokenizer: Tokenizer, top: int) -> tuple[MaskCandidate, ...]:
     ids = [int(i) for i in np.argsort(-row, kind="stable")[:top]]
     return tuple(
-        Candidate(token, i, float(row[i])) for i, token in zip(ids, tokenizer.tokens(ids), strict=True)
+        MaskCandidate(token, i, float(row[i])) for i, token in zip(ids, tokenizer.tokens(ids), strict=True)
     )

@@ -41,7 +41,7 @@ def table_html(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _colours_of(labels: Sequence[str]) -> dict[str, str]:
-    """Give each label a colour that it has in other documents too, unless another label took it first."""
+    """Choose a colour for each label: the same in all documents, unless another label took it first."""
     colours: dict[str, str] = {}
     for label in labels:
         first = crc32(label.encode("utf8", "surrogatepass"))

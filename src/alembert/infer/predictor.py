@@ -39,6 +39,7 @@ from alembert.infer.predictor_inputs import (
 from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import OVERLAPPED, TaskModel
 from alembert.infer.task_predictions import examples_of, prediction_of, similarity_of
+from alembert.tasks.compare_decode import units
 from alembert.tasks.files import read_table, task_names
 
 if TYPE_CHECKING:
@@ -180,8 +181,8 @@ class Predictor:
 
     def similarity(self, first: str | Sequence[str], second: str | Sequence[str]) -> Any:
         """Return cosine similarities: a number for two texts, an array (first, second) for lists of texts."""
-        one, other = (_units(np.atleast_2d(self.encode(texts))) for texts in (first, second))
-        similarities = one @ other.T
+        one, other = (units(np.atleast_2d(self.encode(texts))) for texts in (first, second))
+        similarities = (one @ other.T).astype(np.float32)
         if isinstance(first, str) and isinstance(second, str):
             return float(similarities[0, 0])
         return similarities[0] if isinstance(first, str) else similarities
@@ -356,8 +357,3 @@ def _length(item: Input) -> int:
     item = item.text if isinstance(item, Document) else item
     values = item.values() if isinstance(item, Mapping) else [item]
     return sum(len(value) for value in values if isinstance(value, str | tuple | list))
-
-
-def _units(vectors_ND: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    return np.asarray(vectors_ND / np.where(lengths_N1 > 0, lengths_N1, 1), np.float32)

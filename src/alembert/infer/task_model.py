@@ -71,7 +71,7 @@ Made = TypeVar("Made")
 def as_examples(
     given: Sequence[Made | str], kind: type[Made], of_texts: Callable[[Sequence[str]], Sequence[Made]]
 ) -> Sequence[Made]:
-    """Give examples as they are, and make examples of texts; anything else is refused."""
+    """Return examples as they are, and make examples of texts; refuse anything else."""
     if not isinstance(given, str):
         if all(isinstance(each, kind) for each in given):
             return cast(Sequence[Made], given)

@@ -47,7 +47,7 @@ def prediction_of(task: AnyTask, example: Any, prediction: Any) -> Prediction:
     if task.name == "relate":
         return _related(cast(RelateTask, task), example, prediction)
     record = {**task.record(example, prediction), "coverage": prediction.coverage}
-    return _PREDICTIONS[task.name](example, record)
+    return _PREDICTIONS[task.name](record)
 
 
 def similarity_of(name: str, texts: tuple[str, ...], embedded: Embedded) -> SimilarityPrediction:
@@ -82,14 +82,11 @@ def _of_record(task: AnyTask, item: Any, number: int) -> Example:
     if not isinstance(item, Mapping):
         keys = " and ".join(f"`{key}`" for key in needed)
         raise BadInput(f"Input {number} is a {type(item).__name__}; expected a dict with {keys}.")
-    missing = [key for key in needed if key not in item and (key, "context") != ("passage", _alias(item))]
+    known = {*item, "passage"} if "context" in item else {*item}
+    missing = [key for key in needed if key not in known]
     if missing:
         raise BadInput(f"Input {number} is a dict without `{missing[0]}`, which this model needs.")
     return cast(Example, task.of_records([item], [input_id(item, number)])[0])
-
-
-def _alias(item: Mapping[str, Any]) -> str | None:
-    return "context" if "context" in item else None
 
 
 def _of_entities(task: AnyTask, item: Any, number: int) -> RelateExample:
@@ -127,7 +124,7 @@ def _related(task: RelateTask, example: RelateExample, prediction: Any) -> Annot
     )
 
 
-def _pair(example: Any, record: Mapping[str, Any]) -> PairPrediction:
+def _pair(record: Mapping[str, Any]) -> PairPrediction:
     return PairPrediction(
         id=record["id"],
         texts=tuple(record["texts"]),
@@ -140,7 +137,7 @@ def _pair(example: Any, record: Mapping[str, Any]) -> PairPrediction:
     )
 
 
-def _answer(example: Any, record: Mapping[str, Any]) -> AnswerPrediction:
+def _answer(record: Mapping[str, Any]) -> AnswerPrediction:
     candidates = record.get("best", ())
     return AnswerPrediction(
         **{name: record[name] for name in ("id", "question", "passage", "coverage")},
@@ -155,7 +152,7 @@ def _answer(example: Any, record: Mapping[str, Any]) -> AnswerPrediction:
     )
 
 
-def _choice(example: Any, record: Mapping[str, Any]) -> ChoicePrediction:
+def _choice(record: Mapping[str, Any]) -> ChoicePrediction:
     choices = record["choices"]
     return ChoicePrediction(
         **{name: record[name] for name in ("id", "question", "score", "coverage")},
@@ -166,7 +163,7 @@ def _choice(example: Any, record: Mapping[str, Any]) -> ChoicePrediction:
     )
 
 
-def _generation(example: Any, record: Mapping[str, Any]) -> GenerationPrediction:
+def _generation(record: Mapping[str, Any]) -> GenerationPrediction:
     return GenerationPrediction(
         id=record["id"],
         text=record["text"],
@@ -176,7 +173,7 @@ def _generation(example: Any, record: Mapping[str, Any]) -> GenerationPrediction
     )
 
 
-_PREDICTIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Prediction]]] = {
+_PREDICTIONS: Final[Mapping[str, Callable[[Mapping[str, Any]], Prediction]]] = {
     "classify": _pair,
     "answer": _answer,
     "choose": _choice,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
 from alembert.artifact import atomic_write
+from alembert.artifact.json_files import json_bytes
 from alembert.inspect.comparison import Comparison
 from alembert.inspect.comparison_plot import png, svg
 from alembert.inspect.comparison_report import sentences, table
@@ -19,8 +19,7 @@ def write(found: Comparison, folder: str | Path) -> list[Path]:
     """Write `comparison.json`, `.html` and, where matplotlib is installed, `.png`; say which were written."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(found.to_table(), indent=2, ensure_ascii=False) + "\n"
-    contents = {"json": text.encode(), "html": page(found).encode(), "png": png(found)}
+    contents = {"json": json_bytes(found.to_table()), "html": page(found).encode(), "png": png(found)}
     written = []
     for ending, content in contents.items():
         if content is not None:

@@ -107,7 +107,7 @@ class _Side:
 
 
 def token_ids(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[Numbers]:
-    """Give the tokens of each text; those that are the same go through the tokenizer once."""
+    """Return the tokens of each text; those that are the same go through the tokenizer once."""
     distinct = list(dict.fromkeys(texts))
     found = tokenizer.encode_batch(distinct, add_special_tokens=False, offsets=False)
     ids = {text: np.array(each.ids, np.int64) for text, each in zip(distinct, found, strict=True)}

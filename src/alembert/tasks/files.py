@@ -6,10 +6,10 @@
 
 None of them holds text of the training data, but whoever has the last two can test a guess: whether this text, or this
 name, was trained on. Exports leave them out unless they are asked for, and `forget_training` copies a folder without
-them. A model of several tasks has the same for each: `task.json` is then a table
-of such tables under `tasks`, by the name of the task, and the other files are in `run/<name>/`. Where functions here take
-a name, none stands for the one task of a model that has no others. A model that was fine-tuned elsewhere has no
-`task.json`: the table is then made of its Hugging Face files (`hf_tasks`).
+them. A model of several tasks has the same for each: `task.json` is then a table of such tables under `tasks`, by the
+name of the task, and the other files are in `run/<name>/`. Where functions here take a name, none stands for the one
+task of a model that has no others. A model that was fine-tuned elsewhere has no `task.json`: the table is then made of
+its Hugging Face files (`hf_tasks`).
 """
 
 from __future__ import annotations

@@ -147,9 +147,8 @@ _TASKS: Final[dict[str, Callable[[Mapping[str, Any]], InferredTask]]] = {
 
 def _comparison(folder: Path) -> InferredTask | None:
     """Read a folder of sentence-transformers."""
-    from alembert.tasks.compare_pooling import (
-        pooling_of,  # which reads task.json with the module that calls this one
-    )
+    # It reads task.json with the module that calls this one.
+    from alembert.tasks.compare_pooling import pooling_of
 
     pooling = pooling_of(folder)
     if pooling is None:

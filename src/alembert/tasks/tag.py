@@ -28,7 +28,7 @@ from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics import calibration, spans
 from alembert.tasks.runner import Outputs, check_finite
 from alembert.tasks.setting_checks import saved, saved_temperature
-from alembert.tasks.tag_calibration import span_temperature, word_temperature
+from alembert.tasks.tag_calibration import AllOutputs, span_temperature, word_temperature
 from alembert.tasks.tag_examples import (
     TagExample,
     Tagged,
@@ -347,10 +347,7 @@ class TagTask(Task[TagExample, Tagged]):
         return self.path.sure(emissions_WC, self.legal, self.temperature)
 
     def tune(
-        self,
-        examples: Sequence[TagExample],
-        encoded: Sequence[Encoded],
-        outputs: Sequence[Sequence[Outputs]],
+        self, examples: Sequence[TagExample], encoded: Sequence[Encoded], outputs: AllOutputs
     ) -> TagTask:
         """Fit the temperature of the words' probabilities, or of the spans'; the entities stay the same."""
         if self.settings.head == "span":

@@ -41,7 +41,7 @@ class TagExample(Example):
 
     @property
     def labels(self) -> list[str]:
-        """Give the types of all its entities."""
+        """The types of all its entities."""
         return [label for _, _, label in (*(self.entities or ()), *self.in_parts)]
 
     def annotates(self, label: str) -> bool:

@@ -151,8 +151,9 @@ def infer_types(
 ) -> tuple[list[TagExample], list[str]]:
     """Tell from training examples which types their sources do not annotate; say in sentences what was told.
 
-    A source is a file or folder as it was `named`, or the file of the example where none is. A source with many documents that never has a type which is frequent in others is taken not to annotate it. Where any
-    source is small, or has no entity at all, nothing is told: all types count as annotated.
+    A source is a file or folder as it was `named`, or the file of the example where none is. A source with many documents
+    that never has a type which is frequent in others is taken not to annotate it. Where any source is small, or has no
+    entity at all, nothing is told: all types count as annotated.
     """
     source_of = _sources_by_file({each.source for each in examples}, named)
     by_source: dict[str, list[TagExample]] = {}

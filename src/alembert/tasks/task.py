@@ -104,7 +104,7 @@ class Task(ABC, Generic[E, P]):
 
     @classmethod
     def settle(cls, examples: Sequence[E], settings: Any) -> Any:
-        """Give settings with what training examples tell, so that other files are read as they were."""
+        """Return settings with what training examples tell, so that other files are read as they were."""
         return settings
 
     @classmethod

@@ -251,7 +251,7 @@ def _plant(written: list[Spelling]) -> tuple[Trie, NDArray[np.int32]]:
 
 
 def _terms(wanted: list[Spelling], labels: Sequence[str], numbers: Sequence[int]) -> Iterator[TermEntries]:
-    """Give each term with the entries of its spellings, whose numbers come in the same order."""
+    """Yield each term with the entries of its spellings, whose numbers come in the same order."""
     rest = iter(numbers)
     for term, order, _ in wanted:
         yield TermEntries(labels[order], term, tuple(islice(rest, len(spellings(term)))))

@@ -250,7 +250,7 @@ def _are_counts(terms: list[tuple[str, str]]) -> bool:
 
 
 def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str] | str]]:
-    """Give each line's cells, or the reason why it has none."""
+    """Yield each line's cells, or the reason why it has none."""
     for line, text, fault in _texts(path):
         yield line, fault or _cells(text, separator)
 
@@ -260,7 +260,7 @@ def _cells(text: str, separator: str) -> list[str]:
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str, str | None]]:
-    """Give each line that is not blank and no `#` comment, and why it cannot be read, if it cannot."""
+    """Yield each line that is not blank and no `#` comment, and why it cannot be read, if it cannot."""
     for line, raw in enumerate(_lines(path), start=1):
         if len(raw) > _LONGEST_ROW:
             yield line, "", f"it is longer than {_LONGEST_ROW} bytes"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from alembert.artifact import Draft, few
+from alembert.corpus.inputs import expand_inputs
 from alembert.data.order import number
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
@@ -54,7 +55,8 @@ def distill(
 ) -> Finetuned:
     """Distil a teacher into a student, or go on with a run that was stopped."""
     check_seeds(seeds)
-    wish = replace(wish, teacher=str(model_folder(wish.teacher)))
+    texts = tuple(expand_inputs(wish.texts)) if wish.texts else ()
+    wish = replace(wish, teacher=str(model_folder(wish.teacher)), texts=texts)
     with among_processes(around) as (heard, processes):
         if wish.texts:
             heard.say("Nobody knows the right answers of plain text, so the loss `hard` is left out.")

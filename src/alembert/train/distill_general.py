@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from alembert import artifact
 from alembert.artifact import Draft
-from alembert.corpus.inputs import check_inputs, expand_patterns
+from alembert.corpus.inputs import expand_inputs
 from alembert.corpus.shard_build import find_or_build
 from alembert.corpus.shards import Shards
 from alembert.data.feed import Cursor, Feed, Split
@@ -66,8 +66,7 @@ def distill_general(
     around: Surroundings | None = None,
 ) -> GeneralStudent:
     """Teach a student on plain text, or go on with a run that was stopped."""
-    files = expand_patterns([Path(path) for path in inputs])
-    check_inputs(files)
+    files = expand_inputs(inputs)
     with among_processes(around) as (heard, processes):
         return _Run(teacher, student, files, Path(out), settings, heard, processes).run()
 

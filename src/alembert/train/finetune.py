@@ -32,7 +32,7 @@ from alembert.train.finetune_toml import TaskSettings, finetune_toml
 from alembert.train.learner import learner_of, lesson_of
 from alembert.train.one_seed import OneSeed, SeedResult, check_seeds, seed_folder
 from alembert.train.surroundings import Surroundings, among_processes
-from alembert.train.task_data import Prepared, Subject, prepare, tokenizer_of
+from alembert.train.task_data import Data, Prepared, Subject, prepare, tokenizer_of
 from alembert.train.task_reports import reports_of
 from alembert.train.tuning import search
 from alembert.train.workplace import Workplace
@@ -72,6 +72,26 @@ class Curriculum:
     @property
     def subjects(self) -> dict[str | None, Subject]:
         return dict[str | None, Subject](self.tasks.items())
+
+
+def subjects_of(
+    kinds: Mapping[str, str], data: Mapping[str, Data], settings: Mapping[str, TaskSettings]
+) -> dict[str, Subject]:
+    """Put the kind, files and settings of each task together."""
+    return {
+        name: Subject(
+            task=kind, data=data[name], settings=settings[name].of_task, weight=settings[name].weight
+        )
+        for name, kind in kinds.items()
+    }
+
+
+def job_of(model: str, tasks: Mapping[str, Subject], *, are_named: bool) -> Assignment | Curriculum:
+    """Say what a model learns: one task as published models have it, or tasks with names of their own."""
+    if are_named:
+        return Curriculum(model=model, tasks=tasks)
+    (only,) = tasks.values()
+    return Assignment(task=only.task, data=only.data, settings=only.settings, model=model)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from alembert import artifact
 from alembert.artifact import Draft
-from alembert.corpus.inputs import check_inputs, expand_patterns
+from alembert.corpus.inputs import expand_inputs
 from alembert.files.heads import with_dropout, with_heads
 from alembert.nn.model import Model
 from alembert.settings import as_table, to_toml
@@ -53,8 +53,7 @@ def pretrain(
     around: Surroundings | None = None,
 ) -> Pretrained:
     """Pre-train a model, or go on with a run that was stopped."""
-    files = expand_patterns([Path(path) for path in inputs])
-    check_inputs(files)
+    files = expand_inputs(inputs)
     with among_processes(around) as (heard, processes):
         return _Run(files, Path(out), start, settings, heard, processes).run()
 

@@ -33,6 +33,10 @@ class SetAside:
     reason: str
     kind: Kind = "record"
 
+    def in_words(self) -> str:
+        """Say what was set aside, where and why."""
+        return f"{self.source}, {self.position} set aside: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
@@ -50,6 +54,10 @@ class Remark:
     source: str
     reason: str
     count: int
+
+    def in_words(self) -> str:
+        """Say what was noticed, where and how often."""
+        return f"{self.source}: {self.reason}" + f" ({self.count:,} times)" * (self.count > 1)
 
 
 Item = Document | SetAside | Deleted | Remark

@@ -67,7 +67,7 @@ def dialect_of(source: Source) -> Dialect:
 
 
 def _head(source: Source) -> str:
-    """Give whole lines from the beginning of the file."""
+    """Return whole lines from the beginning of the file."""
     data = source.head(_HEAD)
     text = data.decode(source.encoding(), errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
     is_whole = len(data) < _HEAD
@@ -93,7 +93,7 @@ def _delimiter(text: str, usual: str) -> str:
 
 
 def _share(text: str, delimiter: str) -> float:
-    """Give the share of lines in rows as wide as the first, of two columns or more, where quotes enclose cells."""
+    """Return the share of lines in rows as wide as the first, of two columns or more, where quotes enclose cells."""
     sign = re.escape(delimiter)
     cell = rf'(?:{_ENCLOSED.pattern}|[^"{sign}\n][^{sign}\n]*+|)'
     whole_row = re.compile(rf"^{cell}(?:{sign}{cell})*+$", re.MULTILINE)
@@ -105,7 +105,7 @@ def _share(text: str, delimiter: str) -> float:
 
 
 def _plain_share(text: str) -> float:
-    """Give the share of lines as wide as the first where quotes between tabs are ordinary characters."""
+    """Return the share of lines as wide as the first where quotes between tabs are ordinary characters."""
     widths = [line.count("\t") for line in _lines(text)]
     return sum(width == widths[0] > 0 for width in widths) / max(1, len(widths))
 

@@ -82,7 +82,7 @@ class _Rows:
         self.relations: list[Relation] = []
 
     def linked_entities(self) -> Iterator[Entity]:
-        """Give the entities with each of their concepts; how columns are split, the relations below them decide."""
+        """Return the entities with each of their concepts; how columns are split, the relations below them decide."""
         named = {target for relation in self.relations for _, target in relation.arguments}
         for entity, column in zip(self.entities, self.concepts, strict=True):
             yield replace(entity, concepts=concepts_of(column, named))

@@ -24,7 +24,7 @@ def plain(name: str, forbidden: str, losses: Losses) -> str:
 
 
 def every_relation(document: Document) -> tuple[Relation, ...]:
-    """Give the relations of a document for formats that do not mind which of them are linked."""
+    """Return the relations of a document for formats that do not mind which of them are linked."""
     return (*document.relations, *document.unlinked_relations)
 
 

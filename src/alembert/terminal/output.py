@@ -1,4 +1,4 @@
-"""How commands read and write: UTF-8 in, data to stdout whatever its encoding, nothing a terminal would obey."""
+"""How alembert reads and writes streams: UTF-8 in, data to stdout whatever its encoding, nothing a terminal would obey."""
 
 from __future__ import annotations
 
@@ -83,9 +83,8 @@ def note_set_aside(path: Path, counts: Mapping[str, int], most: int = 3) -> None
             first.setdefault(kind_of(record["reason"]), record)
     for kind, record in islice(first.items(), most):
         many = sum(count for name, count in counts.items() if name.endswith(f"set aside: {kind}"))
-        reason = record["reason"].partition(" (")[
-            0
-        ]  # details may be names of columns, which may be a row of text
+        # Details may be names of columns, which may be a row of text.
+        reason = record["reason"].partition(" (")[0]
         note(
             f"{record['file']}, {record['position']} is set aside: {reason}"
             + (f" ({many:,} such cases)" if many > 1 else "")

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from alembert.cli import progress as module
-from alembert.cli.progress import Bar, line, training_line
 from alembert.corpus.jobs import Progress
+from alembert.terminal import progress as module
+from alembert.terminal.progress import Bar, line, training_line
 from alembert.train.runlog import TrainingProgress
 
 TRAINING = TrainingProgress(

@@ -1,4 +1,4 @@
-"""What commands say on stderr: nothing that a terminal would obey."""
+"""What commands and functions say on stderr: nothing that a terminal would obey."""
 
 import ast
 import warnings
@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from alembert.cli import _prepare_streams, run
-from alembert.cli.output import say
+from alembert.terminal.output import say
 
-CLI = Path(__file__).parent.parent.parent / "src" / "alembert" / "cli"
+PACKAGE = Path(__file__).parent.parent.parent / "src" / "alembert"
+SPEAKING = [path for part in ("api", "cli", "terminal") for path in sorted((PACKAGE / part).glob("*.py"))]
 HOSTILE = "a\x1b[2J\x07\u202e\r\nerror: b\udcff"
 VISIBLE = r"a\x1b[2J\x07\u202e\r\nerror: b\udcff"
 
@@ -40,7 +41,7 @@ def test_a_warning_shows_escapes(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert capsys.readouterr().err == f"note: {VISIBLE}\n"
 
 
-@pytest.mark.parametrize("path", sorted(CLI.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SPEAKING, ids=lambda path: path.stem)
 def test_only_one_function_prints_on_stderr(path: Path) -> None:
     calls = [node for node in ast.walk(ast.parse(path.read_text("utf8"))) if isinstance(node, ast.Call)]
     named = [node for node in calls if isinstance(node.func, ast.Name) and node.func.id == "print"]
