@@ -20,8 +20,8 @@ import alembert
 
 
 def main() -> None:
-    arguments = parser(__doc__, quick="1,000 documents and three rounds").parse_args()
-    documents, rounds = (1000, 3) if arguments.quick else (10_000, 5)
+    arguments = parser(__doc__, quick="300 documents and five rounds").parse_args()
+    documents, rounds = (300, 5) if arguments.quick else (10_000, 3)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         export = exported(new_tagger(folder / "tagger"), folder / "int8", rows=64)
