@@ -49,3 +49,10 @@ def test_texts_are_read_from_all_files_of_a_folder(tagger: TaskModel, tmp_path: 
         ("a-1", "aspirin helps"),
         ("a-2", "no cancer"),
     ]
+
+
+def test_what_a_folder_has_beside_texts_is_counted(tagger: TaskModel, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.txt").write_text("aspirin helps\n")
+    reasons = [remark.reason for remark in tagger.read_texts(tmp_path, ReadOptions()).remarks]
+    assert reasons == ["empty folders among the inputs: 1"]

@@ -112,6 +112,8 @@ def augment(
     for sentence in (*(each for lexicon in lexicons for each in lexicon.warnings()), *made.notes):
         note(sentence)
     _print(made, reading.examples, out, as_json)
+    for remark in (*reading.remarks, *files.remarks(given)):
+        note(remark.in_words())
     for item in reading.set_aside:
         note(item.in_words())
     if reading.set_aside:

@@ -8,7 +8,7 @@ import typer
 
 from alembert.cli.codes import SET_ASIDE
 from alembert.cli.lines import file_among
-from alembert.cli.models import MODEL
+from alembert.cli.models import MODEL, find_model
 from alembert.cli.options import Delimiter, MinPrecision, MinScore
 from alembert.errors import BadSetting
 
@@ -129,7 +129,6 @@ def _predict_file(
     for_file: dict[str, Any],
     as_json: bool,
 ) -> None:
-    from alembert.cli.models import find_model
     from alembert.cli.predict_task import predict_file
     from alembert.corpus.fetch import local_paths
     from alembert.corpus.readers.contract import ReadOptions
@@ -149,7 +148,6 @@ def _predict_texts(
     for_triples: dict[str, Any],
     as_json: bool,
 ) -> None:
-    from alembert.cli.models import find_model
     from alembert.cli.predict_task import predict_texts, predict_triples
     from alembert.infer.several import open_model
 

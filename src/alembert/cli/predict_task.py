@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from alembert.cli.codes import SET_ASIDE
-from alembert.cli.lines import each_line
+from alembert.cli.lines import each_text
 from alembert.cli.options import withheld_note
 from alembert.errors import BadInput
 from alembert.infer.task_model import TaskModel
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 def predict_texts(model: TaskModel | SeveralModel, texts: Sequence[str], as_json: bool) -> None:
     """Predict the given texts, or each line of stdin if there are none."""
-    lines, set_aside = _lines(texts, lambda line: model.task.check(model.task.of_texts([line])))
+    lines: list[str] = []
+
+    def take(line: str) -> None:
+        model.task.check(model.task.of_texts([line]))
+        lines.append(line)
+
+    set_aside = each_text(texts, take)
     examples: list[Any] = model.task.of_texts(lines)
     _print(model, examples, as_json)
     if set_aside:
@@ -64,7 +70,8 @@ def _print(model: TaskModel | SeveralModel, examples: Sequence[Any], as_json: bo
 
 def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> None:
     """Find entities and their relations in the given texts, or in each line of stdin if there are none."""
-    lines, _ = _lines(texts, lambda _: None)
+    lines: list[str] = []
+    each_text(texts, lines.append)
     unread = withheld = 0
     for found in model.extract(lines):
         unread += found.unread
@@ -80,20 +87,6 @@ def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> 
     if withheld:
         thresholds = (model.tagger.min_score, model.relater.min_score, model.wanted.least)
         note(withheld_note(withheld, thresholds))
-
-
-def _lines(texts: Sequence[str], check: Callable[[str], None]) -> tuple[list[str], int]:
-    """Give the texts, and how many lines of stdin were set aside."""
-    lines: list[str] = list(texts)
-
-    def take(line: str) -> None:
-        check(line)
-        lines.append(line)
-
-    set_aside = 0 if texts else each_line(take)
-    if not lines:
-        raise BadInput("There is no text to predict. Give texts after the model, or one a line on stdin.")
-    return lines, set_aside
 
 
 def _show(texts: Sequence[str], lines: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from typing import Final
 from alembert import artifact
 from alembert.corpus.inputs import expand_inputs
 from alembert.corpus.readers import brat
+from alembert.corpus.readers.contract import Remark
 from alembert.corpus.readers.source import plain_name, readable_name
 from alembert.errors import BadFile
 from alembert.extras import require
@@ -76,6 +77,11 @@ class InputFiles:
             yield f"empty folders among the inputs: {self.empty:,}"
         if self.unfinished:
             yield f"folders with unfinished work of alembert, which are no inputs: {self.unfinished:,}"
+
+    def remarks(self, named: Sequence[Path]) -> tuple[Remark, ...]:
+        """Return what was left out as remarks on the inputs that a user named."""
+        source = ", ".join(map(str, named))
+        return tuple(Remark(source, sentence, 1) for sentence in self.left_out())
 
     def notes(self) -> Iterator[str]:
         """Say what was left out, and which ids are not the names of files."""

@@ -9,14 +9,14 @@ Tokenising and decoding are part of every time. Texts are read before anything i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
 from alembert.corpus.document import Document
-from alembert.corpus.input_files import list_files
+from alembert.corpus.input_files import InputFiles, list_files
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting
 from alembert.infer.bench_peers import LeftOut, Peer, fits, peers_of
@@ -176,12 +176,14 @@ def read_texts(
     model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int = LIMIT
 ) -> Reading[Any]:
     """Read texts from files of any known format; for tasks that ask about more than a text, files of the task."""
+    listed = list_files(files)
     if _reads_documents(model):
         options = reading_of(model.training(), options, str(model.folder / TASK))
-        reading = _documents(model, files, options, limit)
+        reading = _documents(model, listed, options, limit)
     else:
-        whole = model.read(list_files(files).paths, options)
-        reading = Reading(whole.examples[:limit], whole.set_aside, whole.remarks)
+        reading = model.read(listed.paths, options)
+        reading = replace(reading, examples=reading.examples[:limit])
+    reading = replace(reading, remarks=(*reading.remarks, *listed.remarks(files)))
     if not reading.examples:
         named = ", ".join(map(str, files))
         raise BadFile(
@@ -196,12 +198,12 @@ def _reads_documents(model: TaskModel) -> bool:
     return task.name == "tag" or (isinstance(task, ClassifyTask) and not task.pairs)
 
 
-def _documents(model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int) -> Reading[Any]:
+def _documents(model: TaskModel, files: InputFiles, options: ReadOptions, limit: int) -> Reading[Any]:
     set_aside: list[SetAside] = []
     remarks: list[Remark] = []
 
     def texts() -> Iterator[str]:
-        for taken in supply_of(list_files(files), options).items(Place()):
+        for taken in supply_of(files, options).items(Place()):
             if isinstance(taken.item, Document):
                 yield taken.item.text
             elif isinstance(taken.item, SetAside):

@@ -31,9 +31,8 @@ def read_gold(
     listed = list_files(files)
     model.task.check_reading(options, listed.paths)
     reading = model.read(listed.paths, options)
+    reading = replace(reading, remarks=(*reading.remarks, *listed.remarks(files)))
     named = ", ".join(map(str, files))
-    left_out = tuple(Remark(named, sentence, 1) for sentence in listed.left_out())
-    reading = replace(reading, remarks=(*reading.remarks, *left_out))
     if not reading.examples:
         aside = ""
         if reading.set_aside:

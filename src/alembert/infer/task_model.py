@@ -138,12 +138,14 @@ class TaskModel:
         A folder or a pattern stands for all files in it.
         """
         options = reading_of(self.training(), options, str(self.folder / TASK))
-        return Reading.joined(
+        listed = list_files([file])
+        reading: Reading[Any] = Reading.joined(
             self.read_lines(each.path, options)
             if has_lines(each)
             else self.task.read_unlabelled([each.path], self.task.settings, options)
-            for each in list_files([file]).files
+            for each in listed.files
         )
+        return replace(reading, remarks=(*reading.remarks, *listed.remarks([file])))
 
     def read_lines(self, file: Path, options: ReadOptions) -> Reading[Any]:
         """Read plain text, a text a line, each named by its file and number."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from alembert.artifact import few
 from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile
-from alembert.tasks.tag_scheme import TagScheme
+from alembert.tasks.tag_scheme import TagScheme, are_nameless
 
 CONFIG: Final = "config.json"
 MODULES: Final = "modules.json"
@@ -188,7 +188,7 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _nameless(names: tuple[str, ...]) -> str:
-    if not all(re.fullmatch(r"LABEL_\d+", name) for name in names):
+    if not are_nameless(names):
         return ""
     return f"; its labels have no names: put them into `id2label` of {CONFIG}"
 

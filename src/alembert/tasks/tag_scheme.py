@@ -19,7 +19,7 @@ UNNAMED: Final = "entity"
 """The type of tags that are prefixes alone: B, I, O."""
 _PREFIXES: Final = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 """Prefix of any scheme -> the one of BIOES that means the same."""
-_NAMELESS: Final = re.compile(r"LABEL_\d+")
+_NUMBERED: Final = re.compile(r"LABEL_\d+")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class TagScheme:
         >>> TagScheme.of(["O", "gene"]).tags, TagScheme.of(["NOUN", "VERB"]).tags
         (('O', 'I-gene'), ('B-NOUN', 'B-VERB'))
         """
-        if all(_NAMELESS.fullmatch(name) for name in names):
+        if are_nameless(names):
             return cls("IO", tuple(f"I-{name}" for name in names), is_nameless=True)
         inside = {name for name in names if name != OUTSIDE}
         if inside <= _PREFIXES.keys() and inside & {"B", "I"}:
@@ -65,6 +65,11 @@ class TagScheme:
         if OUTSIDE in names:
             return cls("IO", tuple(_joined("", name) for name in names))
         return cls(_EVERY_TOKEN, tuple(f"B-{name}" for name in names))
+
+
+def are_nameless(names: Sequence[str]) -> bool:
+    """Tell whether the outputs of a head have no names but the numbers that transformers gives them."""
+    return all(_NUMBERED.fullmatch(name) for name in names)
 
 
 _EVERY_TOKEN: Final = "one label a word"  # noqa: S105 (no password)
