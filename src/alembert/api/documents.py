@@ -50,6 +50,8 @@ def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterato
     if format is not None and format not in FORMATS:
         raise BadSetting(f"`format` is {format!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
     files = list_files(files_of(inputs, "inputs"), format=format)
+    for sentence in files.notes():
+        warnings.warn(sentence, stacklevel=3)
     return _documents(supply_of(files, changed(ReadOptions(), options, "`read`"), format))
 
 
