@@ -6,8 +6,9 @@ stopped. A call whose result is complete returns it. What has no argument here g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +35,7 @@ from alembert.errors import AlreadyDone, BadInput, BadSetting
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.train.distill_settings import DistillSettings
+    from alembert.train.finetune import Finetuned
     from alembert.train.one_seed import SeedResult
     from alembert.train.task_data import Data
 
@@ -138,14 +140,8 @@ def finetune(
     given_files = {"train": train, "dev": dev, "data": data}
     files = _data(given_files, split, {name: each.reading for name, each in of_tasks.items()})
     job = job_of(model_name(model), subjects_of(kinds, files, of_tasks), are_named=are_named)
-    folder = path_of(out, "out")
-    with progress_bar(progress) as bar:
-        context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
-        try:
-            done = run(job, folder, run_settings, seeds=seeds, around=context)
-        except AlreadyDone:
-            return _finished(folder)
-    return _result(folder, done.results, done.best)
+    train_model = partial(run, job, settings=run_settings, seeds=seeds)
+    return _trained(train_model, path_of(out, "out"), progress=progress, device=device, overwrite=overwrite)
 
 
 @checked
@@ -238,11 +234,18 @@ def distill(
         task=task,
         texts=files_of(texts, "texts"),
     )
-    folder = path_of(out, "out")
+    train_model = partial(run, job, settings=run_settings, seeds=seeds)
+    return _trained(train_model, path_of(out, "out"), progress=progress, device=device, overwrite=overwrite)
+
+
+def _trained(
+    train_model: Callable[..., Finetuned], folder: Path, *, progress: bool, device: str, overwrite: bool
+) -> TrainingResult:
+    """Train a model for a task, or return the result of a run that was complete before."""
     with progress_bar(progress) as bar:
         context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
         try:
-            done = run(job, folder, run_settings, seeds=seeds, around=context)
+            done = train_model(out=folder, around=context)
         except AlreadyDone:
             return _finished(folder)
     return _result(folder, done.results, done.best)

@@ -1,6 +1,6 @@
 """What a masked language model expects at the masks of a text.
 
-In: an engine (see `Engine`) and a text. Out: the likeliest pieces for each mask, with character offsets into the text as
+In: an engine (see `MaskEngine`) and a text. Out: the likeliest pieces for each mask, with character offsets into the text as
 it was given.
 """
 
@@ -17,8 +17,8 @@ from alembert.errors import BadInput
 from alembert.text.tokenizer import Tokenizer
 
 
-class Engine(Protocol):
-    """What computes; it knows token ids and numbers, not texts."""
+class TokenEngine(Protocol):
+    """What computes with a language model; it knows token ids and numbers, not texts."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -27,6 +27,10 @@ class Engine(Protocol):
     @property
     def longest(self) -> int:
         """Tokens that the model reads at once."""
+
+
+class MaskEngine(TokenEngine, Protocol):
+    """What predicts masked tokens."""
 
     def vocabulary_probabilities(
         self, ids: Sequence[int], positions: Sequence[int]
@@ -57,7 +61,7 @@ class FilledMask:
         return asdict(self)
 
 
-def fill_mask(engine: Engine, text: str, top: int = 5) -> tuple[FilledMask, ...]:
+def fill_mask(engine: MaskEngine, text: str, top: int = 5) -> tuple[FilledMask, ...]:
     """Say what could stand at each `[MASK]` of a text."""
     tokenizer = engine.tokenizer
     encoding = tokenizer.encode(text)

@@ -15,6 +15,7 @@ import numpy as np
 
 from alembert.data.rows import Row
 from alembert.errors import BadInput, BadSetting
+from alembert.infer.fill_mask import TokenEngine
 from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.tasks.decoding.writing import Prompt, Writer, Written, write_all
 from alembert.text.joining import join_pieces
@@ -39,16 +40,8 @@ class GeneratedText:
         return asdict(self)
 
 
-class CausalEngine(Protocol):
-    """What computes; it knows token ids and numbers, not texts."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the model was trained with."""
-
-    @property
-    def longest(self) -> int:
-        """Tokens that the model reads at once."""
+class CausalEngine(TokenEngine, Protocol):
+    """What continues texts."""
 
     @property
     def attention(self) -> str:

@@ -19,21 +19,13 @@ import numpy.typing as npt
 
 from alembert.data.rows import Row
 from alembert.errors import BadInput
-from alembert.text.tokenizer import Tokenizer
+from alembert.infer.fill_mask import TokenEngine
 
 ScoreKind = Literal["exact", "pseudo"]
 
 
-class LanguageModelEngine(Protocol):
-    """What computes; it knows token ids and numbers, not texts."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the model was trained with."""
-
-    @property
-    def longest(self) -> int:
-        """Tokens that the model reads at once."""
+class LanguageModelEngine(TokenEngine, Protocol):
+    """What computes the outputs of heads."""
 
     @property
     def attention(self) -> str:
