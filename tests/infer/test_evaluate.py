@@ -153,6 +153,17 @@ def test_documents_in_several_files_have_the_scores_of_one_file(
     assert alone.measures["precision"] == 2 / 6
 
 
+def test_the_order_of_documents_does_not_change_the_interval(tmp_path: Path) -> None:
+    names = list(DOCUMENTS)
+    files = [write_tagged(tmp_path / f"{name}.jsonl", {name: DOCUMENTS[name]}) for name in names]
+    model = tagger(GUESSES)
+    intervals = [
+        evaluate(model, order, rounds=50).interval for order in (files, files[::-1], files[1:] + files[:1])
+    ]
+    assert intervals[0].low < intervals[0].high
+    assert intervals[1:] == intervals[:1] * 2
+
+
 def test_types_that_a_file_does_not_annotate_are_left_out_if_it_is_said(tmp_path: Path) -> None:
     file = write_tagged(tmp_path / "test.jsonl", {"1": DOCUMENTS["1"], "4": DOCUMENTS["4"]})
     model = tagger({**GUESSES, "1": [*GUESSES["1"], (0, 6, "Drug", 0.9)]})

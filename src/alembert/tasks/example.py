@@ -116,8 +116,9 @@ def without(examples: Sequence[E], keys: Iterable[int]) -> tuple[E, ...]:
     return tuple(example for example in examples if example.key not in known)
 
 
-def kin_of(examples: Sequence[Any]) -> npt.NDArray[np.int64] | None:
-    """Number the documents that examples belong to; none: each is one of its own."""
-    number: dict[int | str, int] = {}
-    found = [number.setdefault(example.kin, len(number)) for example in examples]
-    return None if len(number) == len(found) else np.array(found, np.int64)
+def kin_of(examples: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Number the documents that examples belong to by what they are, so that the order of files is no matter."""
+    kin: list[int | str] = [example.kin for example in examples]
+    ranked = sorted(set(kin), key=lambda each: (isinstance(each, str), each))
+    numbers = {each: number for number, each in enumerate(ranked)}
+    return np.array([numbers[each] for each in kin], np.int64)

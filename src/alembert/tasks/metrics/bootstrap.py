@@ -86,6 +86,8 @@ def _draws(count: int, rounds: int, seed: int, kin: Ints | None) -> Iterator[Int
         return (chance.integers(count, size=count) for _ in range(rounds))
     order = np.argsort(kin, kind="stable")
     members = np.split(order, np.flatnonzero(np.diff(kin[order])) + 1)
+    if len(members) == count:
+        return (order[chance.integers(count, size=count)] for _ in range(rounds))
     return (_members(members, chance.integers(len(members), size=len(members))) for _ in range(rounds))
 
 
