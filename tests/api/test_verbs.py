@@ -153,6 +153,15 @@ def test_pretrain_adapts_a_model(workplace: Path, tmp_path: Path) -> None:
         progress=False,
     )
     assert result.tokens > 0
+    again = alembert.pretrain(
+        workplace / "tag-train.jsonl",
+        model=workplace / "start",
+        steps=2,
+        settings={"sequences": {"length": 32}},
+        out=tmp_path / "adapted",
+        progress=False,
+    )
+    assert (again.tokens, again.after.keys()) == (result.tokens, result.after.keys())
     filled = alembert.fill(tmp_path / "adapted", "aspirin [MASK]", top=2)
     assert len(filled[0].candidates) == 2
     score = alembert.score(tmp_path / "adapted", "aspirin helps")

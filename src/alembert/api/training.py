@@ -187,7 +187,7 @@ def pretrain(
         try:
             done = run(files, folder, Start(start, vocabulary, size), run_settings, context)
         except AlreadyDone:
-            return PretrainingResult(folder=folder)
+            return _finished_pretraining(folder)
     return PretrainingResult(folder=folder, before=done.before, after=done.after, tokens=done.done.tokens)
 
 
@@ -236,6 +236,20 @@ def distill(
     )
     train_model = partial(run, job, settings=run_settings, seeds=seeds)
     return _trained(train_model, path_of(out, "out"), progress=progress, device=device, overwrite=overwrite)
+
+
+def _finished_pretraining(folder: Path) -> PretrainingResult:
+    """Read from its log what a run that was complete before has reached."""
+    from alembert.train.pretrain import RUN
+    from alembert.train.runlog import RunLog
+
+    rows = list(RunLog(folder / RUN, tensorboard=False).rows("held_out"))
+    if not rows:
+        return PretrainingResult(folder=folder)
+    first, last = rows[0], rows[-1]
+    return PretrainingResult(
+        folder=folder, before=first["scores"], after=last["scores"], tokens=last["tokens"]
+    )
 
 
 def _trained(
