@@ -78,10 +78,7 @@ class TrainingResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingResult:
-    """A pre-trained model, and its measures on held-out text before and after the run.
-
-    A call that finds the run complete returns the folder alone.
-    """
+    """A pre-trained model, and its measures on held-out text before and after the run."""
 
     folder: Path
     before: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
