@@ -12,8 +12,18 @@ from importlib.util import find_spec
 from typing import Any
 
 from alembert.errors import BadSetting
-from alembert.hardware import cache, choices
-from alembert.hardware.choices import Verdict, choose_library
+from alembert.hardware import cache
+from alembert.hardware.choices import (
+    EXPORT_LIBRARIES,
+    Verdict,
+    amx_verdict,
+    choose_export,
+    choose_inference,
+    choose_library,
+    choose_limit,
+    choose_training,
+    ladder,
+)
 from alembert.hardware.cpu import Cpu, read_cpu
 from alembert.hardware.environment import ISA, answer_key, has_limit, of_user, prepare_environment
 from alembert.hardware.threads import choose_threads
@@ -72,7 +82,7 @@ class Capabilities:
             for t in self.trials
             if t.limit == self.isa_limit
             and t.dtype == dtype
-            and t.library in choices.EXPORT_LIBRARIES
+            and t.library in EXPORT_LIBRARIES
             and t.all_threads
         ]
 
@@ -136,7 +146,7 @@ def _try_everything(cpu: Cpu, prober: Prober) -> list[Trial]:
     """Try all installed libraries under ever narrower limits, until nothing dies."""
     threads, deadline = choose_threads().count, prober.started()
     trials: list[Trial] = []
-    for limit in choices.ladder(cpu, of_user(ISA)):
+    for limit in ladder(cpu, of_user(ISA)):
         rung = [
             trial
             for library in TYPES
@@ -150,11 +160,11 @@ def _try_everything(cpu: Cpu, prober: Prober) -> list[Trial]:
 
 
 def _decide(cpu: Cpu, trials: Sequence[Trial]) -> Capabilities:
-    limit = choices.choose_limit(trials, cpu, of_user(ISA))
+    limit = choose_limit(trials, cpu, of_user(ISA))
     in_force = [trial for trial in trials if trial.limit == limit.value]
-    amx = choices.amx_verdict(trials, cpu)
-    training, inference = choices.choose_training(in_force), choices.choose_inference(in_force)
-    export, threads = choices.choose_export(in_force), choose_threads()
+    amx = amx_verdict(trials, cpu)
+    training, inference = choose_training(in_force), choose_inference(in_force)
+    export, threads = choose_export(in_force), choose_threads()
     library = choose_library(in_force, str(export.value))
     reasons = {
         "amx": amx.reason,

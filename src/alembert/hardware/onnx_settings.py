@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ _ERRORS_ALONE: Final = 3
 """Its level of messages without warnings, which would be about its own rewriting of the graph."""
 
 
-@cache
+@functools.cache
 def import_onnxruntime() -> Any:
     """Import ONNX Runtime with its telemetry switched off."""
     runtime = importlib.import_module("onnxruntime")

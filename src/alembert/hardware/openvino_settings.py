@@ -7,10 +7,10 @@ here; without it they run, and have nobody to tell. The instruction limit is in 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import sys
-from functools import cache
 from typing import Any
 
 from alembert.extras import require
@@ -31,7 +31,7 @@ def import_openvino() -> Any:
     return _imported("openvino")
 
 
-@cache
+@functools.cache
 def the_core() -> Any:
     """Give the one Core of the process, which stays to its end.
 

@@ -24,11 +24,12 @@ from alembert.tasks.choose_rows import encode_all
 from alembert.tasks.choose_scores import ChoosePrediction, measure_of, scores_of, temperature_of
 from alembert.tasks.choose_settings import ChooseSettings
 from alembert.tasks.choose_show import lines_of, record_of
-from alembert.tasks.classify_decode import Floats, pooled
+from alembert.tasks.classify_decode import pooled
 from alembert.tasks.classify_rows import Cutting
 from alembert.tasks.example import Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
+from alembert.tasks.metrics.tally import Floats
 from alembert.tasks.runner import Outputs
 from alembert.tasks.setting_checks import saved, saved_temperature
 from alembert.tasks.task import Measure, Scores, Task

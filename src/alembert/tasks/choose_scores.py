@@ -10,11 +10,10 @@ from typing import Final
 import numpy as np
 
 from alembert.tasks.choose_example import ChooseExample
-from alembert.tasks.classify_decode import Floats
 from alembert.tasks.example import Coverage
 from alembert.tasks.metrics.calibration import HIGHEST, fit_temperature, softmax
 from alembert.tasks.metrics.chance import UNLIKELY, chance_level, chance_of
-from alembert.tasks.metrics.tally import ratio
+from alembert.tasks.metrics.tally import Floats, ratio
 from alembert.tasks.task import Measure, Scores
 
 _NEVER: Final = 1000 * HIGHEST

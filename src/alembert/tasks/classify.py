@@ -31,7 +31,6 @@ from alembert.tasks.classify_decode import (
     Answer,
     Calibration,
     ClassifyPrediction,
-    Floats,
     multi_answers,
     number_answers,
     pooled,
@@ -64,6 +63,7 @@ from alembert.tasks.metrics.calibration import (
     sigmoid,
 )
 from alembert.tasks.metrics.classes import balanced_weights, codes, indicator
+from alembert.tasks.metrics.tally import Floats
 from alembert.tasks.runner import Outputs
 from alembert.tasks.setting_checks import LARGEST, saved, saved_number, saved_temperature
 from alembert.tasks.task import Measure, Scores, Task

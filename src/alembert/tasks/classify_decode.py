@@ -18,8 +18,7 @@ from alembert.data.rows import Numbers
 from alembert.tasks.classify_rows import Layout
 from alembert.tasks.example import Coverage
 from alembert.tasks.metrics.calibration import sigmoid, softmax
-
-Floats = npt.NDArray[np.float64]
+from alembert.tasks.metrics.tally import Floats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,13 +20,14 @@ import numpy as np
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
 from alembert.tasks.classify_check import labels_of, listed
-from alembert.tasks.classify_decode import Answer, Calibration, Floats, single_answers, with_min_score
+from alembert.tasks.classify_decode import Answer, Calibration, single_answers, with_min_score
 from alembert.tasks.classify_settings import Kind
 from alembert.tasks.example import Coverage, Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.calibration import fit_temperature
 from alembert.tasks.metrics.classes import balanced_weights, codes
+from alembert.tasks.metrics.tally import Floats
 from alembert.tasks.relate_example import Form, RelateExample, of_texts
 from alembert.tasks.relate_learn import (
     check_links,

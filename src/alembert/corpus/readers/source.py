@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from alembert.corpus.readers import decompress
 from alembert.corpus.readers.contract import MEGABYTE, Damaged, Kind, ReadOptions, Remark, SetAside
+from alembert.corpus.readers.decompress import blocks
 from alembert.corpus.readers.encoding import HOW_TO_NAME, SURROGATE, known, recognise
 
 COMPRESSED = (".gz", ".zst")
@@ -98,7 +98,7 @@ class Source:
             raise self._damage
         try:
             if self._rest is None:
-                self._rest = decompress.blocks(self._open())
+                self._rest = blocks(self._open())
             return next(self._rest, b"")
         except Damaged as damage:
             self._damage = damage
