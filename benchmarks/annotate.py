@@ -233,9 +233,7 @@ def report(
     for kind, each in times.items():
         print(f"\n{kind}: {len(each.texts.texts):,} texts, {each.texts.tokens:,} tokens")
         print(*table(each), sep="\n")
-        reached = ", ".join(
-            f"{share:.0%} of {peaks[name]:.0f} ({name})" for name, share in shares[kind].items()
-        )
+        reached = ", ".join(f"{share:.0%} of {peaks[name]:.0f} ({name})" for name, share in shares[kind].items())
         print(f"share of the matmul peak in G operations/s that alembert reaches: {reached}")
     print("\nCPU time of alembert a token:", *(f"{name} {each:.1f} us" for name, each in parts.items()))
     print(f"one text of {LATENCY_TOKENS} tokens:", *(f"{side} {ms:.1f} ms" for side, ms in latency.items()))
@@ -245,15 +243,12 @@ def report(
         "ratios": times["sentences"].ratios() | one,
         "ratios_abstracts": times["abstracts"].ratios() if "abstracts" in times else None,
         "against": {kind: {n: str(way) for n, way in each.rivals().items()} for kind, each in times.items()},
-        "tokens_per_second": {
-            k: {str(w): round(each.speed(w)) for w in each.seconds} for k, each in times.items()
-        },
+        "tokens_per_second": {k: {str(w): round(each.speed(w)) for w in each.seconds} for k, each in times.items()},
         "latency_ms": {side: round(ms, 2) for side, ms in latency.items()},
         "peak_share": shares,
         "cpu_us_a_token": parts,
         "agreement": {
-            k: {str(w): round(each.agreement(w), 4) for w in each.found if w != OURS}
-            for k, each in times.items()
+            k: {str(w): round(each.agreement(w), 4) for w in each.found if w != OURS} for k, each in times.items()
         },
         "left_out": missing,
     }

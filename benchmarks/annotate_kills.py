@@ -161,9 +161,7 @@ def main() -> None:
             write_input(place / f"in-{name}", size)
         _, small = in_peace(model, place / "in-few", place / "few")
         seconds, large = in_peace(model, place / "in-many", place / "quiet")
-        told(
-            f"{documents:,} documents in {seconds:.0f} s, {large / 1024:.0f} MB; {FEW:,} in {small / 1024:.0f} MB"
-        )
+        told(f"{documents:,} documents in {seconds:.0f} s, {large / 1024:.0f} MB; {FEW:,} in {small / 1024:.0f} MB")
         killed = with_kills(model, place / "in-many", place / "killed", kills, seconds)
         check_equal(place / "quiet", place / "killed")
         counts = check_each_once(place / "quiet", documents)

@@ -112,9 +112,7 @@ def texts_of(file: Path) -> list[str]:
     import alembert
 
     if not file.is_file():
-        told(
-            f"there is no {file.name}: the embedded sample is used, and the ratios are not those of real data"
-        )
+        told(f"there is no {file.name}: the embedded sample is used, and the ratios are not those of real data")
         return _sample_texts()
     return [document.text for document in alembert.read(file)]
 
@@ -136,9 +134,7 @@ def fitting(checkpoint: Path, texts: Sequence[str]) -> Texts:
     lengths = [len(each.ids) for each in Tokenizer.open(checkpoint).encode_batch(texts)]
     kept = [number for number, length in enumerate(lengths) if length <= LONGEST]
     if len(kept) < len(texts):
-        told(
-            f"{len(texts) - len(kept)} of {len(texts)} texts have more than {LONGEST} tokens, and are left out"
-        )
+        told(f"{len(texts) - len(kept)} of {len(texts)} texts have more than {LONGEST} tokens, and are left out")
     return Texts([texts[number] for number in kept], [lengths[number] for number in kept])
 
 

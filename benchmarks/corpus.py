@@ -58,9 +58,7 @@ def main() -> None:
     print(json.dumps({"ratios": {name: round(value, 3) for name, value in ratios.items()}, **report}))
 
 
-def reading(
-    path: Path, python: str, rounds: int, ratios: dict[str, float], report: dict[str, object]
-) -> None:
+def reading(path: Path, python: str, rounds: int, ratios: dict[str, float], report: dict[str, object]) -> None:
     if subprocess.run([python, "-c", "import pubmed_parser"], check=False, capture_output=True).returncode:
         print("pubmed_parser is not installed: its ratio is left out (see --peer-python)")
         return
@@ -72,9 +70,7 @@ def reading(
         start = time.perf_counter()
         items = list(read(path))
         seconds = time.perf_counter() - start
-        found["ours"] = [
-            each.id for each in items if hasattr(each, "text") and "translation_of" not in each.meta
-        ]
+        found["ours"] = [each.id for each in items if hasattr(each, "text") and "translation_of" not in each.meta]
         return seconds
 
     def theirs() -> float:

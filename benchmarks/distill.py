@@ -62,9 +62,7 @@ def compared(teacher: Path, student: str, folder: Path, rounds: int) -> dict[str
 
     seconds = best({use: side(use) for use in ("auto", "never")}, rounds)
     if abs(losses["auto"] / losses["never"] - 1) > AGREEMENT:
-        sys.exit(
-            f"The losses differ with the cache and without it, so that the times cannot be compared: {losses}"
-        )
+        sys.exit(f"The losses differ with the cache and without it, so that the times cannot be compared: {losses}")
     return {"seconds": seconds, "losses": losses}
 
 

@@ -80,9 +80,7 @@ class Peer:
         with torch.inference_mode():
             for numbers in chunks(order, BATCH):
                 part = [texts[number] for number in numbers]
-                tokens = self._tokenizer(
-                    part, padding=True, truncation=True, max_length=256, return_tensors="pt"
-                )
+                tokens = self._tokenizer(part, padding=True, truncation=True, max_length=256, return_tensors="pt")
                 states, mask = self._model(**tokens).last_hidden_state, tokens["attention_mask"][:, :, None]
                 means = (states * mask).sum(1) / mask.sum(1)
                 found[numbers] = torch.nn.functional.normalize(means).numpy()
@@ -133,9 +131,7 @@ def search_seconds(index: Index, rounds: int) -> dict[str, dict[str, float]]:
         "numpy": lambda some: by_numpy(matrix, some),
         "sklearn": peer.kneighbors,
     }
-    one = {
-        name: timed(lambda way=way: [way(queries[n : n + 1]) for n in range(8)]) for name, way in ways.items()
-    }
+    one = {name: timed(lambda way=way: [way(queries[n : n + 1]) for n in range(8)]) for name, way in ways.items()}
     many = {name: timed(lambda way=way: way(queries)) for name, way in ways.items()}
     return {
         "one": {name: seconds / 8 for name, seconds in best(one, rounds).items()},
@@ -200,9 +196,7 @@ def _arguments() -> argparse.Namespace:
         quick="400 sentences, 40,000 vectors, two rounds",
         model="a 6x384 checkpoint, mean and length 1",
     )
-    options.add_argument(
-        "--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file"
-    )
+    options.add_argument("--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file")
     return options.parse_args()
 
 

@@ -84,9 +84,7 @@ def report(checkpoint, ids: list[list[int]], seconds: dict[str, float], peak: fl
     work = multiply_adds(checkpoint.blueprint.config, [len(row) for row in ids], predictions=0)
     speeds = {name: tokens / time_taken for name, time_taken in seconds.items()}
     share = 2 * work / seconds["alembert"] / 1e9 / peak
-    print(
-        f"{len(ids):,} sentences, {tokens:,} tokens, mean {tokens / len(ids):.1f}, longest {max(map(len, ids))}"
-    )
+    print(f"{len(ids):,} sentences, {tokens:,} tokens, mean {tokens / len(ids):.1f}, longest {max(map(len, ids))}")
     for name, speed in speeds.items():
         print(f"{name:22} {speed:9,.0f} real tokens/s")
     print(f"float32 matmul peak measured beside it: {peak:.0f} GFLOP/s; alembert reaches {share:.0%} of it")
@@ -110,9 +108,7 @@ def sample_sentences() -> list[str]:
 
 def _arguments() -> argparse.Namespace:
     options = parser(__doc__, quick="500 sentences, three rounds", model="a 6x384 checkpoint")
-    options.add_argument(
-        "--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file"
-    )
+    options.add_argument("--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file")
     return options.parse_args()
 
 

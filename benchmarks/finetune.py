@@ -144,9 +144,7 @@ def report(count: int, passes: dict[str, Pass], seconds: dict[str, float]) -> No
     sizes = {name: each.tokens / each.steps for name, each in passes.items()}
     print(f"{count:,} sentences, {passes['Trainer'].tokens:,} tokens a pass")
     for name, each in passes.items():
-        print(
-            f"{name:10} {speeds[name]:7,.0f} real tokens/s, {each.steps} steps of {sizes[name]:.0f} on average"
-        )
+        print(f"{name:10} {speeds[name]:7,.0f} real tokens/s, {each.steps} steps of {sizes[name]:.0f} on average")
     ratio = round(speeds["alembert"] / speeds["Trainer"], 3)
     print(json.dumps({"ratios": {"trainer": ratio}, "tokens_per_second": speeds, "tokens_per_step": sizes}))
 
@@ -169,9 +167,7 @@ def sample_sentences() -> list[str]:
 
     print("note: no CoNLL file; the embedded sample is used, and the ratio is not that of real data")
     return [
-        "\n".join(
-            f"{word.group()}\t{tag(word, passage.entities)}" for word in re.finditer(r"\S+", passage.text)
-        )
+        "\n".join(f"{word.group()}\t{tag(word, passage.entities)}" for word in re.finditer(r"\S+", passage.text))
         for passage in sample.passages("en")
     ]
 
@@ -191,12 +187,8 @@ def columns(block: str) -> tuple[list[str], list[str]]:
 
 def _arguments() -> argparse.Namespace:
     options = parser(__doc__, quick="320 sentences, two rounds", model="a 6x384 checkpoint")
-    options.add_argument(
-        "--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file"
-    )
-    options.add_argument(
-        "--precision", choices=["float32", "bfloat16"], default="float32", help="of both sides"
-    )
+    options.add_argument("--text", type=Path, default=SHARED / "ner/NCBI-disease/train.tsv", help="a CoNLL file")
+    options.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of both sides")
     return options.parse_args()
 
 

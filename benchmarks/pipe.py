@@ -44,9 +44,7 @@ def main() -> None:
             seconds["pipe"].append(time.perf_counter() - begun)
             assert ids == [f"d{n}" for n in range(documents)], "pipe keeps the order"
             found = {"annotate": result.counts["entities"], "pipe": entities}
-            told(
-                f"round {number + 1}: {', '.join(f'{name} {times[-1]:.1f} s' for name, times in seconds.items())}"
-            )
+            told(f"round {number + 1}: {', '.join(f'{name} {times[-1]:.1f} s' for name, times in seconds.items())}")
     medians = {name: median(times) for name, times in seconds.items()}
     print(
         json.dumps(

@@ -40,9 +40,7 @@ def main() -> None:
     arguments = _arguments()
     tokenizer = alembert.Tokenizer.open(arguments.model)
     texts = abstracts(arguments.text) if arguments.text.is_file() else sample_texts()
-    steps = (
-        {"full_rows": 3, "natural_lengths": 1} if arguments.quick else {"full_rows": 6, "natural_lengths": 3}
-    )
+    steps = {"full_rows": 3, "natural_lengths": 1} if arguments.quick else {"full_rows": 6, "natural_lengths": 3}
     cases = cut(tokenizer, texts, steps)
     with process(run_trainer, arguments.model, arguments.precision) as theirs:
         trainers = {"alembert": ours(tokenizer, arguments.precision), "Trainer": theirs}
@@ -103,9 +101,7 @@ class Lesson:
         rows = sorted(next(self.steps), key=len)
         cores, tokens = hardware_threads(), sum(map(len, rows))
         portions = cores * -(-tokens // (cores * MICRO_TOKENS))
-        ends = np.searchsorted(
-            np.cumsum([len(row) for row in rows]), np.arange(1, portions) * tokens / portions
-        )
+        ends = np.searchsorted(np.cumsum([len(row) for row in rows]), np.arange(1, portions) * tokens / portions)
         borders = [0, *(int(end) + 1 for end in ends), len(rows)]
         pairs = pairwise(borders)
         return [Portion(rows[start:end]) for start, end in pairs if end > start], cursor
@@ -132,9 +128,7 @@ class Lesson:
             places.append(chosen.positions)
             labels.append(tokens[chosen.positions])
         batch = Batch.packed(ids)
-        flat = np.concatenate(
-            [start + own for start, own in zip(batch.starts_B.tolist(), places, strict=True)]
-        )
+        flat = np.concatenate([start + own for start, own in zip(batch.starts_B.tolist(), places, strict=True)])
         target = Target(torch.from_numpy(flat), torch.from_numpy(np.concatenate(labels).astype(np.int64)))
         return Micro(batch, "bidirectional", {"masked_lm": target}, wanted=len(flat))
 
@@ -203,9 +197,7 @@ def measure(
     return best, peak
 
 
-def report(
-    vocab_size: int, cases: dict[str, Rows], seconds: dict[str, dict[str, float]], peak: float
-) -> None:
+def report(vocab_size: int, cases: dict[str, Rows], seconds: dict[str, dict[str, float]], peak: float) -> None:
     from alembert.nn.config import EncoderConfig
     from alembert.train.work import training_flop
 
@@ -262,9 +254,7 @@ def _arguments() -> argparse.Namespace:
     options.add_argument(
         "--text", type=Path, default=SHARED / "corpus/elife-00.jsonl.gz", help="articles with an `abstract`"
     )
-    options.add_argument(
-        "--precision", choices=["float32", "bfloat16"], default="float32", help="of both sides"
-    )
+    options.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of both sides")
     return options.parse_args()
 
 

@@ -158,9 +158,7 @@ def run(data: Path, quick: bool) -> dict[str, object]:
     peer = pysbd_splitter()
     splitters: dict[str, Split] = {"alembert": split} | ({"pysbd": peer} if peer else {})
     if not peer:
-        print(
-            "pysbd is not installed, so there is nothing to compare with. Install it with: pip install pysbd"
-        )
+        print("pysbd is not installed, so there is nothing to compare with. Install it with: pip install pysbd")
     f1 = {name: {} for name in splitters}
     for part in PARTS:
         gold = read_gold(data, part)
@@ -196,9 +194,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="folder with ner/ and corpus/")
     options = parser.parse_args()
     if not options.data.is_dir():
-        raise SystemExit(
-            f"error: there is no folder {options.data}. Name the folder of the data sets with --data."
-        )
+        raise SystemExit(f"error: there is no folder {options.data}. Name the folder of the data sets with --data.")
     print(json.dumps(run(options.data, options.quick)))
 
 

@@ -103,9 +103,7 @@ def prepare(folder: Path, rows: int) -> dict[str, Contender]:
     ours = make_environment(folder / "alembert", needed.values())
     wheel = build_wheel(folder)
     install_wheel(ours, wheel)
-    own = (
-        sum(path.stat().st_size for path in ours.parents[1].glob("lib/*/site-packages/alembert*/**/*")) / 1e6
-    )
+    own = sum(path.stat().st_size for path in ours.parents[1].glob("lib/*/site-packages/alembert*/**/*")) / 1e6
     peer = make_environment(folder / "transformers", theirs.values())
     command = [str(ours.with_name("alembert")), "predict", str(export), TEXT]
     pipeline = [str(peer), "-c", PIPELINE, str(checkpoint), TEXT]

@@ -97,10 +97,7 @@ def classified(arguments: argparse.Namespace) -> dict[str, float]:
 
     def encoded(pairs: list[list[str]]) -> list[dict]:
         texts = tokenizer([text for _, text in pairs], truncation=True, max_length=LONGEST)["input_ids"]
-        return [
-            {"input_ids": ids, "labels": labels.index(label)}
-            for ids, (label, _) in zip(texts, pairs, strict=True)
-        ]
+        return [{"input_ids": ids, "labels": labels.index(label)} for ids, (label, _) in zip(texts, pairs, strict=True)]
 
     rows = encoded(train)
     trainer, seconds = _trained(

@@ -38,9 +38,7 @@ def named_weights(path: Path) -> dict[str, np.ndarray]:
 def main() -> None:
     """Convert the folder given on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "source", type=Path, help="folder with config.json, tokenizer files and onnx/model.onnx"
-    )
+    parser.add_argument("source", type=Path, help="folder with config.json, tokenizer files and onnx/model.onnx")
     parser.add_argument("out", type=Path, help="new folder")
     given = parser.parse_args()
     given.out.mkdir(parents=True)

@@ -92,11 +92,7 @@ def _members(kind: Any) -> list[tuple[str, Any]]:
         if each.__module__.startswith("alembert"):
             for name, member in vars(each).items():
                 plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-                if (
-                    name[0] != "_"
-                    and (inspect.isfunction(plain) or isinstance(plain, property))
-                    and plain.__doc__
-                ):
+                if name[0] != "_" and (inspect.isfunction(plain) or isinstance(plain, property)) and plain.__doc__:
                     members.setdefault(name if isinstance(plain, property) else f"{name}()", plain)
     return list(members.items())
 

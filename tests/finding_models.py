@@ -23,15 +23,12 @@ class Finder(Scripted):
             raise ValueError("a bug in the model")
         encoded = self.task.encode(examples, self.engine.tokenizer, self.engine.longest)
         return [
-            Tagged(found(example.text), replace(each.coverage))
-            for example, each in zip(examples, encoded, strict=True)
+            Tagged(found(example.text), replace(each.coverage)) for example, each in zip(examples, encoded, strict=True)
         ]
 
 
 def found(text: str) -> tuple[FoundEntity, ...]:
-    return tuple(
-        FoundEntity(match.start(), match.end(), str(match.lastgroup), 0.75) for match in WORDS.finditer(text)
-    )
+    return tuple(FoundEntity(match.start(), match.end(), str(match.lastgroup), 0.75) for match in WORDS.finditer(text))
 
 
 def finder(folder: Path, poison: str = "poison") -> Finder:

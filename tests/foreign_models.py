@@ -25,9 +25,7 @@ BIO = {0: "B-Disease", 1: "O", 2: "I-Disease", 3: "B-Gene", 4: "I-Gene"}
 SENTIMENT = {0: "negative", 1: "neutral", 2: "positive"}
 
 
-def save_foreign(
-    folder: Path, architecture: str, *, labels: dict[int, str] | None = None, **config: Any
-) -> Any:
+def save_foreign(folder: Path, architecture: str, *, labels: dict[int, str] | None = None, **config: Any) -> Any:
     """Save a random model of an architecture with its tokenizer, as a user of transformers does; give the model."""
     torch.manual_seed(7)
     family = "Albert" if architecture.startswith("Albert") else "Bert"

@@ -41,10 +41,7 @@ def line(name: str, content: str) -> bytes:
 
 
 def text(number: int) -> str:
-    return (
-        f"Visit {number}: aspirin was given. " * (number % 4 + 1)
-        + f"咳嗽 {number * 7919} 👩‍⚕️ and breast cancer."
-    )
+    return f"Visit {number}: aspirin was given. " * (number % 4 + 1) + f"咳嗽 {number * 7919} 👩‍⚕️ and breast cancer."
 
 
 def ids_in(part: Path) -> list[str]:

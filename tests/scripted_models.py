@@ -71,9 +71,7 @@ class Scripted(TaskModel):
         return list(self.others) or [self.folder]
 
 
-def tagger(
-    script: Mapping[str, Sequence[Any]], types: Sequence[str] = ("Disease", "Drug"), **more: Any
-) -> Scripted:
+def tagger(script: Mapping[str, Sequence[Any]], types: Sequence[str] = ("Disease", "Drug"), **more: Any) -> Scripted:
     """A tagger that finds (start, end, label, score)."""
     settings = TagSettings(length=more.pop("length", 256), overlap=more.pop("overlap", 64))
     task = TagTask(tuple(types), settings)

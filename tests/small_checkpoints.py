@@ -60,13 +60,9 @@ def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any,
 def fine_tuned_together(cases: Mapping[str, str], folder: Path, place: Path) -> dict[str, tuple[Any, ...]]:
     """Write a checkpoint for several tasks, name -> case; give the examples of each, whose files go to `place`."""
     read = {name: examples_of(case, place / f"{name}.jsonl") for name, case in cases.items()}
-    tokenizer = TOKENIZER.with_markers(
-        dict.fromkeys(each for task, _ in read.values() for each in task.markers)
-    )
+    tokenizer = TOKENIZER.with_markers(dict.fromkeys(each for task, _ in read.values() for each in task.markers))
     heads = {name: task.head() for name, (task, _) in read.items()}
-    labels = {
-        name: task.labels for name, (task, _) in read.items() if heads[name].kind in LABELLED and task.labels
-    }
+    labels = {name: task.labels for name, (task, _) in read.items() if heads[name].kind in LABELLED and task.labels}
     config = EncoderConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
     made = Checkpoint.new(Blueprint(config=config, heads=heads, labels=labels), tokenizer)
     opinionated(made.model)

@@ -115,10 +115,7 @@ def anonymised_pairs() -> list[dict[str, Any]]:
 def related() -> list[dict[str, Any]]:
     """Two drugs and two genes in two sentences each; the first drug inhibits the second gene."""
     entities = [("drug", 0, 3), ("gene", 8, 11), ("drug", 13, 16), ("gene", 21, 24)]
-    named = [
-        {"id": f"T{n}", "label": label, "spans": [[start, end]]}
-        for n, (label, start, end) in enumerate(entities)
-    ]
+    named = [{"id": f"T{n}", "label": label, "spans": [[start, end]]} for n, (label, start, end) in enumerate(entities)]
     links = [{"id": "R1", "label": "inhibits", "arguments": [["Arg1", "T0"], ["Arg2", "T3"]]}]
     text = "Abc and ras. Def and raf, case {}."
     return [{"id": f"{n}", "text": text.format(n), "entities": named, "relations": links} for n in range(24)]
@@ -153,9 +150,7 @@ CASES = {
     "choose": Case("choose", {}, choices),
     "choose, passages": Case("choose", {"length": 48, "overlap": 8}, choices_about_passages),
     "generate": Case("generate", {"target": 12, "decoding": DecodeSettings(longest=9)}, titled),
-    "generate, beam": Case(
-        "generate", {"decoding": DecodeSettings(method="beam", count=2, longest=9)}, titled
-    ),
+    "generate, beam": Case("generate", {"decoding": DecodeSettings(method="beam", count=2, longest=9)}, titled),
     "generate, extract": Case("generate", {"kind": "extract", "sentences": 2}, titled),
     "relate": Case("relate", {}, marked_pairs),
     "relate, markers": Case("relate", {"reads": "markers", "length": 48}, marked_pairs),

@@ -139,9 +139,7 @@ class TestWriting:
         assert names(tmp_path) == ["out"]
 
     @pytest.mark.parametrize("kind_of_path", ["plain", "slash", "relative", "empty folder", "deep", "tilde"])
-    def test_ways_to_name_the_target(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind_of_path: str
-    ) -> None:
+    def test_ways_to_name_the_target(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind_of_path: str) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "empty").mkdir()
         given_path, expected = {
@@ -155,9 +153,7 @@ class TestWriting:
         write(given_path)
         artifact.verify(tmp_path / expected)
 
-    def test_changing_the_working_directory_is_harmless(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_changing_the_working_directory_is_harmless(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "elsewhere").mkdir()
         with artifact.create("out", "Corpus", config={}):
@@ -300,9 +296,7 @@ class TestResuming:
         work = {"config": CONFIG, "seed": 1}
         assert artifact.finished(tmp_path / "out", "Corpus", **work) is None
         write(tmp_path / "out", seed=1)
-        assert artifact.finished(tmp_path / "out", "Corpus", **work) == artifact.open_artifact(
-            tmp_path / "out"
-        )
+        assert artifact.finished(tmp_path / "out", "Corpus", **work) == artifact.open_artifact(tmp_path / "out")
         assert artifact.finished(tmp_path / "out", "Corpus", config=CONFIG, seed=2) is None
         assert names(tmp_path) == ["out"]
 
@@ -412,9 +406,7 @@ class TestFileSystemErrors:
         assert "done.txt" in names(tmp_path / "out.partial")
 
     @pytest.mark.parametrize("call", ["fsync", "rename"])
-    def test_failure_at_commit_keeps_the_old(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-    ) -> None:
+    def test_failure_at_commit_keeps_the_old(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
         def fail(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -482,9 +474,7 @@ class TestLock:
         write(tmp_path / "out")
         assert names(tmp_path) == ["out"]
 
-    def test_lock_deleted_between_open_and_lock(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_lock_deleted_between_open_and_lock(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The previous holder deletes its file after we opened it: we must lock the one that counts."""
         answers = iter([False, True])
         monkeypatch.setattr(lock_module, "_is_at", lambda path, descriptor: next(answers))
@@ -542,9 +532,7 @@ class TestHashes:
     @settings(max_examples=50)
     @given(st.dictionaries(st.text(st.characters()), JSON))
     def test_json_round_trip_keeps_the_hash(self, config: dict[str, Any]) -> None:
-        assert artifact.hash_config(
-            json.loads(json.dumps(config, ensure_ascii=False))
-        ) == artifact.hash_config(config)
+        assert artifact.hash_config(json.loads(json.dumps(config, ensure_ascii=False))) == artifact.hash_config(config)
 
     @settings(max_examples=50)
     @given(st.dictionaries(st.text(), JSON), st.text(), JSON)

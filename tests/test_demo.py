@@ -26,13 +26,9 @@ COMMAND = "alembert distill 'my teacher' --student 1x96"
 
 
 def standing(name: str, layers: int) -> Standing:
-    size = Size(
-        parameters=layers * 1000, bytes=layers * 2_000_000, layers=layers, width=96, multiplications=9
-    )
+    size = Size(parameters=layers * 1000, bytes=layers * 2_000_000, layers=layers, width=96, multiplications=9)
     speed = Speed(texts=10, tokens=1000, seconds=(0.5 * layers,))
-    return Standing(
-        name=name, folder=name, score=0.4, interval=Interval(low=0.3, high=0.5), size=size, speed=speed
-    )
+    return Standing(name=name, folder=name, score=0.4, interval=Interval(low=0.3, high=0.5), size=size, speed=speed)
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +85,10 @@ def test_the_page_fetches_and_runs_nothing(html: str) -> None:
 
 
 @pytest.mark.parametrize("passage", shown(), ids=lambda passage: passage.id)
-def test_every_entity_of_a_shown_document_is_marked_with_its_label(
-    html: str, passage: sample.Passage
-) -> None:
+def test_every_entity_of_a_shown_document_is_marked_with_its_label(html: str, passage: sample.Passage) -> None:
     for entity in passage.entities:
         surface = escape(passage.text[entity.start : entity.end])
-        assert re.search(
-            rf'<span style="[^"]*" title="right: {entity.label}[^"]*">{re.escape(surface)}</span>', html
-        )
+        assert re.search(rf'<span style="[^"]*" title="right: {entity.label}[^"]*">{re.escape(surface)}</span>', html)
 
 
 def test_what_was_found_and_what_was_missed_look_different(html: str) -> None:

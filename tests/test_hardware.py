@@ -31,9 +31,7 @@ flags		: fpu sse2 avx2 avx512f avx512_bf16 avx512_vnni amx_bf16 amx_tile amx_int
 """
 GRAVITON = "processor\t: 0\nFeatures\t: fp asimd bf16 i8mm\nCPU part\t: 0xd40\n"
 
-ANSWER = (
-    'print(json.dumps({"type": t, "one_thread": 50.0, "all_threads": 90.0, "training": 80.0}), flush=True)'
-)
+ANSWER = 'print(json.dumps({"type": t, "one_thread": 50.0, "all_threads": 90.0, "training": 80.0}), flush=True)'
 TOUCHES_AMX = f'if t in ("bfloat16", "int8") and "{ISA}" not in os.environ:'
 HEALTHY = ANSWER
 AMX_KILLS = f"{TOUCHES_AMX} os.kill(os.getpid(), signal.SIGILL)\n    {ANSWER}"
@@ -377,9 +375,7 @@ def test_a_worker_inherits(xeon: Cpu) -> None:
 
 def test_a_worker_that_imports_alembert_knows_whose_values_it_inherited() -> None:
     hardware.prepare_environment()
-    code = (
-        "import alembert; from alembert.hardware.environment import of_user; print(of_user('GOMP_SPINCOUNT'))"
-    )
+    code = "import alembert; from alembert.hardware.environment import of_user; print(of_user('GOMP_SPINCOUNT'))"
     assert in_new_process(code) == "None"
     assert in_new_process(code, GOMP_SPINCOUNT="5") == "5"
 
@@ -435,9 +431,7 @@ def test_a_quota_limits_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("asked", "count"), [("3", 3), ("5,2", 5), ("0", 2), ("many", 2)])
-def test_the_user_may_choose_threads(
-    monkeypatch: pytest.MonkeyPatch, asked: str, count: int, tmp_path: Path
-) -> None:
+def test_the_user_may_choose_threads(monkeypatch: pytest.MonkeyPatch, asked: str, count: int, tmp_path: Path) -> None:
     monkeypatch.setattr("alembert.hardware.threads.allowed_cpus", lambda: {0, 1})
     os.environ["OMP_NUM_THREADS"] = asked
     assert choose_threads(tmp_path).count == count

@@ -46,9 +46,7 @@ def test_reserved_addresses_take_no_memory_and_freed_memory_is_used_again() -> N
     assert faults < 100  # 16,384 small pages would be new
 
 
-@pytest.mark.skipif(
-    not HUGE_PAGES.is_file() or "[never]" in HUGE_PAGES.read_text(), reason="no huge pages here"
-)
+@pytest.mark.skipif(not HUGE_PAGES.is_file() or "[never]" in HUGE_PAGES.read_text(), reason="no huge pages here")
 def test_large_tensors_lie_in_huge_pages() -> None:
     assert heap_of_child()[1] >= 48
 

@@ -104,9 +104,7 @@ def test_from_python_too(hub_tagger: Path) -> None:
     assert Tokenizer.open("hub:clinic/tagger").vocab_size > 10
 
 
-def test_a_hub_model_with_old_weights_alone_is_converted(
-    hub_tagger: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hub_model_with_old_weights_alone_is_converted(hub_tagger: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = save_foreign(hub_tagger, "BertForTokenClassification", labels=BIO)
     (hub_tagger / "model.safetensors").unlink()
     torch.save(model.state_dict(), hub_tagger / "pytorch_model.bin")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "alembert"
-EVERYONE = {"errors", "extras", "artifact", "hardware", "settings", "plots", "hub"}
+EVERYONE = {"errors", "extras", "artifact", "hardware", "settings", "html", "hub"}
 MAY_IMPORT = {
     "errors": set(),
     "extras": {"errors"},
@@ -16,29 +16,31 @@ MAY_IMPORT = {
     "hardware": {"errors", "extras", "artifact"},
     "sample": EVERYONE,
     "text": EVERYONE,
-    "corpus": EVERYONE | {"text", "sample"},
+    "workers": EVERYONE,
+    "corpus": EVERYONE | {"text", "workers"},
     "nn": EVERYONE,
     "files": EVERYONE | {"nn", "text"},
     "settings": {"errors"},
-    "plots": set(),
+    "html": set(),
     "hub": {"errors", "extras"},
     "data": EVERYONE | {"text", "corpus"},
     "tasks": EVERYONE | {"nn", "data", "text", "corpus"},
     "train": EVERYONE | {"nn", "data", "tasks", "files", "corpus", "text"},
     "compress": EVERYONE | {"nn", "files", "data", "tasks"},
-    "infer": EVERYONE | {"text", "corpus", "data", "tasks"},
+    "infer": EVERYONE | {"text", "workers", "corpus", "data", "tasks"},
     "inspect": EVERYONE | {"infer", "nn", "text", "corpus", "data", "tasks"},
     "serve": EVERYONE | {"infer", "inspect"},
-    "terminal": {"errors", "corpus", "train"},
+    "terminal": {"errors", "workers", "corpus", "train"},
 }
 NO_TORCH = {
     "errors",
     "extras",
     "artifact",
     "settings",
-    "plots",
+    "html",
     "hub",
     "text",
+    "workers",
     "corpus",
     "data",
     "sample",
@@ -82,9 +84,7 @@ def test_imports_point_one_way(path: Path) -> None:
 
 
 def test_transformers_is_a_test_dependency() -> None:
-    users = [
-        p for p in PACKAGE.rglob("*.py") if any(m.startswith("transformers") for m in imported_modules(p))
-    ]
+    users = [p for p in PACKAGE.rglob("*.py") if any(m.startswith("transformers") for m in imported_modules(p))]
     assert users == []
 
 

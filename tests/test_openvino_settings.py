@@ -22,17 +22,13 @@ def test_the_package_that_reports_use_is_not_loaded(door: str) -> None:
 def test_what_is_not_installed_is_one_sentence(door: object, monkeypatch: pytest.MonkeyPatch) -> None:
     the_core()  # opened before, as NNCF needs it
     monkeypatch.setattr("alembert.extras.find_spec", lambda name: None)
-    with pytest.raises(
-        MissingExtra, match=r"not installed\. Install it with: pip install 'alembert\[openvino\]'"
-    ):
+    with pytest.raises(MissingExtra, match=r"not installed\. Install it with: pip install 'alembert\[openvino\]'"):
         door()  # type: ignore[operator]
 
 
 def test_openvino_takes_the_options_of_compiling() -> None:
     core = the_core()
-    assert compile_settings(threads=2, streams=2).keys() <= set(
-        core.get_property("CPU", "SUPPORTED_PROPERTIES")
-    )
+    assert compile_settings(threads=2, streams=2).keys() <= set(core.get_property("CPU", "SUPPORTED_PROPERTIES"))
 
 
 def test_other_loggers_stay_as_they_are() -> None:

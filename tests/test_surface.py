@@ -99,13 +99,9 @@ def playground(tmp_path: Path, demo_folder: Path) -> Path:
     return tmp_path
 
 
-def alembert_command(
-    *arguments: str, cwd: Path | None = None, **options: object
-) -> subprocess.CompletedProcess[str]:
+def alembert_command(*arguments: str, cwd: Path | None = None, **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "alembert", *arguments]
-    return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False, **options
-    )
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False, **options)
 
 
 def test_public_names_are_exactly_the_listed_ones() -> None:
@@ -188,9 +184,7 @@ def test_lines_that_cannot_be_used_are_named_and_the_rest_goes_on(playground: Pa
 
 @pytest.mark.parametrize("command", [["fill"], ["inspect", "tokens"]], ids=lambda c: c[0])
 @pytest.mark.parametrize("json_flag", [[], ["--json"]], ids=["text", "json"])
-def test_a_terminal_without_utf8_gets_escapes(
-    command: list[str], json_flag: list[str], playground: Path
-) -> None:
+def test_a_terminal_without_utf8_gets_escapes(command: list[str], json_flag: list[str], playground: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict", "NO_COLOR": "1"}
     arguments = [*command, "work/demo/checkpoint", "\u5496[MASK]", *json_flag]
     result = alembert_command(*arguments, cwd=playground, env=environment)
@@ -226,9 +220,7 @@ def test_the_page_of_the_demo_has_every_model_with_score_size_and_speed(name: st
 
 def test_the_commands_of_the_demo_are_commands(demo_folder: Path) -> None:
     page = (demo_folder / "demo.html").read_text(encoding="utf8")
-    lines = [
-        line for block in re.findall(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL) for line in block.splitlines()
-    ]
+    lines = [line for block in re.findall(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL) for line in block.splitlines()]
     assert len(lines) > 15
     for line in lines:
         _, *words = shlex.split(unescape(line))
@@ -269,9 +261,7 @@ def test_a_closed_pipe_is_no_error(playground: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_in_the_documentation_runs(
-    page: Path, playground: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_in_the_documentation_runs(page: Path, playground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(playground)
     names: dict[str, object] = {}
     for block in blocks(page, "python"):

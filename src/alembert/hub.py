@@ -35,9 +35,7 @@ def model_folder(where: str | Path, *, pickles: bool = False) -> Path:
 def existing_folder(where: str | Path) -> Path:
     """Return the folder of a model, or say how one of the hub is written."""
     if not isinstance(where, str | Path):
-        raise BadInput(
-            f"The model is a {type(where).__name__}; expected a folder, or {PREFIX}organisation/name."
-        )
+        raise BadInput(f"The model is a {type(where).__name__}; expected a folder, or {PREFIX}organisation/name.")
     folder = Path(where)
     if folder.is_dir():
         return folder

@@ -83,12 +83,8 @@ def line_chart(title: str, points: Sequence[tuple[float, float]]) -> str:
     marks = [*_axis(top), f'<polyline points="{path}" fill="none" stroke="var(--a)" stroke-width="2.5"/>']
     for (x, y), (px, py) in zip(points, places[1:], strict=True):
         told = f"{x:,.0f} terms: {y:.2%}"
-        marks.append(
-            f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4" fill="var(--a)"><title>{told}</title></circle>'
-        )
-    marks += [
-        _text(_across(share), _HEIGHT - 14, f"{share * furthest:,.0f}", "end") for share in (0.25, 0.5, 1)
-    ]
+        marks.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4" fill="var(--a)"><title>{told}</title></circle>')
+    marks += [_text(_across(share), _HEIGHT - 14, f"{share * furthest:,.0f}", "end") for share in (0.25, 0.5, 1)]
     return _svg(title, marks)
 
 

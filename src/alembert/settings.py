@@ -43,8 +43,7 @@ def changed(settings: T, table: Mapping[str, Any], where: str) -> T:
         if name not in hints:
             raise BadSetting(f"{where} has the key `{name}`, which is unknown here.{_advice(name, hints)}")
     changes = {
-        name: _value(hints[name], getattr(settings, name), value, f"{where}, `{name}`")
-        for name, value in table.items()
+        name: _value(hints[name], getattr(settings, name), value, f"{where}, `{name}`") for name, value in table.items()
     }
     return dataclasses.replace(settings, **changes)  # type: ignore[type-var]
 

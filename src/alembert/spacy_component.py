@@ -107,6 +107,4 @@ def create_component(  # noqa: PLR0917 (spaCy calls it by name)
     return SpacyComponent(model, spans_key, {"min_score": min_score, "min_precision": min_precision}, device)
 
 
-Language.factory(
-    NAME, default_config=DEFAULTS, assigns=["doc.ents", "doc.spans", "doc.cats"], func=create_component
-)
+Language.factory(NAME, default_config=DEFAULTS, assigns=["doc.ents", "doc.spans", "doc.cats"], func=create_component)

@@ -274,14 +274,10 @@ def test_a_document_that_was_put_together_wrongly_is_refused(models: Any) -> Non
     ]
     for case in ("tag", "classify", "relate, documents"):
         problems = [each.problem for each in alembert.load(models(case)).pipe(wrong)]
-        assert [problem[:21] for problem in problems] == [
-            f"Input {number} is a Document" for number in (1, 2, 3, 4)
-        ]
+        assert [problem[:21] for problem in problems] == [f"Input {number} is a Document" for number in (1, 2, 3, 4)]
 
 
-def test_a_document_on_which_the_model_fails_is_reported(
-    models: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_on_which_the_model_fails_is_reported(models: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = alembert.load(models("tag"))
     encode = TaskModel.encode
 

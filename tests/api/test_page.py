@@ -38,7 +38,5 @@ def test_pages_name_nothing_of_alembert_that_is_not_public(page: Path) -> None:
 
 
 def test_every_public_name_has_a_docstring() -> None:
-    bare = [
-        name for name in alembert.__all__ if name != "__version__" and not getattr(alembert, name).__doc__
-    ]
+    bare = [name for name in alembert.__all__ if name != "__version__" and not getattr(alembert, name).__doc__]
     assert bare == []

@@ -42,9 +42,7 @@ def tagger(workplace: Path) -> alembert.TrainingResult:
     )
 
 
-def test_finetune_returns_the_scores_and_returns_them_again(
-    tagger: alembert.TrainingResult, workplace: Path
-) -> None:
+def test_finetune_returns_the_scores_and_returns_them_again(tagger: alembert.TrainingResult, workplace: Path) -> None:
     assert tagger.main == "f1"
     assert tagger.score == tagger.scores["f1"] == tagger.mean
     assert json.loads(json.dumps(tagger.to_dict()))["folder"].endswith("ner")
@@ -63,9 +61,7 @@ def test_finetune_returns_the_scores_and_returns_them_again(
 
 def test_settings_are_a_dict_a_file_or_the_object(workplace: Path, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('[task]\nhead = "crf"\n')
-    for number, settings in enumerate(
-        ({"task": {"head": "crf"}}, tmp_path / "s.toml", str(tmp_path / "s.toml"))
-    ):
+    for number, settings in enumerate(({"task": {"head": "crf"}}, tmp_path / "s.toml", str(tmp_path / "s.toml"))):
         out = tmp_path / f"ner-{number}"
         alembert.finetune(
             "tag", model=workplace / "start", train=workplace / "tag-train.jsonl", dev=workplace / "tag-dev.jsonl",
@@ -87,9 +83,7 @@ def test_several_tasks_have_names(workplace: Path, tmp_path: Path) -> None:
     assert sorted(alembert.load(tmp_path / "both").tasks) == ["classify", "tag"]
 
 
-def test_distill_export_evaluate_and_annotate(
-    tagger: alembert.TrainingResult, workplace: Path, tmp_path: Path
-) -> None:
+def test_distill_export_evaluate_and_annotate(tagger: alembert.TrainingResult, workplace: Path, tmp_path: Path) -> None:
     files = {"train": workplace / "tag-train.jsonl", "dev": workplace / "tag-dev.jsonl"}
     student = alembert.distill(
         tagger.folder, student="half", out=tmp_path / "small", epochs=0.2, progress=False, **files

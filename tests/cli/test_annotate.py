@@ -62,9 +62,7 @@ def test_it_says_how_many_and_how_fast(work: Path, capsys: pytest.CaptureFixture
     assert "tokens/s" in out
 
 
-def test_an_object_in_a_store_is_annotated_like_a_file(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_object_in_a_store_is_annotated_like_a_file(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(FakeS3({"docs.jsonl": (work / "docs.jsonl").read_bytes()})) as store:
         address = f"s3://me:secret@bucket/docs.jsonl?scheme=http&endpoint_override=127.0.0.1:{store.port}"
         assert run(["annotate", str(work / "tag"), address, "--out", str(work / "far")]) == 0
@@ -97,9 +95,7 @@ def test_other_settings_are_refused(work: Path, capsys: pytest.CaptureFixture[st
     assert run(command(work, "other", "--format", "brat", "--overwrite")) == 0
 
 
-def test_answers_below_a_threshold_are_withheld_and_counted(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_below_a_threshold_are_withheld_and_counted(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(command(work, "all", "--json", models=("classify",))) == 0
     everything, notes = capsys.readouterr()
     assert "withheld" not in notes
@@ -118,9 +114,7 @@ def test_another_threshold_is_another_run(work: Path, capsys: pytest.CaptureFixt
     assert "complete Annotations already" in capsys.readouterr().err
 
 
-def test_a_precision_is_looked_up_in_what_training_measured(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_precision_is_looked_up_in_what_training_measured(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     training = json.loads((work / "classify/task.json").read_text())["training"]
     threshold = threshold_for(0.0, training, "")
     assert threshold > 0
@@ -170,9 +164,7 @@ def test_documents_that_are_set_aside_are_exit_code_3(work: Path, tmp_path: Path
     assert run(["annotate", *arguments]) == 0
 
 
-def test_the_first_reasons_are_printed(
-    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_reasons_are_printed(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.jsonl").write_text('{"id": "1", "text": "Fever."}\nno json\n{"id": "2"}\nsecret\n')
     arguments = [str(work / "tag"), str(tmp_path / "bad.jsonl"), "--out", str(tmp_path / "out")]
     for _ in range(2):
@@ -190,9 +182,7 @@ def trained_on_notes(work: Path) -> Path:
     rows = [f"{n}\taspirin helps patient {n}\t{'yes' if n % 2 else 'no'}" for n in range(20)]
     (work / "notes.tsv").write_text("number\tletter\tanswer\n" + "\n".join(rows) + "\n")
     data = Data(train=(work / "notes.tsv",), options=ReadOptions(text=("letter",), label="answer"))
-    job = Assignment(
-        task="classify", data=data, model=str(work / "model"), settings=ClassifySettings(length=64)
-    )
+    job = Assignment(task="classify", data=data, model=str(work / "model"), settings=ClassifySettings(length=64))
     finetune(job, work / "by letter", FinetuneSettings(epochs=1))
     return work / "by letter"
 
@@ -239,12 +229,8 @@ def test_a_file_of_settings_says_the_rest(work: Path, tmp_path: Path) -> None:
         (["tag", "docs.jsonl", "--task", "other"], "alone, not for 'other'"),
     ],
 )
-def test_what_it_refuses(
-    work: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    paths = [
-        word if word.startswith("--") or word in ("word", "other") else str(work / word) for word in arguments
-    ]
+def test_what_it_refuses(work: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [word if word.startswith("--") or word in ("word", "other") else str(work / word) for word in arguments]
     assert run(["annotate", *paths, "--out", str(work / "refused")]) == 2
     assert sentence in capsys.readouterr().err
     assert not list(work.glob("refused*"))

@@ -107,9 +107,7 @@ def test_a_student_that_is_done_is_compared_and_plain_text_is_left_out_of_a_cont
     assert [model["name"] for model in table["models"]][2:] == ["without distillation", "without plain text"]
 
 
-def test_what_the_general_stage_has_no_use_for_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_general_stage_has_no_use_for_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["distill", "plain", "--student", "1x12", "--corpus", "dev.jsonl", "--out", "general"]
     assert run([*asked, "--epochs", "3", "--compare", "dev.jsonl"]) == 2
     assert "--epochs and --compare cannot be used with --corpus" in capsys.readouterr().err
@@ -155,9 +153,7 @@ def test_settings_can_be_shown_and_read_again(
         (["distill", "ner", "--corpus", "t", "--train", "t", "--student", "half", "--out", "x"], "--train"),
     ],
 )
-def test_what_is_refused(
-    arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_refused(arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
     assert told in capsys.readouterr().err
     assert not (folder / "x").exists()

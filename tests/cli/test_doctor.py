@@ -65,9 +65,7 @@ def test_says_that_amx_is_unusable(prober: Prober) -> None:
 
 def test_verdicts_are_told(prober: Prober) -> None:
     report = doctor_report(hardware.capabilities(cpu=XEON, prober=prober))
-    unlimited = {
-        t["dtype"]: t["verdict"] for t in report["types"] if t["library"] == "torch" and not t["limit"]
-    }
+    unlimited = {t["dtype"]: t["verdict"] for t in report["types"] if t["library"] == "torch" and not t["limit"]}
     assert unlimited == {
         "float32": "works",
         "bfloat16": "killed by SIGILL",
@@ -92,9 +90,7 @@ def test_json_is_one_object_with_all_parts(known: None, capsys: pytest.CaptureFi
     ("facts", "build"),
     [("cuda = None", "CPU"), ("cuda = '12.8'\nhip = None", "CUDA 12.8"), ("hip = '6.4'", "ROCm 6.4")],
 )
-def test_the_build_of_torch_is_told(
-    facts: str, build: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_build_of_torch_is_told(facts: str, build: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "version.py").write_text(facts)
     spec = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr("alembert.hardware.report.find_spec", lambda _: spec)

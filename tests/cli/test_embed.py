@@ -135,9 +135,7 @@ def test_a_model_that_was_moved_can_be_named(work: Path, tmp_path: Path) -> None
         (["--int8", "--dtype", "int8"], "adds nothing"),
     ],
 )
-def test_what_encode_refuses(
-    work: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_encode_refuses(work: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(command(work, "refused", *options)) == 2
     assert sentence in capsys.readouterr().err
     assert not list(work.glob("refused*"))

@@ -73,10 +73,7 @@ def test_scores_are_printed_with_interval_labels_and_coverage(command: Any) -> N
     assert lines[1].startswith("f1 0.6667, 95 % interval ")
     assert "Disease     0.0000  0.0000  0.0000        1        1" in lines
     assert {"partial_f1", "borders_f1", "overlap_f1"} <= {line.split(" ")[0] for line in lines}
-    assert (
-        "Coverage: 38 characters read as 12 tokens in 2 windows; 0 of 2 examples needed several windows"
-        in out
-    )
+    assert "Coverage: 38 characters read as 12 tokens in 2 windows; 0 of 2 examples needed several windows" in out
 
 
 def test_overlap_with_training_is_a_warning(command: Any) -> None:
@@ -170,9 +167,7 @@ def test_rows_that_are_set_aside_are_named_and_exit_code_3(verb: str, command: A
         ("inspect errors ner test.jsonl --html .", "The page cannot be written"),
     ],
 )
-def test_what_cannot_work_is_one_sentence_and_exit_code_2(
-    arguments: str, sentence: str, command: Any
-) -> None:
+def test_what_cannot_work_is_one_sentence_and_exit_code_2(arguments: str, sentence: str, command: Any) -> None:
     code, out, err = command(arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert sentence in err
@@ -217,9 +212,7 @@ def test_errors_of_a_classifier(command: Any) -> None:
     assert "right: no; guessed: yes (0.60)" in out
 
 
-def test_examples_come_from_folders_patterns_and_standard_input(
-    command: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_come_from_folders_patterns_and_standard_input(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("corpus/deep").mkdir(parents=True)
     write_tagged(Path("corpus/deep/some.jsonl"), {"1": DOCUMENTS["1"]})
     write_tagged(Path("corpus/others.jsonl"), {name: DOCUMENTS[name] for name in DOCUMENTS if name != "1"})

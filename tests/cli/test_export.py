@@ -73,9 +73,7 @@ def test_a_labelled_file_is_what_the_loss_is_measured_on(command: Any) -> None:
 
 def test_plain_text_calibrates_and_answers_are_compared(command: Any) -> None:
     Path("texts.txt").write_text("aspirin and sepsis\n\nno fever\n")
-    code, out, _ = command(
-        "export", "ner", "--calibrate", "texts.txt", "--no-speed", "--out", "int8", "--json"
-    )
+    code, out, _ = command("export", "ner", "--calibrate", "texts.txt", "--no-speed", "--out", "int8", "--json")
     measured = json.loads(out)["measured"]
     assert code == 0
     assert (measured["judged"], measured["fp32"]) == (2, None)
@@ -135,9 +133,7 @@ def test_without_onnx_it_says_how_to_install_it(command: Any, monkeypatch: pytes
     assert "pip install 'alembert[train]'" in err
 
 
-def test_the_format_is_that_of_the_faster_library_and_said(
-    command: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_format_is_that_of_the_faster_library_and_said(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = Verdict("onnxruntime", "It is the fastest.")
     monkeypatch.setattr(Capabilities, "library_for", lambda found, dtype: verdict)
     code, out, err = command("export", "ner", "--fp32", "--out", "fp32")

@@ -100,9 +100,7 @@ def test_people_get_lines(capsys: pytest.CaptureFixture[str], tagger: Path) -> N
     assert capsys.readouterr().out.splitlines()[0] == TEXT
 
 
-def test_trying_rates_keeps_the_best(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path
-) -> None:
+def test_trying_rates_keeps_the_best(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: Path) -> None:
     arguments = [str(folder / word) if word in {"train.jsonl", "model"} else word for word in QUICK]
     out = tmp_path / "out"
     assert run(["finetune", "--task", "tag", *arguments, "--out", str(out), "--tune", "1s"]) == 0

@@ -56,9 +56,7 @@ def both(folder: Path) -> Path:
     return folder / "both"
 
 
-def test_all_answers_come_under_the_names_of_their_tasks(
-    both: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_answers_come_under_the_names_of_their_tasks(both: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert run(["predict", str(both), TEXT, "Aspirin.", "--json"]) == 0
     first, _ = map(json.loads, capsys.readouterr().out.splitlines())
@@ -86,9 +84,7 @@ def test_one_of_the_tasks_is_judged_by_its_name(
 
 
 @pytest.mark.parametrize("verb", [["evaluate"], ["inspect", "errors"]], ids=lambda words: words[0])
-def test_without_a_name_the_tasks_are_listed(
-    verb: list[str], both: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_name_the_tasks_are_listed(verb: list[str], both: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*verb, str(both), "train.jsonl"]) == 2
     assert "several tasks: tag (tag), topic (classify). Say which" in capsys.readouterr().err
 

@@ -36,9 +36,7 @@ def test_the_old_spelling_of_fill_names_the_new_one(masked: str, capsys: pytest.
     assert "use `alembert fill MODEL TEXT`" in err
 
 
-def test_the_old_spelling_of_generate_names_the_new_one(
-    causal: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_old_spelling_of_generate_names_the_new_one(causal: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--method", "beam", "--beams", "3", "--count", "2", "--no-repeat", "2", "--json"]
     assert run(["generate", causal, "床前", "--max-new-tokens", "3", *options]) == 0
     new, _ = capsys.readouterr()

@@ -96,18 +96,14 @@ def test_flags_win_over_the_file_and_the_file_over_the_recipe(
 ) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('seed = 3\ntokens = 9\n[optimiser]\nrate = 0.5\nname = "lamb"\n')
-    found = shown(
-        capsys, "--recipe", "bert-original", "--config", str(file), "--rate", "0.25", "--steps", "4"
-    )
+    found = shown(capsys, "--recipe", "bert-original", "--config", str(file), "--rate", "0.25", "--steps", "4")
     assert (found.optimiser.rate, found.optimiser.name) == (0.25, "lamb")
     assert (found.seed, found.steps, found.tokens) == (3, 4, None)
     assert found.optimiser.epsilon == recipe("bert-original").optimiser.epsilon
     assert found.sequences == recipe("bert-original").sequences
 
 
-def test_a_file_can_name_its_recipe_and_a_flag_wins_over_it(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_file_can_name_its_recipe_and_a_flag_wins_over_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('recipe = "biobert"\n')
     assert shown(capsys, "--config", str(file)) == recipe("biobert")
@@ -120,9 +116,7 @@ def test_flags_reach_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_objectives_on_the_command_line_are_all_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    found = shown(
-        capsys, "--recipe", "biobert", "--objective", "masked_lm=0.5", "--objective", "next_sentence"
-    )
+    found = shown(capsys, "--recipe", "biobert", "--objective", "masked_lm=0.5", "--objective", "next_sentence")
     assert found.objectives.chosen() == {"masked_lm": 0.5, "next_sentence": 1.0}
 
 

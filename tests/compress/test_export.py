@@ -86,17 +86,13 @@ def test_an_int8_export_is_scored_against_fp32(tagger: Any, tmp_path: Path) -> N
     assert measured.interval[0] <= measured.lost <= measured.interval[1]
     assert 0 <= measured.same_answers <= 1
     model = TaskModel.open(tmp_path / "export")
-    assert model.task.score(examples[:8], model.predict(examples[:8])).value == pytest.approx(
-        measured.exported
-    )
+    assert model.task.score(examples[:8], model.predict(examples[:8])).value == pytest.approx(measured.exported)
 
 
 def test_weights_are_a_quarter_of_the_size(tmp_path: Path) -> None:
     shape = {"hidden_size": 64, "intermediate_size": 256}
     examples = fine_tuned("tag", tmp_path / "checkpoint", tmp_path / "examples.jsonl", **shape)
-    found = export(
-        checkpoints.open(tmp_path / "checkpoint"), tmp_path / "export", FEW, Material(calibration=examples)
-    )
+    found = export(checkpoints.open(tmp_path / "checkpoint"), tmp_path / "export", FEW, Material(calibration=examples))
     assert found.bytes < 0.35 * found.checkpoint_bytes
     assert (tmp_path / "export" / "model.bin").stat().st_size == pytest.approx(found.bytes, rel=0.02)
 
@@ -126,9 +122,7 @@ def test_examples_without_answers_are_compared_by_what_is_answered(tagger: Any, 
     assert measured.same_answers is not None
 
 
-def test_what_costs_too_much_goes_back_to_float(
-    tagger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_costs_too_much_goes_back_to_float(tagger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, examples = tagger
     losses = iter([9.0, 9.0, 0.1])
     monkeypatch.setattr(exporting._Work, "_loss", lambda work, graph: next(losses))
@@ -208,9 +202,7 @@ def test_loss_and_gain_are_told() -> None:
         (0.9, (0.0, 0.0), "no difference"),
     ],
 )
-def test_a_change_that_may_be_chance_is_called_so(
-    exported: float, interval: tuple[float, float], change: str
-) -> None:
+def test_a_change_that_may_be_chance_is_called_so(exported: float, interval: tuple[float, float], change: str) -> None:
     told = dict(outcome(judged=100, measure="f1", fp32=0.9, exported=exported, interval=interval).rows())
     assert told["f1 on 100 examples"] == f"{exported:.4f}, with fp32 0.9000: {change}"
 
@@ -237,9 +229,7 @@ def test_an_outcome_is_plain_values() -> None:
 
 
 def test_one_task_of_a_model_of_several_is_exported_by_its_name(tmp_path: Path) -> None:
-    examples = fine_tuned_together(
-        {"entities": "tag, crf", "topics": "classify"}, tmp_path / "both", tmp_path
-    )
+    examples = fine_tuned_together({"entities": "tag, crf", "topics": "classify"}, tmp_path / "both", tmp_path)
     export(
         checkpoints.open(tmp_path / "both"),
         tmp_path / "export",
@@ -258,9 +248,7 @@ def test_one_task_of_a_model_of_several_is_exported_by_its_name(tmp_path: Path) 
 @pytest.fixture
 def both(tmp_path: Path) -> tuple[Checkpoint, dict[str, Any]]:
     """A checkpoint for two tasks, and their examples."""
-    examples = fine_tuned_together(
-        {"entities": "tag, crf", "topics": "classify"}, tmp_path / "both", tmp_path
-    )
+    examples = fine_tuned_together({"entities": "tag, crf", "topics": "classify"}, tmp_path / "both", tmp_path)
     return checkpoints.open(tmp_path / "both"), examples
 
 
@@ -273,9 +261,7 @@ def test_several_tasks_share_one_encoder(both: Any, tmp_path: Path) -> None:
 
 def test_what_int8_costs_is_told_for_each_task(both: Any, tmp_path: Path) -> None:
     material = {name: Material(calibration=each, judged=each[:6]) for name, each in both[1].items()}
-    found = export(
-        both[0], tmp_path / "export", ExportSettings(format="openvino", rows=8, limit=100), material
-    )
+    found = export(both[0], tmp_path / "export", ExportSettings(format="openvino", rows=8, limit=100), material)
     assert found.calibration_rows == 8
     text = (tmp_path / "export" / "README.md").read_text(encoding="utf8")
     assert "| tasks | entities (tag), topics (classify) |" in text
@@ -284,9 +270,7 @@ def test_what_int8_costs_is_told_for_each_task(both: Any, tmp_path: Path) -> Non
     assert artifact.open_artifact(tmp_path / "export").config["tasks"].keys() == {"entities", "topics"}
 
 
-def test_int8_is_judged_by_the_task_that_loses_most(
-    both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_int8_is_judged_by_the_task_that_loses_most(both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = {"entities": 0.1, "topics": 3.0}
     monkeypatch.setattr(Trial, "loss", lambda trial, made: losses[trial.part.head])
     material = {name: Material(calibration=each, judged=each[:2]) for name, each in both[1].items()}

@@ -42,9 +42,7 @@ def test_speed_is_tokens_over_seconds_and_latency_that_of_single_rows() -> None:
     assert found["onnx"].tokens_per_second == pytest.approx(300 / 0.7)
     assert found["onnx"].milliseconds == pytest.approx(300)
     assert faster(found) == "onnx"
-    assert told(found).startswith(
-        "in openvino 375 tokens a second, 600.0 ms for one row alone; in onnxruntime"
-    )
+    assert told(found).startswith("in openvino 375 tokens a second, 600.0 ms for one row alone; in onnxruntime")
 
 
 def test_a_graph_that_is_much_faster_wins_though_single_rows_take_longer() -> None:
@@ -66,9 +64,7 @@ def test_the_export_has_the_format_that_won(
 
     monkeypatch.setattr(exporting, "paces", scripted)
     said: list[str] = []
-    material = Material(
-        calibration=examples, stopwatch=lambda forms, texts: speeds(forms, texts, seconds=0.1)
-    )
+    material = Material(calibration=examples, stopwatch=lambda forms, texts: speeds(forms, texts, seconds=0.1))
     checkpoint = checkpoints.open(tmp_path / "checkpoint")
     settings = ExportSettings(precision=precision, rows=6)
     outcome = export(checkpoint, tmp_path / "export", settings, material, say=said.append)

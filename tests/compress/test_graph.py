@@ -73,9 +73,7 @@ def computed(model: Model, head: str, rows: Sequence[Row]) -> list[npt.NDArray[n
 
 @torch.inference_mode()
 def expected(model: Model, head: str, rows: Sequence[Row]) -> list[npt.NDArray[np.float32]]:
-    batch = Batch.packed(
-        [row.ids for row in rows], [row.segments for row in rows if row.segments is not None]
-    )
+    batch = Batch.packed([row.ids for row in rows], [row.segments for row in rows if row.segments is not None])
     outputs = model(batch, [head], only=True)[head]
     parts = batch.split(outputs) if model.spec(head).per_token else outputs
     return [part.numpy() for part in parts]
@@ -146,9 +144,7 @@ def test_all_heads_at_once_give_what_each_gives(model: Model) -> None:
     outputs = OpenVinoGraph(build_graph(model, *HEADS), threads=1, streams=1).infer(rows)
     for head in HEADS:
         for own, wanted, row in zip(outputs[head], expected(model, head, rows), rows, strict=True):
-            np.testing.assert_allclose(
-                own[: row.length] if model.spec(head).per_token else own, wanted, atol=1e-4
-            )
+            np.testing.assert_allclose(own[: row.length] if model.spec(head).per_token else own, wanted, atol=1e-4)
 
 
 def test_heads_that_give_the_same_are_two_outputs() -> None:

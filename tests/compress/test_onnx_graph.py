@@ -63,10 +63,7 @@ def model(request: pytest.FixtureRequest) -> Model:
 def rows_of() -> list[Row]:
     random = np.random.default_rng(3)
     halves = [(np.arange(length) > length // 2).astype(np.int64) for length in LENGTHS]
-    return [
-        Row(ids=random.integers(0, 50, len(half)), places=np.arange(len(half)), segments=half)
-        for half in halves
-    ]
+    return [Row(ids=random.integers(0, 50, len(half)), places=np.arange(len(half)), segments=half) for half in halves]
 
 
 def in_openvino(content: bytes, rows: list[Row]) -> Outputs:
@@ -85,16 +82,11 @@ def in_onnxruntime(content: bytes, rows: list[Row]) -> Outputs:
 def expected(model: Model, rows: list[Row]) -> dict[str, list[Any]]:
     batch = Batch.packed([row.ids for row in rows], [row.segments for row in rows])  # type: ignore[misc]
     outputs = model(batch, list(HEADS), only=True)
-    return {
-        head: list(batch.split(outputs[head]) if model.spec(head).per_token else outputs[head])
-        for head in HEADS
-    }
+    return {head: list(batch.split(outputs[head]) if model.spec(head).per_token else outputs[head]) for head in HEADS}
 
 
 @pytest.mark.parametrize("run", [in_openvino, in_onnxruntime])
-def test_every_runtime_gives_what_torch_gives(
-    run: Callable[[bytes, list[Row]], Outputs], model: Model
-) -> None:
+def test_every_runtime_gives_what_torch_gives(run: Callable[[bytes, list[Row]], Outputs], model: Model) -> None:
     rows = rows_of()
     found = run(build_onnx(model, *HEADS), rows)
     for head, wanted in expected(model, rows).items():

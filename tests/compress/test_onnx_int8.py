@@ -94,9 +94,7 @@ def test_the_file_is_a_quarter_of_the_exact_one() -> None:
 def test_shared_layers_share_their_weights_in_the_file() -> None:
     model = small_model({"tag": HEADS["tag"]}, num_hidden_groups=1, **LARGER)
     names = constants(build_int8(model, ["tag"], see(model, ["tag"], rows())))
-    assert [name for name in names if name.endswith("inner.weight, int8")] == [
-        "encoder.blocks.0.inner.weight, int8"
-    ]
+    assert [name for name in names if name.endswith("inner.weight, int8")] == ["encoder.blocks.0.inner.weight, int8"]
 
 
 def test_smoothing_changes_no_product() -> None:
@@ -110,9 +108,7 @@ def test_smoothing_changes_no_product() -> None:
 
 
 def test_zero_is_always_among_the_steps() -> None:
-    positive = Seen(
-        np.full((2, 3), 4.0, np.float32), np.full((2, 3), 9.0, np.float32), np.ones(3, np.float32)
-    )
+    positive = Seen(np.full((2, 3), 4.0, np.float32), np.full((2, 3), 9.0, np.float32), np.ones(3, np.float32))
     assert positive.extremes(np.ones(3, np.float32)) == (0.0, 9.0)
 
 

@@ -38,9 +38,7 @@ def fp32(form: Format = "openvino") -> ExportSettings:
     return ExportSettings(format=form, precision="fp32")
 
 
-@pytest.fixture(
-    params=[(name, form) for name in EXPORTED for form in FORMATS], ids=" in ".join, scope="module"
-)
+@pytest.fixture(params=[(name, form) for name in EXPORTED for form in FORMATS], ids=" in ".join, scope="module")
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     name, form = request.param
     folder = tmp_path_factory.mktemp("export")
@@ -94,10 +92,7 @@ def test_the_same_outputs_are_the_same_answers(both: Both) -> None:
     encoded = both.exported.encode(both.examples)
     outputs = both.torch.runner.outputs(encoded)
     for example, each, found in zip(both.examples, encoded, outputs, strict=True):
-        records = [
-            model.task.record(example, model.task.decode(each, found))
-            for model in (both.exported, both.torch)
-        ]
+        records = [model.task.record(example, model.task.decode(each, found)) for model in (both.exported, both.torch)]
         assert records[0] == records[1]
 
 
@@ -124,8 +119,7 @@ def test_int8_is_near_for_heads_of_every_kind(name: str, form: Format, tmp_path:
     model, exact = TaskModel.open(tmp_path / "export"), TaskModel.open(tmp_path / "checkpoint")
     encoded = exact.encode(examples)
     found, expected = (
-        np.concatenate([row.ravel() for each in one.runner.outputs(encoded) for row in each])
-        for one in (model, exact)
+        np.concatenate([row.ravel() for each in one.runner.outputs(encoded) for row in each]) for one in (model, exact)
     )
     assert outcome.facts.precision == "int8"
     assert np.corrcoef(found, expected)[0, 1] > 0.98

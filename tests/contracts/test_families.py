@@ -89,14 +89,10 @@ def assert_equal_outputs(model: transformers.PreTrainedModel, checkpoint: alembe
         elif "choice" in outputs:
             expected = theirs
         else:
-            expected = {
-                n: theirs[a] for n in outputs for a in OUTPUTS[n] if a in theirs and fits(n, a, outputs)
-            }
+            expected = {n: theirs[a] for n in outputs for a in OUTPUTS[n] if a in theirs and fits(n, a, outputs)}
         assert expected, "nothing was compared"
         for name, tensor in expected.items():
-            assert_close(
-                outputs[name], tensor, batch, padded_rows=name in ("hidden", "masked_lm", "tag", "span")
-            )
+            assert_close(outputs[name], tensor, batch, padded_rows=name in ("hidden", "masked_lm", "tag", "span"))
 
 
 def fits(name: str, attribute: str, outputs: dict[str, torch.Tensor]) -> bool:
@@ -119,9 +115,7 @@ def test_ours_equals_transformers(foreign: tuple[transformers.PreTrainedModel, P
     assert_equal_outputs(model, checkpoint)
 
 
-def test_transformers_opens_what_we_saved(
-    foreign: tuple[transformers.PreTrainedModel, Path], tmp_path: Path
-) -> None:
+def test_transformers_opens_what_we_saved(foreign: tuple[transformers.PreTrainedModel, Path], tmp_path: Path) -> None:
     model, folder = foreign
     alembert.open(folder).save(tmp_path / "ours")
     again, info = type(model).from_pretrained(tmp_path / "ours", output_loading_info=True)
@@ -194,9 +188,7 @@ def test_transformers_opens_a_crf_as_a_token_classifier_with_the_same_logits(
 
 def test_a_token_classifier_without_transitions_is_no_crf(tagger: Checkpoint, tmp_path: Path) -> None:
     tagger.save(tmp_path / "ours")
-    transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "ours").save_pretrained(
-        tmp_path / "theirs"
-    )
+    transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
     assert set(alembert.open(tmp_path / "theirs").blueprint.heads) == {"tag"}
 
 

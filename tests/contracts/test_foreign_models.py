@@ -148,9 +148,7 @@ def test_predict_says_once_what_the_folder_is(made: Made, capsys: pytest.Capture
     capsys.readouterr()
     assert run(["predict", "model", "the gene"]) == 0
     told = capsys.readouterr().err
-    assert told.startswith(
-        f"note: model has no task.json; by its config.json it is a tagger (BIO, {len(TYPES)}"
-    )
+    assert told.startswith(f"note: model has no task.json; by its config.json it is a tagger (BIO, {len(TYPES)}")
     assert told.count("task.json") == 1
 
 
@@ -160,9 +158,7 @@ def test_predict_tells_a_masked_lm_what_it_can_do(tmp_path: Path, capsys: pytest
     assert "alembert fill" in capsys.readouterr().err
 
 
-def test_a_folder_without_a_tokenizer_is_told_where_to_get_one(
-    made: Made, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_a_tokenizer_is_told_where_to_get_one(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     made("tag", "Bert")
     (Path("model") / "vocab.txt").unlink()
     assert run(["predict", "model", "the gene"]) == 2

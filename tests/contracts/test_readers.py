@@ -216,9 +216,7 @@ def test_gives_documents_before_the_end_is_read(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ONE_STREAM)
-@pytest.mark.parametrize(
-    "data", [b"\x00\x01\x02" * 50, b"\x1f\x8b garbage", b"}{", b"<a><b></a>", b"\xff\xfe\xfd"]
-)
+@pytest.mark.parametrize("data", [b"\x00\x01\x02" * 50, b"\x1f\x8b garbage", b"}{", b"<a><b></a>", b"\xff\xfe\xfd"])
 def test_never_raises_on_rubbish(name: str, data: bytes) -> None:
     for item in read(io.BytesIO(data), format=name):
         assert isinstance(item, SetAside | Remark | Document)

@@ -170,9 +170,7 @@ def test_nothing_is_learnt_from_oneself(ready: Ready, settings: ImitationSetting
 
 
 @pytest.mark.parametrize("settings", IMITATIONS, ids=str)
-def test_imitation_of_another_is_positive_and_its_gradient_finite(
-    ready: Ready, settings: ImitationSettings
-) -> None:
+def test_imitation_of_another_is_positive_and_its_gradient_finite(ready: Ready, settings: ImitationSettings) -> None:
     (target,) = ready.targets(slice(6))
     loss = ready.imitation(target, settings, ready.taught(target, settings, ready.teacher))
     found = torch.autograd.grad(loss, list(ready.model.parameters()), allow_unused=True)
@@ -190,9 +188,7 @@ def test_imitation_adds_up_over_micro_batches(ready: Ready, settings: ImitationS
             float(ready.imitation(each, settings, ready.taught(each, settings, ready.teacher)))
             for each in (whole, *parts)
         ]
-    assert sum(apart) == pytest.approx(
-        together, rel=1e-4, abs=1e-6
-    )  # differences of near numbers are small ones
+    assert sum(apart) == pytest.approx(together, rel=1e-4, abs=1e-6)  # differences of near numbers are small ones
 
 
 @pytest.mark.parametrize("settings", IMITATIONS, ids=str)
@@ -232,9 +228,7 @@ def test_predictions_do_not_depend_on_order_and_company(ready: Ready) -> None:
 
 def predictions(ready: Ready, task: AnyTask | None = None) -> list[Any]:
     answers = ready.answers(ready.encoded)
-    return [
-        (task or ready.task).decode(each, found) for each, found in zip(ready.encoded, answers, strict=True)
-    ]
+    return [(task or ready.task).decode(each, found) for each, found in zip(ready.encoded, answers, strict=True)]
 
 
 def test_scores_are_sound_and_the_measure_agrees(ready: Ready) -> None:
@@ -282,9 +276,7 @@ def test_balanced_weights_are_positive_or_absent(ready: Ready) -> None:
     assert all(weight > 0 for weight in weights)
 
 
-@pytest.mark.parametrize(
-    "text", ["[]", "{", '{"task": "dance", "format": 1}', '{"task": "tag", "format": 1}']
-)
+@pytest.mark.parametrize("text", ["[]", "{", '{"task": "dance", "format": 1}', '{"task": "tag", "format": 1}'])
 def test_a_damaged_task_file_is_a_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text(text)
     with pytest.raises(UserError, match=r"task\.json"):

@@ -36,9 +36,7 @@ def test_pubtator_rows_of_all_kinds() -> None:
         Entity("T2", "Chemical", ((7, 14),)),
         Entity("T3", "Disease", ((18, 23),), ("D3",), (("parts", "one|two"),)),
     )
-    assert document.relations == (
-        Relation("R1", "CID", (("Arg1", "D1"), ("Arg2", "D3")), (("extra", "Novel"),)),
-    )
+    assert document.relations == (Relation("R1", "CID", (("Arg1", "D1"), ("Arg2", "D3")), (("extra", "Novel"),)),)
 
 
 @pytest.mark.parametrize("joint", ["|", ",", ";", ", ", " ; "])
@@ -94,9 +92,7 @@ def test_a_moved_mention_is_mended_and_counted() -> None:
     assert isinstance(remark, Remark)
 
 
-@pytest.mark.parametrize(
-    "row", ["1\t80\t85\tfever\tD\tx", "1\t0\t5\tcough\tD\tx", "9\t0\t5\tfever\tD\tx", "1\tx"]
-)
+@pytest.mark.parametrize("row", ["1\t80\t85\tfever\tD\tx", "1\t0\t5\tcough\tD\tx", "9\t0\t5\tfever\tD\tx", "1\tx"])
 def test_a_mention_that_cannot_be_placed_is_set_aside_alone(row: str) -> None:
     aside, document = pubtator(f"1|t|fever and then at long last another fever\n1|a|\n{row}\n")
     assert isinstance(aside, SetAside)
@@ -190,9 +186,7 @@ def test_bioc_sentences_make_the_text_of_a_passage() -> None:
 
 def test_bioc_documents_one_a_line() -> None:
     line = json.dumps({"id": "1", "passages": [{"offset": 0, "text": "Fever."}]})
-    found = [
-        item.text for item in read(io.BytesIO(f"{line}\n{line}\n".encode())) if isinstance(item, Document)
-    ]
+    found = [item.text for item in read(io.BytesIO(f"{line}\n{line}\n".encode())) if isinstance(item, Document)]
     assert found == ["Fever.", "Fever."]
 
 
@@ -210,13 +204,8 @@ def kinds(items: list[Item]) -> list[str]:
 def test_bad_mentions_and_relations_are_annotations(tmp_path: Path) -> None:
     rows = "1|t|Some words\n1\t0\t3\tnowhere\tX\tC1\n1\tlink\tC1\tC2\n"
     assert kinds(pubtator(rows)) == ["annotation", "annotation"]
-    assert (
-        kinds(brat(tmp_path, "Some words", "T1\tX 0 3\tnowhere\nR1\tlink Arg1:T1 Arg2:T2\n"))
-        == ["annotation"] * 2
-    )
-    assert kinds(bioc({"offset": 0, "text": "Some words", "annotations": [annotation(0, "nowhere")]})) == [
-        "annotation"
-    ]
+    assert kinds(brat(tmp_path, "Some words", "T1\tX 0 3\tnowhere\nR1\tlink Arg1:T1 Arg2:T2\n")) == ["annotation"] * 2
+    assert kinds(bioc({"offset": 0, "text": "Some words", "annotations": [annotation(0, "nowhere")]})) == ["annotation"]
 
 
 def test_an_undecodable_annotation_line_is_an_annotation(tmp_path: Path) -> None:

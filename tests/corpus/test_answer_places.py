@@ -58,11 +58,7 @@ def test_what_is_not_there_is_absent(text: str) -> None:
     assert places_of(text, 3, PASSAGE) == Places((), "absent")
 
 
-@given(
-    st.text("ab 患", max_size=30), st.text("ab 患", min_size=1, max_size=4), st.none() | st.integers(-5, 40)
-)
-def test_all_places_hold_the_text_but_for_case_and_white_space(
-    passage: str, text: str, start: int | None
-) -> None:
+@given(st.text("ab 患", max_size=30), st.text("ab 患", min_size=1, max_size=4), st.none() | st.integers(-5, 40))
+def test_all_places_hold_the_text_but_for_case_and_white_space(passage: str, text: str, start: int | None) -> None:
     for first, end in places_of(text, start, passage).spans:
         assert passage[first:end].split() == text.split()

@@ -31,9 +31,7 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sentence(number: int) -> str:
     names = ("aspirin", "imatinib", "BRAF", "gout", "interleukin 6", "糖尿病")
-    return (
-        f"Patient {number} of trial {number * 7919 % 1000} was given {names[number % 6]} for {number} days."
-    )
+    return f"Patient {number} of trial {number * 7919 % 1000} was given {names[number % 6]} for {number} days."
 
 
 def article(number: int, sentences: int = 6) -> dict[str, Any]:
@@ -138,9 +136,7 @@ def test_discontinuous_mentions_and_relations_survive(tmp_path: Path) -> None:
     assert entry.document.relations[0].arguments == (("drug", "T2"), ("disease", "T1"))
 
 
-def test_any_number_of_workers_writes_the_same_bytes(
-    inputs: list[Path], words: Words, tmp_path: Path
-) -> None:
+def test_any_number_of_workers_writes_the_same_bytes(inputs: list[Path], words: Words, tmp_path: Path) -> None:
     for workers in (1, 2, 5):
         build(inputs, tmp_path / str(workers), words=words, settings=SMALL, workers=workers)
     assert content(tmp_path / "1") == content(tmp_path / "2") == content(tmp_path / "5")
@@ -163,9 +159,7 @@ def test_a_complete_corpus_is_left_alone(inputs: list[Path], tmp_path: Path) -> 
 def test_counts_add_up(inputs: list[Path], tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text(
-        "\n".join(
-            ["not json", json.dumps(article(3)), json.dumps(article(5000)), '{"id": "e"}', '{"text": "Hm."}']
-        )
+        "\n".join(["not json", json.dumps(article(3)), json.dumps(article(5000)), '{"id": "e"}', '{"text": "Hm."}'])
     )
     result, _ = built([*inputs, bad], tmp_path / "out")
     counts = result.manifest.counts
@@ -177,9 +171,7 @@ def test_counts_add_up(inputs: list[Path], tmp_path: Path) -> None:
 
 
 def annotated(name: str, text: str, *spans: tuple[int, int]) -> dict[str, Any]:
-    entities = [
-        {"id": f"T{number}", "label": "Disease", "spans": [list(span)]} for number, span in enumerate(spans)
-    ]
+    entities = [{"id": f"T{number}", "label": "Disease", "spans": [list(span)]} for number, span in enumerate(spans)]
     return {"id": name, "text": text, "entities": entities}
 
 
@@ -271,9 +263,7 @@ def test_a_revision_that_cannot_be_used_replaces_nothing(unusable: str, tmp_path
     later = medline(tmp_path / "2.xml", unusable)
     only = BuildSettings(clean=CleanSettings(languages=("en",)))
     result, corpus = built([good, later], tmp_path / "out", settings=only)
-    assert [entry.document.text for entry in corpus.entries()] == [
-        "The effect of aspirin on gout was studied"
-    ]
+    assert [entry.document.text for entry in corpus.entries()] == ["The effect of aspirin on gout was studied"]
     assert "dropped: superseded" not in result.manifest.counts
 
 
@@ -438,9 +428,7 @@ def test_the_command_prints_counts_as_json(
     inputs: list[Path], words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lexicon = f"drug={words.lexicons['drug']}"
-    code = command(
-        "build", *inputs, "--out", tmp_path / "out", "--lexicon", lexicon, "--json", "--language", "en,zh"
-    )
+    code = command("build", *inputs, "--out", tmp_path / "out", "--lexicon", lexicon, "--json", "--language", "en,zh")
     assert code == 0
     assert json.loads(capsys.readouterr().out)["documents"] == 60
 
@@ -493,9 +481,7 @@ def test_real_annotations_survive(shared: Path, tmp_path: Path) -> None:
     result, corpus = built(files, tmp_path / "out", settings=off)
     assert result.manifest.counts["documents"] == sum("|t|" in line[:12] for line in lines)
     marked = [line.split("\t")[3] for line in lines if line.count("\t") >= 4]
-    assert sorted(surface for surface, _ in corpus.mentions()) == sorted(
-        " ".join(each.split()) for each in marked
-    )
+    assert sorted(surface for surface, _ in corpus.mentions()) == sorted(" ".join(each.split()) for each in marked)
 
 
 @pytest.mark.slow
@@ -525,9 +511,7 @@ def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
 def test_documents_of_files_with_one_name_have_ids_of_their_own(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "in" / name).mkdir(parents=True)
-        (tmp_path / "in" / name / "letter.txt").write_text(
-            f"The letter of patient {name} says that all is well today."
-        )
+        (tmp_path / "in" / name / "letter.txt").write_text(f"The letter of patient {name} says that all is well today.")
     _, corpus = built([tmp_path / "in"], tmp_path / "out")
     assert ids(corpus) == ["a/letter", "b/letter"]
 
@@ -538,9 +522,7 @@ def test_terms_that_were_never_found_are_counted_and_named(tmp_path: Path) -> No
         "Acute myeloid leukemia was found in another patient.",
     ]
     source = tmp_path / "a.jsonl"
-    source.write_text(
-        "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(texts))
-    )
+    source.write_text("".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(texts)))
     (tmp_path / "d.txt").write_text("gout\nLeukemia, Myeloid, Acute\nlupus\nscurvy\n")
     (tmp_path / "e.txt").write_text("lupus\n")
     words = Words(lexicons={"disease": tmp_path / "d.txt", "other": tmp_path / "e.txt"})

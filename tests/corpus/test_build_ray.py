@@ -49,9 +49,7 @@ def text(number: int) -> str:
 
 def built(work: Path, out: Path, site: Site | None = None, files: int = 3) -> dict[str, bytes]:
     inputs = [work / f"{file}.jsonl" for file in range(files)]
-    build(
-        inputs, out, words=Words(lexicons={"drug": work / "drug.txt"}), settings=SMALL, workers=2, site=site
-    )
+    build(inputs, out, words=Words(lexicons={"drug": work / "drug.txt"}), settings=SMALL, workers=2, site=site)
     return content(out)
 
 

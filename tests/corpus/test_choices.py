@@ -150,9 +150,7 @@ def test_a_number_with_a_point_is_a_number() -> None:
         ({"question": " "}, "there is no question, or it is empty"),
     ],
 )
-def test_a_bad_question_is_set_aside_with_its_line(
-    change: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_a_bad_question_is_set_aside_with_its_line(change: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     good = {"question": "Which?", "choices": FOUR, "answer": 0}
     path = lines(tmp_path / "q.jsonl", good, {**good, **change}, good)
     found = read_choices(path)
@@ -186,9 +184,7 @@ def test_no_sentence_quotes_the_text() -> None:
 
 
 @pytest.mark.skipif(not HEAD_QA.exists(), reason="needs ../shared/data/choice/head-qa-en")
-@pytest.mark.parametrize(
-    ("part", "count", "choices"), [("train", 2657, 5), ("dev", 1366, 4), ("test", 2742, 4)]
-)
+@pytest.mark.parametrize(("part", "count", "choices"), [("train", 2657, 5), ("dev", 1366, 4), ("test", 2742, 4)])
 def test_head_qa_is_read_whole(part: str, count: int, choices: int) -> None:
     found = read_choices(HEAD_QA / f"{part}.json")
     assert (len(found.questions), found.set_aside) == (count, ())

@@ -151,9 +151,7 @@ def test_wrong_settings_are_refused(wrong):
         CleanSettings(**wrong)
 
 
-LINES = st.sampled_from(
-    ["BODY.X:", "One\u00ad two.", "© 2020 A. All rights reserved.", "a  b", "TITLE: x", ""]
-)
+LINES = st.sampled_from(["BODY.X:", "One\u00ad two.", "© 2020 A. All rights reserved.", "a  b", "TITLE: x", ""])
 
 
 @given(st.lists(LINES, max_size=8).map("\n".join))

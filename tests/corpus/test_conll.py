@@ -121,7 +121,6 @@ def test_chinese_text_equals_that_of_the_json_file() -> None:
     if not folder.exists():
         pytest.skip("cMedQANER is not there")
     tagged, plain = (
-        [item.text for item in read(folder / name) if isinstance(item, Document)]
-        for name in ("dev.txt", "dev.json")
+        [item.text for item in read(folder / name) if isinstance(item, Document)] for name in ("dev.txt", "dev.json")
     )
     assert tagged == plain

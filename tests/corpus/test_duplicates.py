@@ -53,15 +53,11 @@ def test_a_near_duplicate_is_found():
     near = answers([document(1, 400), changed(document(1, 400), 4, 0)])[1]
     assert near is not None
     assert not near.exact
-    assert near.similarity == pytest.approx(
-        jaccard(document(1, 400), changed(document(1, 400), 4, 0)), abs=0.12
-    )
+    assert near.similarity == pytest.approx(jaccard(document(1, 400), changed(document(1, 400), 4, 0)), abs=0.12)
 
 
 def test_most_near_duplicates_are_found():
-    texts = [document(seed) for seed in range(200)] + [
-        changed(document(seed), 2, seed) for seed in range(200)
-    ]
+    texts = [document(seed) for seed in range(200)] + [changed(document(seed), 2, seed) for seed in range(200)]
     assert min(jaccard(texts[seed], texts[200 + seed]) for seed in range(200)) > 0.85
     found = [each.of if each else None for each in answers(texts)[200:]]
     assert sum(of == seed for seed, of in enumerate(found)) >= 190

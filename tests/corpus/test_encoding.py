@@ -84,9 +84,7 @@ def test_one_broken_line_is_set_aside_alone() -> None:
 def test_utf8_with_a_few_bad_bytes_does_not_become_latin(bad: bytes) -> None:
     lines = ["Rechts die Größe,".encode(), "links das Öl und Käse".encode(), b"bad " + bad]
     items = list(read(io.BytesIO(b"\n\n".join(lines)), ReadOptions(documents="blank"), format="text"))
-    assert [item.text for item in items if isinstance(item, Document)] == [
-        line.decode() for line in lines[:2]
-    ]
+    assert [item.text for item in items if isinstance(item, Document)] == [line.decode() for line in lines[:2]]
     assert [item.position for item in items if isinstance(item, SetAside)] == ["line 5"]
 
 
@@ -137,8 +135,6 @@ def test_codecs_that_are_not_for_text_files_are_wrong_settings(name: str) -> Non
 
 def test_an_encoding_whose_line_feed_is_another_byte_has_lines() -> None:
     items = list(
-        read(
-            io.BytesIO('{"text": "a"}\n{"text": "b"}'.encode("cp037")), ReadOptions(encoding="cp037"), "jsonl"
-        )
+        read(io.BytesIO('{"text": "a"}\n{"text": "b"}'.encode("cp037")), ReadOptions(encoding="cp037"), "jsonl")
     )
     assert [item.text for item in items if isinstance(item, Document)] == ["a", "b"]

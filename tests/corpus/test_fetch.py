@@ -93,9 +93,7 @@ def inputs_of(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("address", ["s3://bucket/data/notes/", "s3://bucket/data/notes"])
-def test_objects_are_annotated_like_files(
-    address: str, notes: Path, pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_objects_are_annotated_like_files(address: str, notes: Path, pipeline: Pipeline, tmp_path: Path) -> None:
     annotate(pipeline, [notes], tmp_path / "local", SMALL)
     result = annotate(pipeline, [address], tmp_path / "out", SMALL)
     assert content(tmp_path / "out") == content(tmp_path / "local")
@@ -414,13 +412,9 @@ def test_no_network_is_one_sentence(
         region="here",
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
     )
-    monkeypatch.setattr(
-        fs, "FileSystem", type("FileSystem", (), {"from_uri": lambda uri: (impatient, uri[5:])})
-    )
+    monkeypatch.setattr(fs, "FileSystem", type("FileSystem", (), {"from_uri": lambda uri: (impatient, uri[5:])}))
     found = refusal("s3://bucket/a.txt", tmp_path, capsys)
-    assert found.startswith(
-        "error: s3://bucket/a.txt cannot be reached (NETWORK_CONNECTION). Check the network"
-    )
+    assert found.startswith("error: s3://bucket/a.txt cannot be reached (NETWORK_CONNECTION). Check the network")
 
 
 def test_a_pyarrow_without_stores_is_one_sentence(

@@ -27,9 +27,7 @@ def ids(found: InputFiles) -> dict[str, str]:
 def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     write(tmp_path, "a/x.txt", "a/y.txt")
     (tmp_path / "link.txt").symlink_to(tmp_path / "a/x.txt")
-    found = list_files(
-        [tmp_path / "a/x.txt", tmp_path / "a", tmp_path / "link.txt", tmp_path / "a/../a/y.txt"]
-    )
+    found = list_files([tmp_path / "a/x.txt", tmp_path / "a", tmp_path / "link.txt", tmp_path / "a/../a/y.txt"])
     assert names(found) == ["a/x.txt", "a/y.txt"]
     assert found.repeated == 3
     assert any("brat pair: 3;" in note for note in found.notes())
@@ -64,10 +62,7 @@ def test_files_that_differ_in_their_ending_alone_are_told_apart(tmp_path: Path) 
     write(tmp_path, "notes.csv", "notes.jsonl", "notes.csv.txt")
     assert set(ids(list_files([tmp_path])).values()) >= {"notes.jsonl"}
     found = list_files([tmp_path])
-    given = [
-        file.ids.get(file.path.name.rsplit(".", 1)[0], file.path.name.rsplit(".", 1)[0])
-        for file in found.files
-    ]
+    given = [file.ids.get(file.path.name.rsplit(".", 1)[0], file.path.name.rsplit(".", 1)[0]) for file in found.files]
     assert len(set(given)) == 3
 
 

@@ -17,9 +17,7 @@ BODY = """<body><p>Lead.</p><sec><title>Methods</title><p>We used
     <caption><p>A figure.</p></caption></fig> Then<xref>1</xref>.</p>
     <sec><title>Mice</title><p>Some mice:<list><list-item><p>one</p></list-item><list-item><p>two</p></list-item></list></p>
     </sec></sec></body>"""
-ARTICLE = (
-    f"<article xml:lang='en'>{FRONT}{BODY}<back><ref-list><ref>Reference.</ref></ref-list></back></article>"
-)
+ARTICLE = f"<article xml:lang='en'>{FRONT}{BODY}<back><ref-list><ref>Reference.</ref></ref-list></back></article>"
 
 
 def documents(data: str, options: ReadOptions | None = None) -> list[Document]:
@@ -50,9 +48,7 @@ def test_ids_and_languages() -> None:
 
 
 def test_a_default_namespace_and_a_set_of_articles_change_nothing() -> None:
-    wrapped = "<pmc-articleset xmlns:xlink='x'>" + ARTICLE.replace(
-        "<article ", "<article xmlns='urn:jats' ", 1
-    )
+    wrapped = "<pmc-articleset xmlns:xlink='x'>" + ARTICLE.replace("<article ", "<article xmlns='urn:jats' ", 1)
     assert documents(wrapped + "</pmc-articleset>") == documents(ARTICLE)
 
 

@@ -26,9 +26,7 @@ def document_of(record: Any, options: ReadOptions | None = None) -> Document:
 
 def test_a_nested_article_is_put_together() -> None:
     sections = [{"heading": "Results", "paragraphs": ["One.", "Two."]}]
-    document = document_of(
-        {"id": 7, "title": "T", "abstract": ["A1.", "A2."], "sections": sections, "doi": "10.1/x"}
-    )
+    document = document_of({"id": 7, "title": "T", "abstract": ["A1.", "A2."], "sections": sections, "doi": "10.1/x"})
     assert document.text == "T\nA1.\nA2.\nResults\nOne.\nTwo."
     assert (document.id, document.meta) == ("7", {"doi": "10.1/x"})
     kinds = [section.kind for section in document.sections]
@@ -102,9 +100,7 @@ def test_headings_inside_the_text_become_sections() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "count"), [("corpus/elife-05.jsonl.gz", None), ("zh/cMedQANER/dev.json", 175)]
-)
+@pytest.mark.parametrize(("name", "count"), [("corpus/elife-05.jsonl.gz", None), ("zh/cMedQANER/dev.json", 175)])
 def test_real_files_are_read_whole(name: str, count: int | None) -> None:
     path = SHARED / name
     if not path.exists():

@@ -98,9 +98,7 @@ def test_quotes_of_a_table_with_tabs_are_literal(shared: Path) -> None:
 
 def test_what_was_told_is_said(written) -> None:  # type: ignore[no-untyped-def]
     file = written("t.tsv", "sentence\tlabel\n" + "".join(f"{text}\tyes\n" for text in WORDS))
-    assert [remark.reason for remark in file.remarks] == [
-        "the text is in column sentence, the label in column label"
-    ]
+    assert [remark.reason for remark in file.remarks] == ["the text is in column sentence, the label in column label"]
 
 
 def test_columns_without_a_header_are_told_by_content(written) -> None:  # type: ignore[no-untyped-def]
@@ -264,9 +262,7 @@ PLAIN = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_
 @given(rows=st.lists(st.tuples(PLAIN, PLAIN), min_size=1, max_size=8))
 def test_every_row_of_json_lines_comes_back(tmp_path_factory, rows) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path_factory.mktemp("labelled") / "t.jsonl"
-    path.write_text(
-        "\n".join(json.dumps({"text": text, "label": label}) for text, label in rows), encoding="utf-8"
-    )
+    path.write_text("\n".join(json.dumps({"text": text, "label": label}) for text, label in rows), encoding="utf-8")
     file = read_labelled(path)
     assert len(file.rows) + len(file.set_aside) == len(rows)
     assert [row.texts[0] for row in file.rows] == [text for text, _ in rows]

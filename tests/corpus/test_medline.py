@@ -36,10 +36,7 @@ def test_inline_tags_and_formulas_are_kept_as_text() -> None:
         "H<sub>2</sub>O in <i>E. <b>coli</b></i>: <mml:math xmlns:mml='http://www.w3.org/1998/Math/MathML'>"
         "<mml:mi>x</mml:mi></mml:math> &lt; 5 &#945; end."
     )
-    assert (
-        document_of(citation(1, f"<ArticleTitle>{title}</ArticleTitle>")).text
-        == "H2O in E. coli: x < 5 α end."
-    )
+    assert document_of(citation(1, f"<ArticleTitle>{title}</ArticleTitle>")).text == "H2O in E. coli: x < 5 α end."
 
 
 def test_prefixes_that_only_the_dtd_declares_are_read() -> None:
@@ -76,9 +73,7 @@ def test_authors_are_left_out_and_what_follows_them_is_not() -> None:
 
 def test_other_languages_become_documents_of_their_own() -> None:
     article = "<ArticleTitle>[Cough.]</ArticleTitle><Language>chi</Language><VernacularTitle>咳嗽。</VernacularTitle>"
-    other = (
-        "<OtherAbstract Type='Publisher' Language='chi'><AbstractText>正文。</AbstractText></OtherAbstract>"
-    )
+    other = "<OtherAbstract Type='Publisher' Language='chi'><AbstractText>正文。</AbstractText></OtherAbstract>"
     first, second = items_of(citation(1, article, other))
     assert isinstance(first, Document)
     assert isinstance(second, Document)
@@ -88,7 +83,9 @@ def test_other_languages_become_documents_of_their_own() -> None:
 
 def test_a_plain_language_summary_stays_in_its_document() -> None:
     article = "<ArticleTitle>T.</ArticleTitle><Language>eng</Language>"
-    other = "<OtherAbstract Type='plain-language-summary' Language='eng'><AbstractText>S.</AbstractText></OtherAbstract>"
+    other = (
+        "<OtherAbstract Type='plain-language-summary' Language='eng'><AbstractText>S.</AbstractText></OtherAbstract>"
+    )
     document = document_of(citation(1, article, other))
     assert document.sections[1].kind == "plain-language-summary"
 

@@ -123,18 +123,14 @@ def test_yes_and_no_are_one_label_in_any_case(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_asked_for(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, json.dumps({"q": "What?", "c": TEXT, "a": "leukemia", "doc": 7}) + "\n", "q.jsonl"
-    )
+    path = written(tmp_path, json.dumps({"q": "What?", "c": TEXT, "a": "leukemia", "doc": 7}) + "\n", "q.jsonl")
     question = only(read_questions(path, ReadOptions(text=("q", "c"), label="a", id="doc")))
     assert (question.answers[0].text, question.article) == ("leukemia", "7")
 
 
 def bioasq(**fields: Any) -> dict[str, Any]:
     snippets = [{"text": TEXT, "document": "1"}, {"text": TEXT}, {"text": "Gleevec is imatinib."}]
-    return {
-        "questions": [{"id": "b1", "body": "Which drug?", "type": "factoid", "snippets": snippets, **fields}]
-    }
+    return {"questions": [{"id": "b1", "body": "Which drug?", "type": "factoid", "snippets": snippets, **fields}]}
 
 
 def test_bioasq_factoid_questions_have_names_of_one_thing(tmp_path: Path) -> None:
@@ -204,9 +200,7 @@ def test_wrong_offsets_are_mended_and_counted(tmp_path: Path) -> None:
         (0, "", "an answer is empty"),
     ],
 )
-def test_an_answer_without_a_place_stays_and_is_reported(
-    start: int, text: str, reason: str, tmp_path: Path
-) -> None:
+def test_an_answer_without_a_place_stays_and_is_reported(start: int, text: str, reason: str, tmp_path: Path) -> None:
     passage = "i saw i"
     content = squad(asked(answers=[right(text, start)]))
     content["data"][0]["paragraphs"][0]["context"] = passage
@@ -238,9 +232,7 @@ def test_an_answer_without_a_place_stays_and_is_reported(
         ({"context": TEXT, "label": 3}, "the label of the question is not a word"),
     ],
 )
-def test_a_bad_question_is_set_aside_with_its_line(
-    fields: dict[str, Any], reason: str, tmp_path: Path
-) -> None:
+def test_a_bad_question_is_set_aside_with_its_line(fields: dict[str, Any], reason: str, tmp_path: Path) -> None:
     good = asked(2, context=TEXT, answer="leukemia")
     found = read(tmp_path, json.dumps(asked(**fields)) + "\n" + json.dumps(good) + "\n", "q.jsonl")
     (aside,), (question,) = found.set_aside, found.questions
@@ -254,9 +246,7 @@ def test_an_empty_list_of_answers_is_said_to_mean_none(tmp_path: Path) -> None:
     assert "empty list" in found.remarks[0].reason
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[1]", '{"data": [3]}', '{"data": [{"paragraphs": [{"context": "x"}]}]}', "{"]
-)
+@pytest.mark.parametrize("content", ["", "[1]", '{"data": [3]}', '{"data": [{"paragraphs": [{"context": "x"}]}]}', "{"])
 def test_what_holds_no_questions_is_a_sentence(content: str, tmp_path: Path) -> None:
     found = read(tmp_path, content)
     assert found.questions == ()

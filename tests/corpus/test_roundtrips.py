@@ -18,9 +18,7 @@ NCBI = SHARED / "data" / "ner" / "NCBI-disease-pubtator"
 FAITHFUL = ["jsonl", "parquet", "bioc-xml", "bioc-json", "brat"]
 ALL = [*FAITHFUL, "pubtator", "conll"]
 NAMES = st.text("abcXYZ019", min_size=1, max_size=8)
-TEXTS = st.text("abc DEf,.-\n中文，𝛼é\t\r&<>\u2028", min_size=1, max_size=60).filter(
-    lambda text: text.strip()
-)
+TEXTS = st.text("abc DEf,.-\n中文，𝛼é\t\r&<>\u2028", min_size=1, max_size=60).filter(lambda text: text.strip())
 
 
 @st.composite
@@ -45,9 +43,7 @@ def mentions(draw: st.DrawFn, text: str, number: int) -> Entity:
     edges = sorted(draw(st.lists(st.integers(0, len(text)), min_size=size, max_size=size, unique=True)))
     concepts = tuple(draw(st.lists(NAMES, max_size=2, unique=True)))
     spans = tuple(zip(edges[::2], edges[1::2], strict=True))
-    return Entity(
-        f"T{number}", draw(NAMES), spans, concepts, (("note", "seen twice"),) if number == 2 else ()
-    )
+    return Entity(f"T{number}", draw(NAMES), spans, concepts, (("note", "seen twice"),) if number == 2 else ())
 
 
 def through(document: Document, *formats: str) -> tuple[Document, list[Losses]]:
@@ -98,9 +94,7 @@ def test_bioc_keeps_whole_documents(name: str, document: Document) -> None:
 @pytest.mark.parametrize("pair", list(permutations(FAITHFUL, 2)), ids="-".join)
 @given(document=documents())
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
-def test_faithful_pairs_keep_every_span_concept_and_relation(
-    pair: tuple[str, str], document: Document
-) -> None:
+def test_faithful_pairs_keep_every_span_concept_and_relation(pair: tuple[str, str], document: Document) -> None:
     found, _ = through(document, *pair)
     assert (found.id, found.text, spans(found)) == (document.id, document.text, spans(document))
     assert found.relations == document.relations
@@ -113,10 +107,7 @@ def test_pubtator_keeps_the_place_of_every_mention(name: str, document: Document
     found, losses = through(document, name, "pubtator")
     assert covered(found) == covered(document)
     discontinuous = sum(len(entity.spans) > 1 for entity in document.entities)
-    assert (
-        losses[1]["discontinuous mentions were written from their first to their last character"]
-        == discontinuous
-    )
+    assert losses[1]["discontinuous mentions were written from their first to their last character"] == discontinuous
 
 
 @pytest.mark.parametrize("name", [*FAITHFUL, "pubtator"])
@@ -137,9 +128,7 @@ def test_what_is_read_back_is_sound(name: str, document: Document) -> None:
     assert list(problems(found)) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["NCBItrainset_corpus.txt", "NCBIdevelopset_corpus.txt", "NCBItestset_corpus.txt"]
-)
+@pytest.mark.parametrize("name", ["NCBItrainset_corpus.txt", "NCBIdevelopset_corpus.txt", "NCBItestset_corpus.txt"])
 def test_the_ncbi_disease_corpus_survives_the_whole_chain(name: str, tmp_path: Path) -> None:
     if not NCBI.exists():
         pytest.skip("the NCBI-disease corpus is not there")

@@ -62,9 +62,7 @@ def entry(text: str, *spans: tuple[int, int], entities: tuple[tuple[int, int], .
 
 
 def shards_of(folder: Path, *entries: Entry, words: WordSettings = PLAIN) -> Shards:
-    return find_or_build(
-        make_corpus(folder / "corpus", list(entries)), TOKENIZER, folder, words=words, workers=1
-    )
+    return find_or_build(make_corpus(folder / "corpus", list(entries)), TOKENIZER, folder, words=words, workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +86,7 @@ def shards(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Shards:
     return find_or_build(corpus, TOKENIZER, tmp_path_factory.mktemp("cache"), words=PLAIN, workers=2)
 
 
-def plainly(
-    each: Entry, segmenter: object = None, dictionary: Dictionary | None = None
-) -> list[tuple[int, int, int]]:
+def plainly(each: Entry, segmenter: object = None, dictionary: Dictionary | None = None) -> list[tuple[int, int, int]]:
     """Give id, sentence and flags of each piece, found by going through all of them for each question."""
     text = each.document.text
     found = TOKENIZER.encode(text, add_special_tokens=False)
@@ -231,9 +227,7 @@ def test_an_entity_without_pieces_is_counted(tmp_path: Path) -> None:
     assert flags_of(tmp_path, "a b c", (1, 2))[1].counts["entities dropped: no token"] == 1
 
 
-texts = st.text(
-    st.one_of(st.sampled_from("ab ,.\n2型糖尿病患者é한\u0301"), st.characters(codec="utf-8")), max_size=40
-)
+texts = st.text(st.one_of(st.sampled_from("ab ,.\n2型糖尿病患者é한\u0301"), st.characters(codec="utf-8")), max_size=40)
 
 
 @st.composite
@@ -274,9 +268,7 @@ def states(folder: Path) -> Iterator[tuple[Path, int]]:
     yield from ((path, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*")))
 
 
-def test_what_is_there_is_only_opened(
-    corpus: Corpus, shards: Shards, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_there_is_only_opened(corpus: Corpus, shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
     before = list(states(shards.folder.parent))
     monkeypatch.setattr(shard_build, "_build", None)
     again = find_or_build(corpus, TOKENIZER, shards.folder.parent, words=PLAIN)

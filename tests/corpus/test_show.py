@@ -121,9 +121,7 @@ def test_the_page_is_written(corpus: Corpus, tmp_path: Path, capsys: pytest.Capt
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_the_folder_of_the_page_is_made(
-    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_folder_of_the_page_is_made(corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show(corpus, capsys, "--html", str(tmp_path / "new/folder/report.html"))
     assert (tmp_path / "new/folder/report.html").is_file()
 

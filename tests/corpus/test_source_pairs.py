@@ -27,9 +27,7 @@ def read(tmp_path: Path, rows: list[Any], **options: Any) -> SourcePairs:
         ({"long": "a b", "short": "c"}, "a b", "c"),
     ],
 )
-def test_columns_are_told_by_their_names(
-    row: dict[str, Any], source: str, target: str, tmp_path: Path
-) -> None:
+def test_columns_are_told_by_their_names(row: dict[str, Any], source: str, target: str, tmp_path: Path) -> None:
     (pair,) = read(tmp_path, [row]).pairs
     assert (pair.source, pair.target) == (source, target)
 

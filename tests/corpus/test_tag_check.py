@@ -99,12 +99,8 @@ def test_a_line_that_cannot_be_read_is_a_problem(check) -> None:
     assert found == [(1, "the line is longer than max_record (200 bytes)")]
 
 
-@pytest.mark.parametrize(
-    ("scheme", "prefixes", "good"), [(IOB2, "BI", GOOD_IOB2), (IOBES, "BIES", GOOD_BIOES)]
-)
-def test_tags_without_problems_are_those_that_seqeval_reads_as_we_do(
-    tmp_path, scheme, prefixes, good
-) -> None:
+@pytest.mark.parametrize(("scheme", "prefixes", "good"), [(IOB2, "BI", GOOD_IOB2), (IOBES, "BIES", GOOD_BIOES)])
+def test_tags_without_problems_are_those_that_seqeval_reads_as_we_do(tmp_path, scheme, prefixes, good) -> None:
     tags = ["O", *(f"{prefix}-{label}" for prefix in prefixes for label in "xy")]
     path = tmp_path / "tagged.tsv"
 

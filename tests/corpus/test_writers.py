@@ -90,9 +90,7 @@ def test_an_unknown_format_is_a_wrong_setting() -> None:
 
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 @pytest.mark.parametrize("name", sorted({*FORMATS} - {"brat", "label-studio", "parquet"}))
-def test_compressed_by_the_ending_and_the_same_bytes_each_time(
-    name: str, ending: str, tmp_path: Path
-) -> None:
+def test_compressed_by_the_ending_and_the_same_bytes_each_time(name: str, ending: str, tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}{ending}" for number in range(2)]
     for path in paths:
         write([DOCUMENT], path, name)

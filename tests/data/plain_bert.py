@@ -102,9 +102,7 @@ def corrupted(token: Any, vocabulary: Sequence[Any], rng: Random) -> Any:
     return token if rng.random() < 0.5 else rng.choice(vocabulary)
 
 
-def spans(
-    tokens: Sequence[str], rate: float, stop: float, longest: int, rng: Random
-) -> list[tuple[int, ...]]:
+def spans(tokens: Sequence[str], rate: float, stop: float, longest: int, rng: Random) -> list[tuple[int, ...]]:
     """Choose spans of whole words in a single sequence, as SpanBERT does, without breaking the last word."""
     groups = words(tokens, whole=True)
     left = count(len(tokens), rate, len(tokens))
@@ -113,10 +111,7 @@ def spans(
     taken: set[int] = set()
     found = []
     while anchors := [
-        number
-        for number, group in enumerate(groups)
-        for _ in group
-        if number not in taken and len(group) <= left
+        number for number, group in enumerate(groups) for _ in group if number not in taken and len(group) <= left
     ]:
         anchor = rng.choice(anchors)
         span: list[int] = []

@@ -41,9 +41,7 @@ def test_words_are_masked_whole(shared: Path, chinese_albert: Path, tmp_path: Pa
     for document, item in enumerate(islice(read(tmp_path / "texts.txt"), len(part))):
         assert isinstance(item, Document)
         stretch = Stretch(document, part.tokens_of(document))
-        instance = instance_of(
-            stretch, part.ids, part.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id
-        )
+        instance = instance_of(stretch, part.ids, part.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
         chosen = set(choose(instance, MaskSettings(unit="word", rate=0.3), generator(document)).positions)
         offsets = np.array(tokenizer.encode(item.text, add_special_tokens=False).offsets)
         for start, end in words(item.text, JiebaSegmenter(), terms):

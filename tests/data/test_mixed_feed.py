@@ -27,9 +27,7 @@ def a_pass(feed: MixedFeed, epoch: int) -> list[MixedPortion]:
 
 
 @given(OWNERS, st.integers(0, 3))
-def test_by_size_each_item_of_each_owner_comes_once_in_a_pass(
-    owners: dict[str, list[int]], epoch: int
-) -> None:
+def test_by_size_each_item_of_each_owner_comes_once_in_a_pass(owners: dict[str, list[int]], epoch: int) -> None:
     seen = Counter((each.owner, item) for each in a_pass(mixed(owners), epoch) for item in each.items.items)
     assert seen == {(name, item): 1 for name, lengths in owners.items() for item in range(len(lengths))}
 
@@ -62,9 +60,7 @@ def test_one_owner_alone_has_its_own_order(lengths: list[int], count: int) -> No
 
 
 @given(OWNERS, st.lists(st.integers(1, 5), min_size=2, max_size=6))
-def test_a_cursor_finds_the_rest_whatever_was_taken_before(
-    owners: dict[str, list[int]], counts: list[int]
-) -> None:
+def test_a_cursor_finds_the_rest_whatever_was_taken_before(owners: dict[str, list[int]], counts: list[int]) -> None:
     whole, _ = mixed(owners, 3.0).take(Cursor(), sum(counts))
     cursor, parts = Cursor(), []
     for count in counts:

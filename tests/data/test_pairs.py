@@ -57,9 +57,7 @@ def ours(
     short_share: float = 0.0,
     is_training: Callable[[int], bool] = anything,
 ) -> list[Stretch]:
-    return next_sentence(
-        documents, own, length=length, short_share=short_share, rng=rng, is_training=is_training
-    )
+    return next_sentence(documents, own, length=length, short_share=short_share, rng=rng, is_training=is_training)
 
 
 def many(documents: Documents, own: int = 0, count: int = 200, **settings) -> list[list[Stretch]]:
@@ -280,9 +278,7 @@ def test_the_same_generator_gives_the_same_pairs() -> None:
 
 def ordered(*sizes: int, length: int = 64, count: int = 200, short_share: float = 0.0) -> list[list[Stretch]]:
     documents, rng = Documents.of(list(sizes)), np.random.default_rng(8)
-    return [
-        sentence_order(documents, 0, length=length, short_share=short_share, rng=rng) for _ in range(count)
-    ]
+    return [sentence_order(documents, 0, length=length, short_share=short_share, rng=rng) for _ in range(count)]
 
 
 def test_segments_are_neighbours_and_the_label_says_which_comes_first() -> None:
@@ -307,9 +303,7 @@ def test_a_sentence_alone_is_a_single_sequence_without_label() -> None:
 
 
 def test_a_long_sentence_alone_is_cut_and_nothing_is_lost() -> None:
-    assert ordered(25, length=12, count=1) == [
-        [Stretch(0, (0, 10)), Stretch(0, (10, 20)), Stretch(0, (20, 25))]
-    ]
+    assert ordered(25, length=12, count=1) == [[Stretch(0, (0, 10)), Stretch(0, (10, 20)), Stretch(0, (20, 25))]]
 
 
 def test_a_pair_that_is_too_long_is_cut_to_the_room() -> None:

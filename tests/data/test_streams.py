@@ -30,9 +30,7 @@ def test_streams_in_streams_give_all_results_in_order() -> None:
     def outer(item: int) -> list[int]:
         return list(in_streams(lambda n: n * item, range(20), streams=3))
 
-    assert list(in_streams(outer, range(5), streams=2)) == [
-        [n * item for n in range(20)] for item in range(5)
-    ]
+    assert list(in_streams(outer, range(5), streams=2)) == [[n * item for n in range(20)] for item in range(5)]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

@@ -154,7 +154,5 @@ def test_settings_that_cannot_work_are_refused(limit, overlap):
 
 
 def test_the_sentence_about_overlaps_says_what_was_found_and_what_can_be():
-    with pytest.raises(
-        BadSetting, match="is 10 tokens, and a window has at most 8; expected an overlap from 0 to 7"
-    ):
+    with pytest.raises(BadSetting, match="is 10 tokens, and a window has at most 8; expected an overlap from 0 to 7"):
         windows(100, 8, 10)

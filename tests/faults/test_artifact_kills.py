@@ -168,9 +168,7 @@ def test_killed_from_outside(tmp_path: Path, seed: int, old: Path, reference: by
 
 
 @pytest.mark.parametrize("options", [{}, {"resume": True}], ids=["new", "resume"])
-def test_recovery_killed_before_every_operation(
-    tmp_path: Path, options: dict[str, Any], reference: bytes
-) -> None:
+def test_recovery_killed_before_every_operation(tmp_path: Path, options: dict[str, Any], reference: bytes) -> None:
     for step in count(1):
         folder = tmp_path / str(step) / "out"
         assert run(write_and_die_inside, folder, options) == -signal.SIGKILL

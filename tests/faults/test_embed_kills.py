@@ -42,9 +42,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def text(number: int) -> str:
-    return " ".join(
-        f"Visit {number} began with drug {k} of batch {number * k}." for k in range(number % 4 + 1)
-    )
+    return " ".join(f"Visit {number} began with drug {k} of batch {number * k}." for k in range(number % 4 + 1))
 
 
 def run(work: Path, out: Path) -> None:

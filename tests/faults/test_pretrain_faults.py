@@ -107,9 +107,7 @@ class Home:
         config.write_text(SETTINGS.format(steps=steps, saving=saving))
         inputs = [str(self.folder / "corpus"), "--model", str(self.folder / "model"), "--workers", "1"]
         where = ["--config", str(config), "--out", str(out), "--cache", str(self.folder / "cache")]
-        code = PROCESS.format(
-            told=str(out.parent / told), first=first, arguments=["pretrain", *inputs, *where]
-        )
+        code = PROCESS.format(told=str(out.parent / told), first=first, arguments=["pretrain", *inputs, *where])
         server = multiprocessing.get_context("forkserver")
         server.set_forkserver_preload(["__main__", "alembert.cli", "alembert.train.pretrain"])
         process = server.Process(target=exec, args=(code, {}))

@@ -6,9 +6,7 @@ from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
 
 HEADS = {"lm": HeadSpec(kind="masked_lm"), "topic": HeadSpec(kind="classify", outputs=2)}
-BLUEPRINT = Blueprint(
-    config=preset("tiny", vocab_size=30522), heads=HEADS, labels={"topic": ("yes|no", "other")}
-)
+BLUEPRINT = Blueprint(config=preset("tiny", vocab_size=30522), heads=HEADS, labels={"topic": ("yes|no", "other")})
 TRAINING = {"tokens": "32,768,000", "corpus": "1,200 documents", "accuracy": "12 % before, 48 % after"}
 
 
@@ -64,9 +62,7 @@ def test_a_span_head_says_how_it_is_read() -> None:
 
 def test_a_pooling_of_our_own_is_told() -> None:
     spec = HeadSpec(kind="classify", outputs=2, pooling="layers")
-    assert any(
-        "mean of all tokens of all layers" in cell for row in rows(card_of(spec, "alembert")) for cell in row
-    )
+    assert any("mean of all tokens of all layers" in cell for row in rows(card_of(spec, "alembert")) for cell in row)
 
 
 def test_heads_that_explain_themselves_need_no_section() -> None:

@@ -65,9 +65,7 @@ def test_a_checkpoint_comes_back_whole(folder: Path) -> None:
     assert again.tokenizer is not None
     assert again.tokenizer.vocabulary == tokenizer().vocabulary
     fresh = Checkpoint.new(MASKED_LM)
-    assert all(
-        torch.equal(a, b) for a, b in zip(again.model.parameters(), fresh.model.parameters(), strict=True)
-    )
+    assert all(torch.equal(a, b) for a, b in zip(again.model.parameters(), fresh.model.parameters(), strict=True))
     assert not again.model.training
 
 
@@ -80,9 +78,7 @@ def test_sharded_weights_are_the_same_weights(folder: Path, tmp_path: Path) -> N
     checkpoint.save(tmp_path / "sharded", shard_bytes=2000)
     assert len(list((tmp_path / "sharded").glob("model-*.safetensors"))) > 1
     again = alembert.open(tmp_path / "sharded")
-    for (name, a), b in zip(
-        checkpoint.model.state_dict().items(), again.model.state_dict().values(), strict=True
-    ):
+    for (name, a), b in zip(checkpoint.model.state_dict().items(), again.model.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
 
 
@@ -162,9 +158,7 @@ LIES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "fewer layers": (lambda f: edit_config(f, num_hidden_layers=1), "has .*layer.1.*calls for 1 layers"),
     "quantised": (lambda f: edit_config(f, quantization_config={"bits": 8}), "quantised"),
     "whole numbers": (
-        lambda f: edit_weights(
-            f, lambda t: t.update({"cls.predictions.bias": torch.zeros(20, dtype=torch.int8)})
-        ),
+        lambda f: edit_weights(f, lambda t: t.update({"cls.predictions.bias": torch.zeros(20, dtype=torch.int8)})),
         "whole numbers",
     ),
     "a list for an architecture": (lambda f: edit_config(f, architectures=[["x"]]), "architecture"),
@@ -258,9 +252,7 @@ def test_an_index_cannot_point_outside_the_folder(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_weights_that_are_a_link_out_of_the_folder_are_refused(
-    sharded: bool, folder: Path, tmp_path: Path
-) -> None:
+def test_weights_that_are_a_link_out_of_the_folder_are_refused(sharded: bool, folder: Path, tmp_path: Path) -> None:
     alembert.open(folder).save(tmp_path / "own", shard_bytes=2000 if sharded else 10**9)
     weights = sorted((tmp_path / "own").glob("*.safetensors"))[-1]
     weights.rename(tmp_path / "elsewhere.safetensors")
@@ -396,9 +388,7 @@ def test_old_names_of_layer_norms_are_understood(folder: Path, tmp_path: Path) -
 
 
 def test_an_ambiguous_classifier_asks_what_it_is(tmp_path: Path) -> None:
-    blueprint = Blueprint(
-        config=CONFIG, heads={"tag": HeadSpec(kind="tag", outputs=2)}, labels={"tag": ("O", "B")}
-    )
+    blueprint = Blueprint(config=CONFIG, heads={"tag": HeadSpec(kind="tag", outputs=2)}, labels={"tag": ("O", "B")})
     Checkpoint.new(blueprint).save(tmp_path / "model")
     edit_config(tmp_path / "model", architectures=None)
     with pytest.raises(BadFile, match="BertForTokenClassification"):

@@ -58,9 +58,7 @@ def test_new_rows_are_the_mean_of_their_pieces(name: str) -> None:
 def test_every_other_weight_is_bit_equal() -> None:
     old = checkpoint()
     new = extended(old).model.state_dict()
-    others = {
-        name: weight for name, weight in old.model.state_dict().items() if name not in (EMBEDDING, BIAS)
-    }
+    others = {name: weight for name, weight in old.model.state_dict().items() if name not in (EMBEDDING, BIAS)}
     assert others
     assert all(torch.equal(new[name], weight) for name, weight in others.items())
 
@@ -86,9 +84,7 @@ def test_reused_places_make_one_row_less() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
-    "config", [{}, {"embedding_size": 4, "num_hidden_groups": 1}], ids=["bert", "albert"]
-)
+@pytest.mark.parametrize("config", [{}, {"embedding_size": 4, "num_hidden_groups": 1}], ids=["bert", "albert"])
 def test_transformers_opens_the_result_and_agrees(tmp_path: Path, config: dict[str, int]) -> None:
     ours = extended(checkpoint(**config))
     ours.save(tmp_path / "new")
@@ -119,9 +115,7 @@ def test_the_id_of_padding_follows_its_piece(tmp_path: Path) -> None:
     )  # fmt: skip
     old = Checkpoint(**{**vars(old), "extra": {"pad_token_id": 1}})
     kept = tuple(range(1, len(pieces)))
-    with_kept_rows(old, Tokenizer.from_vocabulary(Vocabulary(PIECES), lowercase=True), kept).save(
-        tmp_path / "new"
-    )
+    with_kept_rows(old, Tokenizer.from_vocabulary(Vocabulary(PIECES), lowercase=True), kept).save(tmp_path / "new")
     assert alembert.open(tmp_path / "new").extra["pad_token_id"] == 0
 
 

@@ -10,9 +10,7 @@ from alembert.files.student_settings import StudentSettings
 from alembert.files.student_shape import Size, parse_size, shape_of
 from alembert.nn.config import EncoderConfig
 
-CONFIG = EncoderConfig(
-    vocab_size=30, hidden_size=24, num_hidden_layers=6, num_attention_heads=4, intermediate_size=48
-)
+CONFIG = EncoderConfig(vocab_size=30, hidden_size=24, num_hidden_layers=6, num_attention_heads=4, intermediate_size=48)
 AUTO = StudentSettings()
 SCRATCH = StudentSettings(start="scratch")
 

@@ -21,9 +21,7 @@ from alembert.text.census import Sample
 from alembert.text.extend import Wish
 from alembert.text.tokenizer import Tokenizer
 
-SAMPLES = [
-    Sample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages()
-]
+SAMPLES = [Sample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages()]
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +87,7 @@ def test_an_extended_checkpoint_keeps_what_it_knew(model: Path, extended: Path) 
     assert old.tokenizer is not None
     assert new.tokenizer is not None
     terms = set(new.tokenizer.vocabulary) - set(old.tokenizer.vocabulary)
-    texts = [
-        s.text for s in SAMPLES if not terms & set(new.tokenizer.tokens(new.tokenizer.encode(s.text).ids))
-    ]
+    texts = [s.text for s in SAMPLES if not terms & set(new.tokenizer.tokens(new.tokenizer.encode(s.text).ids))]
     assert texts
     rows = [e.ids for e in old.tokenizer.encode_batch(texts)]
     assert rows == [e.ids for e in new.tokenizer.encode_batch(texts)]

@@ -146,15 +146,11 @@ def test_folders_compressed_files_and_a_corpus_are_inputs(pipeline: Pipeline, tm
     folder = tmp_path / "in"
     (folder / "deep").mkdir(parents=True)
     write_lines(folder / "deep/b.jsonl", TEXTS[3:5], first=3)
-    (folder / "a.jsonl.gz").write_bytes(
-        gzip.compress(write_lines(tmp_path / "a.jsonl", TEXTS[:3]).read_bytes())
-    )
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(write_lines(tmp_path / "a.jsonl", TEXTS[:3]).read_bytes()))
     annotate(pipeline, [folder], tmp_path / "of folder")
     build([folder / "a.jsonl.gz", folder / "deep/b.jsonl"], tmp_path / "corpus", workers=1)
     annotate(pipeline, [tmp_path / "corpus"], tmp_path / "of corpus")
-    names = [
-        [document.id for document in documents_in(tmp_path / name)] for name in ("of folder", "of corpus")
-    ]
+    names = [[document.id for document in documents_in(tmp_path / name)] for name in ("of folder", "of corpus")]
     assert names == [["d0", "d1", "d2", "d3", "d4"]] * 2
 
 
@@ -246,41 +242,29 @@ def test_letters_of_one_name_have_ids_of_their_own(pipeline: Pipeline, tmp_path:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "bioc", "bioc-json", "parquet"])
-def test_documents_say_which_item_of_which_file_they_were(
-    pipeline: Pipeline, tmp_path: Path, form: str
-) -> None:
+def test_documents_say_which_item_of_which_file_they_were(pipeline: Pipeline, tmp_path: Path, form: str) -> None:
     letters(tmp_path / "in", "a/letter.txt")
     write_lines(tmp_path / "in/lines.jsonl", TEXTS[:2])
     annotate(pipeline, [tmp_path / "in"], tmp_path / "out", AnnotateSettings(format=form))
-    sources = [
-        (each.meta["source_file"], each.meta["source_item"]) for each in documents_in(tmp_path / "out")
-    ]
+    sources = [(each.meta["source_file"], each.meta["source_item"]) for each in documents_in(tmp_path / "out")]
     assert sources == [("a/letter.txt", "1"), ("lines.jsonl", "1"), ("lines.jsonl", "2")]
 
 
 def test_ids_that_stand_twice_inside_files_are_counted(pipeline: Pipeline, tmp_path: Path) -> None:
     inputs = [write_lines(tmp_path / f"{k}.jsonl", TEXTS[:3], first=k) for k in range(2)]
-    counts = annotate(
-        pipeline, inputs, tmp_path / "out", AnnotateSettings(part_characters=50)
-    ).manifest.counts
+    counts = annotate(pipeline, inputs, tmp_path / "out", AnnotateSettings(part_characters=50)).manifest.counts
     assert counts["repeated ids"] == 2
 
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_what_lexicons_found_in_a_corpus_is_an_annotation_of_the_input(tmp_path: Path, keep: bool) -> None:
-    source = write_lines(
-        tmp_path / "in.jsonl", ["The gout of this patient came back after a week of aspirin."]
-    )
+    source = write_lines(tmp_path / "in.jsonl", ["The gout of this patient came back after a week of aspirin."])
     (tmp_path / "disease.tsv").write_text("gout\tD006073\n")
-    build(
-        [source], tmp_path / "corpus", words=Words(lexicons={"Disease": tmp_path / "disease.tsv"}), workers=1
-    )
+    build([source], tmp_path / "corpus", words=Words(lexicons={"Disease": tmp_path / "disease.tsv"}), workers=1)
     pipeline = Pipeline.of([finder(tmp_path / "model")], keep=keep)
     counts = annotate(pipeline, [tmp_path / "corpus"], tmp_path / "out").manifest.counts
     (document,) = documents_in(tmp_path / "out")
-    found = [
-        (each.label, each.concepts, dict(each.attributes)) for each in document.entities if each.start < 10
-    ]
+    found = [(each.label, each.concepts, dict(each.attributes)) for each in document.entities if each.start < 10]
     assert found == ([("Disease", ("D006073",), {"source": "lexicon"})] if keep else [])
     assert counts.get("entities of the input left out", 0) == (0 if keep else 1)
 

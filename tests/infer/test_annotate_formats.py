@@ -20,9 +20,7 @@ from finding_models import finder, found
 READ_BACK = [form for form in FORMS if form not in ("conll", "label-studio")]
 """Formats that keep the text, and have a reader."""
 PIECES = ["aspirin", "cancer", "咳嗽", "𝛼-𝛽", "e\u0301", "👩‍⚕️", "\r\n", "\n", "\t", " ", "|", "<&>", "\x00", "\x85", "\u2028", "\u200f", "\ufeff", "\x1c", "T1\t", "x|t|y", "%2F"]  # fmt: skip
-TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), min_size=1, max_size=12).map(
-    "".join
-)
+TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), min_size=1, max_size=12).map("".join)
 
 
 def annotated(texts: list[str], form: str) -> tuple[list[str], list[Item], dict[str, int]]:
@@ -100,17 +98,13 @@ def test_what_cannot_be_written_is_named_and_the_rest_is_written(form: str, tmp_
 
 
 def test_label_studio_goes_on_without_a_document_that_is_no_text(tmp_path: Path) -> None:
-    written = write_part(
-        tmp_path, 0, [Document("1", "half \ud800 a pair"), Document("2", "fine")], "label-studio"
-    )
+    written = write_part(tmp_path, 0, [Document("1", "half \ud800 a pair"), Document("2", "fine")], "label-studio")
     assert list(written.refused) == [0]
     assert [task["data"]["id"] for task in json.loads((tmp_path / str(written.name)).read_bytes())] == ["2"]
 
 
 def test_ids_that_would_hide_a_file_are_kept(tmp_path: Path) -> None:
-    written = write_part(
-        tmp_path, 0, [Document(".hidden", "a"), Document("..", "b"), Document("a/b", "c")], "brat"
-    )
+    written = write_part(tmp_path, 0, [Document(".hidden", "a"), Document("..", "b"), Document("a/b", "c")], "brat")
     assert written.name is not None
     names = {item.id for item in read(tmp_path / written.name) if isinstance(item, Document)}
     assert names == {".hidden", "..", "a/b"}

@@ -65,23 +65,15 @@ def annotated(pipeline: Pipeline, folder: Path, name: str, site: Site | None = N
 
 
 @pytest.mark.parametrize("many", [1, 5])
-def test_chunks_that_are_computed_ahead_give_the_same_bytes(
-    pipeline: Pipeline, tmp_path: Path, many: int
-) -> None:
-    assert annotated(pipeline, tmp_path, "there", Ahead(pipeline, many)) == annotated(
-        pipeline, tmp_path, "here"
-    )
+def test_chunks_that_are_computed_ahead_give_the_same_bytes(pipeline: Pipeline, tmp_path: Path, many: int) -> None:
+    assert annotated(pipeline, tmp_path, "there", Ahead(pipeline, many)) == annotated(pipeline, tmp_path, "here")
 
 
 @pytest.mark.parametrize("first", [lambda each: Ahead(each, 3), Here])
-def test_a_run_goes_on_at_another_site(
-    pipeline: Pipeline, tmp_path: Path, first: Callable[[Pipeline], Site]
-) -> None:
+def test_a_run_goes_on_at_another_site(pipeline: Pipeline, tmp_path: Path, first: Callable[[Pipeline], Site]) -> None:
     with pytest.raises(ConnectionError):
         annotated(pipeline, tmp_path, "moved", Failing(first(pipeline), 4))
-    assert annotated(pipeline, tmp_path, "moved", Ahead(pipeline, 2)) == annotated(
-        pipeline, tmp_path, "quiet"
-    )
+    assert annotated(pipeline, tmp_path, "moved", Ahead(pipeline, 2)) == annotated(pipeline, tmp_path, "quiet")
 
 
 def test_no_cluster_is_started_where_nothing_is_left(pipeline: Pipeline) -> None:

@@ -102,9 +102,7 @@ def test_the_table_is_plain_and_complete(place: Path) -> None:
     assert [each["name"] for each in table["left_out"]] == [PIPELINE, SORTED]
 
 
-def test_start_up_is_opening_and_the_first_answer_and_not_reading(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_up_is_opening_and_the_first_answer_and_not_reading(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(10**6))
     monkeypatch.setattr(bench_peers, "find_spec", lambda _: None)
     found = measured(place / "tag", place / "short.jsonl", clock=lambda: float(next(ticks)))

@@ -25,9 +25,7 @@ def docs(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("chunk", [1, 70, 10_000])
-def test_each_row_has_the_vector_and_the_text_of_its_unit(
-    docs: Path, tmp_path: Path, dtype: str, chunk: int
-) -> None:
+def test_each_row_has_the_vector_and_the_text_of_its_unit(docs: Path, tmp_path: Path, dtype: str, chunk: int) -> None:
     encode(Scripted(), [docs], tmp_path / "v", EncodeSettings(dtype=dtype, chunk_characters=chunk))
     index = Index.open(tmp_path / "v")
     units = [index.unit(row) for row in range(len(index))]
@@ -95,9 +93,7 @@ def test_a_damaged_folder_is_refused(docs: Path, tmp_path: Path) -> None:
 def test_a_model_that_is_gone_or_another_is_a_sentence(docs: Path, tmp_path: Path) -> None:
     encode(Scripted(), [docs], tmp_path / "v")
     index = Index.open(tmp_path / "v")
-    with pytest.raises(
-        BadFile, match=r"was at nowhere, and there is no folder now\. Say where it is with --model"
-    ):
+    with pytest.raises(BadFile, match=r"was at nowhere, and there is no folder now\. Say where it is with --model"):
         embedder_of(index)
     (tmp_path / "other").mkdir()
     with pytest.raises(BadFile, match="is not the model that made the vectors"):

@@ -179,9 +179,7 @@ def test_a_pooling_that_is_not_stated_must_be_named(plain: Path) -> None:
 
 def test_a_pooling_that_is_stated_is_not_overruled(plain: Path, tmp_path: Path) -> None:
     folder = stating(plain, tmp_path / "model", Pooling(mode="cls", dimension=WIDTH))
-    with pytest.raises(
-        BadSetting, match="says that its vectors are the first token, 24 numbers; --pooling mean"
-    ):
+    with pytest.raises(BadSetting, match="says that its vectors are the first token, 24 numbers; --pooling mean"):
         Embedder.open(folder, mode="mean")
 
 

@@ -58,15 +58,11 @@ def test_reading_goes_on_behind_any_place(files: list[Path], unit: str) -> None:
 
 def test_progress_ends_at_the_total(files: list[Path]) -> None:
     supply = supply_of(list_files(files), "document", ReadOptions())
-    assert (
-        list(supply.portions(Place()))[-1].done == supply.total == sum(path.stat().st_size for path in files)
-    )
+    assert list(supply.portions(Place()))[-1].done == supply.total == sum(path.stat().st_size for path in files)
 
 
 @pytest.mark.parametrize("unit", ["document", "sentence"])
-def test_a_corpus_gives_the_same_units_and_goes_on_as_well(
-    files: list[Path], unit: str, tmp_path: Path
-) -> None:
+def test_a_corpus_gives_the_same_units_and_goes_on_as_well(files: list[Path], unit: str, tmp_path: Path) -> None:
     build(files, tmp_path / "corpus", workers=1)
     of_corpus = portions([tmp_path / "corpus"], unit)
     assert [p.units for p in of_corpus] == [p.units for p in portions(files, unit) if p.units]

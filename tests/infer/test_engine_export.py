@@ -57,9 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(request: pytest.FixtureRequest, folder: Path) -> Path:
     """An Export of the tagger in each format."""
     place = folder / request.param
-    export(
-        checkpoints.open(folder / "checkpoint"), place, ExportSettings(format=request.param, precision="fp32")
-    )
+    export(checkpoints.open(folder / "checkpoint"), place, ExportSettings(format=request.param, precision="fp32"))
     return place
 
 
@@ -169,12 +167,8 @@ def test_predict_needs_neither_torch_nor_the_network(made: Path) -> None:
     assert json.loads(done.stdout)["coverage"]["characters"] == 18
 
 
-@pytest.mark.parametrize(
-    ("options", "key"), [((), "topics"), (("--task", "topics"), "label")], ids=["all", "one"]
-)
-def test_several_tasks_need_neither_torch_nor_the_network(
-    options: tuple[str, ...], key: str, several: Path
-) -> None:
+@pytest.mark.parametrize(("options", "key"), [((), "topics"), (("--task", "topics"), "label")], ids=["all", "one"])
+def test_several_tasks_need_neither_torch_nor_the_network(options: tuple[str, ...], key: str, several: Path) -> None:
     done = run("predict", several / "export", "aspirin and sepsis", "--json", *options)
     assert done.returncode == 0, done.stderr
     assert key in json.loads(done.stdout)

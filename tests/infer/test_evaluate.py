@@ -157,9 +157,7 @@ def test_the_order_of_documents_does_not_change_the_interval(tmp_path: Path) -> 
     names = list(DOCUMENTS)
     files = [write_tagged(tmp_path / f"{name}.jsonl", {name: DOCUMENTS[name]}) for name in names]
     model = tagger(GUESSES)
-    intervals = [
-        evaluate(model, order, rounds=50).interval for order in (files, files[::-1], files[1:] + files[:1])
-    ]
+    intervals = [evaluate(model, order, rounds=50).interval for order in (files, files[::-1], files[1:] + files[:1])]
     assert intervals[0].low < intervals[0].high
     assert intervals[1:] == intervals[:1] * 2
 

@@ -25,9 +25,7 @@ from alembert.text.vocabulary import Vocabulary
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NEVER = [0, 1, 2, 4]
 POEM = "床前明月光，疑是地上霜。举头望明月，低头思故乡。"
-TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of(*SPECIAL, *sorted(set(POEM)), *"abcdefghijklmnop"), lowercase=True
-)
+TOKENIZER = Tokenizer.from_vocabulary(Vocabulary.of(*SPECIAL, *sorted(set(POEM)), *"abcdefghijklmnop"), lowercase=True)
 # Weights this large prefer some tokens clearly.
 SIZES = {"vocab_size": TOKENIZER.vocab_size, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 32, "initializer_range": 0.5}  # fmt: skip
 OURS = {"no_repeat_ngram_size": "no_repeat", "min_new_tokens": "shortest"}
@@ -36,9 +34,7 @@ PROMPTS = ["a", "b c d", "床前", "", "a b a b a", "月 p o n m"]
 
 def checkpoint(**changes: object) -> Checkpoint:
     config = EncoderConfig(**{**SIZES, "attention": "causal", **changes})
-    return Checkpoint.new(
-        Blueprint(config=config, heads={"masked_lm": HeadSpec(kind="masked_lm")}), TOKENIZER
-    )
+    return Checkpoint.new(Blueprint(config=config, heads={"masked_lm": HeadSpec(kind="masked_lm")}), TOKENIZER)
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +53,7 @@ def engine(foreign: tuple[transformers.BertLMHeadModel, Path]) -> TorchEngine:
     return TorchEngine.open(foreign[1])
 
 
-def theirs(
-    model: transformers.BertLMHeadModel, prompt: str, count: int = 1, **options: object
-) -> list[list[int]]:
+def theirs(model: transformers.BertLMHeadModel, prompt: str, count: int = 1, **options: object) -> list[list[int]]:
     """The new tokens of transformers, up to and with [SEP]."""
     ids = torch.tensor([[2, *TOKENIZER.encode(prompt, add_special_tokens=False).ids]])
     made = model.generate(
@@ -101,9 +95,7 @@ def test_greedy_equals_transformers(
     engine: TorchEngine,
 ) -> None:
     mine = {OURS.get(name, name): value for name, value in options.items()}
-    assert ours(engine, prompt, longest=15, **mine) == theirs(
-        foreign[0], prompt, max_new_tokens=15, **options
-    )
+    assert ours(engine, prompt, longest=15, **mine) == theirs(foreign[0], prompt, max_new_tokens=15, **options)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
@@ -160,12 +152,8 @@ def test_samples_depend_on_seed_prompt_and_number_alone(engine: TorchEngine) -> 
 
 def test_samples_follow_the_probabilities(engine: TorchEngine) -> None:
     seeds, count = range(4), 1000
-    runs = [
-        DecodeSettings(method="sample", count=count, longest=1, seed=seed, temperature=2.0) for seed in seeds
-    ]
-    drawn = [
-        made.ids[0] if made.ids else 3 for settings in runs for made in generate(engine, "a b", settings)
-    ]
+    runs = [DecodeSettings(method="sample", count=count, longest=1, seed=seed, temperature=2.0) for seed in seeds]
+    drawn = [made.ids[0] if made.ids else 3 for settings in runs for made in generate(engine, "a b", settings)]
     batch = Batch.packed([[2, *TOKENIZER.encode("a b", add_special_tokens=False).ids]])
     logits = engine.model(batch, ["masked_lm"])["masked_lm"][-1].detach().numpy()
     logits[NEVER] = -np.inf
@@ -273,9 +261,7 @@ def test_a_model_that_sees_both_sides_is_refused() -> None:
 
 def test_a_model_without_the_head_is_refused() -> None:
     blueprint = Blueprint(config=EncoderConfig(**SIZES, attention="causal"))
-    with pytest.raises(
-        BadSetting, match=r"cannot continue texts: it has no `masked_lm` head \(its heads: none\)"
-    ):
+    with pytest.raises(BadSetting, match=r"cannot continue texts: it has no `masked_lm` head \(its heads: none\)"):
         generate(TorchEngine(Checkpoint.new(blueprint, TOKENIZER)), "a")
 
 
@@ -292,9 +278,7 @@ def test_prefix_attention_sees_the_whole_prompt() -> None:
         for each in logits.values():
             each[:, ids] = -torch.inf
     assert logits["prefix"][len(begun) - 1].argmax() == written[0]
-    assert (
-        logits["prefix"][len(begun) - 1] - logits["causal"][len(begun) - 1]
-    ).nan_to_num().abs().max() > 0.01
+    assert (logits["prefix"][len(begun) - 1] - logits["causal"][len(begun) - 1]).nan_to_num().abs().max() > 0.01
 
 
 @pytest.mark.parametrize("attention", ["causal", "prefix"])

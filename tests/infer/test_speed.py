@@ -87,8 +87,7 @@ def test_models_take_turns_in_both_orders() -> None:
 def test_measuring_keeps_to_its_time(each: list[float], texts: int, seconds: float) -> None:
     found, clock = measured(*each, texts=texts, seconds=seconds)
     spent = max(
-        sum(count * one for name, count in clock.turns if name == str(number))
-        for number, one in enumerate(each)
+        sum(count * one for name, count in clock.turns if name == str(number)) for number, one in enumerate(each)
     )
     # One text three times, twice to find the sample, is the least that can be done.
     assert spent <= max(1.3 * seconds, 5 * max(each))
@@ -138,9 +137,7 @@ def singles(*each: float, texts: int = 1000, seconds: float = 10.0) -> tuple[lis
 def test_single_texts_are_asked_one_at_a_time_in_turn() -> None:
     found, clock = singles(0.5, 0.25, texts=3)
     assert [latency.seconds for latency in found] == [(0.5,) * 3, (0.25,) * 3]
-    assert clock.turns == [
-        (name, 1) for name in "01" + "01" + "10" + "01"
-    ]  # the first answers are not counted
+    assert clock.turns == [(name, 1) for name in "01" + "01" + "10" + "01"]  # the first answers are not counted
 
 
 def test_single_texts_end_when_the_slowest_has_had_its_time() -> None:

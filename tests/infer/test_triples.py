@@ -123,8 +123,7 @@ def test_the_entities_of_chemprot_give_the_rows_of_its_marked_sentences(trained:
     ]
     tokenizer, task = model.engine.tokenizer, model.task
     encoded = (
-        task.encode([replace(each, links=None) for each in part], tokenizer, 512)
-        for part in (examples, stripped)
+        task.encode([replace(each, links=None) for each in part], tokenizer, 512) for part in (examples, stripped)
     )
     for one, other in zip(*encoded, strict=True):
         assert [row.ids.tolist() for row in one.rows] == [row.ids.tolist() for row in other.rows]
@@ -183,11 +182,7 @@ def test_triples_of_which_the_model_is_not_sure_are_counted(how: str, trained: C
     finder = tagger({"1": [(0, 8, "Drug", 0.9), (18, 26, "Gene", 0.8)]}, types=("Drug", "Gene"))
     plain = TripleModel(finder, relater)
     (everything,) = plain.extract([TEXT])
-    sure = (
-        TripleModel(finder, relater, Wanted(least=1.0))
-        if how == "least"
-        else plain.with_threshold(min_score=1.0)
-    )
+    sure = TripleModel(finder, relater, Wanted(least=1.0)) if how == "least" else plain.with_threshold(min_score=1.0)
     (found,) = sure.extract([TEXT])
     assert (found.triples, found.withheld) == ((), len(everything.triples))
     assert found.as_json()["coverage"]["withheld"] == found.withheld > 0
@@ -262,9 +257,7 @@ def test_texts_without_entities_are_predicted_with_a_note(
 ) -> None:
     model = trained("documents", documents())
     one = {"id": "T1", "label": "Drug", "spans": [[0, 8]]}
-    texts = [
-        json.dumps({"text": TEXT, "entities": entities}) for entities in ([], [one, {**one, "id": "T2"}])
-    ]
+    texts = [json.dumps({"text": TEXT, "entities": entities}) for entities in ([], [one, {**one, "id": "T2"}])]
     code, err = said(["predict", str(model), *texts], capsys)
     assert code == 0
     assert all(part in err for part in ("2 of 2", "Drug to Gene", *NOTHING))

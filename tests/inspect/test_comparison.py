@@ -238,9 +238,7 @@ def test_the_plot_is_higher_for_better_and_further_right_for_faster() -> None:
 def test_the_area_of_a_circle_is_the_number_of_parameters() -> None:
     found = scripted(0.8, 0.7)
     names = [model.name for model in found.models]
-    large, small = (
-        mark.radius for mark in marks(found, names) if isinstance(mark, Disc) and mark.opacity < 1
-    )
+    large, small = (mark.radius for mark in marks(found, names) if isinstance(mark, Disc) and mark.opacity < 1)
     assert large**2 / small**2 == pytest.approx(2.0)
 
 

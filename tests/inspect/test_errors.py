@@ -50,9 +50,7 @@ def test_each_pair_has_its_kind(gold: Any, guess: Any, kinds: list[str]) -> None
 
 
 @given(ENTITIES, ENTITIES)
-def test_every_entity_is_in_one_finding_and_right_ones_are_those_of_the_strict_score(
-    gold: Any, guess: Any
-) -> None:
+def test_every_entity_is_in_one_finding_and_right_ones_are_those_of_the_strict_score(gold: Any, guess: Any) -> None:
     found = compare(gold, guess)
     assert sorted(each.gold for each in found if each.gold) == sorted(set(gold))
     assert sorted(each.guess for each in found if each.guess) == sorted(set(guess))
@@ -146,9 +144,7 @@ def test_without_counts_of_training_it_says_so(tmp_path: Path) -> None:
     atlas = errors(tagger(GUESSES), [write_tagged(tmp_path / "test.jsonl", TEXTS)])
     assert "by_seen" not in {found.name for found in atlas.tables}
     (note,) = atlas.notes
-    assert note.startswith(
-        "Which entities were seen in training is not known: the model's folder has no hashes"
-    )
+    assert note.startswith("Which entities were seen in training is not known: the model's folder has no hashes")
 
 
 def test_entities_in_parts_are_missed() -> None:

@@ -21,9 +21,7 @@ def prediction(text: str, cut: int = 0) -> GeneratePrediction:
     return GeneratePrediction(Coverage(tokens=9, cut_characters=cut), (Text(text, -1.0, finished=True),))
 
 
-FOUND = survey(
-    MODEL, EXAMPLES, [prediction("a b"), prediction("d", cut=5), prediction("a b c"), prediction("e")]
-)
+FOUND = survey(MODEL, EXAMPLES, [prediction("a b"), prediction("d", cut=5), prediction("a b c"), prediction("e")])
 
 
 def test_how_much_is_wrong_is_told() -> None:

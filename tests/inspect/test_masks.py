@@ -90,9 +90,7 @@ def survey_of(tokens: Tokens, unit: str = "word", count: int = ALL, **objectives
 
 def rows(given: list[Micro], lengths: list[int]) -> list[list[int]]:
     """The ids of each sequence of some micro-batches, which may hold them in another order."""
-    places = [
-        (micro.batch.ids_N.tolist(), start) for micro in given for start in micro.batch.starts_B.tolist()
-    ]
+    places = [(micro.batch.ids_N.tolist(), start) for micro in given for start in micro.batch.starts_B.tolist()]
     return [ids[start : start + length] for (ids, start), length in zip(places, lengths, strict=True)]
 
 
@@ -163,9 +161,7 @@ def test_counts_are_those_of_a_plain_reading(shards: Shards, unit: str) -> None:
     assert counts.chosen_in_entities == sum(bool(piece.entity and piece.mark) for piece in pieces)
     words, entities = counts.words, counts.entities
     assert (words.total, words.whole, words.partly) == parts([w for s in sequences for w in by_word(s)])
-    assert (entities.total, entities.whole, entities.partly) == parts(
-        [e for s in sequences for e in by_entity(s)]
-    )
+    assert (entities.total, entities.whole, entities.partly) == parts([e for s in sequences for e in by_entity(s)])
     assert counts.labels == Counter(sequence.label for sequence in sequences)
     assert counts.lengths == Counter(len(sequence.pieces) for sequence in sequences)
 
@@ -206,9 +202,7 @@ def test_a_term_of_the_user_is_masked_as_one(tmp_path: Path) -> None:
 
 
 def piece(text: str, **changes: object) -> Piece:
-    plain = Piece(
-        text, text, None, None, word=not text.startswith("##"), entity=None, segment=0, special=False
-    )
+    plain = Piece(text, text, None, None, word=not text.startswith("##"), entity=None, segment=0, special=False)
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 

@@ -20,10 +20,7 @@ OLD = Tokenizer.from_vocabulary(
     lowercase=True,
 )
 NEW = with_terms(OLD, ["patients", "warfarin"])
-SAMPLES = [
-    Sample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities))
-    for p in sample.passages("en")
-]
+SAMPLES = [Sample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages("en")]
 
 
 class Elements(HTMLParser):

@@ -7,8 +7,7 @@ from alembert.nn.config import PRESETS, EncoderConfig, preset
 def test_presets_have_the_published_sizes() -> None:
     sizes = {name: preset(name, vocab_size=100) for name in PRESETS}
     assert {
-        n: (c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size)
-        for n, c in sizes.items()
+        n: (c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size) for n, c in sizes.items()
     } == {
         "tiny": (2, 128, 2, 512),
         "mini": (4, 256, 4, 1024),

@@ -50,9 +50,7 @@ def score(model: Crf, row: torch.Tensor, path: tuple[int, ...]) -> float:
     return float(total + sum(moves[a, b] for a, b in itertools.pairwise(path)))
 
 
-def summed(
-    model: Crf, row: torch.Tensor, legal: Legal | None = None, allowed: torch.Tensor | None = None
-) -> float:
+def summed(model: Crf, row: torch.Tensor, legal: Legal | None = None, allowed: torch.Tensor | None = None) -> float:
     """The log-sum over all paths, one by one."""
     if not len(row):
         return 0.0
@@ -80,9 +78,7 @@ def test_the_partition_of_allowed_labels_is_the_sum_over_paths_through_them() ->
     allowed = torch.rand(scores.shape, generator=torch.Generator().manual_seed(5)) < 0.5
     allowed[:, 0] = True
     found = model.log_partition(scores, LENGTHS, allowed, LEGAL)
-    expected = [
-        summed(model, row, LEGAL, part) for row, part in zip(rows_of(scores), rows_of(allowed), strict=True)
-    ]
+    expected = [summed(model, row, LEGAL, part) for row, part in zip(rows_of(scores), rows_of(allowed), strict=True)]
     assert found.tolist() == pytest.approx(expected, abs=1e-10)
 
 
@@ -111,9 +107,7 @@ def test_all_labels_allowed_is_certain() -> None:
     torch.testing.assert_close(found, torch.zeros_like(found))
 
 
-def marginals_one_by_one(
-    model: Crf, row: torch.Tensor, legal: Legal | None, temperature: float = 1.0
-) -> np.ndarray:
+def marginals_one_by_one(model: Crf, row: torch.Tensor, legal: Legal | None, temperature: float = 1.0) -> np.ndarray:
     """The probability of each label at each place, path by path."""
     found = np.zeros(row.shape)
     for path in itertools.product(range(row.shape[1]), repeat=len(row)):

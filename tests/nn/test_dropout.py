@@ -169,8 +169,7 @@ def test_the_gradient_with_dropout_is_the_derivative(allowed: list) -> None:
 def test_some_queries_see_what_they_would_see_among_all(masks: tuple[int, ...] | None, rate: float) -> None:
     draw = torch.Generator().manual_seed(0)
     q, k, v = (
-        torch.randn(2, 2, length, 4, dtype=torch.float64, generator=draw).requires_grad_()
-        for length in (3, 5, 5)
+        torch.randn(2, 2, length, 4, dtype=torch.float64, generator=draw).requires_grad_() for length in (3, 5, 5)
     )
     allowed = None if masks is None else torch.rand(masks, generator=draw) < 0.7
     if allowed is not None:

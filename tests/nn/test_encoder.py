@@ -48,10 +48,7 @@ def test_padded_equals_packed_equals_alone(positions: str, norm: str, attention:
     model = encoder(position_embedding_type=positions, layer_norm_position=norm, attention=attention)
     prefixes = [len(row) // 2 for row in DOCUMENTS]
     packed = states_of(model, Batch.packed(DOCUMENTS, prefixes=prefixes))
-    alone = [
-        states_of(model, Batch.packed([row], prefixes=[p]))[0]
-        for row, p in zip(DOCUMENTS, prefixes, strict=True)
-    ]
+    alone = [states_of(model, Batch.packed([row], prefixes=[p]))[0] for row, p in zip(DOCUMENTS, prefixes, strict=True)]
     assert_same(packed, alone)
     assert_same(packed, states_of(model, padded(DOCUMENTS, prefixes)))
 

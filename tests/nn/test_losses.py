@@ -47,9 +47,7 @@ def yes_or_no(seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_cross_entropy_is_torchs(smoothing: float, weights: Tensor | None) -> None:
-    reference = functional.cross_entropy(
-        drawn(), labels(), weight=weights, label_smoothing=smoothing, reduction="sum"
-    )
+    reference = functional.cross_entropy(drawn(), labels(), weight=weights, label_smoothing=smoothing, reduction="sum")
     ours = cross_entropy(drawn(), labels(), smoothing=smoothing, weights=weights)
     torch.testing.assert_close(ours, reference)
 
@@ -57,9 +55,7 @@ def test_cross_entropy_is_torchs(smoothing: float, weights: Tensor | None) -> No
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_binary_cross_entropy_is_torchs(smoothing: float) -> None:
     softened = yes_or_no() * (1 - smoothing) + smoothing / 2
-    reference = functional.binary_cross_entropy_with_logits(
-        drawn(), softened, pos_weight=WEIGHTS, reduction="sum"
-    )
+    reference = functional.binary_cross_entropy_with_logits(drawn(), softened, pos_weight=WEIGHTS, reduction="sum")
     ours = binary_cross_entropy(drawn(), yes_or_no(), smoothing=smoothing, weights=WEIGHTS)
     torch.testing.assert_close(ours, reference / C)
 
@@ -116,9 +112,7 @@ def test_several_labels_weigh_as_much_as_the_likely_one() -> None:
 
 def test_symmetric_kl_is_torchs() -> None:
     one, other = drawn(0).log_softmax(-1), drawn(1).log_softmax(-1)
-    both = [
-        functional.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((one, other), (other, one))
-    ]
+    both = [functional.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((one, other), (other, one))]
     torch.testing.assert_close(symmetric_kl(drawn(0), drawn(1)), sum(both) / 2)
 
 
@@ -130,9 +124,7 @@ def test_symmetric_binary_kl_is_that_of_two_labels() -> None:
 @pytest.mark.parametrize("divergence", [symmetric_kl, symmetric_binary_kl, squared_difference])
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 99), st.integers(0, 99))
-def test_divergences_are_distances(
-    divergence: Callable[[Tensor, Tensor], Tensor], first: int, second: int
-) -> None:
+def test_divergences_are_distances(divergence: Callable[[Tensor, Tensor], Tensor], first: int, second: int) -> None:
     there, back = divergence(drawn(first), drawn(second)), divergence(drawn(second), drawn(first))
     torch.testing.assert_close(there, back)
     assert float(there) == 0 if first == second else float(there) > 0

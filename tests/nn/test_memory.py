@@ -60,10 +60,7 @@ def test_a_memory_equals_reading_everything_again(
         for (prompt, written), logits in zip(lines, found, strict=True):
             np.testing.assert_allclose(logits, whole(model, attention, prompts[prompt], written), atol=1e-5)
         tokens = [(3 * number + len(parents)) % 23 for number in range(len(parents))]
-        lines = [
-            (lines[parent][0], [*lines[parent][1], token])
-            for parent, token in zip(parents, tokens, strict=True)
-        ]
+        lines = [(lines[parent][0], [*lines[parent][1], token]) for parent, token in zip(parents, tokens, strict=True)]
         found = writer.write(parents, tokens)
 
 

@@ -22,9 +22,7 @@ def sized(layers: int, width: int, inner: int, heads: int) -> EncoderConfig:
     )
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"embedding_size": 4, "num_hidden_groups": 1}], ids=["bert", "albert"]
-)
+@pytest.mark.parametrize("changes", [{}, {"embedding_size": 4, "num_hidden_groups": 1}], ids=["bert", "albert"])
 def test_the_count_for_a_token_is_torchs(changes: dict[str, Any]) -> None:
     config = EncoderConfig(vocab_size=30, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=20, **changes)  # fmt: skip
     counter = FlopCounterMode(display=False)

@@ -52,9 +52,7 @@ def test_turning_leaves_the_scores_of_the_ends_alone() -> None:
 
 
 def test_padded_and_packed_batches_give_the_same_vectors() -> None:
-    model = new_model(
-        preset("tiny", vocab_size=50), {"spans": HeadSpec(kind="pointer", outputs=TYPES)}
-    ).eval()
+    model = new_model(preset("tiny", vocab_size=50), {"spans": HeadSpec(kind="pointer", outputs=TYPES)}).eval()
     ids = torch.tensor([[2, 7, 9, 8, 3], [2, 5, 3, 0, 0]])
     packed, padded = Batch.packed([[2, 7, 9, 8, 3], [2, 5, 3]]), Batch.padded(ids, ids != 0)
     with torch.no_grad():
@@ -95,9 +93,7 @@ def test_the_loss_is_least_when_right_spans_score_high_and_others_low() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 20), st.integers(1, 4), st.integers(0, 99), st.none() | st.integers(1, 25))
-def test_decoding_finds_what_torch_scores_above_zero(
-    tokens: int, types: int, seed: int, longest: int | None
-) -> None:
+def test_decoding_finds_what_torch_scores_above_zero(tokens: int, types: int, seed: int, longest: int | None) -> None:
     rows = vectors(tokens, seed, types)
     scores = pointer_scores(rows, types)
     kinds, firsts, lasts = (scores > 0).nonzero(as_tuple=True)

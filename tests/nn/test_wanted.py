@@ -106,9 +106,7 @@ def test_answers_do_not_depend_on_company(company: list[str]) -> None:
 def test_places_need_not_be_all_that_is_computed(head: str) -> None:
     made, batch = model(), packed()
     at = places(batch)
-    torch.testing.assert_close(
-        made(batch, [head], predicted_P=at, places_P=at)[head], made(batch, [head])[head][at]
-    )
+    torch.testing.assert_close(made(batch, [head], predicted_P=at, places_P=at)[head], made(batch, [head])[head][at])
 
 
 @pytest.mark.parametrize(
@@ -161,9 +159,9 @@ def test_hidden_states_are_in_the_result_unless_only_heads_are_wanted() -> None:
 
 def test_nothing_predicted_is_no_answer_and_no_gradient() -> None:
     made, batch = model(dropout=0.1).train(), packed()
-    outputs = made(
-        batch, ["masked_lm"], predicted_P=torch.empty(0, dtype=torch.int64), only=True, noise=Noise(3)
-    )["masked_lm"]
+    outputs = made(batch, ["masked_lm"], predicted_P=torch.empty(0, dtype=torch.int64), only=True, noise=Noise(3))[
+        "masked_lm"
+    ]
     assert outputs.shape == (0, 50)
     assert not any(gradient.any() for gradient in gradients(made, outputs))
 

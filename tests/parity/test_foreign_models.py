@@ -52,9 +52,7 @@ def assert_same_entities(folder: Path, texts: list[str]) -> int:
     ]
     expected = [
         (number, each["start"], each["end"], each["entity_group"], each["score"])
-        for number, entities in enumerate(
-            piped("token-classification", folder, texts, aggregation_strategy="first")
-        )
+        for number, entities in enumerate(piped("token-classification", folder, texts, aggregation_strategy="first"))
         for each in entities
     ]
     assert [each[:4] for each in found] == [each[:4] for each in expected]
@@ -80,9 +78,7 @@ def test_classifiers_of_one_label(family: str, tmp_path: Path, sentences: list[s
     expected = piped("text-classification", tmp_path, sentences)
     assert [answer.label for answer in answers] == [each["label"] for each in expected]
     assert len({answer.label for answer in answers}) > 1
-    np.testing.assert_allclose(
-        [answer.score for answer in answers], [each["score"] for each in expected], atol=1e-4
-    )
+    np.testing.assert_allclose([answer.score for answer in answers], [each["score"] for each in expected], atol=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -101,9 +97,7 @@ def test_classifiers_of_several_labels(family: str, tmp_path: Path, sentences: l
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_regression(family: str, tmp_path: Path, sentences: list[str]) -> None:
-    save_foreign(
-        tmp_path, f"{family}ForSequenceClassification", labels={0: "LABEL_0"}, problem_type="regression"
-    )
+    save_foreign(tmp_path, f"{family}ForSequenceClassification", labels={0: "LABEL_0"}, problem_type="regression")
     values = [each.answer.value for each in predicted(tmp_path, sentences)]
     expected = [each["score"] for each in piped("text-classification", tmp_path, sentences)]
     np.testing.assert_allclose(values, expected, atol=1e-4)
@@ -205,9 +199,7 @@ def test_a_trained_tagger(minilm_tagger: Path, sentences: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_trained_tagger_is_exported_annotates_and_teaches(
-    minilm_tagger: Path, shared: Path, tmp_path: Path
-) -> None:
+def test_a_trained_tagger_is_exported_annotates_and_teaches(minilm_tagger: Path, shared: Path, tmp_path: Path) -> None:
     blocks = (shared / "ner/NCBI-disease/train.tsv").read_text(encoding="utf8").split("\n\n")
     (tmp_path / "train.tsv").write_text("\n\n".join(blocks[:300]) + "\n\n", encoding="utf8")
     (tmp_path / "test.tsv").write_text("\n\n".join(blocks[300:500]) + "\n\n", encoding="utf8")

@@ -48,9 +48,7 @@ def chinese_pair(
     folder = tmp_path_factory.mktemp("albert") / "new"
     with pytest.warns(UserWarning, match="pooler.* left out"):
         convert(chinese_albert, folder, architecture="AlbertForMaskedLM")
-    peer = transformers.AlbertForMaskedLM(
-        transformers.AlbertConfig.from_json_file(chinese_albert / "config.json")
-    )
+    peer = transformers.AlbertForMaskedLM(transformers.AlbertConfig.from_json_file(chinese_albert / "config.json"))
     peer.load_state_dict(torch.load(chinese_albert / "pytorch_model.bin", weights_only=True), strict=False)
     return peer.eval(), alembert.open(folder)
 

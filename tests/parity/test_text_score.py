@@ -29,16 +29,12 @@ def test_a_causal_model_gives_the_sum_of_the_log_softmax(tmp_path: Path, texts: 
         expected = logs_TV[:-1].gather(1, ids_1T[0, 1:, None])[:, 0]
         scored = score_text(engine, text)
         assert scored.kind == "exact"
-        assert [token.log_probability for token in scored.tokens] == pytest.approx(
-            expected.tolist(), abs=1e-4
-        )
+        assert [token.log_probability for token in scored.tokens] == pytest.approx(expected.tolist(), abs=1e-4)
         assert scored.log_probability == pytest.approx(expected.sum().item(), abs=1e-3)
 
 
 @pytest.mark.parametrize("family", ["Bert", "Albert"])
-def test_a_masked_model_gives_the_pseudo_log_likelihood(
-    family: str, tmp_path: Path, texts: list[str]
-) -> None:
+def test_a_masked_model_gives_the_pseudo_log_likelihood(family: str, tmp_path: Path, texts: list[str]) -> None:
     model = save_foreign(tmp_path, f"{family}ForMaskedLM")
     engine, tokenizer = TorchEngine.open(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
     for text in texts[:6]:

@@ -52,17 +52,13 @@ def reference(vocabulary: Path, lowercase: bool) -> Any:
     return BertTokenizer(vocab=str(vocabulary), do_lower_case=lowercase)
 
 
-def first_difference(
-    ours: Tokenizer, theirs: Any, texts: list[str], pairs: list[str] | None = None
-) -> str | None:
+def first_difference(ours: Tokenizer, theirs: Any, texts: list[str], pairs: list[str] | None = None) -> str | None:
     """Return the first text that the two encode differently; a short answer, as a diff of all would take minutes."""
     for start in range(0, len(texts), 1000):
         left = texts[start : start + 1000]
         right = None if pairs is None else pairs[start : start + 1000]
         expected = theirs(left, right, return_offsets_mapping=True, verbose=False)
-        wanted = zip(
-            expected["input_ids"], expected["token_type_ids"], expected["offset_mapping"], strict=True
-        )
+        wanted = zip(expected["input_ids"], expected["token_type_ids"], expected["offset_mapping"], strict=True)
         for text, encoding, row in zip(left, ours.encode_batch(left, right), wanted, strict=True):
             if (list(encoding.ids), list(encoding.type_ids), list(encoding.offsets)) != row:
                 return text

@@ -24,9 +24,7 @@ FILES = ("elife-00.jsonl.gz", "pubmed21n1298.xml.gz")
 
 @pytest.fixture(scope="module")
 def samples(shared: Path) -> Samples:
-    lexicons = [
-        read_lexicon(shared / "lexicon" / f"{name}.tsv.gz", label) for label, name in LEXICONS.items()
-    ]
+    lexicons = [read_lexicon(shared / "lexicon" / f"{name}.tsv.gz", label) for label, name in LEXICONS.items()]
     return Samples.open([shared / "corpus" / name for name in FILES], lexicons)
 
 

@@ -32,9 +32,7 @@ from alembert.text.vocabulary import Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?"
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of(
-        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)
-    ),
+    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)),
     lowercase=True,
 )
 WORDS = "Aa bb cc dd ee ff gg hh ii jj kk ll mm nn oo pp. Qq rr ss tt uu vv ww xx yy zz."
@@ -43,9 +41,7 @@ SMALL = AnswerSettings(length=32, overlap=8, question_length=6)
 
 def example(passage: str, *spans: tuple[int, int], question: str = "a b?", **more: Any) -> AnswerExample:
     answers = tuple(RightAnswer(passage[slice(*span)], (span,)) for span in spans)
-    return AnswerExample(
-        **{"id": "q", "texts": (question, passage), "where": "f.json:1", "answers": answers} | more
-    )
+    return AnswerExample(**{"id": "q", "texts": (question, passage), "where": "f.json:1", "answers": answers} | more)
 
 
 def at(passage: str, text: str) -> tuple[int, int]:
@@ -176,9 +172,7 @@ PAIR = (example(WORDS, at(WORDS, "ss tt")), example("aa bb", (3, 5)), example("c
 def test_the_loss_is_the_mean_of_start_and_end_summed_over_rows(smoothing: float) -> None:
     asked, outputs = target(*PAIR)
     parts = zip(asked.by_row(outputs), asked.labels_by_row(), strict=True)
-    expected = sum(
-        functional.cross_entropy(part.T, labels[0], label_smoothing=smoothing) for part, labels in parts
-    )
+    expected = sum(functional.cross_entropy(part.T, labels[0], label_smoothing=smoothing) for part, labels in parts)
     found = span_loss(outputs, asked, LossSettings(label_smoothing=smoothing))
     torch.testing.assert_close(found, expected)
     mine, theirs = (torch.autograd.grad(loss, outputs, retain_graph=True)[0] for loss in (found, expected))
@@ -259,9 +253,7 @@ def test_no_answer_begins_or_ends_inside_a_word() -> None:
         assert is_border(WORDS, answer.end)
 
 
-@pytest.mark.parametrize(
-    ("passage", "text"), [("북한에서 왔다", "북"), ("ประเทศไทย", "ประเทศ"), ("东京は", "京")]
-)
+@pytest.mark.parametrize(("passage", "text"), [("북한에서 왔다", "북"), ("ประเทศไทย", "ประเทศ"), ("东京は", "京")])
 def test_where_words_are_not_parted_by_spaces_an_answer_ends_anywhere(passage: str, text: str) -> None:
     letters = sorted(set(passage) - {" "})
     pieces = (*letters, *(f"##{letter}" for letter in letters))
@@ -302,9 +294,7 @@ def test_a_passage_of_30000_characters_is_answered_at_its_end_with_exact_offsets
 
 
 @pytest.mark.parametrize(("null", "threshold", "is_null"), [(9, 0, False), (11, 0, True), (11, 2, False)])
-def test_none_is_given_if_it_is_better_by_more_than_the_threshold(
-    null: float, threshold: float, is_null: bool
-) -> None:
+def test_none_is_given_if_it_is_better_by_more_than_the_threshold(null: float, threshold: float, is_null: bool) -> None:
     each = encoded(example("aa bb"))
     answered = task(threshold=threshold).decode(each, scripted(each, 0, 1, null))
     assert (answered.is_null, answered.text) == (is_null, "" if is_null else "aa")

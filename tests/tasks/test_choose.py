@@ -36,9 +36,7 @@ from alembert.text.vocabulary import Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz.,?"
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of(
-        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)
-    ),
+    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)),
     lowercase=True,
 )
 SMALL = ChooseSettings(length=24, overlap=4)
@@ -50,9 +48,7 @@ SCORE = st.integers(-2000, 2000).map(lambda number: number / 100)
 def example(choices: Sequence[str], gold: int | None = 0, passage: str | None = None) -> ChooseExample:
     before = () if passage is None else (passage,)
     texts = (*before, "which?", *choices)
-    return ChooseExample(
-        id="1", texts=texts, where="q.jsonl, line 1", has_passage=passage is not None, gold=gold
-    )
+    return ChooseExample(id="1", texts=texts, where="q.jsonl, line 1", has_passage=passage is not None, gold=gold)
 
 
 def task_of(settings: ChooseSettings = SMALL) -> ChooseTask:
@@ -176,9 +172,7 @@ def test_focal_loss_counts_sure_answers_less() -> None:
 def test_training_and_prediction_pool_windows_alike(pool: Any) -> None:
     task = task_of(ChooseSettings(length=24, overlap=4, pool=pool))
     parts = encoded(task, example(["ab", "c"], 1, passage="word " * 20), example("abc", 2))
-    outputs = torch.randn(
-        sum(len(each.rows) for each in parts), 1, generator=torch.Generator().manual_seed(5)
-    )
+    outputs = torch.randn(sum(len(each.rows) for each in parts), 1, generator=torch.Generator().manual_seed(5))
     rows = iter(outputs[:, None].numpy())
     found = [task.decode(each, [next(rows) for _ in each.rows]) for each in parts]
     expected = -sum(math.log(p.probabilities[gold]) for p, gold in zip(found, (1, 2), strict=True))
@@ -323,9 +317,7 @@ def test_transformers_gives_the_same_logits(folder: Path) -> None:
 
 def test_a_tiny_model_learns_which_choice_is_right() -> None:
     task = task_of(ChooseSettings())
-    examples = [
-        example(["aaa" if n == gold else "bbb" for n in range(3 + gold % 2)], gold) for gold in range(3)
-    ]
+    examples = [example(["aaa" if n == gold else "bbb" for n in range(3 + gold % 2)], gold) for gold in range(3)]
     config = EncoderConfig(
         vocab_size=TOKENIZER.vocab_size,
         hidden_size=16,

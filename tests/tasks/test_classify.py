@@ -28,18 +28,14 @@ from alembert.text.vocabulary import Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz.,"
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of(
-        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)
-    ),
+    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)),
     lowercase=True,
 )
 USUAL = ClassifySettings()
 
 
 def example(number: int, gold: Any, *texts: str) -> ClassifyExample:
-    return ClassifyExample(
-        id=str(number), texts=texts or (f"text {number}",), where=f"t.tsv:{number}", golds=(gold,)
-    )
+    return ClassifyExample(id=str(number), texts=texts or (f"text {number}",), where=f"t.tsv:{number}", golds=(gold,))
 
 
 def examples_of(golds: Sequence[Any], *texts: str) -> list[ClassifyExample]:
@@ -52,15 +48,10 @@ def learnt(golds: Sequence[Any], settings: ClassifySettings = USUAL, *texts: str
 
 def outputs_for(encoded: Sequence[Encoded], columns: int, seed: int = 0) -> list[list[Outputs]]:
     draw = np.random.default_rng(seed)
-    return [
-        [draw.normal(size=(len(row.places), columns)).astype(np.float32) for row in each.rows]
-        for each in encoded
-    ]
+    return [[draw.normal(size=(len(row.places), columns)).astype(np.float32) for row in each.rows] for each in encoded]
 
 
-def predicted(
-    task: ClassifyTask, examples: Sequence[ClassifyExample], seed: int = 0
-) -> list[ClassifyPrediction]:
+def predicted(task: ClassifyTask, examples: Sequence[ClassifyExample], seed: int = 0) -> list[ClassifyPrediction]:
     encoded = task.encode(examples, TOKENIZER, 512)
     outputs = outputs_for(encoded, task.head().columns, seed)
     return [task.decode(each, parts) for each, parts in zip(encoded, outputs, strict=True)]

@@ -193,9 +193,7 @@ def test_answers_stand_behind_their_sentences(sentences: list[str]) -> None:
 @given(sentence=st.text("abc", min_size=20, max_size=80))
 def test_a_long_sentence_is_read_whole(sentence: str) -> None:
     each = encoded(task_of(DOCUMENT), sentence)
-    read = [
-        row.ids[max(1, place - 14) : place].tolist() for row in each.rows for place in row.places.tolist()
-    ]
+    read = [row.ids[max(1, place - 14) : place].tolist() for row in each.rows for place in row.places.tolist()]
     assert set().union(*(_places(part, ids_of(sentence)) for part in read)) == set(range(len(sentence)))
 
 
@@ -309,9 +307,7 @@ def test_a_small_model_learns_its_examples(golds: tuple[Any, ...], settings: Cla
         optimiser.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0] / 4
-    found = [
-        task.decode(*each) for each in zip(parts, ModelRunner(model, spec.kind).outputs(parts), strict=True)
-    ]
+    found = [task.decode(*each) for each in zip(parts, ModelRunner(model, spec.kind).outputs(parts), strict=True)]
     assert len(found) == len(parts)
 
 

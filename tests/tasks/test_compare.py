@@ -174,9 +174,7 @@ def test_the_layer_that_is_for_training_is_left_out_of_vectors() -> None:
     bound = reader.bind(model.head("embed"))
     (outputs,) = bound.run(ModelRunner(model, "embed"), [encoded])
     with torch.inference_mode():
-        (states,) = Batch.packed([encoded.rows[0].ids]).split(
-            model.encoder(Batch.packed([encoded.rows[0].ids]))
-        )
+        (states,) = Batch.packed([encoded.rows[0].ids]).split(model.encoder(Batch.packed([encoded.rows[0].ids])))
     np.testing.assert_allclose(bound.decode(encoded, outputs).vectors[0], states[0].numpy(), atol=1e-6)
 
 
@@ -216,9 +214,7 @@ def test_a_training_text_is_cut_and_the_rest_is_counted() -> None:
 
 def test_a_long_text_is_read_in_windows_and_their_vectors_are_averaged_by_tokens() -> None:
     reader = task(pooling="mean")
-    (encoded,) = replace(reader, window=8).encode(
-        [example("a man is dancing . statin pain a")], TOKENIZER, 40
-    )
+    (encoded,) = replace(reader, window=8).encode([example("a man is dancing . statin pain a")], TOKENIZER, 40)
     lengths = [row.length for row in encoded.rows]
     assert (len(lengths), sum(lengths)) == (2, 8 + 4)
     assert encoded.coverage.cut_characters == 0
@@ -270,12 +266,7 @@ def test_accuracy_is_the_share_of_partners_that_are_nearest() -> None:
 def test_uniformity_is_that_of_wang_and_isola() -> None:
     found = [vectors(1, seed=seed) for seed in range(5)]
     units = [each[0] / np.linalg.norm(each[0]) for each in found]
-    near = [
-        math.exp(-2 * float((a - b) @ (a - b)))
-        for i, a in enumerate(units)
-        for j, b in enumerate(units)
-        if i != j
-    ]
+    near = [math.exp(-2 * float((a - b) @ (a - b))) for i, a in enumerate(units) for j, b in enumerate(units) if i != j]
     examples = [example("a", kind="unsupervised")] * 5
     measures = measures_of(examples, predicted(*found))
     assert measures["uniformity"] == pytest.approx(-math.log(sum(near) / len(near)), rel=1e-6)
@@ -316,9 +307,7 @@ def test_a_tiny_model_learns_to_find_partners() -> None:
 
 
 @pytest.mark.parametrize(("stated", "made"), [("mean", "cls"), ("cls", "cls_layer"), ("cls_layer", "mean")])
-def test_a_task_whose_pooling_is_not_that_of_the_model_is_refused(
-    stated: Name, made: Name, tmp_path: Path
-) -> None:
+def test_a_task_whose_pooling_is_not_that_of_the_model_is_refused(stated: Name, made: Name, tmp_path: Path) -> None:
     write_task(tmp_path, replace(task(pooling=stated), dimension=16), {})
     head = model_for(HeadSpec(kind="embed", pooling=made, dropout=0.0)).head("embed")
     with pytest.raises(BadFile, match=f"made by {stated} .* makes it by {made}"):
@@ -339,9 +328,7 @@ def test_a_layer_that_is_kept_goes_into_the_files_of_sentence_transformers() -> 
 
     weights = load(files["2_Dense/model.safetensors"])
     np.testing.assert_array_equal(weights["linear.weight"], head.layer.weight.detach().numpy())
-    assert files == sentence_transformers_files(
-        Pooling(mode="cls", dimension=16, layer=True), learner.bind(head).layer
-    )
+    assert files == sentence_transformers_files(Pooling(mode="cls", dimension=16, layer=True), learner.bind(head).layer)
 
 
 def test_the_folder_of_the_model_decides_where_the_settings_do_not(tmp_path: Path) -> None:

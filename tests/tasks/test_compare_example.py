@@ -14,9 +14,7 @@ from alembert.tasks.example import Reading
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
-def read(
-    path: Path, text: str, options: ReadOptions | None = None, **settings: object
-) -> Reading[CompareExample]:
+def read(path: Path, text: str, options: ReadOptions | None = None, **settings: object) -> Reading[CompareExample]:
     path.write_text(text, encoding="utf8")
     return read_examples([path], CompareSettings(**settings), options or ReadOptions())
 

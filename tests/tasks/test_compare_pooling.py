@@ -117,9 +117,7 @@ def write_several(folder: Path, *names: Name) -> None:
 
 
 @pytest.mark.parametrize("names", [["cls_layer"], ["mean"], ["cls", "cls_train_layer"]])
-def test_a_model_of_several_tasks_states_the_pooling_of_those_that_compare(
-    names: list[Name], tmp_path: Path
-) -> None:
+def test_a_model_of_several_tasks_states_the_pooling_of_those_that_compare(names: list[Name], tmp_path: Path) -> None:
     write_several(tmp_path, *names)
     assert pooling_of(tmp_path) == Pooling.named(names[0], 4)
 

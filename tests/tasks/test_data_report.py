@@ -138,23 +138,17 @@ def test_answers_are_counted_the_most_frequent_first(first):
 
 
 def test_answers_without_names_have_no_balance(report):
-    found = report(
-        part_of("train", ("fever", "0.3")), part_of("dev", ("no", "0.7")), task=FakeTask(labels=())
-    )
+    found = report(part_of("train", ("fever", "0.3")), part_of("dev", ("no", "0.7")), task=FakeTask(labels=()))
     assert (found.parts[0].answers, found.single, found.unseen) == ({}, (), {"dev": ()})
 
 
 def test_labels_that_occur_once_or_never_in_training_are_named(report):
-    found = report(
-        part_of("train", ("fever", "a,a,b")), part_of("dev", ("no", "a,c")), part_of("test", ("high", "b"))
-    )
+    found = report(part_of("train", ("fever", "a,a,b")), part_of("dev", ("no", "a,c")), part_of("test", ("high", "b")))
     assert (found.single, found.unseen) == (("b",), {"dev": ("c",), "test": ()})
 
 
 def test_repeated_texts_and_contradictions_are_counted(first):
-    found = first(
-        ("High fever", "a"), ("high  FEVER", "a"), ("high fever", "b"), ("no", "a,b"), ("no", "b,a")
-    )
+    found = first(("High fever", "a"), ("high  FEVER", "a"), ("high fever", "b"), ("no", "a,b"), ("no", "b,a"))
     assert (found.repeated, found.contradictions) == (3, 1)
 
 
@@ -239,9 +233,7 @@ def test_any_report_fits_on_a_screen(report, width):
 def test_all_decisions_are_shown_where_there_is_room(report):
     found = crowded(report)
     shown = " ".join("\n".join(lines(found, whole=True)).split())
-    assert (
-        shown.count("a long sentence") == sum(each.count("a long sentence") for each in found.decided) == 81
-    )
+    assert shown.count("a long sentence") == sum(each.count("a long sentence") for each in found.decided) == 81
 
 
 def test_decisions_take_the_room_that_the_rest_of_the_screen_leaves(report):

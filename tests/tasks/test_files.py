@@ -114,9 +114,7 @@ def test_every_number_of_a_task_must_be_finite(name: str, tmp_path: Path) -> Non
         ("relate, documents", ("rules", "distance"), -1),
     ],
 )
-def test_numbers_out_of_range_are_refused(
-    name: str, place: tuple[str, ...], value: Any, tmp_path: Path
-) -> None:
+def test_numbers_out_of_range_are_refused(name: str, place: tuple[str, ...], value: Any, tmp_path: Path) -> None:
     task, _ = examples_of(name, tmp_path / "examples.jsonl")
     write_task(tmp_path, task, {})
     table = json.loads((tmp_path / TASK).read_text())

@@ -135,9 +135,7 @@ def test_the_loss_is_that_of_the_next_tokens_under_prefix_attention() -> None:
 
 def test_a_source_does_not_see_its_target() -> None:
     model = model_of(initializer_range=0.5)
-    one, other = (
-        target_of(each.rows, [0]) for each in encoded([example("a b", "c d"), example("a b", "e f")])
-    )
+    one, other = (target_of(each.rows, [0]) for each in encoded([example("a b", "c d"), example("a b", "e f")]))
     hidden = [model(each.batch, [], attention="prefix")["hidden"][:4] for each in (one, other)]
     torch.testing.assert_close(*hidden)
 
@@ -213,9 +211,7 @@ def test_scores_are_of_what_was_written_and_say_how_much_that_is() -> None:
         {"rouge1": 0.5, "rouge2": 0.5, "rougeL": 0.5, "length_ratio": 3 / 4, "scored": 2}
     )
     measure = task.measure(examples, predictions)
-    assert [measure(np.array(sample)) for sample in ([0, 2], [0, 0, 1], [2, 3])] == pytest.approx(
-        [1, 2 / 3, 0]
-    )
+    assert [measure(np.array(sample)) for sample in ([0, 2], [0, 0, 1], [2, 3])] == pytest.approx([1, 2 / 3, 0])
 
 
 def test_candidates_hold_texts_of_any_length() -> None:

@@ -69,9 +69,7 @@ def test_a_classifier_reads_texts_and_pairs(tmp_path: Path) -> None:
         ("BertForMultipleChoice", None, "a multiple choice model"),
     ],
 )
-def test_the_decision_is_a_sentence(
-    architecture: str, labels: list[str] | None, said: str, tmp_path: Path
-) -> None:
+def test_the_decision_is_a_sentence(architecture: str, labels: list[str] | None, said: str, tmp_path: Path) -> None:
     remark = task_remark(folder_of(tmp_path, architecture, labels), "work/x")
     assert remark is not None
     assert remark.startswith("work/x has no task.json")

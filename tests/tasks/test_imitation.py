@@ -68,9 +68,7 @@ def target(
     )
 
 
-def imitation(
-    task: AnyTask, student: Tensor, teacher: Tensor, asked: Target, temperature: float = 1.0
-) -> float:
+def imitation(task: AnyTask, student: Tensor, teacher: Tensor, asked: Target, temperature: float = 1.0) -> float:
     settings = ImitationSettings(temperature=temperature)
     taught = task.taught(NO_HEAD, teacher, asked, settings)
     return task.imitation(NO_HEAD, student, taught, asked, settings).item()
@@ -92,9 +90,7 @@ def yes_or_no_kl(student: float, teacher: float, temperature: float = 1.0) -> fl
 
 
 def kl_of_lines(student: Any, teacher: Any, temperature: float = 1.0) -> float:
-    return sum(
-        kl(one, other, temperature) for one, other in zip(student.tolist(), teacher.tolist(), strict=True)
-    )
+    return sum(kl(one, other, temperature) for one, other in zip(student.tolist(), teacher.tolist(), strict=True))
 
 
 # -- classify
@@ -118,9 +114,7 @@ def classify(kind: Any, pool: Any = "mean") -> ClassifyTask:
 def test_a_label_is_taught_over_the_windows_of_a_text(pool: str, temperature: float) -> None:
     student, teacher = both(6, 3)
     found = imitation(classify("single", pool), student, teacher, target([1] * 6, WINDOWS), temperature)
-    assert found == pytest.approx(
-        kl_of_lines(pooled(student, pool), pooled(teacher, pool), temperature), rel=1e-4
-    )
+    assert found == pytest.approx(kl_of_lines(pooled(student, pool), pooled(teacher, pool), temperature), rel=1e-4)
 
 
 @TEMPERATURES
@@ -155,9 +149,7 @@ def test_cross_entropy_is_not_averaged_over_classes() -> None:
     student, teacher = both(4, 3)
     asked, unlikely = target([1] * 4), torch.full((4, 97), -1e4)
     few = imitation(classify("single"), student, teacher, asked)
-    many = imitation(
-        classify("single"), torch.cat([student, unlikely], 1), torch.cat([teacher, unlikely], 1), asked
-    )
+    many = imitation(classify("single"), torch.cat([student, unlikely], 1), torch.cat([teacher, unlikely], 1), asked)
     assert many == pytest.approx(few, rel=1e-4)
 
 
@@ -212,9 +204,7 @@ def test_starts_and_ends_are_taught_over_the_places_of_each_row(temperature: flo
 def test_choices_are_taught_against_those_of_their_own_question(temperature: float) -> None:
     """Two questions: one with two choices, the first of two windows, one with three."""
     student, teacher = both(6, 1)
-    asked = target(
-        [1] * 6, [0, 0, 0, 1, 1, 1], row_labels=[1, 0, 1, 1, 1, 1], labels=torch.zeros(5, dtype=torch.int64)
-    )
+    asked = target([1] * 6, [0, 0, 0, 1, 1, 1], row_labels=[1, 0, 1, 1, 1, 1], labels=torch.zeros(5, dtype=torch.int64))
     task = ChooseTask(ChooseSettings(pool="max"), fewest=2, most=3, passages=False)
     found = imitation(task, student, teacher, asked, temperature)
 
@@ -332,9 +322,7 @@ def crf_head(seed: int, tags: int = 5) -> Any:
 
 def paths(head: Any, row: Tensor, task: TagTask, temperature: float = 1.0) -> dict[tuple[int, ...], float]:
     """The probability of each path through a row: any tag may stand at its ends, no move that the scheme forbids."""
-    moves, start, end = (
-        each.detach().numpy() for each in (head.crf.transitions, head.crf.start, head.crf.end)
-    )
+    moves, start, end = (each.detach().numpy() for each in (head.crf.transitions, head.crf.start, head.crf.end))
     powers = {}
     for path in itertools.product(range(row.shape[1]), repeat=len(row)):
         steps = list(itertools.pairwise(path))

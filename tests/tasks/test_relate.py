@@ -45,9 +45,7 @@ def rows(*labelled: tuple[str, str]) -> str:
 
 
 def test_rows_without_two_marked_entities_are_set_aside_with_their_line(tmp_path: Path) -> None:
-    content = rows(
-        ("<< a >> [[ b ]]", "x"), ("nothing", "x"), ("<< a >>", "y"), ("<e1>a</e1> <e2>b</e2>", "y")
-    )
+    content = rows(("<< a >> [[ b ]]", "x"), ("nothing", "x"), ("<< a >>", "y"), ("<e1>a</e1> <e2>b</e2>", "y"))
     found = read(tmp_path / "train.txt", content)
     assert len(found.examples) == 2
     assert [each.position for each in found.set_aside] == ["line 2", "line 3"]
@@ -56,9 +54,7 @@ def test_rows_without_two_marked_entities_are_set_aside_with_their_line(tmp_path
 def test_a_table_of_stand_ins_is_read_with_and_without_header(tmp_path: Path) -> None:
     lines = "".join(f"@GENE$ {n} in @DISEASE$\t{n % 2}\n" for n in range(9))
     assert len(read(tmp_path / "a.tsv", lines).examples) == 9
-    with_header = "index\tsentence\tlabel\n" + "".join(
-        f"{n}\t{line}" for n, line in enumerate(lines.splitlines(True))
-    )
+    with_header = "index\tsentence\tlabel\n" + "".join(f"{n}\t{line}" for n, line in enumerate(lines.splitlines(True)))
     assert len(read(tmp_path / "b.tsv", with_header).examples) == 9
 
 
@@ -103,9 +99,7 @@ def test_an_unlinked_relation_is_missed(tmp_path: Path) -> None:
     task = RelateTask.learn([example], RelateSettings(distance=1))
     (encoded,) = task.encode([example], TOKENIZER, 64)
     layout = encoded.layout
-    right = RelatePrediction(
-        layout.pairs, tuple(Answer(label=pair.label) for pair in layout.pairs), encoded.coverage
-    )
+    right = RelatePrediction(layout.pairs, tuple(Answer(label=pair.label) for pair in layout.pairs), encoded.coverage)
     scores = task.score([example], [right])
     assert scores.by_label["Inhibits"] == {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "support": 2}
     assert (scores.coverage.gold, scores.coverage.unreachable) == (3, 1)
@@ -147,17 +141,13 @@ def test_relations_of_other_tools_are_read_and_broken_ones_set_aside(tmp_path: P
     ]
     line = {"id": "d", "text": "Abc lowers Ras.", "entities": entities, "relations": relations}
     found = read(tmp_path / "x.jsonl", json.dumps(line) + "\n")
-    assert [(each.head, each.tail, each.label) for each in found.examples[0].links or ()] == [
-        ("3", "4", "inhibits")
-    ]
+    assert [(each.head, each.tail, each.label) for each in found.examples[0].links or ()] == [("3", "4", "inhibits")]
     assert len(found.set_aside) == 2
 
 
 def test_sentences_with_other_entities_marked_stay_together_in_a_split(tmp_path: Path) -> None:
     texts = [(f"{n}: << a >> {n} [[ b ]] c", f"{n}: << a >> {n} b [[ c ]]") for n in range(20)]
-    found = read(
-        tmp_path / "x.txt", rows(*((text, "ab"[n % 2]) for pair in texts for n, text in enumerate(pair)))
-    )
+    found = read(tmp_path / "x.txt", rows(*((text, "ab"[n % 2]) for pair in texts for n, text in enumerate(pair))))
     train, dev, _ = split(found.examples, Shares(80, 20), seed=1)
     assert (len(train), len(dev)) == (32, 8)
     assert not {each.kin for each in train} & {each.kin for each in dev}
@@ -227,9 +217,7 @@ def test_texts_without_a_pair_are_refused(text: str, sentence: str) -> None:
 
 def test_an_unknown_stand_in_is_refused() -> None:
     task = learnt(("@GENE$ @DISEASE$", "0"), ("@DISEASE$ @GENE$", "1"))
-    with pytest.raises(
-        BadInput, match=r"@CHEMICAL\$, which this task does not know; it knows @DISEASE\$, @GENE\$"
-    ):
+    with pytest.raises(BadInput, match=r"@CHEMICAL\$, which this task does not know; it knows @DISEASE\$, @GENE\$"):
         task.check(task.of_texts(["@CHEMICAL$ @GENE$"]))
 
 
@@ -280,9 +268,7 @@ def test_scores_are_those_of_scikit_learn(pairs: list[tuple[str, str | None]], n
 
     def reference(average: str, without: str | None) -> float:
         labels = [label for label in occurring if label != without]
-        return (
-            float(f1_score(gold, guess, labels=labels, average=average, zero_division=0)) if labels else 0.0
-        )
+        return float(f1_score(gold, guess, labels=labels, average=average, zero_division=0)) if labels else 0.0
 
     for average in ("micro", "macro"):
         assert found[f"{average}_f1"] == pytest.approx(reference(average, negative))
@@ -302,9 +288,7 @@ def test_the_measure_of_a_sample_is_the_score_of_its_examples(
     assert measure_of(whole, main)(np.array(numbers)) == pytest.approx(score)
 
 
-@pytest.mark.parametrize(
-    ("last", "is_near"), [("binds", True), ("none", False)], ids=["one for all", "all right"]
-)
+@pytest.mark.parametrize(("last", "is_near"), [("binds", True), ("none", False)], ids=["one for all", "all right"])
 def test_a_model_that_says_one_label_is_called_near_chance(last: str, is_near: bool) -> None:
     pairs: list[tuple[str, str | None]] = [("binds", "binds"), ("binds", "binds"), ("none", last)]
     notes = scores_of(compared(pairs, None), "micro_f1", Coverage()).notes

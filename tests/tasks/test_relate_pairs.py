@@ -33,8 +33,7 @@ def document(
         for word, label in entities
     )
     links = tuple(
-        Relation(f"R{n}", label, (("Arg1", head), ("Arg2", tail)))
-        for n, (head, tail, label) in enumerate(relations)
+        Relation(f"R{n}", label, (("Arg1", head), ("Arg2", tail))) for n, (head, tail, label) in enumerate(relations)
     )
     return of_document(Document("d", TEXT, entities=named, relations=links), "d.json")[0]
 
@@ -129,9 +128,7 @@ def test_without_a_negative_class_only_related_pairs_are_scored() -> None:
     example = document([("Abc", "Ras", "inhibits")])
     learnt = learn_rules([example], distance=0, directed=True, negative=None)
     assert len(candidates(example, learnt)) == 1
-    assert (
-        len(candidates(of_entities(TEXT, [(0, 3, "drug"), (8, 11, "gene"), (18, 21, "drug")]), learnt)) == 1
-    )
+    assert len(candidates(of_entities(TEXT, [(0, 3, "drug"), (8, 11, "gene"), (18, 21, "drug")]), learnt)) == 1
 
 
 @pytest.mark.parametrize(
@@ -179,17 +176,13 @@ def test_no_pair_comes_twice_and_none_is_of_other_types(
 
 def unlinked(*ends: str, entities: Sequence[tuple[str, str]] = ALL) -> RelateExample:
     """A document with a relation that can be linked and one that is known to be between these ends alone."""
-    return replace(
-        document([("Abc", "Ras", "inhibits")], entities), unlinked=(UnlinkedRelation("inhibits", ends),)
-    )
+    return replace(document([("Abc", "Ras", "inhibits")], entities), unlinked=(UnlinkedRelation("inhibits", ends),))
 
 
 @pytest.mark.parametrize(
     ("ends", "certain"), [(("Def",), ["inhibits"]), (("Ghi",), ["inhibits", "none"]), ((), ["inhibits"])]
 )
-def test_pairs_that_an_unlinked_relation_may_mean_are_not_certain(
-    ends: tuple[str, ...], certain: list[str]
-) -> None:
+def test_pairs_that_an_unlinked_relation_may_mean_are_not_certain(ends: tuple[str, ...], certain: list[str]) -> None:
     example = unlinked(*ends)
     pairs = candidates(example, rules(example))
     assert [each.label for each in pairs] == ["inhibits", "none"]

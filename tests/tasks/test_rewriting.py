@@ -74,9 +74,7 @@ CASES = {
     "classify": Case(
         "classify", [{"id": "1", "text": TEXT, "label": "on"}, {"id": "2", "text": PASSAGE, "label": "off"}]
     ),
-    "classify, several": Case(
-        "classify", [{"text": TEXT, "label": ["a", "b"]}, {"text": PASSAGE, "label": []}]
-    ),
+    "classify, several": Case("classify", [{"text": TEXT, "label": ["a", "b"]}, {"text": PASSAGE, "label": []}]),
     "classify, number": Case("classify", [{"text": TEXT, "label": 1.5}, {"text": PASSAGE, "label": 2}]),
     "classify, pairs": Case(
         "classify",
@@ -216,9 +214,7 @@ def test_the_words_of_an_entity_are_replaced_inside_its_borders(tmp_path: Path) 
     _, copy = rewritten("tag", tmp_path)
     surfaces = [copy.text[start:end] for start, end, _ in copy.entities]
     assert surfaces == ["zebrazebra", "zebra zebrazebra", "zebra"]
-    assert copy.text.startswith(
-        "zebra zebrazebra-zebrazebrazebra zebra zebrazebra in 12 zebrazebrazebra. zebra"
-    )
+    assert copy.text.startswith("zebra zebrazebra-zebrazebrazebra zebra zebrazebra in 12 zebrazebrazebra. zebra")
     assert copy.text[copy.sentences[1] :].startswith("zebra and")
 
 
@@ -276,15 +272,11 @@ def test_any_words_leave_every_label_around_its_own(data: st.DataObject) -> None
     for word in words:
         starts.append(len(text))
         text += word + data.draw(st.sampled_from([" ", "", ", "]))
-    bounds = sorted(
-        data.draw(st.sets(st.sampled_from([*starts, len(text)]), min_size=2, max_size=4)) | {len(text)}
-    )
+    bounds = sorted(data.draw(st.sets(st.sampled_from([*starts, len(text)]), min_size=2, max_size=4)) | {len(text)})
     entities = [(start, end, f"E{start}") for start, end in pairwise(bounds)]
     example = TagExample(id="x", texts=(text,), entities=tuple(entities))
     rewriter = TagRewriter()
-    spans = [
-        span for stretch in rewriter.stretches(example)[0] for span in replaceable(text, stretch, SEGMENTER)
-    ]
+    spans = [span for stretch in rewriter.stretches(example)[0] for span in replaceable(text, stretch, SEGMENTER)]
     owner = {span: label for span in spans for start, end, label in entities if start <= span[0] < end}
     copy = rewriter.rewritten(example, [[Edit(*span, f"<{owner.get(span)}>") for span in spans]], "y")
     for start, end, label in copy.entities or ():

@@ -20,9 +20,7 @@ from alembert.text.vocabulary import Vocabulary
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of(
-        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS), ".", "-"
-    ),
+    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS), ".", "-"),
     lowercase=True,
 )
 TYPES = ("drug", "gene")
@@ -64,9 +62,7 @@ def perfect(learner: TagTask, each: TagExample, longest: int = 512) -> list[Span
 
 
 @given(documents(), st.sampled_from(["bio", "bioes"]), st.integers(16, 64))
-def test_right_tags_give_the_entities_back_through_any_windows(
-    each: TagExample, scheme: str, length: int
-) -> None:
+def test_right_tags_give_the_entities_back_through_any_windows(each: TagExample, scheme: str, length: int) -> None:
     learner = task(scheme=scheme, length=length, overlap=length // 4)
     assert perfect(learner, each) == list(each.entities or ())
 
@@ -236,11 +232,7 @@ def test_a_crf_that_errs_becomes_less_sure_of_the_same_entities() -> None:
     outputs = [[8 * np.eye(5)[tags] + wrong] for tags, wrong in zip(right, noise, strict=True)]
     tuned = learner.tune(texts, encoded, outputs)
     before, after = (
-        [
-            entity
-            for each, found in zip(encoded, outputs, strict=True)
-            for entity in one.decode(each, found).entities
-        ]
+        [entity for each, found in zip(encoded, outputs, strict=True) for entity in one.decode(each, found).entities]
         for one in (learner, tuned)
     )
     assert [(e.start, e.end, e.label) for e in before] == [(e.start, e.end, e.label) for e in after]

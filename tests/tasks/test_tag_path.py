@@ -23,9 +23,7 @@ def legal_paths(length: int, legal: Legal) -> list[tuple[int, ...]]:
     return [
         path
         for path in product(range(3), repeat=length)
-        if legal.start[path[0]]
-        and legal.end[path[-1]]
-        and all(legal.transitions[move] for move in pairwise(path))
+        if legal.start[path[0]] and legal.end[path[-1]] and all(legal.transitions[move] for move in pairwise(path))
     ]
 
 

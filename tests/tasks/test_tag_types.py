@@ -99,10 +99,7 @@ def write(path: Path, *labels: str) -> Path:
 
 def read(files: Sequence[Path], *types: str) -> dict[str, tuple[list[str], set[str] | None]]:
     reading = TagTask.read(files, TagSettings(), ReadOptions(types=types))
-    return {
-        each.source: (each.labels, None if each.types is None else set(each.types))
-        for each in reading.examples
-    }
+    return {each.source: (each.labels, None if each.types is None else set(each.types)) for each in reading.examples}
 
 
 def test_types_are_never_told_when_files_are_read(tmp_path: Path) -> None:

@@ -87,9 +87,7 @@ def test_what_is_no_tag_or_scheme_is_refused(labels: list[str], scheme: str, mes
 @pytest.mark.parametrize(("labels", "scheme"), SCHEMES)
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 5), st.integers(0, 999))
-def test_viterbi_finds_the_best_of_all_legal_paths(
-    labels: list[str], scheme: str, places: int, seed: int
-) -> None:
+def test_viterbi_finds_the_best_of_all_legal_paths(labels: list[str], scheme: str, places: int, seed: int) -> None:
     scores, legal = weights(places, seed), legal_moves(labels, scheme)
     paths = all_paths(scores, legal)
     assert tuple(viterbi(*scores, legal).tolist()) == max(paths, key=paths.__getitem__)
@@ -98,9 +96,7 @@ def test_viterbi_finds_the_best_of_all_legal_paths(
 @pytest.mark.parametrize(("labels", "scheme"), SCHEMES)
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 5), st.integers(0, 999))
-def test_the_best_legal_path_adds_up_emissions_alone(
-    labels: list[str], scheme: str, places: int, seed: int
-) -> None:
+def test_the_best_legal_path_adds_up_emissions_alone(labels: list[str], scheme: str, places: int, seed: int) -> None:
     emissions, legal = weights(places, seed)[0], legal_moves(labels, scheme)
     paths = all_paths((emissions, np.zeros((5, 5)), np.zeros(5), np.zeros(5)), legal)
     assert tuple(best_legal(emissions, legal).tolist()) == max(paths, key=paths.__getitem__)
@@ -121,16 +117,12 @@ def test_a_search_around_illegal_moves_finds_what_a_search_of_the_whole_text_fin
 @pytest.mark.parametrize(("labels", "scheme"), SCHEMES)
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 5), st.integers(0, 999))
-def test_marginals_are_the_shares_of_all_legal_paths(
-    labels: list[str], scheme: str, places: int, seed: int
-) -> None:
+def test_marginals_are_the_shares_of_all_legal_paths(labels: list[str], scheme: str, places: int, seed: int) -> None:
     scores, legal = weights(places, seed), legal_moves(labels, scheme)
     expected = np.zeros((places, 5))
     for path, value in all_paths(scores, legal).items():
         expected[np.arange(places), path] += np.exp(value)
-    np.testing.assert_allclose(
-        marginals(*scores, legal), expected / expected.sum(1, keepdims=True), atol=1e-12
-    )
+    np.testing.assert_allclose(marginals(*scores, legal), expected / expected.sum(1, keepdims=True), atol=1e-12)
 
 
 def reference(scores: Weights) -> torchcrf.CRF:

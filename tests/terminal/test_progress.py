@@ -36,9 +36,7 @@ def test_what_a_stopped_run_had_done_does_not_count_as_speed() -> None:
 
 
 def test_an_unknown_total_shows_the_phase_alone() -> None:
-    assert (
-        line(Progress("looking for duplicates", 0, 0), fresh=0, seconds=1.0) == "looking for duplicates ..."
-    )
+    assert line(Progress("looking for duplicates", 0, 0), fresh=0, seconds=1.0) == "looking for duplicates ..."
 
 
 def test_the_line_is_gone_at_the_end() -> None:

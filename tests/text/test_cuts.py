@@ -27,9 +27,7 @@ def test_words_are_cut_as_if_alone(words: list[str]) -> None:
 
 
 def test_added_tokens_inside_words_do_not_shift_the_borders() -> None:
-    parts = Parts(
-        Vocabulary((*PIECES, "bb")), Settings(do_lower_case=True), (AddedToken(content="bb"),), len(PIECES)
-    )
+    parts = Parts(Vocabulary((*PIECES, "bb")), Settings(do_lower_case=True), (AddedToken(content="bb"),), len(PIECES))
     tokenizer = Tokenizer(parts)
     cuts = cut(tokenizer, ["abba", "ab"])
     assert [cuts.of(position) for position in (0, 1)] == [alone(tokenizer, word) for word in ("abba", "ab")]

@@ -10,9 +10,7 @@ from alembert.text.edits import Edit, Rewriting, apart, stretches
 @st.composite
 def edited(draw: st.DrawFn) -> tuple[str, list[Edit]]:
     """A text cut into parts, some of which are replaced."""
-    parts = draw(
-        st.lists(st.tuples(st.text(max_size=4), st.none() | st.text(min_size=1, max_size=6)), max_size=8)
-    )
+    parts = draw(st.lists(st.tuples(st.text(max_size=4), st.none() | st.text(min_size=1, max_size=6)), max_size=8))
     edits, at = [], 0
     for old, new in parts:
         if old and new is not None:
@@ -34,9 +32,7 @@ def test_the_text_is_that_of_one_edit_after_the_other(case: tuple[str, list[Edit
 
 
 @given(edited(), st.data())
-def test_a_span_holds_its_own_text_and_what_was_put_into_it(
-    case: tuple[str, list[Edit]], data: st.DataObject
-) -> None:
+def test_a_span_holds_its_own_text_and_what_was_put_into_it(case: tuple[str, list[Edit]], data: st.DataObject) -> None:
     text, edits = case
     inside = {place for edit in edits for place in range(edit.start + 1, edit.end)}
     start, end = sorted(
@@ -73,9 +69,7 @@ spans = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda pa
 
 
 @given(spans, st.lists(st.integers(0, 20)))
-def test_stretches_hold_all_that_is_not_fixed_and_no_border(
-    fixed: list[tuple[int, int]], borders: list[int]
-) -> None:
+def test_stretches_hold_all_that_is_not_fixed_and_no_border(fixed: list[tuple[int, int]], borders: list[int]) -> None:
     found = stretches(20, borders=borders, fixed=fixed)
     kept = {place for start, end in fixed for place in range(start, end)}
     assert sorted(n for start, end in found for n in range(start, end)) == sorted(set(range(20)) - kept)

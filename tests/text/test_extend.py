@@ -30,8 +30,7 @@ def pieces(used: Tokenizer, word: str) -> list[str]:
 def extended(request: pytest.FixtureRequest) -> tuple[Tokenizer, Census, Extension]:
     lowercase = request.param
     samples = [
-        Sample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities))
-        for p in sample.passages("en")
+        Sample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages("en")
     ]
     census = take_census(samples, Splitter(Settings(do_lower_case=lowercase)))
     old = Tokenizer.from_vocabulary(learn(census, 500), lowercase=lowercase)

@@ -58,9 +58,7 @@ def test_what_is_found(term, text, expected):
 
 
 def test_the_longest_match_wins():
-    assert found(of("breast", "breast cancer", "cancer gene panel"), "breast cancer gene") == [
-        "breast cancer"
-    ]
+    assert found(of("breast", "breast cancer", "cancer gene panel"), "breast cancer gene") == ["breast cancer"]
 
 
 def test_a_longer_term_that_fails_its_case_gives_way():
@@ -73,9 +71,7 @@ def test_the_first_lexicon_wins_a_tie():
     assert Gazetteer.of(lexicons[::-1]).find("asthma")[0].label == "b"
 
 
-@pytest.mark.parametrize(
-    "word", ["WAS", "CAT", "MICE", "NOT", "T", "IMPACT", "REST", "SET", "AN", "II", "52"]
-)
+@pytest.mark.parametrize("word", ["WAS", "CAT", "MICE", "NOT", "T", "IMPACT", "REST", "SET", "AN", "II", "52"])
 def test_ordinary_words_are_no_terms(word):
     assert found(of(word), f"{word} and {word.lower()}") == []
 

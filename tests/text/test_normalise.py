@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from alembert.text.normalise import Normalised, normalise
 
-ODD = (
-    "\u00a0\u2009\u00ad\u200b\ufeff\x00\x1f\r\n\t\u2028 é\u0301\u0327e²ﬁ…\u1100\u1161\u11a8Å\uf900\u0344¨가ab"
-)
+ODD = "\u00a0\u2009\u00ad\u200b\ufeff\x00\x1f\r\n\t\u2028 é\u0301\u0327e²ﬁ…\u1100\u1161\u11a8Å\uf900\u0344¨가ab"
 TEXT = st.text(st.one_of(st.sampled_from(ODD), st.characters()), max_size=40)
 FORM = st.sampled_from(["NFC", "NFKC"])
 

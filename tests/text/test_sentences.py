@@ -153,9 +153,7 @@ def test_white_space_has_no_sentences(text: str) -> None:
     assert split(text) == []
 
 
-LIKELY = st.text(
-    alphabet=".!?…。；”\"')(][ \n\r\u2028\u3000\u00a0aAeE1２中文β-–,:•\u0301\U0001f600\udc80", max_size=60
-)
+LIKELY = st.text(alphabet=".!?…。；”\"')(][ \n\r\u2028\u3000\u00a0aAeE1２中文β-–,:•\u0301\U0001f600\udc80", max_size=60)
 TEXTS = st.one_of(st.text(max_size=60), LIKELY)
 LANGUAGES = st.sampled_from([None, "en", "zh"])
 

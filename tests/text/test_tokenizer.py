@@ -47,9 +47,7 @@ def test_a_special_token_in_the_text_is_found_but_was_not_added(uncased: Tokeniz
     assert encoding.special == (False, False, False)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "   ", "\t\n", "\0\0", "\u200b\u202e", "\u0301\u0301", "\ufffd", "\ud83d\ud83d"]
-)
+@pytest.mark.parametrize("text", ["", "   ", "\t\n", "\0\0", "\u200b\u202e", "\u0301\u0301", "\ufffd", "\ud83d\ud83d"])
 def test_text_without_content_is_an_empty_frame(uncased: Tokenizer, text: str) -> None:
     assert pieces(uncased, text) == ["[CLS]", "[SEP]"]
 
@@ -125,9 +123,7 @@ def test_batches_and_single_texts_agree(uncased: Tokenizer, texts: list[str], pa
     fast = uncased.encode_batch(texts, pairs, offsets=False)
     assert [e.ids for e in single] == [e.ids for e in batch] == [e.ids for e in fast]
     assert [e.type_ids for e in single] == [e.type_ids for e in batch] == [e.type_ids for e in fast]
-    assert (
-        [e.sequence_ids for e in single] == [e.sequence_ids for e in batch] == [e.sequence_ids for e in fast]
-    )
+    assert [e.sequence_ids for e in single] == [e.sequence_ids for e in batch] == [e.sequence_ids for e in fast]
     assert [e.offsets for e in single] == [e.offsets for e in batch]
 
 

@@ -53,9 +53,7 @@ def test_save_open_save_gives_the_same_bytes(
     )
     first.save(tmp_path / "a")
     Tokenizer.open(tmp_path / "a").save(tmp_path / "b")
-    assert [(tmp_path / "a" / f).read_bytes() for f in FILES] == [
-        (tmp_path / "b" / f).read_bytes() for f in FILES
-    ]
+    assert [(tmp_path / "a" / f).read_bytes() for f in FILES] == [(tmp_path / "b" / f).read_bytes() for f in FILES]
 
 
 def test_tokenizer_json_and_vocab_txt_open_alike(folder: Path) -> None:
@@ -126,9 +124,7 @@ def rename(vocab: dict[str, int], old: str, new: str) -> None:
         (model(vocab={"[UNK]": 0, "b": "x"}), "the id 'x'"),
         (model(vocab={"a": 0}), r"lacks the unknown token \[UNK\]"),
         (
-            lambda content: content.update(
-                added_tokens=[], model={**content["model"], "vocab": {"[UNK]": 0}}
-            ),
+            lambda content: content.update(added_tokens=[], model={**content["model"], "vocab": {"[UNK]": 0}}),
             r"lacks \[PAD\]",
         ),
         (lambda content: rename(content["model"]["vocab"], "un", ""), "is empty"),

@@ -131,9 +131,7 @@ def keeps_its_order(text: str) -> bool:
     """Whether no marks of one letter change places when it is decomposed: offsets are then those of the other mark."""
     # Characters that are cleaned away first may stand between marks.
     kept = [char for char in text if unicodedata.category(char)[0] != "C" and char != "\ufffd"]
-    return unicodedata.normalize("NFD", "".join(kept)) == "".join(
-        unicodedata.normalize("NFD", char) for char in kept
-    )
+    return unicodedata.normalize("NFD", "".join(kept)) == "".join(unicodedata.normalize("NFD", char) for char in kept)
 
 
 @pytest.mark.parametrize("lowercase", [True, False])

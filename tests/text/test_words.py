@@ -15,9 +15,7 @@ from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter,
 CHINESE = Path(__file__).resolve().parents[3] / "shared" / "data" / "zh"
 TERMS = ["糖尿病", "糖尿病足", "2型糖尿病", "CT", "CT检查", "B超", "高血压", "血压计", "DNA-PK"]
 
-needs_rjieba = pytest.mark.skipif(
-    importlib.util.find_spec("rjieba") is None, reason="rjieba is not installed"
-)
+needs_rjieba = pytest.mark.skipif(importlib.util.find_spec("rjieba") is None, reason="rjieba is not installed")
 needs_terms = pytest.mark.skipif(
     not (CHINESE / "THUOCL_medical.txt").is_file(), reason="the medical terms are not in ../shared"
 )
@@ -74,9 +72,7 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS, st.sampled_from(SEGMENTERS), st.sampled_from([None, Dictionary(TERMS)]))
-def test_spans_hold_every_character_once(
-    text: str, segmenter: Segmenter, dictionary: Dictionary | None
-) -> None:
+def test_spans_hold_every_character_once(text: str, segmenter: Segmenter, dictionary: Dictionary | None) -> None:
     covered = [at for start, end in words(text, segmenter, dictionary) for at in range(start, end)]
     assert covered == [at for at, character in enumerate(text) if not character.isspace()]
 
@@ -133,9 +129,7 @@ def test_medical_terms_are_read_whole() -> None:
 def real_texts() -> list[str]:
     questions = (CHINESE / "cMedQQ" / "dev.txt").read_text(encoding="utf8").splitlines()
     answers = (CHINESE / "cMedQANER" / "dev.json").read_text(encoding="utf8").splitlines()
-    return [part for line in questions for part in line.split("\t")[1:]] + [
-        json.loads(a)["text"] for a in answers
-    ]
+    return [part for line in questions for part in line.split("\t")[1:]] + [json.loads(a)["text"] for a in answers]
 
 
 @needs_terms
@@ -144,12 +138,7 @@ def test_medical_terms_are_whole_in_real_text(segmenter: Segmenter) -> None:
     dictionary = Dictionary.read(CHINESE / "THUOCL_medical.txt")
     texts = real_texts()
     found = [span for text in texts for span in dictionary.find(text)]
-    whole = [
-        span
-        for text in texts
-        for span in words(text, segmenter, dictionary)
-        if text[slice(*span)] in dictionary
-    ]
+    whole = [span for text in texts for span in words(text, segmenter, dictionary) if text[slice(*span)] in dictionary]
     assert len(found) > 3000
     assert whole == found
 

@@ -113,9 +113,7 @@ def cut(word: Sequence[Char], vocabulary: set[str]) -> list[Piece]:
     begin = 0
     while begin < len(word) <= MAX_WORD:
         prefix = "##" if begin else ""
-        surfaces = (
-            (end, prefix + "".join(c.value for c in word[begin:end])) for end in range(len(word), begin, -1)
-        )
+        surfaces = ((end, prefix + "".join(c.value for c in word[begin:end])) for end in range(len(word), begin, -1))
         found = next(((end, surface) for end, surface in surfaces if surface in vocabulary), None)
         if found is None:
             break

@@ -46,9 +46,7 @@ def articles(split: str, count: int) -> list[dict[str, Any]]:
                         {
                             "id": asked.id,
                             "question": asked.question,
-                            "answers": [
-                                {"text": passage.text[a:b], "answer_start": a} for a, b in asked.answers
-                            ],
+                            "answers": [{"text": passage.text[a:b], "answer_start": a} for a, b in asked.answers],
                             "is_impossible": not asked.answers,
                         }
                         for asked in passage.questions
@@ -146,7 +144,4 @@ def test_labels_are_learnt_as_pairs(place: Path, tmp_path: Path) -> None:
         "Is it asthma?",
         True,
     )
-    assert (
-        transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").config.num_labels
-        == 2
-    )
+    assert transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").config.num_labels == 2

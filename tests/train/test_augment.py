@@ -69,17 +69,13 @@ def checkpoint(*, has_head: bool = True, longest: int = 128, tokenizer: Tokenize
     heads = {"masked_lm": HeadSpec(kind="masked_lm")} if has_head else {}
     found = Checkpoint.new(Blueprint(config=config, heads=heads), tokenizer, seed=3)
     found.model.eval()
-    torch.nn.init.normal_(
-        found.model.encoder.embeddings.token.weight, generator=torch.Generator().manual_seed(1)
-    )
+    torch.nn.init.normal_(found.model.encoder.embeddings.token.weight, generator=torch.Generator().manual_seed(1))
     return found
 
 
 def labelled(*texts: str | tuple[str, str]) -> list[ClassifyExample]:
     return [
-        ClassifyExample(
-            id=f"e{number}", texts=(text,) if isinstance(text, str) else text, golds=(str(number % 2),)
-        )
+        ClassifyExample(id=f"e{number}", texts=(text,) if isinstance(text, str) else text, golds=(str(number % 2),))
         for number, text in enumerate(texts)
     ]
 
@@ -92,9 +88,7 @@ def augmented(examples: Sequence[Any] = (), **changes: Any) -> Augmented:
     return augment(checkpoint(), CLASSIFY, examples or labelled(*TEXTS), AugmentSettings(**changes))
 
 
-def word_candidates(
-    source: Checkpoint, text: str, *spans: tuple[int, int], count: int = 5
-) -> list[tuple[str, ...]]:
+def word_candidates(source: Checkpoint, text: str, *spans: tuple[int, int], count: int = 5) -> list[tuple[str, ...]]:
     words = {text[start:end]: 1 for start, end in spans}
     (slots,) = Candidates(source, TOKENIZER, words, count).slots([text], [list(spans)])
     return [slot.candidates for slot in slots]
@@ -166,10 +160,7 @@ def test_a_word_is_not_replaced_by_its_own_beginning() -> None:
 
 def test_candidates_take_over_case() -> None:
     found = word_candidates(checkpoint(), "Gene GENE gene", (0, 4), (5, 9), (10, 14))
-    assert [
-        all(map(check, each))
-        for check, each in zip((str.istitle, str.isupper, str.islower), found, strict=True)
-    ]
+    assert [all(map(check, each)) for check, each in zip((str.istitle, str.isupper, str.islower), found, strict=True)]
 
 
 @pytest.mark.parametrize("has_head", [True, False])
@@ -231,9 +222,7 @@ def test_every_text_of_a_pair_is_made_from_its_own_original() -> None:
     slots = source.slots(pair, [_spans(text) for text in pair])
     for copy in made.examples:
         for text, own in zip(copy.texts, slots, strict=True):
-            for word, slot, original in zip(
-                text.split(), own, pair[copy.texts.index(text)].split(), strict=True
-            ):
+            for word, slot, original in zip(text.split(), own, pair[copy.texts.index(text)].split(), strict=True):
                 assert word in (original, *slot.candidates)
     changed = [[copy.texts[side] != pair[side] for copy in made.examples] for side in (0, 1)]
     assert all(map(any, changed))
@@ -248,9 +237,7 @@ def test_copies_are_no_originals_and_differ() -> None:
     examples = labelled(*TEXTS)
     made = augmented(examples, copies=30, rate=0.1)
     for number, example in enumerate(examples):
-        texts = [
-            copy.texts for copy, origin in zip(made.examples, made.origins, strict=True) if origin == number
-        ]
+        texts = [copy.texts for copy, origin in zip(made.examples, made.origins, strict=True) if origin == number]
         assert len({example.texts, *texts}) == len(texts) + 1
     counts = made.counts
     assert counts["same"] > 0
@@ -269,9 +256,7 @@ def test_examples_without_words_are_a_sentence() -> None:
         augmented(labelled("1, 2, 3", "of the"))
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"copies": -1}, {"copies": 2.5}, {"rate": 1.5}, {"candidates": 0}, {"rate": 0.0}]
-)
+@pytest.mark.parametrize("wrong", [{"copies": -1}, {"copies": 2.5}, {"rate": 1.5}, {"candidates": 0}, {"rate": 0.0}])
 def test_wrong_settings_are_a_sentence(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadSetting, match=f"`{next(iter(wrong))}`"):
         AugmentSettings(**wrong)
@@ -301,9 +286,7 @@ def test_entities_are_replaced_by_others_of_their_type() -> None:
 
 def test_entities_are_replaced_by_those_of_a_dictionary() -> None:
     lexicon = Lexicon("disease", [("Leukemia, Acute", "1")])
-    made = augment(
-        checkpoint(), TAG, tagged(), AugmentSettings(copies=1, rate=0.0, entities=1.0), lexicons=[lexicon]
-    )
+    made = augment(checkpoint(), TAG, tagged(), AugmentSettings(copies=1, rate=0.0, entities=1.0), lexicons=[lexicon])
     assert surfaces(made.examples) == [["Acute Leukemia", "IL-6"], ["Acute Leukemia", "p53"]]
 
 

@@ -43,9 +43,7 @@ def test_equals_the_formula(decay: float) -> None:
     for n in range(20):
         move(module, n)
         kept = min(decay, (1 + n) / (10 + n))
-        expected = {
-            name: kept * expected[name] + (1 - kept) * value for name, value in module.state_dict().items()
-        }
+        expected = {name: kept * expected[name] + (1 - kept) * value for name, value in module.state_dict().items()}
         average.update()
     torch.testing.assert_close(averaged(average, module), expected)
 

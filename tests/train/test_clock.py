@@ -62,9 +62,7 @@ def test_time_left_of_a_continued_run_follows_from_its_pace_since_then() -> None
 
 
 def test_a_position_comes_back_from_its_facts() -> None:
-    position = Position(
-        cursor=Cursor(1, 2, 3), evaluations=4, judged=6, best=0.5, skipped=2, sums={"tokens": 7.0}
-    )
+    position = Position(cursor=Cursor(1, 2, 3), evaluations=4, judged=6, best=0.5, skipped=2, sums={"tokens": 7.0})
     assert Position.of_facts(json.loads(json.dumps(position.as_facts()))) == position
 
 

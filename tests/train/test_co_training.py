@@ -104,15 +104,12 @@ def test_markers_of_a_task_are_special_too(ready: tuple[CoTrained, Model], token
     assert grown.id_of("[E1]") in lesson.special
 
 
-def test_rates_and_shares_are_those_of_pre_training(
-    ready: tuple[CoTrained, Model], tokenizer: Tokenizer
-) -> None:
+def test_rates_and_shares_are_those_of_pre_training(ready: tuple[CoTrained, Model], tokenizer: Tokenizer) -> None:
     lesson, _ = ready
     micros = [micro_of(lesson, Cursor(epoch=epoch, micro=0)) for epoch in range(60)]
     chosen = sum(masked(micro).count for micro in micros)
     hidden = sum(
-        int((masked(micro).batch.ids_N[masked(micro).target.places] == tokenizer.mask_id).sum())
-        for micro in micros
+        int((masked(micro).batch.ids_N[masked(micro).target.places] == tokenizer.mask_id).sum()) for micro in micros
     )
     assert chosen / sum(micro.tokens for micro in micros) == pytest.approx(0.3, abs=0.02)
     assert hidden / chosen == pytest.approx(0.8, abs=0.03)
@@ -137,9 +134,7 @@ def test_rows_of_special_pieces_alone_add_nothing(
     assert torch.isfinite(loss)
 
 
-def test_the_model_is_written_without_the_head_and_the_log_has_its_loss(
-    job: Assignment, tmp_path: Path
-) -> None:
+def test_the_model_is_written_without_the_head_and_the_log_has_its_loss(job: Assignment, tmp_path: Path) -> None:
     finetune(job, tmp_path / "out", replace(SETTINGS, saving=SavingSettings(log_every=1)))
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
     assert theirs.config.architectures == ["BertForSequenceClassification"]

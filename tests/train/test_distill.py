@@ -236,18 +236,14 @@ def test_a_student_that_knows_the_task_keeps_its_own_head(place: Path, tmp_path:
     finetune(job, tmp_path / "student", FinetuneSettings(steps=3, optimiser=RATE))
     still = replace(SETTINGS.prediction, steps=1, optimiser=OptimiserSettings(rate=1e-12))
     settings = replace(SETTINGS, intermediate=replace(SETTINGS.intermediate, skip=True), prediction=still)
-    distill(
-        wish(place, student=str(tmp_path / "student")), tmp_path / "out", settings, around=around(tmp_path)
-    )
+    distill(wish(place, student=str(tmp_path / "student")), tmp_path / "out", settings, around=around(tmp_path))
     own, found = (weights(tmp_path / name)["heads.tag.linear.weight"] for name in ("student", "out"))
     assert torch.allclose(found, own)
     assert not torch.allclose(found, weights(place / "teacher")["heads.tag.linear.weight"])
 
 
 def test_other_seeds_learn_from_other_copies(place: Path, tmp_path: Path) -> None:
-    copied = replace(
-        SETTINGS, augment=AugmentSettings(copies=1), prediction=replace(SETTINGS.prediction, steps=1)
-    )
+    copied = replace(SETTINGS, augment=AugmentSettings(copies=1), prediction=replace(SETTINGS.prediction, steps=1))
     for seed in (1, 2):
         distill(wish(place), tmp_path / f"{seed}", replace(copied, seed=seed), around=around(tmp_path))
     records = [each for each in (tmp_path / "cache").glob("teacher-*") if each.is_dir()]
@@ -260,9 +256,7 @@ def test_a_student_deeper_than_its_teacher_is_refused(place: Path, tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_student_with_another_vocabulary_is_refused(
-    place: Path, tmp_path: Path, tokenizer: Tokenizer
-) -> None:
+def test_a_student_with_another_vocabulary_is_refused(place: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
     other = Tokenizer.from_vocabulary(
         Vocabulary((*tuple(tokenizer.vocabulary)[:-9], "zebra", "##zebra")), lowercase=True
     )
@@ -291,9 +285,7 @@ def test_labels_that_the_teacher_does_not_know_are_refused(place: Path, tmp_path
 
 
 def test_a_student_with_other_labels_is_refused(place: Path, tmp_path: Path) -> None:
-    lines = [
-        {"id": str(n), "text": f"Aspirin helps {n}.", "label": "no" if n % 2 else "yes"} for n in range(8)
-    ]
+    lines = [{"id": str(n), "text": f"Aspirin helps {n}.", "label": "no" if n % 2 else "yes"} for n in range(8)]
     data = Data(train=(write_lines(tmp_path / "yes.jsonl", lines),))
     job = Assignment(task="classify", model=str(place / "plain"), data=data)
     finetune(job, tmp_path / "student", FinetuneSettings(steps=1))
@@ -301,9 +293,7 @@ def test_a_student_with_other_labels_is_refused(place: Path, tmp_path: Path) -> 
         distill(wish(place, student=str(tmp_path / "student")), tmp_path / "out", SETTINGS)
 
 
-def test_a_student_may_have_a_vocabulary_of_its_own(
-    place: Path, tmp_path: Path, tokenizer: Tokenizer
-) -> None:
+def test_a_student_may_have_a_vocabulary_of_its_own(place: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
     own = Tokenizer.from_vocabulary(
         Vocabulary(tuple(p for n, p in enumerate(tokenizer.vocabulary) if n < 800 or len(p) < 4)),
         lowercase=True,
@@ -329,9 +319,7 @@ GENERAL_SETTINGS = GeneralSettings(
 )
 
 
-def test_the_general_stage_makes_a_student_that_learns_a_task(
-    place: Path, home: Path, tmp_path: Path
-) -> None:
+def test_the_general_stage_makes_a_student_that_learns_a_task(place: Path, home: Path, tmp_path: Path) -> None:
     done = distill_general(
         str(place / "plain"),
         "2x24",
@@ -343,9 +331,7 @@ def test_the_general_stage_makes_a_student_that_learns_a_task(
     assert done.after["hidden"] < done.before["hidden"]
     general = open_checkpoint(tmp_path / "general")
     assert not general.blueprint.heads
-    distill(
-        wish(place, student=str(tmp_path / "general")), tmp_path / "out", SETTINGS, around=around(tmp_path)
-    )
+    distill(wish(place, student=str(tmp_path / "general")), tmp_path / "out", SETTINGS, around=around(tmp_path))
     assert open_checkpoint(tmp_path / "out").blueprint.config.hidden_size == 24
 
 

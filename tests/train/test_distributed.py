@@ -95,9 +95,7 @@ def start(arguments: list[str], world: int, told: Path) -> list[BaseProcess]:
     }
     processes = []
     for rank in range(world):
-        environment = {
-            name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()
-        }
+        environment = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
         file = str(told.with_suffix(f".{rank}"))
         code = PROCESS.format(environment=environment, told=file, arguments=arguments)
         processes.append(server.Process(target=exec, args=(code, {})))
@@ -136,9 +134,7 @@ def check_alike(out: Path, other: Path) -> None:
         assert one["norm"] == pytest.approx(two["norm"], rel=1e-3)
     for one, two in zip(rows(out, "held_out"), rows(other, "held_out"), strict=True):
         assert one["step"] == two["step"]
-        assert one["scores"]["masked_lm"]["loss"] == pytest.approx(
-            two["scores"]["masked_lm"]["loss"], rel=1e-4
-        )
+        assert one["scores"]["masked_lm"]["loss"] == pytest.approx(two["scores"]["masked_lm"]["loss"], rel=1e-4)
     ours, theirs = load_file(out / "model.safetensors"), load_file(other / "model.safetensors")
     # Adam divides by the size of a gradient: noise in one near zero moves a weight by up to the rate, here 1e-4.
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=2e-4)
@@ -209,9 +205,7 @@ class TestEnds:
         assert "holds files but no manifest.json" in words(tmp_path / "told", 0)
         assert words(tmp_path / "told", 1) == ""
 
-    def test_a_folder_that_is_being_written_ends_all(
-        self, ready: Callable[..., list[str]], tmp_path: Path
-    ) -> None:
+    def test_a_folder_that_is_being_written_ends_all(self, ready: Callable[..., list[str]], tmp_path: Path) -> None:
         with artifact.create(tmp_path / "out", "Checkpoint", config={}):
             assert ended(start(ready(tmp_path / "out"), 2, tmp_path / "told")) == [2, 2]
         assert "is being written by process" in words(tmp_path / "told", 0)
@@ -223,9 +217,7 @@ class TestEnds:
         assert "complete already" in words(tmp_path / "told", 0)
         assert words(tmp_path / "told", 1) == ""
 
-    def test_sharding_refuses_what_it_cannot_do(
-        self, ready: Callable[..., list[str]], tmp_path: Path
-    ) -> None:
+    def test_sharding_refuses_what_it_cannot_do(self, ready: Callable[..., list[str]], tmp_path: Path) -> None:
         command = ready(tmp_path / "out", "--shard")
         (tmp_path / "out.toml").write_text(SETTINGS.format(steps=1) + '[optimiser]\nname = "lamb"\n')
         assert ended(start(command, 2, tmp_path / "told")) == [2, 2]

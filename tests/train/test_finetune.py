@@ -161,9 +161,7 @@ def test_an_interrupted_run_continues_to_the_same_result(place: Path, tmp_path: 
     whole = finetune(job, tmp_path / "whole", SETTINGS, seeds=seeds)
     steps = whole.results[0].counts["steps"]
     with pytest.raises(Interrupted):
-        finetune(
-            job, tmp_path / "parts", SETTINGS, seeds=seeds, around=Surroundings(tell=kill_at(steps // 2))
-        )
+        finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds, around=Surroundings(tell=kill_at(steps // 2)))
     again = finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds)
     assert [each.measures for each in again.results] == [each.measures for each in whole.results]
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
@@ -185,9 +183,7 @@ def test_the_best_weights_are_kept_and_patience_ends_the_run(place: Path, tmp_pa
     evaluation = EvaluationSettings(at_start=False, patience=1)
     settings = replace(SETTINGS, epochs=30, evaluation=evaluation, optimiser=OptimiserSettings(rate=1e-9))
     done = finetune(assignment(place), tmp_path / "out", settings)
-    full = finetune(
-        assignment(place), tmp_path / "full", replace(settings, evaluation=EvaluationSettings(), epochs=2)
-    )
+    full = finetune(assignment(place), tmp_path / "full", replace(settings, evaluation=EvaluationSettings(), epochs=2))
     assert done.results[0].counts["steps"] <= full.results[0].counts["steps"]
 
 
@@ -196,15 +192,11 @@ def test_dev_texts_are_taken_out_of_training(place: Path, tmp_path: Path) -> Non
     job = assignment(place, data={"train": (write_lines(tmp_path / "more.jsonl", lines),)})
     report = examine_data(job, SETTINGS)
     assert report.parts[0].examples == 12
-    assert any(
-        "3 training examples have the text of a development example" in line for line in report.decided
-    )
+    assert any("3 training examples have the text of a development example" in line for line in report.decided)
 
 
 @pytest.mark.parametrize("dev", [(), ("empty.jsonl",)])
-def test_without_dev_a_tenth_is_set_apart_and_announced(
-    place: Path, tmp_path: Path, dev: tuple[str, ...]
-) -> None:
+def test_without_dev_a_tenth_is_set_apart_and_announced(place: Path, tmp_path: Path, dev: tuple[str, ...]) -> None:
     (tmp_path / "empty.jsonl").touch()
     job = assignment(place, data={"dev": tuple(tmp_path / name for name in dev)})
     report = examine_data(job, SETTINGS)
@@ -229,9 +221,7 @@ def test_one_file_is_divided(place: Path) -> None:
 def test_runs_with_other_seeds_are_judged_by_the_same_texts(place: Path, data: dict[str, Any]) -> None:
     if data.get("whole"):
         data = {**data, "whole": (place / "train.jsonl",)}
-    reports = [
-        examine_data(assignment(place, data=data), replace(SETTINGS, seed=seed)).to_table() for seed in (1, 2)
-    ]
+    reports = [examine_data(assignment(place, data=data), replace(SETTINGS, seed=seed)).to_table() for seed in (1, 2)]
     assert reports[0] == reports[1]
 
 
@@ -272,16 +262,12 @@ def test_files_without_entities_are_refused(place: Path, tmp_path: Path) -> None
         ({"whole": (Path("x"),), "train": ()}, "leave --dev out"),
     ],
 )
-def test_files_that_do_not_go_together_are_refused(
-    place: Path, changes: dict[str, Any], sentence: str
-) -> None:
+def test_files_that_do_not_go_together_are_refused(place: Path, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises((BadFile, BadSetting), match=sentence):
         assignment(place, data=changes)
 
 
-def test_another_order_of_labels_starts_a_new_head(
-    tagger: tuple[Path, Finetuned], place: Path, tmp_path: Path
-) -> None:
+def test_another_order_of_labels_starts_a_new_head(tagger: tuple[Path, Finetuned], place: Path, tmp_path: Path) -> None:
     """A head whose labels mean something else must not be carried over."""
     job = assignment(place, model=str(tagger[0]), settings=TagSettings(scheme="bioes"))
     finetune(job, tmp_path / "out", replace(SETTINGS, epochs=0.1))

@@ -38,9 +38,7 @@ def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(path: Path, split: str, count: int) -> Path:
-    pairs = [
-        {"text": each.text[40:], "title": each.text[:40]} for each in sample.passages("en", split)[:count]
-    ]
+    pairs = [{"text": each.text[40:], "title": each.text[:40]} for each in sample.passages("en", split)[:count]]
     path.write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf8")
     return path
 
@@ -84,9 +82,7 @@ def test_the_saved_model_writes_for_all(made: tuple[Path, Finetuned], place: Pat
 
 
 def test_a_head_that_is_there_is_kept(place: Path) -> None:
-    still = FinetuneSettings(
-        steps=1, batch=SETTINGS.batch, optimiser=OptimiserSettings(rate=1e-30, weight_decay=0.0)
-    )
+    still = FinetuneSettings(steps=1, batch=SETTINGS.batch, optimiser=OptimiserSettings(rate=1e-30, weight_decay=0.0))
     out, _ = run(place, "headed", still)
     before, after = (open_checkpoint(folder).model.state_dict() for folder in (place / "headed", out))
     name = "heads.masked_lm.dense.weight"

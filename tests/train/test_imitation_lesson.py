@@ -73,13 +73,9 @@ def model_of(shape: EncoderConfig, heads: dict[str, HeadSpec], seed: int) -> Mod
     return new_model(shape, heads, seed=seed)
 
 
-def imitation(
-    tagging: TaskLesson, student: Model, teacher: Model, weights: StageWeights = EVERYTHING
-) -> TaskImitation:
+def imitation(tagging: TaskLesson, student: Model, teacher: Model, weights: StageWeights = EVERYTHING) -> TaskImitation:
     inside = Inside(weights, student.config, teacher.config)
-    return TaskImitation(
-        tagging, Teacher(teacher, tagging.task, tagging.head), inside, StageSettings(losses=weights)
-    )
+    return TaskImitation(tagging, Teacher(teacher, tagging.task, tagging.head), inside, StageSettings(losses=weights))
 
 
 def first_micro(lesson: TaskImitation) -> Micro:
@@ -159,9 +155,7 @@ def test_a_teacher_of_whom_nothing_is_wanted_does_not_read(
     assert value(loss) > 0
 
 
-def test_a_narrower_student_is_projected_and_learns_the_projection(
-    tagging: TaskLesson, tokenizer: Tokenizer
-) -> None:
+def test_a_narrower_student_is_projected_and_learns_the_projection(tagging: TaskLesson, tokenizer: Tokenizer) -> None:
     weights = StageWeights(hidden=1, embeddings=1)
     teacher = model_of(config(tokenizer, 4), {tagging.head: tagging.spec}, 1)
     inside = Inside(weights, config(tokenizer, 2, 24), teacher.config)
@@ -254,9 +248,7 @@ def test_a_stopped_record_that_has_lost_something_is_not_filled_with_zeros(
         recorder(tmp_path / "record", imitation(tagging, teacher, teacher)).record()
 
 
-def test_two_do_not_make_one_record_at_once(
-    tagging: TaskLesson, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_two_do_not_make_one_record_at_once(tagging: TaskLesson, tokenizer: Tokenizer, tmp_path: Path) -> None:
     teacher = model_of(config(tokenizer), {tagging.head: tagging.spec}, 2).eval()
     lesson = imitation(tagging, teacher, teacher)
     first, refused = recorder(tmp_path / "record", lesson), []

@@ -47,9 +47,7 @@ def test_files_are_inputs_and_hub_models_are_not(tmp_path: Path) -> None:
     assert Start(model=str(tmp_path)).hub is None
 
 
-def test_a_new_model_fits_its_vocabulary_and_its_objectives(
-    home: Path, start: Start, kitchen: Kitchen
-) -> None:
+def test_a_new_model_fits_its_vocabulary_and_its_objectives(home: Path, start: Start, kitchen: Kitchen) -> None:
     weights = ObjectiveWeights(masked_lm=1.0, next_sentence=1.0, boundaries=0.1)
     found = gather([home / "corpus"], start, replace(SETTINGS, objectives=weights), kitchen)
     assert found.checkpoint.blueprint.config.vocab_size == found.tokenizer.vocab_size
@@ -77,9 +75,7 @@ def test_a_model_attends_as_its_heaviest_objective_does(
     assert found.checkpoint.blueprint.config.attention == attention
 
 
-def test_only_heads_that_a_model_lacks_are_fresh(
-    home: Path, start: Start, kitchen: Kitchen, tmp_path: Path
-) -> None:
+def test_only_heads_that_a_model_lacks_are_fresh(home: Path, start: Start, kitchen: Kitchen, tmp_path: Path) -> None:
     gather([home / "corpus"], start, SETTINGS, kitchen).checkpoint.save(tmp_path / "model")
     settings = replace(SETTINGS, objectives=ObjectiveWeights(masked_lm=1.0, boundaries=1.0))
     found = gather([home / "corpus"], Start(model=str(tmp_path / "model")), settings, kitchen)

@@ -219,9 +219,7 @@ def test_gradients_do_not_depend_on_how_a_step_is_cut_into_micro_batches(make: M
 
 
 @pytest.mark.parametrize("micro_batches", [1, 16])
-def test_weights_of_passes_do_not_depend_on_the_micro_batches_of_a_step(
-    make: Make, micro_batches: int
-) -> None:
+def test_weights_of_passes_do_not_depend_on_the_micro_batches_of_a_step(make: Make, micro_batches: int) -> None:
     weights = ObjectiveWeights(masked_lm=1.0, next_sentence=0.5, causal=0.25)
     batch = BatchSettings(tokens=64 * micro_batches, micro_tokens=64)
     loop = make(replace(USUAL, objectives=weights, batch=batch))

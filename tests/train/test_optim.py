@@ -286,10 +286,7 @@ def test_layers_are_updated_as_often_as_told() -> None:
     updates = dict.fromkeys(range(LAYERS + 2), 0)
     for number in range(8):
         before = copies(module)
-        depths = {
-            depth_of(name, LAYERS)
-            for name in moved(before, train(module, optimiser, range(number, number + 1)))
-        }
+        depths = {depth_of(name, LAYERS) for name in moved(before, train(module, optimiser, range(number, number + 1)))}
         updates = {depth: count + (depth in depths) for depth, count in updates.items()}
     assert updates == {0: 2, 1: 4, 2: 8, 3: 8, 4: 8}
 
@@ -367,9 +364,7 @@ OPTIONS = st.fixed_dictionaries(
 
 @settings(max_examples=25, deadline=None)
 @given(OPTIONS, st.integers(0, 4), st.integers(1, 3), st.randoms(use_true_random=False))
-def test_a_loaded_state_continues_to_the_bit(
-    options: dict[str, object], before: int, after: int, random
-) -> None:
+def test_a_loaded_state_continues_to_the_bit(options: dict[str, object], before: int, after: int, random) -> None:
     module, other = model(), model()
     straight = Optimiser(module, OptimiserSettings(**options))
     train(module, straight, range(before))

@@ -197,9 +197,7 @@ def test_the_moves_of_a_crf_do_not_decay() -> None:
 
 
 def test_everything_in_a_head_is_part_of_the_heads() -> None:
-    assert {part_of(name) for name, _ in MODEL.named_parameters() if depth_of(name, LAYERS) == TOP} == {
-        "heads"
-    }
+    assert {part_of(name) for name, _ in MODEL.named_parameters() if depth_of(name, LAYERS) == TOP} == {"heads"}
 
 
 # -- settings

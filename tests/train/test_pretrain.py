@@ -63,9 +63,7 @@ def around(home: Path) -> Surroundings:
 
 
 @pytest.fixture(scope="module")
-def learnt(
-    home: Path, around: Surroundings, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Pretrained]:
+def learnt(home: Path, around: Surroundings, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pretrained]:
     """A model that has really learnt something, and what the verb said about it."""
     out = tmp_path_factory.mktemp("learnt") / "model"  # not in `home`: workers may come back to this file
     start = Start(size="tiny", tokenizer=home / "vocab")
@@ -111,9 +109,7 @@ def test_the_published_pair_of_heads_opens_elsewhere_with_the_same_logits(
     folder, _ = learnt
     found = foreign(transformers.BertForPreTraining, folder)
     torch.testing.assert_close(found.prediction_logits[0], logits_of(folder), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(
-        found.seq_relationship_logits, logits_of(folder, "next_sentence"), rtol=1e-4, atol=1e-4
-    )
+    torch.testing.assert_close(found.seq_relationship_logits, logits_of(folder, "next_sentence"), rtol=1e-4, atol=1e-4)
 
 
 def test_heads_of_our_own_are_left_out_unless_asked_for(
@@ -142,9 +138,7 @@ def test_a_causal_model_opens_elsewhere_as_a_decoder(run: Callable[..., Path]) -
     torch.testing.assert_close(found.logits[0], logits_of(folder), rtol=1e-4, atol=1e-4)
 
 
-def test_raw_files_become_a_corpus_and_a_vocabulary_on_the_way(
-    run: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_raw_files_become_a_corpus_and_a_vocabulary_on_the_way(run: Callable[..., Path], tmp_path: Path) -> None:
     texts = [passage.text for passage in sample.passages("en")]
     (tmp_path / "notes.txt").write_text(texts[0], encoding="utf8")
     with gzip.open(tmp_path / "more.jsonl.gz", "wt", encoding="utf8") as file:
@@ -232,9 +226,7 @@ def test_a_stopped_run_is_continued_by_the_same_call(run: Callable[..., Path]) -
 
 
 @pytest.mark.parametrize("changes", [{"seed": 2}, {"steps": 3}])
-def test_other_settings_do_not_go_into_a_complete_folder(
-    run: Callable[..., Path], changes: dict[str, Any]
-) -> None:
+def test_other_settings_do_not_go_into_a_complete_folder(run: Callable[..., Path], changes: dict[str, Any]) -> None:
     run()
     with pytest.raises(BadFile, match=r"complete Checkpoint already\. Choose a new folder"):
         run(replace(BRIEF, **changes))
@@ -257,9 +249,7 @@ def test_a_complete_folder_is_replaced_when_asked_for(run: Callable[..., Path]) 
 
 def test_another_hub_model_is_another_run() -> None:
     plans = [
-        verb._Run(
-            [], Path("out"), Start(model=f"hub:some/{name}"), BRIEF, Surroundings(), verb.Processes()
-        )._plan()
+        verb._Run([], Path("out"), Start(model=f"hub:some/{name}"), BRIEF, Surroundings(), verb.Processes())._plan()
         for name in ("one", "two")
     ]
     assert plans[0] != plans[1]
@@ -291,9 +281,7 @@ def misfit(home: Path, learnt: tuple[Path, Pretrained], tmp_path_factory: pytest
     from alembert.nn.heads import HeadSpec
 
     folder = tmp_path_factory.mktemp("misfit")
-    blueprint = Blueprint(
-        config=preset("tiny", vocab_size=50), heads={"masked_lm": HeadSpec(kind="masked_lm")}
-    )
+    blueprint = Blueprint(config=preset("tiny", vocab_size=50), heads={"masked_lm": HeadSpec(kind="masked_lm")})
     for name in ("bare", "narrow"):
         Checkpoint.new(blueprint).save(folder / name)
     opened = open_checkpoint(learnt[0])
@@ -332,9 +320,7 @@ def test_a_corpus_that_lacks_something_is_refused(
     assert sentence in refusal(tmp_path / "work", settings, start, poor / corpus)
 
 
-def test_a_corpus_of_which_nothing_is_left_to_train_on_is_refused(
-    home: Path, poor: Path, tmp_path: Path
-) -> None:
+def test_a_corpus_of_which_nothing_is_left_to_train_on_is_refused(home: Path, poor: Path, tmp_path: Path) -> None:
     start = Start(size="tiny", tokenizer=home / "vocab")
     around = Surroundings(cache=tmp_path / "cache", workers=1)
     with pytest.raises(BadSetting, match=r"held out.*lower the `share` of \[evaluation\]"):
@@ -342,9 +328,7 @@ def test_a_corpus_of_which_nothing_is_left_to_train_on_is_refused(
     assert {path.name for path in tmp_path.iterdir()} <= {"cache"}
 
 
-def test_a_single_document_can_be_learnt_when_nothing_is_held_out(
-    poor: Path, run: Callable[..., Path]
-) -> None:
+def test_a_single_document_can_be_learnt_when_nothing_is_held_out(poor: Path, run: Callable[..., Path]) -> None:
     settings = replace(BRIEF, evaluation=HeldOutSettings(share=0.0))
     folder = run(settings, inputs=[poor / "one"])
     assert artifact.open_artifact(folder).counts["steps"] == 2
@@ -389,9 +373,7 @@ def test_no_input_is_refused(tmp_path: Path) -> None:
     assert "No input was given" in refusal(tmp_path / "work", BRIEF, Start(size="tiny"))
 
 
-def test_a_file_where_the_result_should_go_is_refused_before_anything_is_made(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_file_where_the_result_should_go_is_refused_before_anything_is_made(home: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     with pytest.raises(BadFile, match="is a file, and a folder is to be written there"):
         pretrain([home / "corpus"], tmp_path / "out", Start(size="tiny"), BRIEF)

@@ -127,9 +127,7 @@ def test_the_change_of_a_document_does_not_depend_on_its_neighbours() -> None:
     together.losses(ALL["pgd"])
     alone.losses(ALL["pgd"])
     assert together.added[-1] is not None
-    torch.testing.assert_close(
-        together.batch.split(together.added[-1])[-1], alone.added[-1], atol=1e-5, rtol=1e-4
-    )
+    torch.testing.assert_close(together.batch.split(together.added[-1])[-1], alone.added[-1], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("method", ADVERSARIAL)

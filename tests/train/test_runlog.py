@@ -67,9 +67,7 @@ def test_what_is_not_finite_is_null(number: float, tmp_path: Path) -> None:
 
 
 @given(rows=st.lists(values, max_size=5))
-def test_every_line_is_strict_json(
-    rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_line_is_strict_json(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("run")
     log = quiet(folder)
     for number, row in enumerate(rows):

@@ -45,9 +45,7 @@ def test_the_end_is_final(kind: str, warmup: float, final: float) -> None:
 
 
 @given(st.sampled_from(["linear", "cosine"]), SHARES, SHARES, SHARES, SHARES)
-def test_the_rate_never_rises_after_warm_up(
-    kind: str, warmup: float, final: float, one: float, two: float
-) -> None:
+def test_the_rate_never_rises_after_warm_up(kind: str, warmup: float, final: float, one: float, two: float) -> None:
     settings = ScheduleSettings(kind=kind, warmup=warmup, final=final)
     early, late = sorted(warmup + (1 - warmup) * share for share in (one, two))
     assert rate_at(late, settings) <= rate_at(early, settings) + 1e-12

@@ -91,7 +91,4 @@ def test_elsewhere_it_does_nothing() -> None:
 def test_stopped_says_what_to_do(number: signal.Signals, code: int) -> None:
     stopped = Stopped(int(number))
     assert stopped.exit_code == code
-    assert (
-        str(stopped)
-        == f"Stopped by {number.name}: the state is saved. Run the same command again to continue."
-    )
+    assert str(stopped) == f"Stopped by {number.name}: the state is saved. Run the same command again to continue."

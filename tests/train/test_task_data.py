@@ -45,9 +45,7 @@ def types_of(examples: Any) -> set[frozenset[str] | None]:
     return {example.types for example in examples}
 
 
-def test_only_training_examples_have_types_that_were_told(
-    model: Checkpoint, corpora: tuple[Path, ...]
-) -> None:
+def test_only_training_examples_have_types_that_were_told(model: Checkpoint, corpora: tuple[Path, ...]) -> None:
     found = prepared(model, Data(train=corpora[:2], dev=corpora[2:]))
     (part,) = found.tasks
     assert types_of(part.train.examples) == {frozenset({"disease"}), frozenset({"gene"})}
@@ -66,9 +64,7 @@ def test_a_part_that_was_set_apart_counts_all_types(
     assert types_of(part.dev.examples) == {None}
 
 
-def test_what_is_said_holds_for_training_and_development(
-    model: Checkpoint, corpora: tuple[Path, ...]
-) -> None:
+def test_what_is_said_holds_for_training_and_development(model: Checkpoint, corpora: tuple[Path, ...]) -> None:
     said = ReadOptions(types=(f"{corpora[0]}=disease", f"{corpora[2]}=disease", f"{corpora[3]}=gene"))
     (part,) = prepared(model, Data(train=(corpora[0], corpora[3]), dev=(corpora[2],), options=said)).tasks
     assert types_of(part.train.examples) == {frozenset({"disease"}), frozenset({"gene"})}

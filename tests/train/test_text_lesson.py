@@ -119,9 +119,7 @@ def test_static_masks_come_back_with_the_copy(shards: Shards, tokenizer: Tokeniz
     epochs = [made.feed.take(Cursor(epoch), 1, made.cutting(0))[0][0] for epoch in range(3)]
     address = [portion.copy for portion in epochs]
     stretch = epochs[0].stretches[:1]
-    rows = [
-        made.micro(replace(epochs[0], copy=copy, stretches=stretch)).batch.ids_N.tolist() for copy in address
-    ]
+    rows = [made.micro(replace(epochs[0], copy=copy, stretches=stretch)).batch.ids_N.tolist() for copy in address]
     assert rows[0] == rows[2] != rows[1]
 
 
@@ -129,18 +127,14 @@ def test_held_out_scores_do_not_depend_on_seed_masks_or_parts(shards: Shards, to
     made = lesson(shards, tokenizer)
     model = model_for(made, tokenizer)
     whole = made.examine(model)
-    other = lesson(shards, tokenizer, seed=9, masks=MaskSettings(unit="entity", entity_rate=0.9)).examine(
-        model
-    )
+    other = lesson(shards, tokenizer, seed=9, masks=MaskSettings(unit="entity", entity_rate=0.9)).examine(model)
     halves = [made.examine(model, part, 2) for part in range(2)]
     loss = whole["masked_lm"]["loss"]
     assert other["masked_lm"]["loss"] == pytest.approx(loss)
     assert sum(half["masked_lm"]["loss"] for half in halves) == pytest.approx(loss)
 
 
-def test_masked_tokens_are_scored_inside_and_outside_of_entities(
-    shards: Shards, tokenizer: Tokenizer
-) -> None:
+def test_masked_tokens_are_scored_inside_and_outside_of_entities(shards: Shards, tokenizer: Tokenizer) -> None:
     tallies = lesson(shards, tokenizer).examine(model_for(lesson(shards, tokenizer), tokenizer))
     inside, outside = (tallies[f"masked_lm, {where}"]["count"] for where in ("in entities", "elsewhere"))
     assert inside

@@ -68,9 +68,7 @@ def columns_of(text: str | Iterable[str] | None) -> tuple[str, ...]:
         return () if text is None else (text,)
     names = list(text) if isinstance(text, Iterable) and not isinstance(text, Mapping) else [None]
     if not all(isinstance(name, str) for name in names):
-        raise BadSetting(
-            f"`text` is a {type(text).__name__}; expected the name of a column, or a list of names."
-        )
+        raise BadSetting(f"`text` is a {type(text).__name__}; expected the name of a column, or a list of names.")
     return tuple(map(str, names))
 
 
@@ -107,9 +105,7 @@ def files_by_task(
             )
         return {name: files_of(value, argument) for name in names}
     if strange := [name for name in value if name not in names]:
-        raise BadSetting(
-            f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {known}."
-        )
+        raise BadSetting(f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {known}.")
     return {name: files_of(value.get(str(name)), argument) for name in names}
 
 
@@ -160,9 +156,7 @@ def progress_bar(shown: bool) -> Bar:
     return Bar(sys.stderr, shown=shown and None)
 
 
-def run_context(
-    bar: Bar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None
-) -> Surroundings:
+def run_context(bar: Bar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None) -> Surroundings:
     """Say where a training run computes, and where it reports to."""
     from alembert.hardware.torch_settings import device_named
     from alembert.train.surroundings import Surroundings

@@ -119,9 +119,7 @@ def _format_of(path: Path) -> str:
     ending = path.with_suffix("").suffix if path.suffix in (".gz", ".zst") else path.suffix
     if ending not in _FORMAT_OF_ENDING:
         known = ", ".join(each for each in _FORMAT_OF_ENDING if each)
-        raise BadSetting(
-            f"The format of {path} cannot be told from {ending!r}; expected {known}, or `format=`."
-        )
+        raise BadSetting(f"The format of {path} cannot be told from {ending!r}; expected {known}, or `format=`.")
     return _FORMAT_OF_ENDING[ending]
 
 

@@ -122,9 +122,7 @@ class ExportJob:
         engine = TorchEngine.open(self.model)
         material = {name: self._material(engine, name) for name in self.calibrate}
         whole: Any = material if len(material) > 1 else next(iter(material.values()))
-        return write(
-            engine.checkpoint, out, self.settings, whole, task=self.task, overwrite=overwrite, say=self.say
-        )
+        return write(engine.checkpoint, out, self.settings, whole, task=self.task, overwrite=overwrite, say=self.say)
 
     def _material(self, engine: TorchEngine, name: str | None) -> Material:
         from alembert.compress.part import Material
@@ -139,9 +137,7 @@ class ExportJob:
         calibrate, dev = (
             list_files(files) if files else InputFiles(()) for files in (self.calibrate[name], self.dev[name])
         )
-        calibration = [
-            example for file in calibrate.files for example in self._examples(_read(model, file, options))
-        ]
+        calibration = [example for file in calibrate.files for example in self._examples(_read(model, file, options))]
         if self.dev[name]:
             judged = self._examples(read_gold(model, self.dev[name], options))
         else:

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 
 
 @checked
-def load(
-    *models: StrPath, task: str | None = None, device: str = "auto", pooling: str | None = None
-) -> Predictor:
+def load(*models: StrPath, task: str | None = None, device: str = "auto", pooling: str | None = None) -> Predictor:
     """Load models to predict with: Checkpoints, Exports, folders that transformers fine-tuned, or hub:organisation/name.
 
     Several taggers, classifiers and relation models work together in one pass: `alembert.load("work/ner", "work/rel")`.
@@ -222,9 +220,7 @@ def annotate(
 
 def _lexicons(named: Any) -> dict[str, Path]:
     if named is not None and not isinstance(named, Mapping):
-        raise BadInput(
-            f"`lexicons` is a {type(named).__name__}; expected a dict such as {{'gene': 'hgnc.tsv'}}."
-        )
+        raise BadInput(f"`lexicons` is a {type(named).__name__}; expected a dict such as {{'gene': 'hgnc.tsv'}}.")
     return {str(label): path_of(path, "lexicons") for label, path in (named or {}).items()}
 
 

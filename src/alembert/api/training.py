@@ -244,9 +244,7 @@ def _finished_pretraining(folder: Path) -> PretrainingResult:
     if not rows:
         return PretrainingResult(folder=folder)
     first, last = rows[0], rows[-1]
-    return PretrainingResult(
-        folder=folder, before=first["scores"], after=last["scores"], tokens=last["tokens"]
-    )
+    return PretrainingResult(folder=folder, before=first["scores"], after=last["scores"], tokens=last["tokens"])
 
 
 def _trained(

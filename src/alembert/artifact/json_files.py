@@ -36,9 +36,7 @@ def read_json(path: Path, *, shown: str | None = None, largest: int = LARGEST) -
     except OSError as problem:
         raise BadFile(f"{name} cannot be read: {problem.strerror}.") from None
     except ValueError:
-        raise BadFile(
-            f"{name} is damaged or cut off: it is not readable as JSON. Restore or rebuild it."
-        ) from None
+        raise BadFile(f"{name} is damaged or cut off: it is not readable as JSON. Restore or rebuild it.") from None
     if not isinstance(content, dict):
         raise BadFile(f"{name} is damaged: it holds no JSON object. Restore or rebuild it.")
     return content

@@ -102,9 +102,7 @@ def parse(record: dict[str, Any], shown: str) -> Manifest:
             versions={name: text_value(each) for name, each in record["versions"].items()},
             seed=None if record["seed"] is None else whole_number(record["seed"], smallest=None),
             config=dict(record["config"].items()),
-            inputs=tuple(
-                Input(text_value(each["name"]), text_value(each["sha256"])) for each in record["inputs"]
-            ),
+            inputs=tuple(Input(text_value(each["name"]), text_value(each["sha256"])) for each in record["inputs"]),
             counts={name: whole_number(each) for name, each in record["counts"].items()},
             files={_safe(name): _digest(each) for name, each in record["files"].items()},
         )
@@ -122,7 +120,9 @@ def _safe(name: str) -> str:
 
 
 def _foreign(shown: str) -> str:
-    return f"{shown} was not written by alembert, or is damaged: its fields are not those of a manifest. Check the path."
+    return (
+        f"{shown} was not written by alembert, or is damaged: its fields are not those of a manifest. Check the path."
+    )
 
 
 def differences(old: Manifest, new: Manifest) -> list[str]:
@@ -130,8 +130,7 @@ def differences(old: Manifest, new: Manifest) -> list[str]:
     before, now = _identity(old), _identity(new)
     places = [place for place in sorted(before | now) if before.get(place) != now.get(place)]
     return [
-        f"`{'.'.join(place)}` was {_short(before.get(place))} and is now {_short(now.get(place))}"
-        for place in places
+        f"`{'.'.join(place)}` was {_short(before.get(place))} and is now {_short(now.get(place))}" for place in places
     ]
 
 

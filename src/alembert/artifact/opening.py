@@ -65,9 +65,7 @@ def open_artifact(folder: str | Path, kind: str | None = None) -> Manifest:
         if not manifest.files:
             own = (name_in(place.target, path) for path in visible(place.target))
             check_listed(folder, manifest, (name for name in own if name != MANIFEST))
-        wrong = [
-            name for name, digest in manifest.files.items() if file_size(place.target / name) != digest.size
-        ]
+        wrong = [name for name, digest in manifest.files.items() if file_size(place.target / name) != digest.size]
         _refuse_damaged(place, wrong, "missing or of another size than the manifest says")
     return manifest
 
@@ -83,9 +81,7 @@ def verify(folder: str | Path) -> Manifest:
     manifest = open_artifact(folder)
     place = place_of(folder)
     with explained(f"Reading {place.shown}"):
-        wrong = [
-            name for name, digest in manifest.files.items() if hash_file(place.target / name) != digest.sha256
-        ]
+        wrong = [name for name, digest in manifest.files.items() if hash_file(place.target / name) != digest.sha256]
     _refuse_damaged(place, wrong, "not what was written")
     return manifest
 
@@ -104,9 +100,7 @@ def hash_input(path: str | Path) -> str:
     results = _in_results(path, files)
     files = [file for file in files if file not in results]
     if strange := [file for file in files if not file.is_file()]:
-        raise BadFile(
-            f"The input {strange[0]} is a link to a folder or to nothing. Put the files themselves there."
-        )
+        raise BadFile(f"The input {strange[0]} is a link to a folder or to nothing. Put the files themselves there.")
     return hash_config({name_in(path, file): hash_file(file) for file in files})
 
 
@@ -155,9 +149,7 @@ def why_missing(folder: str | Path) -> str | None:
 
 def _refuse_damaged(place: Place, names: list[str], what: str) -> None:
     if names:
-        raise BadFile(
-            f"{place.shown} is damaged: {what}: {few(names)}. Restore these files or write it anew."
-        )
+        raise BadFile(f"{place.shown} is damaged: {what}: {few(names)}. Restore these files or write it anew.")
 
 
 def name_in(folder: Path, path: Path) -> str:

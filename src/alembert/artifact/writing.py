@@ -168,9 +168,7 @@ def _check_place(place: Place) -> None:
     if place.target.name.endswith(".partial"):
         raise BadFile(f"{place.shown} ends in .partial, which marks unfinished work. Choose another name.")
     if place.target.parent.is_file():
-        raise BadFile(
-            f"{place.shown} cannot be written: {place.target.parent} is a file. Choose another folder."
-        )
+        raise BadFile(f"{place.shown} cannot be written: {place.target.parent} is a file. Choose another folder.")
 
 
 def _check_target(place: Place, kind: str, overwrite: bool) -> None:
@@ -179,18 +177,14 @@ def _check_target(place: Place, kind: str, overwrite: bool) -> None:
     if not place.target.is_dir():
         raise BadFile(f"{place.shown} is a file, and a folder is to be written there. Choose another name.")
     if not (place.target / MANIFEST).is_file():
-        raise BadFile(
-            f"{place.shown} holds files but no {MANIFEST}, so it is left alone. Choose a new folder."
-        )
+        raise BadFile(f"{place.shown} holds files but no {MANIFEST}, so it is left alone. Choose a new folder.")
     manifest = read_target(place)
     if manifest.kind != kind:
         raise BadFile(
             f"{place.shown} is {with_article(manifest.kind)}; {with_article(kind)} will not replace it. Choose a new folder."
         )
     if not overwrite:
-        raise BadFile(
-            f"{place.shown} is a complete {kind} already. Choose a new folder, or replace it (--overwrite)."
-        )
+        raise BadFile(f"{place.shown} is a complete {kind} already. Choose a new folder, or replace it (--overwrite).")
     names = {name_in(place.target, path) for path in visible(place.target)}
     if strange := sorted(names - manifest.files.keys() - {MANIFEST}):
         raise BadFile(
@@ -229,14 +223,10 @@ def _read_draft(place: Place) -> dict[str, Any]:
     # Killed before its first file, a draft holds at most the temporary file of `.draft.json`.
     if place.partial.is_dir() and all(path.suffix == ".tmp" for path in place.partial.iterdir()):
         return {}
-    raise BadFile(
-        f"{place.shown}.partial is in the way and is no draft of alembert. Move it, or choose a new folder."
-    )
+    raise BadFile(f"{place.shown}.partial is in the way and is no draft of alembert. Move it, or choose a new folder.")
 
 
-def _plan(
-    kind: str, config: Mapping[str, Any], inputs: Iterable[str | Path | Named], seed: int | None
-) -> Manifest:
+def _plan(kind: str, config: Mapping[str, Any], inputs: Iterable[str | Path | Named], seed: int | None) -> Manifest:
     plain = json.loads(canonical(config))
     hashed = tuple(Input(each.name, hash_input(each.path)) for each in map(_named, inputs))
     return Manifest(kind=kind, versions=dict(versions()), seed=seed, config=plain, inputs=hashed)
@@ -266,14 +256,10 @@ def _seal(folder: Path) -> dict[str, Digest]:
     files = {}
     for path in paths:
         if path.is_symlink() or not path.is_file() or path == folder / MANIFEST:
-            raise ValueError(
-                f"{name_in(folder, path)}: an artefact holds files of its own and no {MANIFEST} of a verb"
-            )
+            raise ValueError(f"{name_in(folder, path)}: an artefact holds files of its own and no {MANIFEST} of a verb")
         with path.open("rb") as file:
             os.fsync(file.fileno())
-            files[name_in(folder, path)] = Digest(
-                hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
-            )
+            files[name_in(folder, path)] = Digest(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
     for parent in {folder, *(path.parent for path in paths)}:
         sync_folder(parent)
     return files

@@ -54,9 +54,7 @@ def annotate(
     ] = False,
     lexicon: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LABEL=FILE", help="Terms to find where the models find no entity; may be repeated."
-        ),
+        typer.Option(metavar="LABEL=FILE", help="Terms to find where the models find no entity; may be repeated."),
     ] = None,
     text: Annotated[
         list[str] | None,
@@ -64,16 +62,12 @@ def annotate(
             metavar="COLUMN", help="Column of the text in tables and JSON; that of the training if not given."
         ),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")] = None,
     device: Device = "auto",
     on: On = "local",
     workers: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=65536, help="Number of workers on Ray; if not given, as many as there are CPUs for."
-        ),
+        typer.Option(min=1, max=65536, help="Number of workers on Ray; if not given, as many as there are CPUs for."),
     ] = None,
     worker_cpus: WorkerCpus = None,
     ray_address: RayAddress = None,
@@ -95,9 +89,7 @@ def annotate(
 
     cluster = cluster_of(on, workers, worker_cpus, ray_address)
     if workers and not cluster:
-        raise BadSetting(
-            "`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out."
-        )
+        raise BadSetting("`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out.")
     check_given(files)
     lexicons = {label: path.absolute() for label, path in parse_options(lexicon or []).items()}
     options = {

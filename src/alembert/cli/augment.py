@@ -33,22 +33,16 @@ def augment(
             help="A checkpoint folder, fine-tuned or not, or hub:organisation/name; it gives candidates.",
         ),
     ],
-    train: Annotated[
-        list[str], typer.Option(metavar="FILE", help="Labelled examples to augment; may be repeated.")
-    ],
+    train: Annotated[list[str], typer.Option(metavar="FILE", help="Labelled examples to augment; may be repeated.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where the examples go: augmented.jsonl.")],
     *,
     copies: Annotated[int, typer.Option(min=1, help="Copies of each example.")] = 10,
     rate: Annotated[float, typer.Option(help="Chance of each word to be replaced.")] = 0.4,
     candidates: Annotated[int, typer.Option(min=1, help="Words that one may be replaced by.")] = 15,
-    entities: Annotated[
-        float, typer.Option(help="Chance of each entity to be replaced by another of its type.")
-    ] = 0.0,
+    entities: Annotated[float, typer.Option(help="Chance of each entity to be replaced by another of its type.")] = 0.0,
     dictionary: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TYPE=FILE", help="Names of entities of a type, for --entities; may be repeated."
-        ),
+        typer.Option(metavar="TYPE=FILE", help="Names of entities of a type, for --entities; may be repeated."),
     ] = None,
     words: Annotated[
         str | None,
@@ -89,19 +83,14 @@ def augment(
 
     settings = AugmentSettings(copies=copies, rate=rate, candidates=candidates, entities=entities, seed=seed)
     if dictionary and not entities:
-        raise BadSetting(
-            "--dictionary names entities for --entities, which is 0. Give a chance, such as 0.3."
-        )
+        raise BadSetting("--dictionary names entities for --entities, which is 0. Give a chance, such as 0.3.")
     given = expand_patterns(local_paths(train))
     files = list_files(given)
     _check_out(out, files.paths, overwrite=overwrite)
     lexicons = [
-        read_lexicon(path, kind)
-        for kind, path in (parse_option(each, "dictionary") for each in dictionary or ())
+        read_lexicon(path, kind) for kind, path in (parse_option(each, "dictionary") for each in dictionary or ())
     ]
-    options = ReadOptions(
-        text=tuple(text or ()), label=one_label(label), delimiter=delimiter, types=tuple(types or ())
-    )
+    options = ReadOptions(text=tuple(text or ()), label=one_label(label), delimiter=delimiter, types=tuple(types or ()))
     checkpoint, known, reading = _opened(model, task, files.paths, options, device)
     reading = _with_unknown_marked(known, reading, given)
     if words is not None:
@@ -123,13 +112,9 @@ def augment(
 def _check_out(out: Path, inputs: Sequence[Path], *, overwrite: bool) -> None:
     """Refuse before the long work what could not be written after it."""
     if out.is_dir() or not out.parent.is_dir():
-        raise BadFile(
-            f"{out} cannot be written: it is a folder, or its folder is not there. Make the folder first."
-        )
+        raise BadFile(f"{out} cannot be written: it is a folder, or its folder is not there. Make the folder first.")
     if out.exists() and (not overwrite or out.resolve() in {path.resolve() for path in inputs}):
-        raise BadFile(
-            f"{out} is there already. Choose another name, or give --overwrite if it is not an input."
-        )
+        raise BadFile(f"{out} is there already. Choose another name, or give --overwrite if it is not an input.")
 
 
 def _opened(

@@ -27,16 +27,12 @@ def bench(
         ),
     ],
     *,
-    task: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the text; several are joined.")
     ] = None,
     limit: Annotated[int, typer.Option(help="Texts to take from the files, at most.")] = 2000,
-    seconds: Annotated[
-        float, typer.Option(help="How long the model and each peer are measured, about.")
-    ] = 10.0,
+    seconds: Annotated[float, typer.Option(help="How long the model and each peer are measured, about.")] = 10.0,
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

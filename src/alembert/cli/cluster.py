@@ -17,9 +17,7 @@ RayAddress = Annotated[
         help="Address of a running Ray cluster; RAY_ADDRESS if not given; without either, one is started on this machine.",
     ),
 ]
-WorkerCpus = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="CPUs of each worker on Ray; 1 if not given.")
-]
+WorkerCpus = Annotated[int | None, typer.Option(min=1, max=1024, help="CPUs of each worker on Ray; 1 if not given.")]
 
 
 def cluster_of(on: str, workers: int | None, worker_cpus: int | None, address: str | None) -> Cluster | None:
@@ -33,7 +31,5 @@ def cluster_of(on: str, workers: int | None, worker_cpus: int | None, address: s
     if on != "local":
         raise BadSetting(f"`--on` is {on!r}; expected local or ray.")
     if worker_cpus is not None or address is not None:
-        raise BadSetting(
-            "`--worker-cpus` and `--ray-address` are for a cluster: add --on ray, or leave them out."
-        )
+        raise BadSetting("`--worker-cpus` and `--ray-address` are for a cluster: add --on ray, or leave them out.")
     return None

@@ -24,14 +24,10 @@ def convert(
     ] = None,
     forget: Annotated[
         bool,
-        typer.Option(
-            "--forget-training", help="Copy the folder without hashes of its training texts and entities."
-        ),
+        typer.Option("--forget-training", help="Copy the folder without hashes of its training texts and entities."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a Checkpoint that is there.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a Checkpoint that is there.")] = False,
 ) -> None:
     """Convert old .bin weights to safetensors; nothing in the old file is executed."""
     if forget:
@@ -45,9 +41,7 @@ def convert(
     require("Converting weights", *TRAINING)
     from alembert.files import convert as converting
 
-    checkpoint = converting.convert(
-        source, out, family=family, architecture=architecture, overwrite=overwrite
-    )
+    checkpoint = converting.convert(source, out, family=family, architecture=architecture, overwrite=overwrite)
     record = {
         "out": str(out),
         "family": checkpoint.family,

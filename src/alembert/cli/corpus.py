@@ -20,18 +20,14 @@ if TYPE_CHECKING:
     from alembert.corpus.build import Words
     from alembert.corpus.settings import BuildSettings
 
-app = typer.Typer(
-    help="Build a corpus from raw files, and look at it.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Build a corpus from raw files, and look at it.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("build")
 def build(
     files: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE", help="Files of any known format, folders of them, or s3:// addresses."
-        ),
+        typer.Argument(metavar="FILE", help="Files of any known format, folders of them, or s3:// addresses."),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the corpus goes.")],
     *,
@@ -42,15 +38,11 @@ def build(
     format: Annotated[  # noqa: A002
         str | None, typer.Option(help="Format of all files, if it is not to be recognised.")
     ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")
-    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")] = None,
     language: Annotated[
         str | None, typer.Option(metavar="CODES", help="Keep only these languages, such as en,zh.")
     ] = None,
-    stop: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Terms that are not entities, one a line.")
-    ] = None,
+    stop: Annotated[Path | None, typer.Option(metavar="FILE", help="Terms that are not entities, one a line.")] = None,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Terms that are entities although a stop list has them."),
@@ -61,12 +53,8 @@ def build(
     on: On = "local",
     worker_cpus: WorkerCpus = None,
     ray_address: RayAddress = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a corpus that was built otherwise.")
-    ] = False,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a corpus that was built otherwise.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
 ) -> None:
     """Read, clean and annotate files; goes on where it was stopped."""
@@ -135,8 +123,7 @@ def _guesses(counts: Mapping[str, int]) -> Iterator[str]:
     guessed = [f"{name} ({files:,})" for name, files in found.items() if not name.startswith("utf")]
     if guessed:
         yield (
-            f"the encoding of some files was guessed: {', '.join(guessed)}. "
-            "If that is wrong, name it with --encoding."
+            f"the encoding of some files was guessed: {', '.join(guessed)}. If that is wrong, name it with --encoding."
         )
 
 
@@ -201,7 +188,5 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, text.encode())
     except OSError as problem:
-        raise BadFile(
-            f"The page {path} cannot be written: {problem.strerror}. Choose another name."
-        ) from None
+        raise BadFile(f"The page {path} cannot be written: {problem.strerror}. Choose another name.") from None
     say(f"wrote {path}")

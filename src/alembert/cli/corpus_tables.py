@@ -72,9 +72,7 @@ def _print_labels(console: Console, survey: Survey) -> None:
     if not survey.labels:
         return
     console.print("Entities", style="bold")
-    table = Table(
-        "label", "found", "different", "most frequent", box=None, pad_edge=False, header_style="dim"
-    )
+    table = Table("label", "found", "different", "most frequent", box=None, pad_edge=False, header_style="dim")
     for label in survey.labels:
         often = ", ".join(f"{surface} {times:,}" for surface, times in label.top)
         name = f"{label.name} (gold)" if label.gold else label.name
@@ -97,9 +95,7 @@ def _coloured(entry: Entry, labels: Sequence[str]) -> Text:
     """Write the beginning of a text with each entity in the colour of its label."""
     from rich.text import Text
 
-    shown = "".join(
-        char if char.isprintable() or char == "\n" else " " for char in entry.document.text[:_LONGEST_TEXT]
-    )
+    shown = "".join(char if char.isprintable() or char == "\n" else " " for char in entry.document.text[:_LONGEST_TEXT])
     text = Text(shown)
     for mention in entry.entities:
         colour = _COLOURS[labels.index(mention.label) % len(_COLOURS)] if mention.label in labels else "white"

@@ -48,15 +48,11 @@ def distill(
     dev: Annotated[
         Examples, typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none.")
     ] = None,
-    data: Annotated[
-        Examples, typer.Option(metavar="FILE", help="Examples that are divided by --split.")
-    ] = None,
+    data: Annotated[Examples, typer.Option(metavar="FILE", help="Examples that are divided by --split.")] = None,
     split: Annotated[
         str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")
     ] = None,
-    task: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which task, if the teacher has several.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task, if the teacher has several.")] = None,
     types: Types = None,
     vocabulary: Annotated[
         Path | None,
@@ -75,9 +71,7 @@ def distill(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
-            help="fast (a student that begins as its teacher, in a few passes), or tinybert (as published)."
-        ),
+        typer.Option(help="fast (a student that begins as its teacher, in a few passes), or tinybert (as published)."),
     ] = None,
     start: Annotated[
         str | None, typer.Option(help="How the student begins: auto, teacher (its layers) or scratch.")
@@ -87,15 +81,9 @@ def distill(
         float | None,
         typer.Option(help="Task stage: passes before them that teach what happens inside; 0 for none."),
     ] = None,
-    hours: Annotated[
-        float | None, typer.Option(help="General stage: length of the run by the clock.")
-    ] = None,
-    tokens: Annotated[
-        str | None, typer.Option(help="General stage: length of the run in tokens: 500k, 20M.")
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Highest learning rate, in the task stage of the answers.")
-    ] = None,
+    hours: Annotated[float | None, typer.Option(help="General stage: length of the run by the clock.")] = None,
+    tokens: Annotated[str | None, typer.Option(help="General stage: length of the run in tokens: 500k, 20M.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Highest learning rate, in the task stage of the answers.")] = None,
     seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train so many times, and report mean and spread.")] = 1,
     compare: Annotated[
@@ -105,12 +93,8 @@ def distill(
             help="Train the student without distillation and without augmentation too; compare all on this file.",
         ),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings in TOML, on top of the preset.")
-    ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where what the teacher says is kept.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML, on top of the preset.")] = None,
+    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where what the teacher says is kept.")] = None,
     device: Device = "auto",
     forget_training: ForgetTraining = False,
     overwrite: Overwrite = False,

@@ -32,9 +32,7 @@ class ComparisonFile:
         return ReadOptions(types=words_about(self.types, list_files([self.file]).paths))
 
 
-def types_of_data(
-    types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path]
-) -> tuple[str, ...]:
+def types_of_data(types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path]) -> tuple[str, ...]:
     """Leave out what --types says about the file of --compare alone."""
     from alembert.corpus.input_files import list_files
     from alembert.tasks.tag_types import words_about
@@ -71,9 +69,7 @@ def train_controls(
     return folders
 
 
-def show_comparison(
-    students: Mapping[str, Path], wish: Distillation, test: ComparisonFile, folder: Path
-) -> None:
+def show_comparison(students: Mapping[str, Path], wish: Distillation, test: ComparisonFile, folder: Path) -> None:
     """Score the teacher and all students on the file, print the table and write its page."""
     from alembert.inspect.comparison import compare
     from alembert.inspect.comparison_page import write

@@ -64,9 +64,7 @@ def _print_table(console: Console, title: str, heads: Sequence[str], rows: Itera
 
 
 def _machine_rows(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
-    cores = (
-        f"{machine['cores_allowed']} physical, {machine['cpus_allowed']} of {machine['cpus']} CPUs allowed"
-    )
+    cores = f"{machine['cores_allowed']} physical, {machine['cpus_allowed']} of {machine['cpus']} CPUs allowed"
     quota = f", quota {machine['cpu_quota']:g}" if machine["cpu_quota"] else ""
     memory = "unknown" if machine["memory_gb"] is None else f"{machine['memory_gb']} GB"
     return [

@@ -48,9 +48,7 @@ def train(context: typer.Context) -> None:
 
 @app.command("encode")
 def encode(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")
-    ],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A checkpoint folder, or hub:organisation/name.")],
     files: Annotated[
         list[str],
         typer.Argument(
@@ -64,22 +62,12 @@ def encode(
         str | None,
         typer.Option(metavar="MODE", help="mean or cls, for a model whose folder does not state it."),
     ] = None,
-    length: Annotated[
-        int | None, typer.Option(help="Tokens read at once; what the model states if not given.")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="Numbers on the disk: float32, float16 or int8; float32.")
-    ] = None,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.")
-    ] = False,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")
-    ] = None,
+    length: Annotated[int | None, typer.Option(help="Tokens read at once; what the model states if not given.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Numbers on the disk: float32, float16 or int8; float32.")] = None,
+    int8: Annotated[bool, typer.Option("--int8", help="Also write an int8 copy for `embed search --int8`.")] = False,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")] = None,
     device: Device = "auto",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace vectors that were made otherwise.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace vectors that were made otherwise.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON object.")] = False,
 ) -> None:
     """Make a vector of each document or sentence; goes on where it was stopped."""
@@ -160,9 +148,7 @@ def search(
         typer.Argument(metavar="[QUERY]...", help="What to look for; one a line on stdin if none."),
     ] = None,
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results for each query.")] = 10,
-    measure: Annotated[
-        str, typer.Option(help="How to compare: cosine, or dot (the plain product).")
-    ] = "cosine",
+    measure: Annotated[str, typer.Option(help="How to compare: cosine, or dot (the plain product).")] = "cosine",
     int8: Annotated[
         bool, typer.Option("--int8", help="Look through the int8 copy first; the results are the same.")
     ] = False,

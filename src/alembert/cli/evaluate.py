@@ -23,9 +23,7 @@ def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED)],
     *,
-    task: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
     against: Annotated[
         list[str] | None,
         typer.Option(metavar="MODEL", help="Another model to compare with; may be given again."),
@@ -42,9 +40,7 @@ def evaluate(
     label: LabelColumn = None,
     delimiter: Delimiter = None,
     types: Types = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="Encoding of all files; detected if not given.")
-    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of all files; detected if not given.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Bootstrap samples for the intervals.")] = 1000,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda ...")] = "auto",
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,

@@ -82,9 +82,7 @@ def export(
             "has them can test whether a text or a name was trained on.",
         ),
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a complete Export that is there.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a complete Export that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Export a fine-tuned model to a folder that runs without torch, and say what int8 cost and won."""

@@ -37,14 +37,10 @@ def finetune(
             help=f"What to learn: {', '.join(TASKS)}. Several on one encoder: NAME:TASK=FILE, repeated.",
         ),
     ],
-    model: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="A checkpoint, or hub:organisation/name.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="FOLDER", help="A checkpoint, or hub:organisation/name.")] = None,
     train: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE", help="Examples to train on; may be repeated. Of several tasks: NAME=FILE."
-        ),
+        typer.Option(metavar="FILE", help="Examples to train on; may be repeated. Of several tasks: NAME=FILE."),
     ] = None,
     dev: Annotated[
         list[str] | None,

@@ -24,9 +24,7 @@ def generate(
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="Texts to continue; one a line on stdin if none."),
     ] = None,
-    method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="greedy (if not given), sample or beam.")
-    ] = None,
+    method: Annotated[str | None, typer.Option(metavar="NAME", help="greedy (if not given), sample or beam.")] = None,
     max_new_tokens: Annotated[
         int | None, typer.Option(min=1, max=1_000_000, help="New tokens at most; 128 if not given.")
     ] = None,
@@ -38,9 +36,7 @@ def generate(
         float | None, typer.Option(help="sample: draw from the likeliest tokens of this total probability.")
     ] = None,
     beams: Annotated[int | None, typer.Option(help="beam: number of beams; 4 if not given.")] = None,
-    count: Annotated[
-        int | None, typer.Option(help="sample, beam: texts for each prompt; 1 if not given.")
-    ] = None,
+    count: Annotated[int | None, typer.Option(help="sample, beam: texts for each prompt; 1 if not given.")] = None,
     seed: Annotated[int | None, typer.Option(help="sample: random seed; 0 if not given.")] = None,
     no_repeat: Annotated[int | None, typer.Option(help="No n-gram of this many tokens occurs twice.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
@@ -81,9 +77,7 @@ def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any],
     return set_aside
 
 
-def _print_continuations(
-    engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool
-) -> None:
+def _print_continuations(engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool) -> None:
     """Print each continuation as soon as it is there."""
     from alembert.infer.generate import generate_batch
 

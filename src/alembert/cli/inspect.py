@@ -25,9 +25,7 @@ _WIDEST = 60
 
 @app.command("tokens")
 def tokens(
-    model: str = typer.Argument(
-        help="A checkpoint folder, hub:organisation/name, a vocab.txt or a tokenizer.json."
-    ),
+    model: str = typer.Argument(help="A checkpoint folder, hub:organisation/name, a vocab.txt or a tokenizer.json."),
     text: str = typer.Argument(help="The text to cut; - reads it from stdin."),
     lowercase: bool | None = typer.Option(
         None, "--lowercase/--cased", help="Overrule what the model's files say about case."

@@ -32,9 +32,7 @@ def errors(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED)],
     *,
-    task: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
     top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
     part: Annotated[
         str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
@@ -43,9 +41,7 @@ def errors(
     label: LabelColumn = None,
     delimiter: Delimiter = None,
     types: Types = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")
-    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:

@@ -28,9 +28,7 @@ _RECIPE: Final = "adapt"
 
 
 def masks(
-    inputs: Annotated[
-        list[Path], typer.Argument(metavar="CORPUS", help="A Corpus folder, or files with text.")
-    ],
+    inputs: Annotated[list[Path], typer.Argument(metavar="CORPUS", help="A Corpus folder, or files with text.")],
     model: Annotated[
         str,
         typer.Option(
@@ -40,9 +38,7 @@ def masks(
     ],
     *,
     unit: Annotated[str | None, typer.Option(help="What is masked: piece, word, span or entity.")] = None,
-    recipe: Annotated[
-        str, typer.Option(help="Settings that belong together; see docs/pretrain.md.")
-    ] = _RECIPE,
+    recipe: Annotated[str, typer.Option(help="Settings that belong together; see docs/pretrain.md.")] = _RECIPE,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings of pretrain in TOML, on top of the recipe.")
     ] = None,
@@ -53,9 +49,7 @@ def masks(
     seed: Annotated[int | None, typer.Option(help="Decides about all chance.")] = None,
     length: Annotated[int | None, typer.Option(help="Tokens of a sequence at most.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print sequences and counts as one JSON object.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print sequences and counts as one JSON object.")] = False,
 ) -> None:
     """Show training sequences with what is masked in them, and count over many."""
     from alembert.cli.pages import check_page, write_page
@@ -109,9 +103,7 @@ def _plan(settings: PretrainSettings) -> Plan:
     )
 
 
-def _excerpt(
-    inputs: list[Path], tokenizer: Any, settings: PretrainSettings, dictionary: Path | None
-) -> Excerpt:
+def _excerpt(inputs: list[Path], tokenizer: Any, settings: PretrainSettings, dictionary: Path | None) -> Excerpt:
     """Read the first documents, after the checks that training would make."""
     from alembert.corpus.excerpt import excerpt
     from alembert.corpus.inputs import check_supply, expand_inputs, named_corpus

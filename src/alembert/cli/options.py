@@ -7,9 +7,7 @@ import typer
 
 from alembert.errors import BadSetting
 
-LABELLED: Final = (
-    "Labelled files of any known format, folders of them, patterns, s3:// addresses, or - for stdin."
-)
+LABELLED: Final = "Labelled files of any known format, folders of them, patterns, s3:// addresses, or - for stdin."
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda ...")]
 ForgetTraining = Annotated[
     bool,
@@ -19,9 +17,7 @@ ForgetTraining = Annotated[
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a complete checkpoint.")]
-ShowConfig = Annotated[
-    bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")
-]
+ShowConfig = Annotated[bool, typer.Option("--show-config", help="Print all settings as TOML, and do nothing.")]
 Types = Annotated[
     list[str] | None,
     typer.Option(
@@ -33,9 +29,7 @@ ScoresAsJson = Annotated[bool, typer.Option("--json", help="Print the scores as 
 LabelColumn = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
 Delimiter = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIGN", help="Separator of the columns of tables: , ; | or tab; detected if not given."
-    ),
+    typer.Option(metavar="SIGN", help="Separator of the columns of tables: , ; | or tab; detected if not given."),
 ]
 
 MinScore = Annotated[

@@ -10,9 +10,7 @@ def check_page(path: Path | None) -> None:
     from alembert.errors import BadFile
 
     if path is not None and (path.is_dir() or path.parent.is_file()):
-        raise BadFile(
-            f"The page cannot be written to {path}: a folder or a file is in its way. Choose another name."
-        )
+        raise BadFile(f"The page cannot be written to {path}: a folder or a file is in its way. Choose another name.")
 
 
 def write_page(path: Path, text: str) -> None:

@@ -31,12 +31,8 @@ def pretrain(
         Path | None, typer.Option(metavar="FOLDER", help="Vocabulary of a new model; learnt if not given.")
     ] = None,
     size: Annotated[str | None, typer.Option(help="Size of a new model: tiny, mini, small, base ...")] = None,
-    recipe: Annotated[
-        str | None, typer.Option(help="Settings that belong together; see docs/pretrain.md.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings in TOML, on top of the recipe.")
-    ] = None,
+    recipe: Annotated[str | None, typer.Option(help="Settings that belong together; see docs/pretrain.md.")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in TOML, on top of the recipe.")] = None,
     objective: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[=WEIGHT]", help="Learn this (and nothing else); may be repeated."),
@@ -103,9 +99,7 @@ def pretrain(
     )
 
 
-def settings_of(
-    name: str, config: Path | None, changes: dict[str, Any], *, chosen: bool = False
-) -> PretrainSettings:
+def settings_of(name: str, config: Path | None, changes: dict[str, Any], *, chosen: bool = False) -> PretrainSettings:
     """Put recipe, file and flags together; the last one wins. A recipe that was `chosen` wins over that of the file."""
     from alembert.settings import read_toml
     from alembert.train.recipes import layered_recipe
@@ -152,9 +146,7 @@ def _device(wanted: str) -> str:
     return device_named(wanted)
 
 
-def _run(
-    inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any
-) -> None:
+def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any) -> None:
     from alembert.terminal.output import note
     from alembert.terminal.progress import Bar
     from alembert.train.distributed import speaks
@@ -176,9 +168,7 @@ def _show(done: Pretrained, out: Path, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(out), **asdict(done)})
         return
-    print(
-        f"{out}: {done.done.step:,} steps, {done.done.tokens:,} tokens, {done.done.seconds / 60:.1f} minutes"
-    )
+    print(f"{out}: {done.done.step:,} steps, {done.done.tokens:,} tokens, {done.done.seconds / 60:.1f} minutes")
     print(f"{'held out':32} {'before':>24} {'after':>24}")
     for name, scores in done.after.items():
         before = done.before.get(name, {})

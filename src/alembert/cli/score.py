@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL)],
     texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help=TEXTS)] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per text, with each token.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text, with each token.")] = False,
 ) -> None:
     """Print how probable a language model finds each text: its log probability and perplexity.
 
@@ -40,8 +38,6 @@ def _show(scored: TextScore, as_json: bool) -> None:
         print_json(scored.to_dict())
         return
     is_exact = scored.kind == "exact"
-    name, measure = (
-        ("log probability", "perplexity") if is_exact else ("pseudo-log-likelihood", "pseudo-perplexity")
-    )
+    name, measure = ("log probability", "perplexity") if is_exact else ("pseudo-log-likelihood", "pseudo-perplexity")
     print(visible(scored.text))
     print(f"  {name} {scored.log_probability:.4f}  {measure} {scored.perplexity:.4f}", flush=True)

@@ -94,9 +94,7 @@ def extend(
     ] = False,
     held_out: Annotated[
         int,
-        typer.Option(
-            min=0, help="Measure the saving on every n-th document and do not choose by it; 0: off."
-        ),
+        typer.Option(min=0, help="Measure the saving on every n-th document and do not choose by it; 0: off."),
     ] = 10,
     overwrite: _Overwrite = False,
     as_json: _Json = False,
@@ -199,9 +197,7 @@ def _shown(samples: Samples) -> Iterator[None]:
             raise BadInput(f"{problem}{aside if samples.set_aside else ''}") from None
 
 
-def _output(
-    out: Path, inputs: list[Path], lexicons: list[Lexicon], extra: Path | None, *, overwrite: bool
-) -> Output:
+def _output(out: Path, inputs: list[Path], lexicons: list[Lexicon], extra: Path | None, *, overwrite: bool) -> Output:
     from alembert.files.vocab import Output
 
     files = [lexicon.path for lexicon in lexicons if lexicon.path] + ([extra] if extra else [])
@@ -265,9 +261,7 @@ def _extended_lines(done: Extended) -> list[str]:
             "so WordPiece cannot hold them as one piece"
         )
     if extension.several_words:
-        lines.append(
-            f"{extension.several_words:,} terms of your list have several words; each word was made whole"
-        )
+        lines.append(f"{extension.several_words:,} terms of your list have several words; each word was made whole")
     return lines
 
 

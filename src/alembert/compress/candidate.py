@@ -46,9 +46,7 @@ class Candidate:
 def tokenizer_of(checkpoint: Checkpoint) -> Any:
     """Give the tokenizer of a checkpoint; one without is refused."""
     if checkpoint.tokenizer is None:
-        raise BadFile(
-            "The checkpoint has no tokenizer (vocab.txt or tokenizer.json), so it cannot read texts."
-        )
+        raise BadFile("The checkpoint has no tokenizer (vocab.txt or tokenizer.json), so it cannot read texts.")
     return checkpoint.tokenizer
 
 

@@ -138,10 +138,7 @@ def card(outcome: Outcome) -> str:
         "",
         "| | |",
         "|---|---|",
-        *(
-            f"| {as_markdown(name)} | {as_markdown(value)} |"
-            for name, value in (*_model(facts), *outcome.rows())
-        ),
+        *(f"| {as_markdown(name)} | {as_markdown(value)} |" for name, value in (*_model(facts), *outcome.rows())),
         "",
         *(_FOR_ONNX if facts.format == "onnx" else _FOR_OPENVINO),
         "",

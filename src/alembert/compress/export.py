@@ -138,9 +138,7 @@ def _rows(parts: Sequence[Part], most: int) -> list[Row]:
     return [row for part in texts for row in part.rows(max(1, most // len(texts)))]
 
 
-def _parts(
-    checkpoint: Checkpoint, material: Material | Mapping[str, Material], task: str | None
-) -> tuple[Part, ...]:
+def _parts(checkpoint: Checkpoint, material: Material | Mapping[str, Material], task: str | None) -> tuple[Part, ...]:
     if checkpoint.folder is None:
         raise BadSetting("The checkpoint was made here and is in no folder. Save it, and open the folder.")
     folder = checkpoint.folder
@@ -151,14 +149,11 @@ def _parts(
     called = [name or kind for name, kind in zip(names, kinds, strict=True)]
     given = _by_name(material, called, folder)
     return tuple(
-        Part(checkpoint, folder, name, given.get(own, Material()))
-        for name, own in zip(names, called, strict=True)
+        Part(checkpoint, folder, name, given.get(own, Material())) for name, own in zip(names, called, strict=True)
     )
 
 
-def _by_name(
-    material: Material | Mapping[str, Material], names: Sequence[str], folder: Path
-) -> Mapping[str, Material]:
+def _by_name(material: Material | Mapping[str, Material], names: Sequence[str], folder: Path) -> Mapping[str, Material]:
     """Say whose the material is: the only task has it, and of several each that of its name."""
     if isinstance(material, Material):
         if len(names) == 1:
@@ -168,9 +163,7 @@ def _by_name(
             "Give them by the name of the task, or export one task."
         )
     if strange := sorted(material.keys() - set(names)):
-        raise BadSetting(
-            f"Examples were given for {strange[0]}, which is not exported; expected {' or '.join(names)}."
-        )
+        raise BadSetting(f"Examples were given for {strange[0]}, which is not exported; expected {' or '.join(names)}.")
     return material
 
 

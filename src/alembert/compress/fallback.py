@@ -27,9 +27,7 @@ class Fallback(Generic[G]):
     ranked: Callable[[G], Sequence[str]]
     """Name the products, the most harmful first."""
 
-    def within(
-        self, limit: float, say: Callable[[str], None] = lambda _: None
-    ) -> tuple[G, tuple[str, ...]] | None:
+    def within(self, limit: float, say: Callable[[str], None] = lambda _: None) -> tuple[G, tuple[str, ...]] | None:
         """Find a graph that costs at most `limit` points, and what is in float in it; none: there is none."""
         graph = self.quantised(())
         lost = self.loss(graph)

@@ -109,9 +109,7 @@ class OpenVinoOperations:
         return node
 
     def split(self, states: Any, sizes: Sequence[int]) -> list[Any]:
-        found: list[Any] = self.ops.variadic_split(
-            states, self._whole(-1), self._whole(list(sizes))
-        ).outputs()
+        found: list[Any] = self.ops.variadic_split(states, self._whole(-1), self._whole(list(sizes))).outputs()
         return found
 
     def rows(self, table: Any, numbers: Any) -> Node:

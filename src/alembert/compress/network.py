@@ -162,9 +162,7 @@ class _Network:
         elif self.config.position_embedding_type == "sinusoidal":
             states = ops.add(states, ops.beginning(ops.constant("sinusoids", self._sinusoids())))
         states = self._norm(states, f"{place}.norm")
-        return (
-            states if self.config.embedding_size is None else self._linear(states, f"{place}.widen", "widen")
-        )
+        return states if self.config.embedding_size is None else self._linear(states, f"{place}.widen", "widen")
 
     def _block(self, states: Node, layer: int, place: str, *, first: bool) -> Node:
         """Apply a block; `first`: only the first token of each document leaves it."""
@@ -175,9 +173,7 @@ class _Network:
             fed = self._fed_forward(self._norm(states, f"{place}.output_norm"), layer, place)
             return self.ops.add(states, fed)
         states = self._norm(states, f"{place}.attention_norm")
-        return self._norm(
-            self.ops.add(states, self._fed_forward(states, layer, place)), f"{place}.output_norm"
-        )
+        return self._norm(self.ops.add(states, self._fed_forward(states, layer, place)), f"{place}.output_norm")
 
     def _attended(self, states: Node, layer: int, place: str, *, first: bool) -> Node:
         config, ops = self.config, self.ops

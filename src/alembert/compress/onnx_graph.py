@@ -187,9 +187,7 @@ class OnnxOperations:
 
     def mean(self, states_BTD: str) -> str:
         weight_BT1 = self._node("Unsqueeze", self.real_BT, self._whole([-1]))
-        total_BD = self._node(
-            "ReduceSum", self.multiply(states_BTD, weight_BT1), self._whole([1]), keepdims=0
-        )
+        total_BD = self._node("ReduceSum", self.multiply(states_BTD, weight_BT1), self._whole([1]), keepdims=0)
         length_B1 = self._node("ReduceSum", self.real_BT, self._whole([1]), keepdims=1)
         return self._node("Div", total_BD, length_B1)
 

@@ -78,15 +78,10 @@ def see(model: Model, heads: Sequence[str], rows: Sequence[Row]) -> dict[str, Se
     for value, place in operations.multiplied.values():
         own = np.abs(bounds[value]).max((0, 1))
         largest[place] = np.maximum(largest.get(place, own), own)
-    return {
-        product: Seen(*bounds[value], largest[place])
-        for product, (value, place) in operations.multiplied.items()
-    }
+    return {product: Seen(*bounds[value], largest[place]) for product, (value, place) in operations.multiplied.items()}
 
 
-def _bounds(
-    graph: OnnxGraph, values: Sequence[str], rows: Sequence[Row]
-) -> dict[str, tuple[Numbers, Numbers]]:
+def _bounds(graph: OnnxGraph, values: Sequence[str], rows: Sequence[Row]) -> dict[str, tuple[Numbers, Numbers]]:
     """Give the lowest and the highest number of each channel of some values, row by row (R, D)."""
     lows: dict[str, list[Numbers]] = {name: [] for name in values}
     highs: dict[str, list[Numbers]] = {name: [] for name in values}

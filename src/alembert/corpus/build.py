@@ -214,9 +214,7 @@ class _Build:
         fates = self._fates(places)
         self._write_parts(places, fates)
         with (self.folder / SET_ASIDE).open("w", encoding="utf-8") as lines:
-            lines.writelines(
-                f"{json.dumps(row, ensure_ascii=False)}\n" for row in set_aside(self.stage, places)
-            )
+            lines.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in set_aside(self.stage, places))
         counts = {**count(self.stage, places, fates), "inputs": len(self.files)}
         lexicons: dict[str, int] = json.loads((self.stage.folder / "lexicons.json").read_bytes())
         return counts | lexicons | self._count_terms_not_found(places)

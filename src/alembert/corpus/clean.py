@@ -51,9 +51,7 @@ class CleanSettings:
 
     def __post_init__(self) -> None:
         if self.form not in ("NFC", "NFKC"):
-            raise BadSetting(
-                f"`form` is {self.form!r}, which is not a Unicode form that is offered. Use NFC or NFKC."
-            )
+            raise BadSetting(f"`form` is {self.form!r}, which is not a Unicode form that is offered. Use NFC or NFKC.")
         if not 0.5 <= self.similarity <= 1:
             raise BadSetting(f"`similarity` is {self.similarity}; near duplicates can be told from 0.5 to 1.")
         if self.min_characters < 0 or self.min_words < 0:
@@ -62,9 +60,7 @@ class CleanSettings:
             )
         wrong = [code for code in self.languages if not re.fullmatch("[a-z]{2}", code)]
         if wrong:
-            raise BadSetting(
-                f"`languages` has {wrong[0]!r}; a language is a code of two small letters, such as en."
-            )
+            raise BadSetting(f"`languages` has {wrong[0]!r}; a language is a code of two small letters, such as en.")
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,7 @@ def _ask(known: Deduplicator, side: Side, numbers: NDArray[np.int64], chunk: Fat
             chunk[number] = EXACT if twin.exact else NEAR
 
 
-def _suspects(
-    stage: Stage, places: Sequence[Place], fates: Sequence[Fates], scratch: Path
-) -> list[NDArray[np.bool_]]:
+def _suspects(stage: Stage, places: Sequence[Place], fates: Sequence[Fates], scratch: Path) -> list[NDArray[np.bool_]]:
     """Find the documents that share a word of their signature with another one."""
     borders = np.cumsum([0, *map(len, fates)])
     if not borders[-1]:
@@ -120,9 +118,7 @@ def _records(side: Side) -> _Records:
     useful = (each for each in side.citations if each.documents or each.deleted)
     rows = [(key_of(each.pmid), each.deleted, each.documents) for each in useful]
     keys, deleted, documents = zip(*rows, strict=True) if rows else ((), (), ())
-    return _Records(
-        np.array(keys, dtype=np.uint64), np.array(deleted, dtype=bool), np.array(documents, dtype=np.int64)
-    )
+    return _Records(np.array(keys, dtype=np.uint64), np.array(deleted, dtype=bool), np.array(documents, dtype=np.int64))
 
 
 def _record_fates(keys: NDArray[np.uint64], deleted: NDArray[np.bool_]) -> Fates:
@@ -150,9 +146,7 @@ def count(stage: Stage, places: Sequence[Place], fates: Sequence[Fates]) -> dict
     names = [*SIZES, *(f"entities: {label}" for label in stage.labels)]
     counts.update(dict(zip(names, totals.tolist(), strict=True)))
     counts["repeated ids"] = _repeats(np.concatenate(keys))
-    counts["records read"] = (
-        counts["documents read"] - counts["translations read"] + counts["records set aside"]
-    )
+    counts["records read"] = counts["documents read"] - counts["translations read"] + counts["records set aside"]
     return {name: counts[name] for name in sorted({*counts, *_ALWAYS}) if counts[name] or name in _ALWAYS}
 
 

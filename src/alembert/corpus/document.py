@@ -109,9 +109,7 @@ class Document:
     def __post_init__(self) -> None:
         # Always from this text: an entity that comes from another document may carry the surface it had there.
         if self.entities:
-            object.__setattr__(
-                self, "entities", tuple(_with_surface(each, self.text) for each in self.entities)
-            )
+            object.__setattr__(self, "entities", tuple(_with_surface(each, self.text) for each in self.entities))
 
     @property
     def is_annotated(self) -> bool:
@@ -143,8 +141,7 @@ def with_terms(document: Document, terms: Iterable[Term]) -> Document:
     """Add the terms of lexicons as entities, in the order of the text, marked as what they are."""
     names = free_ids("T", document)
     fresh = [
-        Entity(next(names), label, ((start, end),), concepts, FROM_LEXICON)
-        for start, end, label, concepts in terms
+        Entity(next(names), label, ((start, end),), concepts, FROM_LEXICON) for start, end, label, concepts in terms
     ]
     together = sorted((*document.entities, *fresh), key=lambda entity: entity.start)
     return replace(document, entities=tuple(together)) if fresh else document
@@ -239,9 +236,7 @@ def _relation_record(relation: Relation) -> dict[str, Any]:
         "label": relation.label,
         "arguments": [list(pair) for pair in relation.arguments],
     }
-    return record | (
-        {"attributes": [list(pair) for pair in relation.attributes]} if relation.attributes else {}
-    )
+    return record | ({"attributes": [list(pair) for pair in relation.attributes]} if relation.attributes else {})
 
 
 def from_record(record: Mapping[str, Any]) -> Document:
@@ -290,9 +285,7 @@ def _pairs(rows: Any) -> Pairs:
 
 
 def _section(record: Mapping[str, Any]) -> Section:
-    return Section(
-        offset(record["start"]), offset(record["end"]), _string(record["kind"]), record.get("heading") or ""
-    )
+    return Section(offset(record["start"]), offset(record["end"]), _string(record["kind"]), record.get("heading") or "")
 
 
 def _entity(record: Mapping[str, Any]) -> Entity:

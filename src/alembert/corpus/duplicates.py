@@ -50,9 +50,7 @@ class Duplicate:
 
 def signature(text: str) -> bytes:
     """Sum up a text in 144 bytes. Texts of fewer than 24 words or so can only be exact duplicates."""
-    digest = hashlib.blake2b(
-        " ".join(fold(text).split()).encode("utf-8", "surrogatepass"), digest_size=16
-    ).digest()
+    digest = hashlib.blake2b(" ".join(fold(text).split()).encode("utf-8", "surrogatepass"), digest_size=16).digest()
     shingles = _shingles(word_hashes(text))
     if len(shingles) < _FEWEST_SHINGLES:
         return digest + hashlib.shake_128(digest).digest(_VALUES)

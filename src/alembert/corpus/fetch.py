@@ -145,9 +145,7 @@ def _all_listed(inputs: Sequence[str | Path]) -> _Listing:
     return {given: (address, _listed(address)) for given, address in addresses.items()}
 
 
-def _copies(
-    inputs: Sequence[str | Path], found: _Listing, folder: Path, tell: Callable[[Progress], None]
-) -> Inputs:
+def _copies(inputs: Sequence[str | Path], found: _Listing, folder: Path, tell: Callable[[Progress], None]) -> Inputs:
     """Copy objects and standard input into a folder."""
     copies = {given: _copied(folder, address, stored, tell) for given, (address, stored) in found.items()}
     names = {copy: found[given][0].shown.rstrip("/") for given, copy in copies.items()}
@@ -165,9 +163,7 @@ def _copied_stdin(folder: Path) -> Path:
         shutil.copyfileobj(sys.stdin.buffer, file)
         size = file.tell()
     if not size:
-        raise BadInput(
-            "There is nothing on standard input, which `-` stands for. Pipe a file into the command."
-        )
+        raise BadInput("There is nothing on standard input, which `-` stands for. Pipe a file into the command.")
     return copy
 
 
@@ -203,12 +199,8 @@ def _is_hidden(name: str) -> bool:
 
 def _check_names(address: Address, names: Sequence[str]) -> None:
     """Refuse keys that no folder can hold; an object has any text as its key."""
-    folders = {
-        "/".join(parts[:end]) for parts in (name.split("/") for name in names) for end in range(1, len(parts))
-    }
-    if any("" in name.split("/") for name in names if name) or any(
-        "\\" in name or "\0" in name for name in names
-    ):
+    folders = {"/".join(parts[:end]) for parts in (name.split("/") for name in names) for end in range(1, len(parts))}
+    if any("" in name.split("/") for name in names if name) or any("\\" in name or "\0" in name for name in names):
         raise BadFile(
             f"A key below {address.shown} has // or a backslash in it, and cannot be a path here. Give it another key."
         )
@@ -219,9 +211,7 @@ def _check_names(address: Address, names: Sequence[str]) -> None:
         )
 
 
-def _copied(
-    place: Path, address: Address, stored: Sequence[Stored], tell: Callable[[Progress], None]
-) -> Path:
+def _copied(place: Path, address: Address, stored: Sequence[Stored], tell: Callable[[Progress], None]) -> Path:
     """Bring the copy of an address to what the store has, and give its path."""
     folder = place / hashlib.sha256(f"{address.shown} {address.options}".encode()).hexdigest()[:16]
     root, incoming = folder / "files" / address.name, folder / "incoming"

@@ -186,9 +186,7 @@ def _parts(path: Path, called: Callable[[Path], str]) -> tuple[str, ...]:
 def _shared(names: Sequence[tuple[str, ...]]) -> int:
     """Count the folders that all names begin with."""
     first, last = min(names), max(names)
-    return next(
-        (n for n, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first)
-    )
+    return next((n for n, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
 
 
 _Names = tuple[int, str, tuple[str, str, str]]

@@ -51,9 +51,7 @@ def _is_no_pattern(path: Path) -> bool:
 def _matches(pattern: Path) -> list[Path]:
     found = {Path(each) for each in glob.iglob(str(pattern), recursive=True)}  # noqa: PTH207 (Path.glob takes hidden files)
     if not found:
-        raise BadFile(
-            f"No file matches {pattern}. Check the pattern, in which ** stands for folders of any depth."
-        )
+        raise BadFile(f"No file matches {pattern}. Check the pattern, in which ** stands for folders of any depth.")
     # What lies in a folder that matches too is read with it.
     return sorted(path for path in found if found.isdisjoint(path.parents))
 
@@ -90,9 +88,7 @@ def entities_in(corpus: Corpus) -> int:
     )
 
 
-def check_supply(
-    corpus: Path, *, documents: int, entities: int, next_sentence: bool, wants_entities: bool
-) -> None:
+def check_supply(corpus: Path, *, documents: int, entities: int, next_sentence: bool, wants_entities: bool) -> None:
     """Refuse objectives that a corpus of so many documents and entities has nothing for."""
     if documents < 1:
         raise BadFile(f"The corpus {corpus} has no documents. Build it from files with text.")

@@ -71,9 +71,7 @@ class Board:
         self._claimed = context.RawArray("q", len(files))
         self._taken = context.RawArray("b", [bool(each) for each in done])
         self._closed = context.RawArray("b", [bool(each) for each in done])
-        self._bytes = context.RawArray(
-            "q", [size * ended for size, ended in zip(self.sizes, done, strict=True)]
-        )
+        self._bytes = context.RawArray("q", [size * ended for size, ended in zip(self.sizes, done, strict=True)])
         self._characters = context.RawValue("q", 0)
 
     def inputs(self) -> Iterator[int]:
@@ -129,9 +127,7 @@ class Source:
     file: InputFile
 
 
-def stage_input(
-    source: Source, claims: Claims, stage: Stage, refinery: Refinery, settings: BuildSettings
-) -> None:
+def stage_input(source: Source, claims: Claims, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
     """Read an input and stage each chunk that can be claimed; stop as soon as it is done."""
     format, number = settings.format or known_format(source.file.path), 0  # noqa: A001
     file = source.number

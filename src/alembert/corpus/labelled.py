@@ -64,9 +64,7 @@ Labels = Literal["all", "some", "none"]
 """Which rows have a label: all; some, and those whose cell is blank are kept with the label ""; or none is looked at."""
 
 
-def read_labelled(
-    path: str | Path, options: ReadOptions | None = None, *, labels: Labels = "all"
-) -> LabelledFile:
+def read_labelled(path: str | Path, options: ReadOptions | None = None, *, labels: Labels = "all") -> LabelledFile:
     """Read the labelled rows of a file; one that cannot be read is set aside, with what of it was read before."""
     options = options or ReadOptions()
     source = Source(Path(path), options)

@@ -133,8 +133,7 @@ def _asked(name: str | None, names: Sequence[str], records: Records, option: str
 def _asked_texts(options: ReadOptions, names: Sequence[str], records: Records) -> tuple[str, ...]:
     if len(options.text) > 2:
         raise Damaged(
-            f"{len(options.text)} columns of text were asked for; expected one, or two for pairs; "
-            + how_to_set("text")
+            f"{len(options.text)} columns of text were asked for; expected one, or two for pairs; " + how_to_set("text")
         )
     return tuple(found for name in options.text if (found := _asked(name, names, records, "text")))
 
@@ -171,9 +170,7 @@ def _label_by_content(profiles: Sequence[_Profile], names: Sequence[str], *, has
     raise Damaged(f"{found}; the file has {_listed(names)}; {how_to_set('label')}")
 
 
-def _texts_by_content(
-    profiles: Sequence[_Profile], label: str | None, names: Sequence[str]
-) -> tuple[str, ...]:
+def _texts_by_content(profiles: Sequence[_Profile], label: str | None, names: Sequence[str]) -> tuple[str, ...]:
     rest = [each for each in profiles if each.is_text and each.name != label]
     fit = [each.name for each in rest if not each.is_label] or [each.name for each in rest]
     if len(fit) in (1, 2):

@@ -36,6 +36,4 @@ SECTION_ID: Final = "###"
 GROUPS: Final = (SECTION_ID, *(name for name in ID_FIELDS if name not in ("id", "_id", "uid")))
 """Names of the document that a row is a part of."""
 ROW_IDS: Final = ("id", "_id", "uid", "guid", "index", "idx", "pairid")
-KNOWN: Final = frozenset(
-    (*TEXTS, *LABELS, *GROUPS, *ROW_IDS, *(name for pair in PAIRS for name in pair), "title")
-)
+KNOWN: Final = frozenset((*TEXTS, *LABELS, *GROUPS, *ROW_IDS, *(name for pair in PAIRS for name in pair), "title"))

@@ -101,9 +101,7 @@ def _of_parquet(source: Source) -> Found:
 
 def _parquet_row(batch: Any, index: int, source: Source) -> Record | SetAside:
     try:
-        return Record(
-            {name: batch.column(name)[index].as_py() for name in batch.schema.names}, source.position
-        )
+        return Record({name: batch.column(name)[index].as_py() for name in batch.schema.names}, source.position)
     except UnicodeDecodeError:
         return source.aside("a value of the row is not UTF-8")
 
@@ -155,9 +153,7 @@ def _of_table(source: Source, options: ReadOptions) -> Found:
 def _decimal_commas(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     """Find the columns whose numbers have a decimal comma; `1,234` alone may as well be a thousand."""
     width = len(rows[0]) if rows else 0
-    cells = [
-        [cell for row in rows[1:] if len(row) == width and (cell := row[n].strip())] for n in range(width)
-    ]
+    cells = [[cell for row in rows[1:] if len(row) == width and (cell := row[n].strip())] for n in range(width)]
     return tuple(number for number, column in enumerate(cells) if _have_decimal_commas(column))
 
 
@@ -174,9 +170,7 @@ def _spell_with_points(row: list[str], columns: Sequence[int]) -> None:
             row[number] = cell.replace(".", "").replace(",", ".")
 
 
-def _named(
-    rows: list[tuple[list[str], str]], source: Source, options: ReadOptions, commas: Sequence[int]
-) -> Found:
+def _named(rows: list[tuple[list[str], str]], source: Source, options: ReadOptions, commas: Sequence[int]) -> Found:
     first = rows[0][0] if rows else []
     has_header = _is_header([row for row, _ in rows], options)
     names = _header(first) if has_header else [str(number + 1) for number in range(len(first))]
@@ -208,6 +202,4 @@ def _is_header(rows: list[list[str]], options: ReadOptions) -> bool:
     if any(cell.lower() in KNOWN or cell in asked for cell in first):
         return True
     rest = [row for row in rows[1:] if len(row) == len(first)]
-    return bool(rest) and any(
-        all(as_number(row[column]) is not None for row in rest) for column in range(len(first))
-    )
+    return bool(rest) and any(all(as_number(row[column]) is not None for row in rest) for column in range(len(first)))

@@ -94,9 +94,7 @@ def _wrapped(text: str, opening: str, closing: str) -> Mark | None:
         start, end = re.escape(opening) + gap, gap + re.escape(closing)
         places = list(re.finditer(rf"{start}(?!\s)((?:(?!{start}).)+?){end}", text, re.DOTALL))
         if len(places) > 1:
-            raise BadInput(
-                f"the marks {opening} {closing} stand at {len(places)} places of the text; expected one"
-            )
+            raise BadInput(f"the marks {opening} {closing} stand at {len(places)} places of the text; expected one")
         if places:
             (found,) = places
             return Mark(*found.span(1), *found.span())

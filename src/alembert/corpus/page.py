@@ -51,7 +51,9 @@ def page(survey: Survey, entries: Sequence[Entry]) -> str:
         _entities(survey.labels, labels),
         *(_document(entry, labels) for entry in entries),
     ]
-    head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{escape(survey.name)}</title>"
+    head = (
+        f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{escape(survey.name)}</title>"
+    )
     return f"<!doctype html><html lang='en'><head>{head}<style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
 
 
@@ -59,8 +61,7 @@ def _tiles(survey: Survey) -> str:
     found = sum(label.count for label in survey.labels if not label.gold)
     numbers = [(name, survey.counts[name]) for name in ("documents", "sentences", "words", "characters")]
     tiles = [
-        f"<div class='tile'><b>{n:,}</b><span>{name}</span></div>"
-        for name, n in [*numbers, ("entities found", found)]
+        f"<div class='tile'><b>{n:,}</b><span>{name}</span></div>" for name, n in [*numbers, ("entities found", found)]
     ]
     return f"<div class='tiles'>{''.join(tiles)}</div>"
 
@@ -72,8 +73,7 @@ def _plots(survey: Survey) -> str:
         ("Words per sentence", survey.words),
     ]
     cards = [
-        f"<section><h2>{name} <small>mean {each.mean:.1f}</small></h2>{bars(each)}</section>"
-        for name, each in plots
+        f"<section><h2>{name} <small>mean {each.mean:.1f}</small></h2>{bars(each)}</section>" for name, each in plots
     ]
     return f"<div class='grid'>{''.join(cards)}</div>"
 

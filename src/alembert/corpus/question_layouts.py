@@ -111,9 +111,7 @@ def _of_article(article: Any, name: str | None, source: Source) -> Found:
             yield _of_paragraph(asked, paragraph, called, source)
 
 
-def _of_paragraph(
-    asked: Any, paragraph: Mapping[str, Any], article: str | None, source: Source
-) -> Raw | SetAside:
+def _of_paragraph(asked: Any, paragraph: Mapping[str, Any], article: str | None, source: Source) -> Raw | SetAside:
     if not isinstance(asked, Mapping):
         return source.aside("a question is not a JSON object with named fields", article)
     return Raw(
@@ -137,11 +135,7 @@ def _of_bioasq(question: Any, source: Source) -> Found:
         yield source.aside(f"the question is of type {kind}; factoid and yesno are answered here", name)
         return
     snippets = question.get("snippets")
-    texts = (
-        [part.get("text") for part in snippets if isinstance(part, Mapping)]
-        if isinstance(snippets, list)
-        else None
-    )
+    texts = [part.get("text") for part in snippets if isinstance(part, Mapping)] if isinstance(snippets, list) else None
     exact = question.get("exact_answer")
     yield Raw(
         id=_name(question, IDS),

@@ -186,11 +186,7 @@ def _stated(value: Any) -> Iterator[tuple[str, int | None]]:
 
 
 def _in_columns(texts: list[Any], starts: Any) -> Iterator[tuple[str, int | None]]:
-    if (
-        not isinstance(starts, list)
-        or len(starts) != len(texts)
-        or not all(isinstance(t, str) for t in texts)
-    ):
+    if not isinstance(starts, list) or len(starts) != len(texts) or not all(isinstance(t, str) for t in texts):
         raise BadInput("the answers do not have as many offsets as texts")
     yield from ((text, _offset(start)) for text, start in zip(texts, starts, strict=True))
 

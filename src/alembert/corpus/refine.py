@@ -103,9 +103,7 @@ class Refinery:
     def _match(self, chunk: Chunk) -> None:
         """Add the entities: those of the input, and those that the lexicons find."""
         texts = [entry.document.text for entry in chunk.entries]
-        found = (
-            self.gazetteer.find_all(texts, chunk.matched) if self.gazetteer and texts else [[] for _ in texts]
-        )
+        found = self.gazetteer.find_all(texts, chunk.matched) if self.gazetteer and texts else [[] for _ in texts]
         for number, (entry, matches) in enumerate(zip(chunk.entries, found, strict=True)):
             mentions = [Mention(*match) for match in matches]
             if entry.document.entities:

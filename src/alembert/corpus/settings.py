@@ -36,9 +36,7 @@ class BuildSettings:
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
-            raise BadSetting(
-                f"`format` is {self.format!r}, which no reader has. Use one of {', '.join(FORMATS)}."
-            )
+            raise BadSetting(f"`format` is {self.format!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
         for name in ("part_characters", "part_documents"):
             if getattr(self, name) < 1:
                 raise BadSetting(f"`{name}` is {getattr(self, name)}; a part holds at least one.")

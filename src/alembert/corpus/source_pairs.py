@@ -86,9 +86,7 @@ def _columns(records: Sequence[Mapping[str, Any]], options: ReadOptions) -> _Col
     sources = titles + options.text or _one(_first(lower, SOURCES, without=target) or both[0])
     for found, what, option in ((sources, "source", "text"), (target, "target", "label")):
         if not found:
-            raise Damaged(
-                f"no column is known to hold the {what}; the file has {_listed(names)}; {how_to_set(option)}"
-            )
+            raise Damaged(f"no column is known to hold the {what}; the file has {_listed(names)}; {how_to_set(option)}")
     assert target is not None
     return _Columns(sources, target, options.id or _first(lower, ROW_IDS))
 
@@ -101,9 +99,7 @@ def _one(name: str | None) -> tuple[str, ...]:
     return (name,) if name else ()
 
 
-def _pairs(
-    records: Sequence[Record], columns: _Columns, source: Source, aside: list[SetAside]
-) -> Iterator[SourcePair]:
+def _pairs(records: Sequence[Record], columns: _Columns, source: Source, aside: list[SetAside]) -> Iterator[SourcePair]:
     for number, record in enumerate(records, start=1):
         given = field(record.fields, columns.id) if columns.id else None
         name = str(given).strip() if isinstance(given, str | int) else ""

@@ -118,9 +118,7 @@ class Corpus:
     def _with_text(self, column: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         for table in self.tables("text", column):
             for batch in table.to_batches(max_chunksize=256):
-                yield from zip(
-                    batch.column("text").to_pylist(), batch.column(column).to_pylist(), strict=True
-                )
+                yield from zip(batch.column("text").to_pylist(), batch.column(column).to_pylist(), strict=True)
 
 
 def row_entry(row: dict[str, Any]) -> Entry:
@@ -198,9 +196,7 @@ def _lists(name: str, rows: Sequence[Sequence[tuple[Any, ...]]]) -> Any:
     flat: list[tuple[Any, ...]] = [item for row in rows for item in row]
     fields: Iterable[Sequence[Any]] = zip(*flat, strict=True) if flat else [()] * kind.num_fields
     arrays = [pa.array(values, kind.field(number).type) for number, values in enumerate(fields)]
-    structs = pa.StructArray.from_arrays(
-        arrays, fields=[kind.field(number) for number in range(kind.num_fields)]
-    )
+    structs = pa.StructArray.from_arrays(arrays, fields=[kind.field(number) for number in range(kind.num_fields)])
     return pa.ListArray.from_arrays(offsets, structs)
 
 

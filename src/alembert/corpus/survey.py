@@ -163,9 +163,7 @@ def _add_sentences(found: Survey, texts: list[str], column: Any, share: int) -> 
     found.characters.add(ends - starts)
     step = max(1, len(owners) // share)
     chosen = zip(owners[::step], starts[::step].tolist(), ends[::step].tolist(), strict=True)
-    found.words.add(
-        np.array([words_in(texts[owner][start:end]) for owner, start, end in chosen], dtype=np.int64)
-    )
+    found.words.add(np.array([words_in(texts[owner][start:end]) for owner, start, end in chosen], dtype=np.int64))
 
 
 def _add_entities(

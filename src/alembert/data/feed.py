@@ -147,9 +147,7 @@ class Feed:
         return cut(self._source, document, cutting, rng, self._split)
 
 
-def cut(
-    source: Source, document: int, cutting: Cutting, rng: np.random.Generator, split: Split
-) -> list[Stretch]:
+def cut(source: Source, document: int, cutting: Cutting, rng: np.random.Generator, split: Split) -> list[Stretch]:
     """Make sequences of one document."""
     if cutting.pairs == "next_sentence":
         return pairs.next_sentence(
@@ -161,9 +159,7 @@ def cut(
             is_training=split.is_training,
         )
     if cutting.pairs == "sentence_order":
-        return pairs.sentence_order(
-            source, document, length=cutting.length, short_share=cutting.short_share, rng=rng
-        )
+        return pairs.sentence_order(source, document, length=cutting.length, short_share=cutting.short_share, rng=rng)
     return [
         stretch
         for borders in _with_late_start(source.borders_of(document), cutting.late_share, rng)
@@ -199,9 +195,7 @@ def by_budget(stretches: Sequence[Stretch], tokens: int) -> Iterator[tuple[Stret
         yield tuple(held)
 
 
-def _numbered(
-    values: npt.NDArray[np.uint64], size: int = 1 << 20
-) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
+def _numbered(values: npt.NDArray[np.uint64], size: int = 1 << 20) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
     for start in range(0, len(values), size):
         yield start, values[start : start + size]
 

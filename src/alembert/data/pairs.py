@@ -133,9 +133,7 @@ def _random_document(
     return borders
 
 
-def _drawn(
-    source: Source, rng: np.random.Generator, is_training: Callable[[int], bool]
-) -> tuple[int, list[int]]:
+def _drawn(source: Source, rng: np.random.Generator, is_training: Callable[[int], bool]) -> tuple[int, list[int]]:
     """Draw evenly from the documents of the training part that have tokens."""
     while True:
         document = int(rng.integers(len(source)))

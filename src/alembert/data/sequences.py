@@ -18,9 +18,7 @@ from alembert.data.instance import Instance, Range, Stretch
 Cut = Literal["sentence", "token"]
 
 
-def stretches(
-    borders: npt.NDArray[np.int64], document: int, *, length: int, cut: Cut = "sentence"
-) -> list[Stretch]:
+def stretches(borders: npt.NDArray[np.int64], document: int, *, length: int, cut: Cut = "sentence") -> list[Stretch]:
     """Cut a document into single sequences of at most `length` tokens, `[CLS]` and `[SEP]` included.
 
     A sentence that is longer goes on in the next sequence, so nothing is lost. `length` is at least 3.

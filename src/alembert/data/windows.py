@@ -48,9 +48,7 @@ def windows(
         return [Window(0, length, 0, length)] if length else []
     words = _Positions(_word_starts(length, limit, solid))
     known = set(words.items)
-    cutter = _Cutter(
-        length, limit, overlap, words, _Positions(sorted(known.intersection(breaks) - {0, length}))
-    )
+    cutter = _Cutter(length, limit, overlap, words, _Positions(sorted(known.intersection(breaks) - {0, length})))
     return list(_with_own_zones(list(cutter.stretches()), cutter))
 
 
@@ -137,9 +135,7 @@ class _Cutter:
         """Go back from the end of a window by the overlap, unless the next window then ended where this one does."""
         earliest = max(start + 1, self.words.first(end + 1) - self.limit)
         wanted = end - self.overlap
-        found = self.breaks.last(max(earliest, wanted - self.reach), wanted) or self.words.last(
-            earliest, wanted
-        )
+        found = self.breaks.last(max(earliest, wanted - self.reach), wanted) or self.words.last(earliest, wanted)
         return found or self.words.first(earliest)
 
     def border(self, start: int, end: int) -> int:

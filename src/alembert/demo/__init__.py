@@ -34,9 +34,7 @@ def _made(out: Path) -> Folders:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise BadFile(
-            f"The folder {out} cannot be made: {problem.strerror}. Choose another with --out."
-        ) from None
+        raise BadFile(f"The folder {out} cannot be made: {problem.strerror}. Choose another with --out.") from None
     return Folders(out)
 
 

@@ -42,9 +42,7 @@ GUIDES: Final = {
 }
 _UNSEEN: Final = ("Learning rate", "Norm of the gradient", "Tokens a second")
 """Panels that the page of each run has, and that say little here."""
-_SHELL: Final = (
-    "white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid var(--line);padding-left:.8rem"
-)
+_SHELL: Final = "white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid var(--line);padding-left:.8rem"
 
 
 def page(folders: Folders, steps: Sequence[Step], next_commands: Sequence[str]) -> str:

@@ -89,9 +89,7 @@ class Pace:
     step: int
 
 
-def _finetuned(
-    folders: Folders, task: str, of_task: TagSettings | ClassifySettings, title: str, pace: Pace
-) -> Step:
+def _finetuned(folders: Folders, task: str, of_task: TagSettings | ClassifySettings, title: str, pace: Pace) -> Step:
     """Fine-tune the pre-trained model on the sample's labels and evaluate it on the test part."""
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.evaluate import evaluate
@@ -161,9 +159,7 @@ def student(folders: Folders) -> Step:
     wish = Distillation(teacher=str(folders.tagger), student=STUDENT, data=Data(train=(train,), dev=(dev,)))
     settings, around = student_settings(), Surroundings(overwrite=True)
     taught = distill(wish, folders.student, settings, around=around)
-    alone = distill(
-        wish, folders.untaught, controls(settings)["without distillation"].settings, around=around
-    )
+    alone = distill(wish, folders.untaught, controls(settings)["without distillation"].settings, around=around)
     config = _written(folders.settings("distill"), to_toml(settings))
     flags: dict[str, Any] = {"student": STUDENT, "train": train, "dev": dev, "config": config}
     return Step(

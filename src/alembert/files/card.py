@@ -108,9 +108,7 @@ def _told(training: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _reading(blueprint: Blueprint, model_type: str) -> Iterator[str]:
     """Say how to read the answers of heads whose outputs do not say it themselves."""
     told = {
-        name: text
-        for name, spec in sorted(blueprint.heads.items())
-        if (text := _how_to_read(name, spec, model_type))
+        name: text for name, spec in sorted(blueprint.heads.items()) if (text := _how_to_read(name, spec, model_type))
     }
     if told:
         yield from ("## How the answers are read", "")

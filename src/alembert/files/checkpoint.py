@@ -136,9 +136,7 @@ def open(  # noqa: A001  the verb users know; the builtin is not used here
     return assemble(folder, weights, family=family, architecture=architecture, dtype=dtype)
 
 
-def assemble(
-    folder: Path, weights: Weights, *, family: str | None, architecture: str | None, dtype: str
-) -> Checkpoint:
+def assemble(folder: Path, weights: Weights, *, family: str | None, architecture: str | None, dtype: str) -> Checkpoint:
     """Build a checkpoint from a folder's configuration and tokenizer and from weights found anywhere."""
     hardware.configure_torch()
     raw = _read_config(folder)
@@ -156,9 +154,7 @@ def assemble(
     copies = {stored: ours for stored, ours in table.tied.items() if stored in names and ours in state}
     for stored, ours in copies.items():
         if not torch.equal(_load(weights, [names[stored]], dtype), state[ours]):
-            raise BadFile(
-                f"{folder} has a `{stored}` that is not tied to the embedding; alembert has only tied ones."
-            )
+            raise BadFile(f"{folder} has a `{stored}` that is not tied to the embedding; alembert has only tied ones.")
     model.load_state_dict(state, assign=True)
     used = {name for theirs in sources.values() for name in theirs} | copies.keys()
     unexpected = tuple(sorted(stored for name, stored in names.items() if name not in used))
@@ -200,9 +196,7 @@ def _why_no_weights(folder: Path) -> str:
 
 def _read_config(folder: Path) -> dict[str, Any]:
     if not (folder / "config.json").is_file():
-        raise BadFile(
-            f"{folder} has no config.json; expected a checkpoint folder with config.json and weights."
-        )
+        raise BadFile(f"{folder} has no config.json; expected a checkpoint folder with config.json and weights.")
     raw = read_json(folder / "config.json", largest=5_000_000)
     if raw.get("auto_map"):
         raise BadFile(
@@ -222,9 +216,7 @@ def _canonical_names(stored: Iterable[str], table: Format) -> dict[str, str]:
     for name in stored:
         canonical = table.canonical(name)
         if canonical in names:
-            raise BadFile(
-                f"The weight `{canonical}` is stored twice, as `{names[canonical]}` and as `{name}`."
-            )
+            raise BadFile(f"The weight `{canonical}` is stored twice, as `{names[canonical]}` and as `{name}`.")
         if canonical not in _BUFFERS:
             names[canonical] = name
     return names
@@ -254,17 +246,11 @@ def _check_depth(folder: Path, table: Format, blueprint: Blueprint, names: Mappi
     """Look for the last block, before a thousand of them are laid out in vain, and for one after it."""
     last = max(blueprint.config.layer_order)
     layers = blueprint.config.num_hidden_layers
-    here, beyond = (
-        table.foreign_names(f"encoder.blocks.{n}.inner.weight", blueprint)[0] for n in (last, last + 1)
-    )
+    here, beyond = (table.foreign_names(f"encoder.blocks.{n}.inner.weight", blueprint)[0] for n in (last, last + 1))
     if here not in names:
-        raise BadFile(
-            f"{folder} lacks `{here}`, and config.json calls for {layers} layers. One of them is wrong."
-        )
+        raise BadFile(f"{folder} lacks `{here}`, and config.json calls for {layers} layers. One of them is wrong.")
     if beyond in names:
-        raise BadFile(
-            f"{folder} has `{beyond}`, and config.json calls for {layers} layers. One of them is wrong."
-        )
+        raise BadFile(f"{folder} has `{beyond}`, and config.json calls for {layers} layers. One of them is wrong.")
 
 
 def _check_weights(
@@ -289,9 +275,7 @@ def _check_weights(
         ]
     if misshapen:
         more = f" and {len(misshapen) - 3} more" if len(misshapen) > 3 else ""
-        raise BadFile(
-            f"{folder} has weights of another shape than config.json says: {', '.join(misshapen[:3])}{more}."
-        )
+        raise BadFile(f"{folder} has weights of another shape than config.json says: {', '.join(misshapen[:3])}{more}.")
 
 
 def _load(weights: Weights, names: list[str], dtype: str) -> Tensor:

@@ -49,9 +49,7 @@ class Blueprint:
         object.__setattr__(self, "pooler", needed)
         labelled = {name: spec.columns for name, spec in self.heads.items() if spec.kind in LABELLED}
         if strange := self.labels.keys() - labelled.keys():
-            raise BadSetting(
-                f"There are labels for {', '.join(sorted(strange))}, which is no head that has labels."
-            )
+            raise BadSetting(f"There are labels for {', '.join(sorted(strange))}, which is no head that has labels.")
         labels = {name: self.labels.get(name) or _numbered(count) for name, count in labelled.items()}
         for name, count in labelled.items():
             if len(labels[name]) != count or len(set(labels[name])) != count:
@@ -200,9 +198,7 @@ class Family:
         return tuple(f"{theirs.format(**numbers)}.{suffix}" for theirs in self.modules[module])
 
     def stored_name(self, canonical: str, blueprint: Blueprint) -> str:
-        in_head = self._has(
-            [canonical], *(f"{m}." for kind in self.head_modules.values() for m in kind.values())
-        )
+        in_head = self._has([canonical], *(f"{m}." for kind in self.head_modules.values() for m in kind.values()))
         is_bare = not blueprint.heads.keys() - {EMBED}
         return canonical if in_head or is_bare else self.prefix + canonical
 
@@ -217,9 +213,7 @@ class Family:
         if isinstance(name := given.get("hidden_act"), str):
             given["hidden_act"] = _SAME_ACTIVATION.get(name, name)
         if "vocab_size" not in given:
-            raise BadFile(
-                "config.json has no `vocab_size`; expected the number of rows of the token embedding."
-            )
+            raise BadFile("config.json has no `vocab_size`; expected the number of rows of the token embedding.")
         attention = "causal" if raw.get("is_decoder") else "bidirectional"
         return EncoderConfig(**{**self.defaults, **given}, attention=attention)
 
@@ -230,9 +224,7 @@ class Family:
             return name
         if name is not None:
             known = ", ".join(self.architectures)
-            raise BadFile(
-                f"The architecture {name!r} is not known for `{self.model_type}`; expected one of {known}."
-            )
+            raise BadFile(f"The architecture {name!r} is not known for `{self.model_type}`; expected one of {known}.")
         return self._architecture_from_weights(stored)
 
     def _architecture_from_weights(self, stored: Collection[str]) -> str:
@@ -291,20 +283,12 @@ def _read_labels(raw: Mapping[str, Any]) -> Names:
         if not isinstance(count, int) or not 1 <= count <= 1_000_000:
             raise BadFile(f"config.json has `num_labels` = {count!r}; expected a whole number from 1 up.")
         return _numbered(count)
-    if (
-        not isinstance(table, dict)
-        or sorted(map(str, table)) != sorted(map(str, range(len(table))))
-        or not table
-    ):
-        raise BadFile(
-            "config.json has an `id2label` that does not number its labels 0, 1, 2, ...; mend the numbers."
-        )
+    if not isinstance(table, dict) or sorted(map(str, table)) != sorted(map(str, range(len(table)))) or not table:
+        raise BadFile("config.json has an `id2label` that does not number its labels 0, 1, 2, ...; mend the numbers.")
     by_number = {int(number): str(label) for number, label in table.items()}
     labels = tuple(by_number[i] for i in range(len(by_number)))
     if len(set(labels)) != len(labels):
-        raise BadFile(
-            "config.json has an `id2label` in which one label occurs twice; give each a name of its own."
-        )
+        raise BadFile("config.json has an `id2label` in which one label occurs twice; give each a name of its own.")
     return labels
 
 

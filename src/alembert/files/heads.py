@@ -27,15 +27,11 @@ def with_heads(
     """
     old, fresh = checkpoint.blueprint, fresh_heads(checkpoint, heads)
     labels = {name: old.labels[name] for name in heads if name in old.labels and name not in fresh}
-    blueprint = Blueprint(
-        config=config or old.config, heads=heads, pooler=old.pooler and pooler, labels=labels
-    )
+    blueprint = Blueprint(config=config or old.config, heads=heads, pooler=old.pooler and pooler, labels=labels)
     model = new_model(blueprint.config, blueprint.heads, pooler=blueprint.pooler, seed=seed)
     state = checkpoint.model.state_dict()
     kept = set(state) - _weights_of(fresh, checkpoint.model)
-    model.load_state_dict(
-        {n: state[n] if n in kept else w for n, w in model.state_dict().items()}, assign=True
-    )
+    model.load_state_dict({n: state[n] if n in kept else w for n, w in model.state_dict().items()}, assign=True)
     return replace(checkpoint, model=model.eval(), blueprint=blueprint, unexpected=())
 
 

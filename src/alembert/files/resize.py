@@ -21,9 +21,7 @@ from alembert.text.tokenizer import Tokenizer
 EMBEDDING: Final = "encoder.embeddings.token.weight"
 
 
-def with_new_rows(
-    checkpoint: Checkpoint, tokenizer: Tokenizer, sources: Mapping[int, Sequence[int]]
-) -> Checkpoint:
+def with_new_rows(checkpoint: Checkpoint, tokenizer: Tokenizer, sources: Mapping[int, Sequence[int]]) -> Checkpoint:
     """Add rows, or refill unused ones: id of a new piece -> ids of the pieces that it stands for."""
     size = max(checkpoint.blueprint.config.vocab_size, tokenizer.vocab_size)
     state = dict(checkpoint.model.state_dict())
@@ -36,9 +34,7 @@ def with_markers(checkpoint: Checkpoint, tokenizer: Tokenizer, markers: Mapping[
     """Add special pieces, each beginning as the word that it is named with: marker -> word."""
     grown = tokenizer.with_markers(markers)
     fresh = [piece for piece in markers if piece not in tokenizer.vocabulary]
-    sources = {
-        grown.id_of(piece): tokenizer.encode(markers[piece], add_special_tokens=False).ids for piece in fresh
-    }
+    sources = {grown.id_of(piece): tokenizer.encode(markers[piece], add_special_tokens=False).ids for piece in fresh}
     return with_new_rows(checkpoint, grown, sources) if fresh else checkpoint
 
 
@@ -72,6 +68,4 @@ def _with_weights(checkpoint: Checkpoint, tokenizer: Tokenizer, state: Mapping[s
     extra = dict(checkpoint.extra)
     if "pad_token_id" in extra:
         extra["pad_token_id"] = tokenizer.pad_id
-    return replace(
-        checkpoint, model=model.eval(), blueprint=blueprint, tokenizer=tokenizer, extra=extra, unexpected=()
-    )
+    return replace(checkpoint, model=model.eval(), blueprint=blueprint, tokenizer=tokenizer, extra=extra, unexpected=())

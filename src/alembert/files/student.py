@@ -113,9 +113,7 @@ def _known_tokenizer(teacher: Checkpoint) -> Tokenizer:
     return teacher.tokenizer
 
 
-def _opened(
-    teacher: Checkpoint, wanted: str, settings: StudentSettings, tokenizer: Tokenizer | None
-) -> Checkpoint:
+def _opened(teacher: Checkpoint, wanted: str, settings: StudentSettings, tokenizer: Tokenizer | None) -> Checkpoint:
     if tokenizer is not None or settings != StudentSettings(start=settings.start):
         raise BadSetting(
             f"The student {wanted} is there and has its shape and vocabulary; `heads`, `inner`, `layers` and another "

@@ -108,9 +108,7 @@ def narrowed(teacher: Model, shape: Shape, rows: Sequence[Sequence[int]]) -> Sta
 def block_sources(shape: Shape, teacher: EncoderConfig) -> dict[int, int]:
     """Map the student's stored blocks to the teacher's; where layers share one, the last of them decides."""
     inner = teacher.inner_group_num
-    theirs = [
-        block for layer in shape.layers for block in teacher.layer_order[(layer - 1) * inner : layer * inner]
-    ]
+    theirs = [block for layer in shape.layers for block in teacher.layer_order[(layer - 1) * inner : layer * inner]]
     return dict(zip(shape.config.layer_order, theirs, strict=True))
 
 
@@ -118,9 +116,7 @@ def block_sources(shape: Shape, teacher: EncoderConfig) -> dict[int, int]:
 def _look(teacher: Model, blocks: set[int], rows: Sequence[Sequence[int]]) -> Seen:
     """Let a copy of the teacher, which shares its weights and drops nothing, read the rows."""
     model = Model.skeleton(teacher.config)
-    model.load_state_dict(
-        {n: w for n, w in teacher.state_dict().items() if n in model.state_dict()}, assign=True
-    )
+    model.load_state_dict({n: w for n, w in teacher.state_dict().items() if n in model.state_dict()}, assign=True)
     inputs: dict[str, list[Tensor]] = defaultdict(list)
     activity: dict[str, list[Tensor]] = defaultdict(list)
     for number in blocks:

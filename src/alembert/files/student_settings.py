@@ -29,9 +29,7 @@ class StudentSettings:
     def __post_init__(self) -> None:
         starts = get_args(Start)
         if self.start not in starts:
-            raise BadSetting(
-                f"`start` of the student is {self.start!r}; expected one of {', '.join(starts)}."
-            )
+            raise BadSetting(f"`start` of the student is {self.start!r}; expected one of {', '.join(starts)}.")
         for name in ("heads", "inner"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -96,9 +96,7 @@ def _own_file(folder: Path, name: str) -> Path:
     blobs = Path(os.path.realpath(home.parent.parent / "blobs"))
     is_cached = home.parent.name == "snapshots" and target.parent == blobs
     if not target.is_relative_to(home) and not is_cached:
-        raise BadFile(
-            f"{folder / name} is a link to a file outside of the folder. Put the file itself there."
-        )
+        raise BadFile(f"{folder / name} is a link to a file outside of the folder. Put the file itself there.")
     return folder / name
 
 
@@ -110,14 +108,10 @@ def read_header(path: Path) -> dict[str, tuple[int, ...]]:
             start = file.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1
             if not 2 <= length <= min(size - 8, _LARGEST_HEADER):
-                raise BadFile(
-                    f"{path} is not a safetensors file, or it is cut off: its header does not fit into it."
-                )
+                raise BadFile(f"{path} is not a safetensors file, or it is cut off: its header does not fit into it.")
             header = parse_json(file.read(length), unique=True)
     except ValueError as problem:
-        raise BadFile(
-            f"{path} is damaged: its header cannot be read ({problem}). Copy or download it again."
-        ) from None
+        raise BadFile(f"{path} is damaged: its header cannot be read ({problem}). Copy or download it again.") from None
     except OSError as problem:
         raise BadFile(f"{path} cannot be read: {problem.strerror}.") from None
     if not isinstance(header, dict):
@@ -134,9 +128,7 @@ def _checked_entries(path: Path, header: dict[str, Any], space: int) -> Iterator
             first, last = map(whole_number, entry["data_offsets"])
             fits = first <= last <= space and last - first == prod(shape) * _BITS[entry["dtype"]] // 8
         if not fits or any(n < 0 for n in shape):
-            raise BadFile(
-                f"{path} is damaged or cut off: `{name}` of shape {list(shape)} does not fit into the file."
-            )
+            raise BadFile(f"{path} is damaged or cut off: `{name}` of shape {list(shape)} does not fit into the file.")
         end = max(end, last)
         yield name, shape
     if end != space:

@@ -122,9 +122,7 @@ def _openvino_forward(dtype: str, threads: int) -> Callable[[int], Call]:
             x, weight = quantised(x, 256), quantised(weight, 255)
         product = ops.matmul(x, weight, False, True)
         settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
-        model = openvino.Core().compile_model(
-            openvino.Model([product], [parameter], "trial"), "CPU", settings
-        )
+        model = openvino.Core().compile_model(openvino.Model([product], [parameter], "trial"), "CPU", settings)
         request = model.create_infer_request()
         return lambda: request.infer([matrix])
 

@@ -44,9 +44,7 @@ def choose_limit(trials: Sequence[Trial], cpu: Cpu, of_user: str | None) -> Verd
     if of_user is not None:
         return Verdict(of_user, f"You have set this limit.{_deaths(_fatal(trials, of_user))}")
     if not tried:
-        return Verdict(
-            WITHOUT_AMX if cpu.advertises_amx else None, "Nothing could be tried; this is the safe choice."
-        )
+        return Verdict(WITHOUT_AMX if cpu.advertises_amx else None, "Nothing could be tried; this is the safe choice.")
     best = min(tried, key=lambda limit: len(_fatal(trials, limit)))
     return Verdict(best, _why_limit(trials, best))
 
@@ -126,9 +124,7 @@ def _fastest(speeds: dict[str, float], what: str) -> Verdict:
 def _why_limit(trials: Sequence[Trial], best: str | None) -> str:
     fatal = [trial for trial in trials if trial.is_fatal]
     if best is None:
-        return (
-            f"Least died without a limit:{_deaths(fatal)}" if fatal else "Every type ran or failed cleanly."
-        )
+        return f"Least died without a limit:{_deaths(fatal)}" if fatal else "Every type ran or failed cleanly."
     still = _fatal(trials, best)
     after = f" With it, still:{_deaths(still)}" if still else " With it, nothing dies."
     return f"Without it:{_deaths(_fatal(trials, None))}{after}"

@@ -80,10 +80,7 @@ class Capabilities:
         return [
             t.library
             for t in self.trials
-            if t.limit == self.isa_limit
-            and t.dtype == dtype
-            and t.library in EXPORT_LIBRARIES
-            and t.all_threads
+            if t.limit == self.isa_limit and t.dtype == dtype and t.library in EXPORT_LIBRARIES and t.all_threads
         ]
 
     def library_for(self, dtype: str) -> Verdict:
@@ -96,9 +93,7 @@ class Capabilities:
         return found.get(os.environ.get(ISA)) or found.get(self.isa_limit)
 
 
-def capabilities(
-    refresh: bool = False, *, cpu: Cpu | None = None, prober: Prober | None = None
-) -> Capabilities:
+def capabilities(refresh: bool = False, *, cpu: Cpu | None = None, prober: Prober | None = None) -> Capabilities:
     """Say what this machine can do; the first time, and on `refresh`, by trying for several seconds."""
     cpu = cpu or read_cpu()
     known = None if refresh else remembered(cpu)

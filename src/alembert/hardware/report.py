@@ -43,17 +43,13 @@ def doctor_report(found: Capabilities) -> dict[str, Any]:
     return {
         "machine": _machine(found),
         "libraries": {name: _library(name) for name in LIBRARIES},
-        "types": [
-            {**asdict(trial), "verdict": _verdict(found, index)} for index, trial in enumerate(found.trials)
-        ],
+        "types": [{**asdict(trial), "verdict": _verdict(found, index)} for index, trial in enumerate(found.trials)],
         "instruction_sets": {
             "advertised": found.cpu.notable_flags,
             "amx": found.amx,
             "amx_in_words": found.reasons["amx"],
         },
-        "choices": {
-            choice.name: {"value": choice.value, "reason": choice.reason} for choice in found.choices
-        },
+        "choices": {choice.name: {"value": choice.value, "reason": choice.reason} for choice in found.choices},
         "environment": [variable._asdict() for variable in variables(found.cpu)],
         "cache": _cache(found),
     }
@@ -109,9 +105,7 @@ def _verdict(found: Capabilities, index: int) -> str:
         return f"killed by {trial.detail}"
     if trial.outcome != "works":
         return f"{trial.outcome}: {trial.detail}"
-    peers = [
-        t.all_threads or 0.0 for t in found.trials if (t.library, t.limit) == (trial.library, trial.limit)
-    ]
+    peers = [t.all_threads or 0.0 for t in found.trials if (t.library, t.limit) == (trial.library, trial.limit)]
     return "too slow" if (trial.all_threads or 0.0) < TOO_SLOW * peers[0] else "works"
 
 

@@ -83,17 +83,13 @@ class _Ending:
     detail: str
 
 
-def try_library(
-    library: str, limit: str | None, threads: int, prober: Prober, deadline: Deadline
-) -> list[Trial]:
+def try_library(library: str, limit: str | None, threads: int, prober: Prober, deadline: Deadline) -> list[Trial]:
     """Try every type of a library under an instruction limit, restarting after each death."""
     waiting = list(TYPES[library])
     trials: list[Trial] = []
     while waiting:
         if deadline.left <= 0:
-            return trials + [
-                Trial(library, dtype, limit, "fails", "not tried: out of time") for dtype in waiting
-            ]
+            return trials + [Trial(library, dtype, limit, "fails", "not tried: out of time") for dtype in waiting]
         seconds = min(prober.seconds, deadline.left)
         ending = _run([*prober.command, library, str(threads), *waiting], limit, seconds)
         ended = _verdicts(ending, waiting)
@@ -118,9 +114,7 @@ def _run(command: Sequence[str], limit: str | None, seconds: float) -> _Ending:
         environment[ISA] = limit
     quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     try:
-        done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, timeout=seconds, check=False, **quiet
-        )
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=seconds, check=False, **quiet)
     except subprocess.TimeoutExpired as late:
         return _ending(late.stdout or b"", "hangs", f"no answer within {seconds:.0f} s")
     except (OSError, ValueError) as problem:

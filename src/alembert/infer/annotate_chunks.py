@@ -82,9 +82,7 @@ class Computed:
         """Set aside annotated documents by their numbers."""
         if not refused:
             return self
-        asides = [
-            (self.annotated[n][0].place, self.annotated[n][0].set_aside(why)) for n, why in refused.items()
-        ]
+        asides = [(self.annotated[n][0].place, self.annotated[n][0].set_aside(why)) for n, why in refused.items()]
         kept = [pair for number, pair in enumerate(self.annotated) if number not in refused]
         return replace(self, annotated=kept, set_aside=[*self.set_aside, *asides])
 
@@ -113,8 +111,7 @@ def compute(pipeline: Pipeline, chunk: Sequence[Portion]) -> Computed:
     return Computed(
         chunk,
         [(portion, each) for portion, each in pairs if isinstance(each, Annotated)],
-        asides
-        + [(portion.place, portion.set_aside(each)) for portion, each in pairs if isinstance(each, str)],
+        asides + [(portion.place, portion.set_aside(each)) for portion, each in pairs if isinstance(each, str)],
     )
 
 

@@ -48,8 +48,7 @@ def with_entities(document: Document, found: Iterable[FoundEntity]) -> Document:
     """Add the entities that a tagger found, in the order of the text."""
     names = free_ids("T", document)
     fresh = [
-        Entity(next(names), each.label, ((each.start, each.end),), attributes=_score(each.score))
-        for each in found
+        Entity(next(names), each.label, ((each.start, each.end),), attributes=_score(each.score)) for each in found
     ]
     together = sorted((*document.entities, *fresh), key=lambda entity: entity.start)
     return replace(document, entities=tuple(together))

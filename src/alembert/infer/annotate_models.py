@@ -79,12 +79,8 @@ class Pipeline:
         if not folders:
             raise BadSetting("No model was given. Name the folder of at least one fine-tuned model.")
         if task is not None and len(folders) > 1:
-            raise BadSetting(
-                "A task was named, and several models were given. Name a task for one model alone."
-            )
-        models = [
-            open_model(folder, device, task).with_threshold(min_score, min_precision) for folder in folders
-        ]
+            raise BadSetting("A task was named, and several models were given. Name a task for one model alone.")
+        models = [open_model(folder, device, task).with_threshold(min_score, min_precision) for folder in folders]
         return cls.of(models, keep=keep, lexicons=lexicons)
 
     @classmethod
@@ -169,15 +165,11 @@ class Pipeline:
 def _documents(given: Sequence[Document | str]) -> list[Document]:
     """Make documents of texts, called text-1 and so on; anything else is refused."""
     if isinstance(given, str):
-        raise BadInput(
-            "One text was given. Models annotate a list of documents or texts: put it into a list."
-        )
+        raise BadInput("One text was given. Models annotate a list of documents or texts: put it into a list.")
     made = [Document(f"text-{n}", each) if isinstance(each, str) else each for n, each in enumerate(given, 1)]
     strange = next((each for each in made if not isinstance(each, Document)), None)
     if strange is not None:
-        raise BadInput(
-            f"Models annotate a list of documents or texts; there is a {type(strange).__name__} in it."
-        )
+        raise BadInput(f"Models annotate a list of documents or texts; there is a {type(strange).__name__} in it.")
     return made
 
 

@@ -29,12 +29,8 @@ KIND: Final = "Annotations"
 PARTS: Final = "parts.jsonl"
 SET_ASIDE: Final = "set-aside.jsonl"
 PART: Final = re.compile(r"part-(\d{5,})(\..+)?")
-_NO_TEXT: Final = (
-    "the format cannot hold it: it has half of a surrogate pair, or another value that is no text"
-)
-_MARK: Final = (
-    "brat cannot hold it: a text file that begins with U+FEFF is read without it, and offsets would shift"
-)
+_NO_TEXT: Final = "the format cannot hold it: it has half of a surrogate pair, or another value that is no text"
+_MARK: Final = "brat cannot hold it: a text file that begins with U+FEFF is read without it, and offsets would shift"
 PartFormat = Literal["jsonl", "bioc", "bioc-json", "pubtator", "brat", "parquet", "conll", "label-studio"]
 
 

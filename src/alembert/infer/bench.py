@@ -172,9 +172,7 @@ def megabytes(folder: Path) -> float:
 # -- texts
 
 
-def read_texts(
-    model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int = LIMIT
-) -> Reading[Any]:
+def read_texts(model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int = LIMIT) -> Reading[Any]:
     """Read texts from files of any known format; for tasks that ask about more than a text, files of the task."""
     listed = list_files(files)
     if _reads_documents(model):

@@ -77,13 +77,9 @@ class EncodeSettings:
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
-            raise BadSetting(
-                f"`format` is {self.format!r}, which no reader has. Use one of {', '.join(FORMATS)}."
-            )
+            raise BadSetting(f"`format` is {self.format!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
         if self.int8_copy and self.dtype == "int8":
-            raise BadSetting(
-                "The vectors are int8 already: a copy in int8 adds nothing. Leave one of them out."
-            )
+            raise BadSetting("The vectors are int8 already: a copy in int8 adds nothing. Leave one of them out.")
         if self.chunk_characters < 1:
             raise BadSetting(f"`chunk_characters` is {self.chunk_characters}; a chunk holds at least one.")
 

@@ -117,9 +117,7 @@ class ExportVectors:
     @classmethod
     def of(cls, engine: ExportEngine, pooling: Pooling) -> ExportVectors:
         """Find the head that makes vectors."""
-        return cls(
-            engine, pooling, next(name for name, each in engine.facts.heads.items() if each.kind == KIND)
-        )
+        return cls(engine, pooling, next(name for name, each in engine.facts.heads.items() if each.kind == KIND))
 
     @property
     def tokenizer(self) -> Tokenizer:

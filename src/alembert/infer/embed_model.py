@@ -153,10 +153,7 @@ def fingerprint(folder: Path) -> str:
     paths = {path for pattern in patterns for path in folder.glob(pattern)} - {manifest}
     names = {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
     return artifact.hash_config(
-        {
-            name: known[name].sha256 if name in known else artifact.hash_file(path)
-            for name, path in names.items()
-        }
+        {name: known[name].sha256 if name in known else artifact.hash_file(path) for name, path in names.items()}
     )
 
 
@@ -164,9 +161,7 @@ def _checked_length(length: int | None, pooling: Pooling, longest: int) -> int:
     if length is None:
         return min(longest, pooling.length or longest)
     if not 3 <= length <= longest:
-        raise BadSetting(
-            f"The length is {length} tokens; the model reads from 3 (two of them special) to {longest}."
-        )
+        raise BadSetting(f"The length is {length} tokens; the model reads from 3 (two of them special) to {longest}.")
     return length
 
 

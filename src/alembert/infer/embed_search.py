@@ -68,9 +68,7 @@ def _check(index: Index, queries_QD: Vectors, k: int, copy: bool) -> None:
     if not np.isfinite(queries_QD).all():
         raise BadInput("A query has numbers that are infinite or none at all.")
     if copy and index.copy is None:
-        raise BadSetting(
-            f"{index.folder} has no int8 copy to look through. Encode with --int8, or search without it."
-        )
+        raise BadSetting(f"{index.folder} has no int8 copy to look through. Encode with --int8, or search without it.")
 
 
 def _nearest(index: Index, queries_QD: Vectors, k: int, measure: Measure, copy: bool) -> list[list[Hit]]:

@@ -63,9 +63,7 @@ class ExportEngine:
             return partial(OnnxGraph, file)
         from alembert.tasks.running_openvino import OpenVinoGraph
 
-        opened = partial(
-            OpenVinoGraph, file, exact=self.facts.precision != "int8", longest=self.facts.longest
-        )
+        opened = partial(OpenVinoGraph, file, exact=self.facts.precision != "int8", longest=self.facts.longest)
         # What single texts run on is kept for the next process, which starts sooner with it.
         return lambda threads, streams: opened(threads, streams, keep=streams == 1)
 

@@ -54,9 +54,7 @@ class TorchEngine:
         self.attention = checkpoint.blueprint.config.attention
         self.device = device
         self.model = checkpoint.model.to(device).eval()
-        self.turn = (
-            Lock()
-        )  # one caller has all cores: how many threads an operation takes is set for the process
+        self.turn = Lock()  # one caller has all cores: how many threads an operation takes is set for the process
 
     @classmethod
     def open(cls, where: str | Path, device: str = "cpu") -> TorchEngine:
@@ -115,9 +113,7 @@ class TorchEngine:
             yield from zip(numbers, states, strict=True)
 
     @torch.inference_mode()
-    def vocabulary_probabilities(
-        self, ids: Sequence[int], positions: Sequence[int]
-    ) -> npt.NDArray[np.float32]:
+    def vocabulary_probabilities(self, ids: Sequence[int], positions: Sequence[int]) -> npt.NDArray[np.float32]:
         head = self._head("masked_lm", "fill masks")
         batch = Batch.packed([ids]).to(self.device)
         wanted = torch.tensor(positions, device=self.device)

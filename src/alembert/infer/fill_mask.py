@@ -32,9 +32,7 @@ class TokenEngine(Protocol):
 class MaskEngine(TokenEngine, Protocol):
     """What predicts masked tokens."""
 
-    def vocabulary_probabilities(
-        self, ids: Sequence[int], positions: Sequence[int]
-    ) -> npt.NDArray[np.float32]:
+    def vocabulary_probabilities(self, ids: Sequence[int], positions: Sequence[int]) -> npt.NDArray[np.float32]:
         """Return a row over the vocabulary for each position."""
 
 
@@ -83,6 +81,4 @@ def fill_mask(engine: MaskEngine, text: str, top: int = 5) -> tuple[FilledMask, 
 
 def _best(row: npt.NDArray[np.float32], tokenizer: Tokenizer, top: int) -> tuple[MaskCandidate, ...]:
     ids = [int(i) for i in np.argsort(-row, kind="stable")[:top]]
-    return tuple(
-        MaskCandidate(token, i, float(row[i])) for i, token in zip(ids, tokenizer.tokens(ids), strict=True)
-    )
+    return tuple(MaskCandidate(token, i, float(row[i])) for i, token in zip(ids, tokenizer.tokens(ids), strict=True))

@@ -51,9 +51,7 @@ class CausalEngine(TokenEngine, Protocol):
         """What writes with the model."""
 
 
-def generate(
-    engine: CausalEngine, prompt: str, settings: DecodeSettings | None = None
-) -> tuple[GeneratedText, ...]:
+def generate(engine: CausalEngine, prompt: str, settings: DecodeSettings | None = None) -> tuple[GeneratedText, ...]:
     """Continue one text; an empty prompt lets the model begin as it likes."""
     return next(generate_batch(engine, [prompt], settings))
 
@@ -87,9 +85,7 @@ def prompt_ids(engine: CausalEngine, prompt: str) -> list[int]:
 def _in_turn(
     engine: CausalEngine, prompts: Sequence[str], rows: Sequence[list[int]], settings: DecodeSettings
 ) -> Iterator[tuple[GeneratedText, ...]]:
-    found = write_all(
-        engine.writer(), [_prompt(ids, engine.longest) for ids in rows], engine.tokenizer, settings
-    )
+    found = write_all(engine.writer(), [_prompt(ids, engine.longest) for ids in rows], engine.tokenizer, settings)
     for prompt, texts in zip(prompts, found, strict=True):
         yield tuple(_generated(engine.tokenizer, prompt, text) for text in texts)
 

@@ -21,9 +21,7 @@ PARTS: Final = ("train", "dev", "test")
 """Parts of a file that `finetune --split` makes, in the order of the shares."""
 
 
-def read_gold(
-    model: TaskModel, files: Sequence[Path], options: ReadOptions, part: str | None = None
-) -> Reading[Any]:
+def read_gold(model: TaskModel, files: Sequence[Path], options: ReadOptions, part: str | None = None) -> Reading[Any]:
     """Read the examples of files, or the part of them that was kept apart when the model was fine-tuned.
 
     A folder or a pattern stands for all files in it.
@@ -38,9 +36,7 @@ def read_gold(
         if reading.set_aside:
             first = reading.set_aside[0]
             aside = f" ({len(reading.set_aside):,} set aside; {first.position}: {first.reason})"
-        raise BadFile(
-            f"{named} has no example that can be scored{aside}. Give a file with labelled examples."
-        )
+        raise BadFile(f"{named} has no example that can be scored{aside}. Give a file with labelled examples.")
     examples = reading.examples if part is None else _part(model, reading.examples, part)
     if model.task.labels and not any(model.task.answers(example) for example in examples):
         usual = "Check that the file is annotated, and that its format and columns were recognised."
@@ -68,9 +64,7 @@ def _part(model: TaskModel, examples: Sequence[Any], part: str) -> Sequence[Any]
     parts = split(examples, parse_split(str(how["shares"])), int(how["seed"]))
     chosen = parts[PARTS.index(part)]
     if not chosen:
-        raise BadFile(
-            f"The split {how['shares']} leaves no example in the part {part!r}. Choose another part."
-        )
+        raise BadFile(f"The split {how['shares']} leaves no example in the part {part!r}. Choose another part.")
     # A text may stand in two documents, one in each part: only what left the training part tells of other files.
     strange = (model.train_keys() or set()) - {example.key for example in parts[0]}
     if strange:

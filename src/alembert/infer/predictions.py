@@ -86,9 +86,7 @@ class AnnotatedDocument(Document):
         }
 
     def _repr_html_(self) -> str:
-        triples = [
-            (each.head.text, each.relation, each.tail.text, _percent(each.score)) for each in self.triples
-        ]
+        triples = [(each.head.text, each.relation, each.tail.text, _percent(each.score)) for each in self.triples]
         labels = [(label, _percent(self.probabilities.get(label))) for label in self.labels]
         value = [("value", f"{self.value:.4g}")] if self.value is not None else []
         problem = [("problem", self.problem)] if self.problem else []

@@ -121,16 +121,12 @@ class Predictor:
                 "Use `predict` for a single input."
             )
         if not isinstance(batch_characters, int) or batch_characters < 1:
-            raise BadSetting(
-                f"`batch_characters` is {batch_characters!r}; expected a whole number of 1 or more."
-            )
+            raise BadSetting(f"`batch_characters` is {batch_characters!r}; expected a whole number of 1 or more.")
         compute = self._computation(min_score, min_precision)
         return self._stream(compute, _batches(inputs, batch_characters))
 
     def _stream(self, compute: Any, batches: Iterator[list[tuple[int, Input]]]) -> Iterator[Any]:
-        for batch, predictions in in_streams(
-            lambda batch: (batch, compute(batch)), batches, OVERLAPPED, ahead=1
-        ):
+        for batch, predictions in in_streams(lambda batch: (batch, compute(batch)), batches, OVERLAPPED, ahead=1):
             for (number, item), prediction in zip(batch, predictions, strict=True):
                 failed = isinstance(prediction, Exception)
                 yield self._failed(number, item, prediction) if failed else prediction
@@ -144,9 +140,7 @@ class Predictor:
             )
         if self._embeds:
             if (min_score, min_precision) != (None, None):
-                raise BadSetting(
-                    "Similarities have no confidence to withhold them by. Leave the least score out."
-                )
+                raise BadSetting("Similarities have no confidence to withhold them by. Leave the least score out.")
             return self._similarities
         models = [model.with_threshold(min_score, min_precision) for model in self._models]
         if not self._annotates or self.tasks == ("relate",):  # alone it reads marked texts as well
@@ -173,9 +167,7 @@ class Predictor:
         listed = [texts] if isinstance(texts, str) else _listed(texts)
         for number, text in enumerate(listed, start=1):
             if not isinstance(text, str):
-                raise BadInput(
-                    f"Input {number} of `encode` is a {type(text).__name__}; expected a text (str)."
-                )
+                raise BadInput(f"Input {number} of `encode` is a {type(text).__name__}; expected a text (str).")
         vectors_ND = self._embedder.embed(listed).vectors_ND
         return vectors_ND[0] if isinstance(texts, str) else vectors_ND
 

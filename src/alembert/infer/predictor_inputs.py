@@ -62,9 +62,7 @@ def _of_mapping(item: Mapping[str, Any], number: int) -> Document:
         keys = ", ".join(f"`{key}`" for key in list(item)[:5]) or "none"
         raise BadInput(f"Input {number} is a dict without `text`, which it needs; its keys: {keys}.")
     if not isinstance(item["text"], str):
-        raise BadInput(
-            f"Input {number} has a {type(item['text']).__name__} as `text`; expected a text (str)."
-        )
+        raise BadInput(f"Input {number} has a {type(item['text']).__name__} as `text`; expected a text (str).")
     try:
         return from_record({**item, "id": input_id(item, number)})
     except BadInput as problem:

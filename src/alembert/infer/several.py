@@ -60,9 +60,7 @@ class SeveralTasks:
         """Make examples without answers of documents."""
         return self._examples([each.text for each in documents], lambda task: task.of_documents(documents))
 
-    def _examples(
-        self, texts: Sequence[str], read_as: Callable[[AnyTask], Sequence[Example]]
-    ) -> list[SeveralExamples]:
+    def _examples(self, texts: Sequence[str], read_as: Callable[[AnyTask], Sequence[Example]]) -> list[SeveralExamples]:
         columns: dict[str, Sequence[Example]] = {}
         for name, task in self.tasks.items():
             with _named(name):
@@ -88,9 +86,7 @@ class SeveralTasks:
 
     def record(self, example: SeveralExamples, predictions: Mapping[str, Any]) -> dict[str, Any]:
         """Give the answers as a JSON object: name of the task -> its own record."""
-        return {
-            name: task.record(example.by_task[name], predictions[name]) for name, task in self.tasks.items()
-        }
+        return {name: task.record(example.by_task[name], predictions[name]) for name, task in self.tasks.items()}
 
     def show(self, example: SeveralExamples, predictions: Mapping[str, Any]) -> list[str]:
         """Give the answers as lines for people."""
@@ -122,9 +118,7 @@ class SeveralModel:
     def task(self) -> SeveralTasks:
         return SeveralTasks({name: model.task for name, model in self.models.items()})
 
-    def with_threshold(
-        self, min_score: float | None = None, min_precision: float | None = None
-    ) -> SeveralModel:
+    def with_threshold(self, min_score: float | None = None, min_precision: float | None = None) -> SeveralModel:
         """Return the model that withholds answers of each task, as `TaskModel.with_threshold` does."""
         models = {name: each.with_threshold(min_score, min_precision) for name, each in self.models.items()}
         return replace(self, models=models)
@@ -140,8 +134,7 @@ class SeveralModel:
 
     def _predicted(self, examples: Sequence[SeveralExamples]) -> dict[str, list[Any]]:
         encoded = {
-            name: model.encode([example.by_task[name] for example in examples])
-            for name, model in self.models.items()
+            name: model.encode([example.by_task[name] for example in examples]) for name, model in self.models.items()
         }
         with self.engine.turn:
             outputs = self._outputs(encoded)

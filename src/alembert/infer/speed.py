@@ -130,9 +130,7 @@ def latencies(
     return [Latency(seconds=tuple(each)) for each in took]
 
 
-def _sample(
-    models: Sequence[Answering], examples: Sequence[Any], share: float, clock: Clock
-) -> Sequence[Any]:
+def _sample(models: Sequence[Answering], examples: Sequence[Any], share: float, clock: Clock) -> Sequence[Any]:
     """Double the texts until the slowest model needs its share of the time, or all are in."""
     count = 1
     while count < len(examples):

@@ -161,9 +161,7 @@ class TaskModel:
         ids = [f"{source.stem}-{number}" for number in range(1, len(texts) + 1)]
         return Reading(tuple(self.task.of_texts(texts, ids)), aside, tuple(source.remarks()))
 
-    def predict(
-        self, examples: Sequence[Example | str], tell: Callable[[int], None] = lambda _: None
-    ) -> list[Any]:
+    def predict(self, examples: Sequence[Example | str], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
         """Predict all examples, or texts; `tell` hears how many are done."""
         predictions: list[Any] = []
         for prediction in self.predictions(examples):

@@ -47,9 +47,7 @@ class Wanted:
         names = {name.casefold() for name in known}
         for name in (name for pair in self.types for name in pair):
             if name.casefold() not in names:
-                raise BadSetting(
-                    f"Triples of the type {name!r} were asked for; the tagger finds {', '.join(known)}."
-                )
+                raise BadSetting(f"Triples of the type {name!r} were asked for; the tagger finds {', '.join(known)}.")
 
     def has_types(self, triple: Mapping[str, Any]) -> bool:
         """Tell whether a triple is between entities of the types."""
@@ -82,9 +80,7 @@ class Extraction:
         return {
             "id": self.id,
             "text": self.text,
-            "entities": [
-                {**asdict(each), "text": self.text[each.start : each.end]} for each in self.entities
-            ],
+            "entities": [{**asdict(each), "text": self.text[each.start : each.end]} for each in self.entities],
             "triples": list(self.triples),
             "coverage": {
                 "characters": self.tagged.characters,
@@ -114,9 +110,7 @@ class TripleModel:
         types, rules = cast(TagTask, self.tagger.task).types, cast(RelateTask, self.relater.task).rules
         self.wanted.check(types)
         found = {name.casefold() for name in types}
-        if rules.is_typed and not any(
-            {head.casefold(), tail.casefold()} <= found for head, tail in rules.types
-        ):
+        if rules.is_typed and not any({head.casefold(), tail.casefold()} <= found for head, tail in rules.types):
             pairs = ", ".join(f"{head} to {tail}" for head, tail in rules.types[:10])
             raise BadSetting(
                 f"{self.tagger.folder} finds entities of the types {', '.join(types)}, and {self.relater.folder} relates "
@@ -138,13 +132,9 @@ class TripleModel:
         tagger, relater = (TaskModel.open(folders[task], device) for task in ("tag", "relate"))
         return cls(tagger, relater, wanted or Wanted())
 
-    def with_threshold(
-        self, min_score: float | None = None, min_precision: float | None = None
-    ) -> TripleModel:
+    def with_threshold(self, min_score: float | None = None, min_precision: float | None = None) -> TripleModel:
         """Return the models that withhold entities and relations, as `TaskModel.with_threshold` does."""
-        tagger, relater = (
-            each.with_threshold(min_score, min_precision) for each in (self.tagger, self.relater)
-        )
+        tagger, relater = (each.with_threshold(min_score, min_precision) for each in (self.tagger, self.relater))
         return replace(self, tagger=tagger, relater=relater)
 
     def extract(
@@ -191,7 +181,6 @@ def predictions_of(
     The texts are sentences, each to be read whole as the marked ones of training were, or theirs are to be found.
     """
     examples = [
-        of_entities(text, found, is_sentence=are_sentences)
-        for text, found in zip(texts, entities, strict=True)
+        of_entities(text, found, is_sentence=are_sentences) for text, found in zip(texts, entities, strict=True)
     ]
     return relater.predict(examples)

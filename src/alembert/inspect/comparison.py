@@ -145,9 +145,7 @@ def comparison_of(
     )
 
 
-def _standing(
-    name: str, entrant: Entrant, speed: Speed | None, against: bootstrap.Comparison | None
-) -> Standing:
+def _standing(name: str, entrant: Entrant, speed: Speed | None, against: bootstrap.Comparison | None) -> Standing:
     return Standing(
         name=name,
         folder=str(entrant.model.folder),

@@ -32,9 +32,7 @@ def write(found: Comparison, folder: str | Path) -> list[Path]:
 def page(found: Comparison) -> str:
     """Return the page."""
     title = f"Comparison of {len(found.models)} models"
-    about = (
-        f"<p>Task {escape(found.task)}, {escape(', '.join(found.files))}: {found.examples:,} examples.</p>"
-    )
+    about = f"<p>Task {escape(found.task)}, {escape(', '.join(found.files))}: {found.examples:,} examples.</p>"
     return framed(title, title, "\n".join([about, *section(found)]))
 
 

@@ -38,9 +38,7 @@ class Case:
     def as_json(self) -> dict[str, Any]:
         """Give plain values; marks with their text."""
         record = asdict(self)
-        record["marks"] = [
-            {**asdict(mark), "text": self.texts[0][mark.start : mark.end]} for mark in self.marks
-        ]
+        record["marks"] = [{**asdict(mark), "text": self.texts[0][mark.start : mark.end]} for mark in self.marks]
         return record
 
 

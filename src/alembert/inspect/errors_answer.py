@@ -75,22 +75,16 @@ def survey(model: TaskModel, examples: Sequence[AnswerExample], predictions: Seq
 def _by_kind(found: Sequence[_Judged]) -> Table:
     kinds = [each.kind for each in found]
     rows = tuple((name, kinds.count(name), told) for name, told in _KINDS.items() if name in kinds)
-    return Table(
-        name="by_kind", title="What became of the questions", header=("kind", "questions", "what"), rows=rows
-    )
+    return Table(name="by_kind", title="What became of the questions", header=("kind", "questions", "what"), rows=rows)
 
 
-def _grouped(
-    found: Sequence[_Judged], name: str, title: str, of: str, value: Callable[[_Judged], str]
-) -> Table:
+def _grouped(found: Sequence[_Judged], name: str, title: str, of: str, value: Callable[[_Judged], str]) -> Table:
     """Score groups of questions, the ten largest."""
     groups: dict[str, list[_Judged]] = {}
     for each in found:
         groups.setdefault(value(each), []).append(each)
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:10]
-    rows = tuple(
-        (key, len(part), _mean([e.exact for e in part]), _mean([e.f1 for e in part])) for key, part in largest
-    )
+    rows = tuple((key, len(part), _mean([e.exact for e in part]), _mean([e.f1 for e in part])) for key, part in largest)
     return Table(name=name, title=title, header=(of, "questions", "exact", "f1"), rows=rows)
 
 
@@ -108,9 +102,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _case(each: _Judged) -> Case:
     right = " | ".join(dict.fromkeys(each.example.rights)) or "(no answer)"
-    told = (
-        f"{each.kind}: right: {right}; answered: {each.guess.text or '(no answer)'} ({each.guess.score:.2f})"
-    )
+    told = f"{each.kind}: right: {right}; answered: {each.guess.text or '(no answer)'} ({each.guess.score:.2f})"
     example = each.example
     return Case(
         id=example.id,

@@ -38,9 +38,7 @@ class _Judged:
         return -(-self.guess.coverage.windows // len(self.example.choices))
 
 
-def survey(
-    model: TaskModel, examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]
-) -> Survey:
+def survey(model: TaskModel, examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]) -> Survey:
     """Sort the errors of a model that chooses."""
     pairs = zip(examples, predictions, strict=True)
     found = [_Judged(example, guess, example.gold) for example, guess in pairs if example.gold is not None]
@@ -50,9 +48,7 @@ def survey(
         told=f"{len(wrong):,} of {len(found):,} questions are answered wrong; for {second:,} of them the right choice is "
         "the second best",
         tables=(
-            _grouped(
-                found, "by_choices", "By number of choices", "choices", lambda e: len(e.example.choices)
-            ),
+            _grouped(found, "by_choices", "By number of choices", "choices", lambda e: len(e.example.choices)),
             _by_place(found),
             _grouped(found, "by_windows", "By windows of a choice", "windows", lambda each: each.windows),
         ),
@@ -60,9 +56,7 @@ def survey(
     )
 
 
-def _grouped(
-    found: Sequence[_Judged], name: str, title: str, of: str, value: Callable[[_Judged], int]
-) -> Table:
+def _grouped(found: Sequence[_Judged], name: str, title: str, of: str, value: Callable[[_Judged], int]) -> Table:
     groups: dict[int, list[_Judged]] = {}
     for each in sorted(found, key=value):
         groups.setdefault(value(each), []).append(each)

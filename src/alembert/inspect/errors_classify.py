@@ -66,14 +66,10 @@ class _Judged:
         return cast(float, self.gold)
 
 
-def survey(
-    model: TaskModel, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
-) -> Survey:
+def survey(model: TaskModel, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> Survey:
     """Sort the errors of a classifier."""
     task: Any = model.task
-    found = [
-        each for pair in zip(examples, predictions, strict=True) for each in _answers(*pair, kind=task.kind)
-    ]
+    found = [each for pair in zip(examples, predictions, strict=True) for each in _answers(*pair, kind=task.kind)]
     wrong = sorted((each for each in found if each.error), key=lambda each: (-each.error, -each.sure))
     is_number = task.kind == "number"
     tables = _number_tables(found) if is_number else _label_tables(found, task.labels)

@@ -36,16 +36,12 @@ class _Judged:
 
 _SORTINGS: Final[tuple[Sorting[_Judged], ...]] = (
     Sorting.by_range("by_tokens", "By tokens that the model reads", "tokens", _TOKENS, lambda e: e.tokens),
-    Sorting.by_range(
-        "by_words", "By words of the right text", "words", _WORDS, lambda e: len(words(e.right))
-    ),
+    Sorting.by_range("by_words", "By words of the right text", "words", _WORDS, lambda e: len(words(e.right))),
     Sorting("by_cut", "By what is cut", "source", ("whole", "cut"), lambda e: "cut" if e.cut else "whole"),
 )
 
 
-def survey(
-    model: TaskModel, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]
-) -> Survey:
+def survey(model: TaskModel, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]) -> Survey:
     """Sort what a model writes by how far it is from what is right."""
     found = [
         _judged(example, prediction.text, example.target, prediction)

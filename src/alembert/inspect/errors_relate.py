@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
 
 
-def survey(
-    model: TaskModel, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]
-) -> Survey:
+def survey(model: TaskModel, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> Survey:
     """Sort the errors of a relation model."""
     pairs = [pair for both in zip(examples, predictions, strict=True) for pair in _pairs(*both)]
     return errors_classify.survey(model, [text for text, _ in pairs], [said for _, said in pairs])

@@ -88,9 +88,7 @@ def survey(model: TaskModel, examples: Sequence[TagExample], predictions: Sequen
     facts = [fact for each in compared for fact in _facts(each, surfaces)]
     wrong = sorted((each for each in compared if each.errors), key=lambda each: (-each.errors, each.tally.f1))
     tables = (_kinds(compared), *_breakdowns(facts), *_confusions(compared))
-    notes = (
-        () if surfaces is not None else (f"Which entities were seen in training is not known: {NO_HASHES}.",)
-    )
+    notes = () if surfaces is not None else (f"Which entities were seen in training is not known: {NO_HASHES}.",)
     told = f"{len(wrong):,} with errors, {sum(each.errors for each in wrong):,} in all"
     return Survey(told=told, tables=tables, cases=tuple(map(_case, wrong)), notes=notes)
 
@@ -173,9 +171,7 @@ def _distance(fact: Facts) -> str:
 _SORTINGS: Final[tuple[Sorting[Facts], ...]] = (
     Sorting.by_range("by_words", "By length of the entity", "words", _WORDS, lambda fact: fact.words),
     Sorting.by_range("by_pieces", "By pieces of the entity", "pieces", _PIECES, lambda fact: fact.pieces),
-    Sorting.by_range(
-        "by_text_length", "By length of the example", "words", _LENGTHS, lambda fact: fact.text_words
-    ),
+    Sorting.by_range("by_text_length", "By length of the example", "words", _LENGTHS, lambda fact: fact.text_words),
     Sorting(
         "by_border",
         "By distance to where a window was cut",
@@ -199,9 +195,7 @@ def _confusions(compared: Sequence[_Compared]) -> Iterator[Table]:
     )
     if counts:
         rows = tuple((gold, guess, count) for (gold, guess), count in counts.most_common())
-        yield Table(
-            name="confusions", title="Types taken for others", header=("gold", "guess", "count"), rows=rows
-        )
+        yield Table(name="confusions", title="Types taken for others", header=("gold", "guess", "count"), rows=rows)
 
 
 # -- examples

@@ -87,9 +87,7 @@ def coverage_sentence(coverage: Coverage) -> str:
         f"{coverage.unknown:,} unknown tokens",
         f"{coverage.cut_characters:,} characters cut",
     ]
-    lost = f", of which {coverage.unreachable:,} cannot be matched and count as missed" * bool(
-        coverage.unreachable
-    )
+    lost = f", of which {coverage.unreachable:,} cannot be matched and count as missed" * bool(coverage.unreachable)
     return f"Coverage: {'; '.join(parts)}; {coverage.gold:,} right answers{lost}."
 
 
@@ -99,7 +97,9 @@ def overlap_warning(found: Evaluation) -> str | None:
         return None
     left = found.seen.value_without
     without = "there is no other" if left is None else f"without them {found.scores.main} is {left:.4f}"
-    return f"{found.seen.count:,} of the {found.examples:,} examples have a text that the model was trained on; {without}."
+    return (
+        f"{found.seen.count:,} of the {found.examples:,} examples have a text that the model was trained on; {without}."
+    )
 
 
 def few_documents(documents: int) -> Iterator[str]:

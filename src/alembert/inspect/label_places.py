@@ -88,9 +88,7 @@ def _around(point: Point, radius: float, width: float) -> Iterator[Box]:
         yield Box(x - width / 2, top, x + width / 2, top + height)
 
 
-def _cost(
-    point: Point, points: Sequence[Point], taken: Sequence[tuple[Sequence[Box], float]], box: Box
-) -> float:
+def _cost(point: Point, points: Sequence[Point], taken: Sequence[tuple[Sequence[Box], float]], box: Box) -> float:
     hidden = sum(weight * box.shared(other) for others, weight in taken for other in others)
     away = math.dist(box.nearest(point), point)
     # A label that is nearer to another point would be read as the name of that one.

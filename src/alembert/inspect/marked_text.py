@@ -48,9 +48,7 @@ class Run:
 
     @property
     def state(self) -> State:
-        gold, guess = (
-            {mark.label for mark in self.inside if mark.side == side} for side in ("gold", "guess")
-        )
+        gold, guess = ({mark.label for mark in self.inside if mark.side == side} for side in ("gold", "guess"))
         if gold and guess:
             return "agreed" if gold & guess else "other"
         return "gold" if gold else "guess" if guess else "plain"

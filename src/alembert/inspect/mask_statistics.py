@@ -156,9 +156,7 @@ class Statistics:
     def rows(self, labels: tuple[str, str]) -> list[tuple[str, str]]:
         """Return names and values for people; `labels` name the two kinds of pairs."""
         share, mean = self.shares(), self.chosen / max(1, self.units)
-        became = (
-            f"[MASK] {share['masked']:.1%}, another piece {share['replaced']:.1%}, kept {share['kept']:.1%}"
-        )
+        became = f"[MASK] {share['masked']:.1%}, another piece {share['replaced']:.1%}, kept {share['kept']:.1%}"
         whole = f"{share['chosen_words_whole']:.1%} of them whole"
         rows = [
             ("sequences", f"{self.sequences:,}"),
@@ -185,7 +183,5 @@ class Statistics:
 
     def _pair_rows(self, labels: tuple[str, str]) -> list[tuple[str, str]]:
         named: dict[int | None, str] = {0: labels[0], 1: labels[1], None: "single"}
-        found = [
-            f"{name} {self.labels[n] / self.sequences:.1%}" for n, name in named.items() if self.labels[n]
-        ]
+        found = [f"{name} {self.labels[n] / self.sequences:.1%}" for n, name in named.items() if self.labels[n]]
         return [("pairs", ", ".join(found))] if self.labels.keys() - {None} else []

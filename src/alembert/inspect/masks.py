@@ -101,9 +101,7 @@ class Survey:
         }
 
 
-def survey(
-    tokens: Tokens, tokenizer: Tokenizer, plan: Plan, *, count: int = 5, most: int = SEQUENCES
-) -> Survey:
+def survey(tokens: Tokens, tokenizer: Tokenizer, plan: Plan, *, count: int = 5, most: int = SEQUENCES) -> Survey:
     """Show the first `count` sequences of a run, and count over its first `most`, within the first pass."""
     shown: list[MaskedSequence] = []
     statistics = Statistics()
@@ -139,14 +137,10 @@ def _split(tokens: Tokens, plan: Plan) -> Split:
 
 
 def _masked(stretch: Stretch, copy: int, tokens: Tokens, tokenizer: Tokenizer, plan: Plan) -> Marked:
-    instance = instance_of(
-        stretch, tokens.ids, tokens.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id
-    )
+    instance = instance_of(stretch, tokens.ids, tokens.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
     rng = generator(plan.seed, "masks", copy, stretch.document, stretch.a[0])
     chosen = choose(instance, plan.masks, rng)
-    seen = corrupt(
-        instance.ids, chosen, plan.masks, rng, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size
-    )
+    seen = corrupt(instance.ids, chosen, plan.masks, rng, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size)
     return Marked(instance, chosen, seen, tokenizer.mask_id)
 
 
@@ -154,15 +148,11 @@ def _pieces(marked: Marked, tokenizer: Tokenizer) -> Iterator[Piece]:
     instance, chosen = marked.instance, marked.chosen
     units = dict(zip(chosen.positions.tolist(), chosen.units.tolist(), strict=True))
     texts, seen = tokenizer.tokens(instance.ids), tokenizer.tokens(marked.seen)
-    for place, (flags, segment) in enumerate(
-        zip(instance.flags.tolist(), instance.segments.tolist(), strict=True)
-    ):
+    for place, (flags, segment) in enumerate(zip(instance.flags.tolist(), instance.segments.tolist(), strict=True)):
         yield Piece(
             texts[place],
             seen[place],
-            _mark(int(instance.ids[place]), int(marked.seen[place]), marked.mask_id)
-            if place in units
-            else None,
+            _mark(int(instance.ids[place]), int(marked.seen[place]), marked.mask_id) if place in units else None,
             units.get(place),
             bool(flags & WORD),
             ("first" if flags & FIRST else "inside") if flags & INSIDE else None,

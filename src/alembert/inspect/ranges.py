@@ -23,9 +23,7 @@ class Sorting(Generic[T]):
     group: Callable[[T], str]
 
     @classmethod
-    def by_range(
-        cls, name: str, title: str, of: str, starts: Sequence[int], value: Callable[[T], int]
-    ) -> Sorting[T]:
+    def by_range(cls, name: str, title: str, of: str, starts: Sequence[int], value: Callable[[T], int]) -> Sorting[T]:
         """Sort by a number; `starts` are where ranges begin."""
         return cls(name, title, of, range_names(starts), lambda thing: range_of(value(thing), starts))
 

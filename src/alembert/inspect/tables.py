@@ -33,8 +33,7 @@ class Table:
     def worded(self) -> tuple[bool, ...]:
         """Say of each column whether it holds words, which stand to the left, or numbers."""
         return tuple(
-            not place or all(isinstance(row[place], str) for row in self.rows)
-            for place in range(len(self.header))
+            not place or all(isinstance(row[place], str) for row in self.rows) for place in range(len(self.header))
         )
 
     def lines(self) -> list[str]:

@@ -72,7 +72,9 @@ class Report:
             return ""
         first, second = (fitted.pieces for fitted in self.fits)
         word = "fewer" if second <= first else "more"
-        return f"{self.names[1]} needs {abs(1 - second / first):.1%} {word} pieces for this corpus than {self.names[0]}."
+        return (
+            f"{self.names[1]} needs {abs(1 - second / first):.1%} {word} pieces for this corpus than {self.names[0]}."
+        )
 
     def _words(self) -> Table:
         shares = [[count / fitted.words for count in fitted.histogram] for fitted in self.fits]

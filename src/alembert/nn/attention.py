@@ -73,9 +73,7 @@ class Plan:
         if attention not in ATTENTIONS:
             raise BadSetting(f"`attention` is {attention!r}; expected one of {', '.join(ATTENTIONS)}.")
         if attention == "prefix" and batch.prefixes is None:
-            raise BadSetting(
-                "Prefix attention needs the prefix length of each document; give `prefixes` to the Batch."
-            )
+            raise BadSetting("Prefix attention needs the prefix length of each document; give `prefixes` to the Batch.")
         groups = tuple(_plan_group(group, batch, attention) for group in batch.groups)
         return cls(groups, rotation, trace, noise, memory)
 
@@ -220,9 +218,7 @@ class Attention(nn.Module):
         if plan.trace is not None:
             plan.trace.see(qkv_N3HK, plan)
         if isinstance(plan.memory, Reading):
-            plan.memory.keep(
-                plan.layer, ((each.group, k, v) for each, (_, k, v) in _rectangles(qkv_N3HK, plan))
-            )
+            plan.memory.keep(plan.layer, ((each.group, k, v) for each, (_, k, v) in _rectangles(qkv_N3HK, plan)))
         return self.out(chosen(self._mix(qkv_N3HK, plan), wanted_P))
 
     def _seen_by(self, wanted_P: Tensor, states_ND: Tensor, plan: Plan) -> Tensor:

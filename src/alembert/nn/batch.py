@@ -71,14 +71,10 @@ class Batch:
     ) -> Batch:
         """Take the usual rectangle of ids, with a mask that is 1 at real tokens and 0 at the padding after them."""
         if ids_BT.dim() != 2 or not ids_BT.numel():
-            raise BadInput(
-                "A padded batch needs a rectangle of ids: at least one document with at least one token."
-            )
+            raise BadInput("A padded batch needs a rectangle of ids: at least one document with at least one token.")
         for other in (mask_BT, segments_BT):
             if other is not None and other.shape != ids_BT.shape:
-                raise BadInput(
-                    f"Ids have the shape {list(ids_BT.shape)}, mask or segments {list(other.shape)}."
-                )
+                raise BadInput(f"Ids have the shape {list(ids_BT.shape)}, mask or segments {list(other.shape)}.")
         rows, length = ids_BT.shape
         real_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT.bool()
         lengths = _lengths_of(real_BT)
@@ -115,17 +111,13 @@ class Batch:
         if not lengths or not min(lengths):
             raise BadInput("A batch needs at least one document, each with at least one token.")
         if segments is not None and lengths != tuple(len(row) for row in segments):
-            raise BadInput(
-                "Segments need one number a token: the same documents, each of the same length as its ids."
-            )
+            raise BadInput("Segments need one number a token: the same documents, each of the same length as its ids.")
         order = sorted(range(len(ids)), key=lengths.__getitem__)
         ids_N = _flat(ids, order)
         return cls(
             ids_N=ids_N,
             segments_N=torch.zeros_like(ids_N) if segments is None else _flat(segments, order),
-            positions_N=torch.from_numpy(
-                np.concatenate([np.arange(lengths[document]) for document in order])
-            ),
+            positions_N=torch.from_numpy(np.concatenate([np.arange(lengths[document]) for document in order])),
             starts_B=_starts_in_callers_order(lengths, order),
             lengths=lengths,
             groups=_groups_of_equal_length(lengths, order),
@@ -202,9 +194,7 @@ def _checked_prefixes(prefixes: Sequence[int] | None, lengths: tuple[int, ...]) 
     if prefixes is None:
         return None
     if len(prefixes) != len(lengths) or any(not 0 <= p <= n for p, n in zip(prefixes, lengths, strict=True)):
-        raise BadInput(
-            "Prefix attention needs one prefix length a document, from 0 to the document's length."
-        )
+        raise BadInput("Prefix attention needs one prefix length a document, from 0 to the document's length.")
     return tuple(prefixes)
 
 

@@ -127,10 +127,7 @@ class Crf(nn.Module):
         )
         if legal is None:
             return transitions_CC, start_C, end_C
-        masks = (
-            torch.from_numpy(mask).to(self.start.device)
-            for mask in (legal.transitions, legal.start, legal.end)
-        )
+        masks = (torch.from_numpy(mask).to(self.start.device) for mask in (legal.transitions, legal.start, legal.end))
         transitions_CC, start_C, end_C = (
             weight.masked_fill(~mask, FORBIDDEN)
             for weight, mask in zip((transitions_CC, start_C, end_C), masks, strict=True)

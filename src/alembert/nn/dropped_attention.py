@@ -62,9 +62,7 @@ class _DroppedMatrices(torch.autograd.Function):
     """Attention of one group, whose queries may be those of some tokens."""
 
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, how: tuple[Tensor | None, Tensor, float, int]
-    ) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, how: tuple[Tensor | None, Tensor, float, int]) -> Tensor:
         allowed, keep, *ctx.rest = how
         mixed_RWK, p_RWT = _mixed((q, k, v), allowed, keep, *ctx.rest)
         ctx.save_for_backward(q, k, v, p_RWT, keep)

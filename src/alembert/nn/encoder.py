@@ -152,13 +152,9 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """Apply the blocks to embedded tokens."""
         if wanted_P is not None and (trace is not None or layers is not None):
-            raise ValueError(
-                "A trace and the mean of layers are about all tokens; `wanted_P` leaves some out."
-            )
+            raise ValueError("A trace and the mean of layers are about all tokens; `wanted_P` leaves some out.")
         if trace is not None and self.recompute and self.training:
-            raise BadSetting(
-                "A trace would record everything twice while activations are recomputed. Switch one off."
-            )
+            raise BadSetting("A trace would record everything twice while activations are recomputed. Switch one off.")
         rotation = self._rotation(batch)
         plan = Plan.of(batch, attention or self.config.attention, rotation, trace, noise, memory=memory)
         if trace is not None:

@@ -54,9 +54,7 @@ class HeadSpec:
         if fixed is None:
             self._check_outputs()
         elif self.outputs not in (None, fixed):
-            raise BadSetting(
-                f"A head of kind `{self.kind}` has {fixed} outputs, not {self.outputs}. Leave it out."
-            )
+            raise BadSetting(f"A head of kind `{self.kind}` has {fixed} outputs, not {self.outputs}. Leave it out.")
         else:
             object.__setattr__(self, "outputs", fixed or None)
         if not is_number(self.dropout) or not 0 <= self.dropout < 1:

@@ -86,9 +86,7 @@ def _groups(batch: Batch, *flat: Tensor) -> Iterator[tuple[Group, Tensor, Tensor
     """Yield each group with its part of two flat tensors (N, x, H, K), as (B, x, H, T, K)."""
     sizes = [group.stop - group.start for group in batch.groups]
     for group, *parts in zip(batch.groups, *(torch.split(each, sizes) for each in flat), strict=True):
-        one, other = (
-            torch.unflatten(part, 0, (group.rows, group.length)).permute(0, 2, 3, 1, 4) for part in parts
-        )
+        one, other = (torch.unflatten(part, 0, (group.rows, group.length)).permute(0, 2, 3, 1, 4) for part in parts)
         yield group, one, other
 
 

@@ -33,9 +33,7 @@ def cross_entropy(
 ) -> Tensor:
     """Add up -log p of the right label of each answer; `weights` (C) are those of the labels."""
     logits_PC = logits_PC.float()
-    each_P = functional.cross_entropy(
-        logits_PC, labels_P, weight=weights, reduction="none", label_smoothing=smoothing
-    )
+    each_P = functional.cross_entropy(logits_PC, labels_P, weight=weights, reduction="none", label_smoothing=smoothing)
     if focal:
         right_P = logits_PC.log_softmax(-1).gather(-1, labels_P[:, None]).squeeze(-1)
         each_P = each_P * _doubt(right_P) ** focal

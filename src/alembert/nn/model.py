@@ -33,9 +33,7 @@ class Model(nn.Module):
         self.encoder = Encoder(config)
         needed = pooler or any(spec.needs_pooler for spec in self.specs.values())
         self.pooler = Pooler(config) if needed else None
-        self.heads = nn.ModuleDict(
-            {name: build_head(name, config, spec) for name, spec in self.specs.items()}
-        )
+        self.heads = nn.ModuleDict({name: build_head(name, config, spec) for name, spec in self.specs.items()})
 
     @classmethod
     def skeleton(

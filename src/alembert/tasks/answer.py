@@ -70,9 +70,7 @@ class AnswerTask(Task[AnswerExample, Answered]):
     # -- data
 
     @classmethod
-    def read(
-        cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions
-    ) -> Reading[AnswerExample]:
+    def read(cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> Reading[AnswerExample]:
         return read_examples(files, settings, options)
 
     @classmethod
@@ -255,9 +253,7 @@ class AnswerTask(Task[AnswerExample, Answered]):
         script = table["script"]
         if script not in SCRIPTS:
             raise ValueError(f"there is no script {script!r}")
-        return cls(
-            settings, bool(table["has_none"]), script, saved_number(table, "threshold", -LARGEST, LARGEST)
-        )
+        return cls(settings, bool(table["has_none"]), script, saved_number(table, "threshold", -LARGEST, LARGEST))
 
 
 def _script(examples: Sequence[AnswerExample], settings: AnswerSettings, has_none: bool) -> ScriptName:

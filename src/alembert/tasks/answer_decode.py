@@ -120,9 +120,7 @@ def _highest(values: Floats, count: int) -> Numbers:
     return places
 
 
-def _different(
-    firsts_K: Numbers, lasts_K: Numbers, scores_K: Floats, passage: Passage, count: int
-) -> list[int]:
+def _different(firsts_K: Numbers, lasts_K: Numbers, scores_K: Floats, passage: Passage, count: int) -> list[int]:
     """Give the numbers of the best candidates that differ in their text, the best first."""
     kept: dict[str, int] = {}
     for each in _highest(scores_K, len(scores_K)).tolist():

@@ -55,9 +55,7 @@ class AnswerExample(Example):
         return Counter(known).most_common(1)[0][0] if known else None
 
 
-def read_examples(
-    files: Sequence[Path], settings: AnswerSettings, options: ReadOptions
-) -> Reading[AnswerExample]:
+def read_examples(files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> Reading[AnswerExample]:
     """Read files of questions; where some have answers and some labels, those with labels are set aside."""
     found = [read_questions(path, options) for path in files]
     examples = [_example(question) for each in found for question in each.questions]
@@ -80,9 +78,7 @@ def _kind(examples: Sequence[AnswerExample], settings: AnswerSettings) -> Kind:
 
 
 def _other(question: Question, example: AnswerExample, kind: Kind) -> SetAside:
-    answer = (
-        "a label such as yes or no" if example.kind == "label" else "an answer in its passage, or none there"
-    )
+    answer = "a label such as yes or no" if example.kind == "label" else "an answer in its passage, or none there"
     reason = f"the question has {answer}, and `kind` of the task is {kind}"
     return SetAside(question.source, question.position, question.id, reason)
 
@@ -106,9 +102,7 @@ def examples_of(texts: Sequence[str], ids: Sequence[str] | None) -> list[AnswerE
 
 def examples_of_records(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
     """Make examples without answers of dicts with `question` and `passage` (or `context`)."""
-    return [
-        AnswerExample(id=name, texts=_sides_of(record)) for name, record in zip(ids, records, strict=True)
-    ]
+    return [AnswerExample(id=name, texts=_sides_of(record)) for name, record in zip(ids, records, strict=True)]
 
 
 def _sides(text: str) -> tuple[str, ...]:

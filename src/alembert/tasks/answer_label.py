@@ -52,9 +52,7 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
     # -- data
 
     @classmethod
-    def read(
-        cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions
-    ) -> Reading[AnswerExample]:
+    def read(cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> Reading[AnswerExample]:
         return read_examples(files, settings, options)
 
     @classmethod
@@ -153,14 +151,10 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
         )
         return replace(scores, notes=(*scores.notes, note))
 
-    def measure(
-        self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]
-    ) -> Measure:
+    def measure(self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]) -> Measure:
         return self.inner.measure(as_pairs(examples), predictions)
 
-    def confidences(
-        self, example: AnswerExample, prediction: ClassifyPrediction
-    ) -> Iterator[tuple[float, bool]]:
+    def confidences(self, example: AnswerExample, prediction: ClassifyPrediction) -> Iterator[tuple[float, bool]]:
         return self.inner.confidences(as_pair(example), prediction)
 
     def labelled_as(

@@ -29,9 +29,7 @@ class AnswerRewriter(Rewriter[AnswerExample]):
 
     def rewritten(self, example: AnswerExample, edits: Edits, name: str) -> AnswerExample | None:
         question, passage = rewritings(example, edits)
-        answers = (
-            None if example.answers is None else tuple(_moved(each, passage) for each in example.answers)
-        )
+        answers = None if example.answers is None else tuple(_moved(each, passage) for each in example.answers)
         for answer in answers or ():
             if places_of(answer.text, _start(answer), passage.text).spans != answer.spans:
                 return None

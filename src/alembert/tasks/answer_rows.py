@@ -139,9 +139,7 @@ class Cutting:
             tokens=sum(row.length for row in rows),
             windows=len(rows),
             split_examples=int(len(cuts) > 1),
-            unknown=sum(
-                int(np.count_nonzero(part == self.tokenizer.unk_id)) for part in (ids, passage.ids_T)
-            ),
+            unknown=sum(int(np.count_nonzero(part == self.tokenizer.unk_id)) for part in (ids, passage.ids_T)),
             gold=int(example.answers is not None),
             unreachable=int(bool(example.answers) and not self._reachable(example, passage, cuts)),
             cut_characters=sum(end - start for start, end in question.offsets[most:]),

@@ -34,9 +34,7 @@ class Compared:
     """1 / the rank of the first right answer among the five best; 0 if it is not there."""
 
     @classmethod
-    def of(
-        cls, examples: Sequence[AnswerExample], predictions: Sequence[Answered], script: Script
-    ) -> Compared:
+    def of(cls, examples: Sequence[AnswerExample], predictions: Sequence[Answered], script: Script) -> Compared:
         lines = [_line(e, p, script) for e, p in zip(examples, predictions, strict=True)]
         return cls(*np.array(lines, np.float64).reshape(-1, 7).T)
 
@@ -100,9 +98,7 @@ def _mean(values: Floats) -> float:
     return ratio(float(values.sum()), len(values))
 
 
-def scores_of(
-    compared: Compared, main: str, predictions: Sequence[Answered], *, tunes: bool = False
-) -> Scores:
+def scores_of(compared: Compared, main: str, predictions: Sequence[Answered], *, tunes: bool = False) -> Scores:
     """Put the measures together with what became of the texts; `tunes`: whether a threshold is still to be chosen."""
     coverage = Coverage.total(prediction.coverage for prediction in predictions)
     measures = compared.measures()
@@ -131,6 +127,4 @@ def _near_chance(name: str, value: float, compared: Compared) -> str:
 def measure_of(compared: Compared, main: str) -> Measure:
     """Prepare the main measure for samples of examples."""
     values_N, weights_N = compared.values(main)
-    return lambda indices: ratio(
-        float((values_N * weights_N)[indices].sum()), float(weights_N[indices].sum())
-    )
+    return lambda indices: ratio(float((values_N * weights_N)[indices].sum()), float(weights_N[indices].sum()))

@@ -63,18 +63,14 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     # -- data
 
     @classmethod
-    def read(
-        cls, files: Sequence[Path], settings: ChooseSettings, options: ReadOptions
-    ) -> Reading[ChooseExample]:
+    def read(cls, files: Sequence[Path], settings: ChooseSettings, options: ReadOptions) -> Reading[ChooseExample]:
         return read_examples(files, options)
 
     @classmethod
     def learn(cls, examples: Sequence[ChooseExample], settings: ChooseSettings) -> ChooseTask:
         known = [example for example in examples if example.gold is not None]
         if not known:
-            raise BadInput(
-                "There are no questions with an answer to learn from. Check what was set aside, and why."
-            )
+            raise BadInput("There are no questions with an answer to learn from. Check what was set aside, and why.")
         for example in known:
             example.check()
         counts = [len(example.choices) for example in known]
@@ -185,9 +181,7 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     def measure(self, examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]) -> Measure:
         return measure_of(examples, predictions)
 
-    def confidences(
-        self, example: ChooseExample, prediction: ChoosePrediction
-    ) -> Iterator[tuple[float, bool]]:
+    def confidences(self, example: ChooseExample, prediction: ChoosePrediction) -> Iterator[tuple[float, bool]]:
         if example.gold is not None:
             yield prediction.score, prediction.choice == example.gold
 

@@ -58,9 +58,7 @@ class ChooseExample(Example):
         if count < 2:
             raise BadInput(f"{place} has {_few(count)}; expected two or more.")
         if self.gold is not None and not 0 <= self.gold < count:
-            raise BadInput(
-                f"{place} has the answer {self.gold}, out of range: its {count} choices are counted from 0."
-            )
+            raise BadInput(f"{place} has the answer {self.gold}, out of range: its {count} choices are counted from 0.")
 
 
 def _few(count: int) -> str:
@@ -102,9 +100,7 @@ def _of_json(text: str) -> Choices:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadInput(
-            "The text begins as a JSON object and is none; check its quotes and brackets."
-        ) from None
+        raise BadInput("The text begins as a JSON object and is none; check its quotes and brackets.") from None
     return _choices(fields)
 
 

@@ -23,9 +23,7 @@ def encode_all(examples: Sequence[ChooseExample], cutting: Cutting) -> list[Enco
     """Encode examples; the texts of all of them go through the tokenizer at once."""
     texts = [text for example in examples for text in (example.sides[0], *example.sides[1])]
     ids = token_ids(texts, cutting.tokenizer)
-    return [
-        _encoded(example, next(ids), [next(ids) for _ in example.choices], cutting) for example in examples
-    ]
+    return [_encoded(example, next(ids), [next(ids) for _ in example.choices], cutting) for example in examples]
 
 
 def _encoded(example: ChooseExample, first: Numbers, seconds: Sequence[Numbers], cutting: Cutting) -> Encoded:

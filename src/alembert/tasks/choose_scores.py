@@ -44,9 +44,7 @@ class ChoosePrediction:
 def temperature_of(scores: Sequence[Floats], golds: Sequence[int]) -> float:
     """Find the temperature at which the right choices are most likely."""
     widest = max(map(len, scores), default=0)
-    padded_NC = np.array(
-        [np.append(each, np.full(widest - len(each), each.min() - _NEVER)) for each in scores]
-    )
+    padded_NC = np.array([np.append(each, np.full(widest - len(each), each.min() - _NEVER)) for each in scores])
     return fit_temperature(padded_NC, golds)
 
 
@@ -83,9 +81,7 @@ def measure_of(examples: Sequence[ChooseExample], predictions: Sequence[ChoosePr
     return sampled
 
 
-def _known(
-    examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]
-) -> list[tuple[int, bool]]:
+def _known(examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]) -> list[tuple[int, bool]]:
     """Give the number of choices and whether the guess is right, where the answer is known."""
     return [
         (len(example.choices), example.gold == prediction.choice)

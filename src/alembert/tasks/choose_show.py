@@ -29,9 +29,7 @@ def record_of(example: ChooseExample, prediction: ChoosePrediction) -> dict[str,
 def lines_of(example: ChooseExample, prediction: ChoosePrediction) -> list[str]:
     """Give all choices, the most likely first: number, probability, text."""
     ranked = sorted(enumerate(_pairs(example, prediction), start=1), key=lambda each: -each[1][1])
-    return [
-        f"{number}  {probability:.2f}  {' '.join(text.split())}" for number, (text, probability) in ranked
-    ]
+    return [f"{number}  {probability:.2f}  {' '.join(text.split())}" for number, (text, probability) in ranked]
 
 
 def _pairs(example: ChooseExample, prediction: ChoosePrediction) -> zip[tuple[str, float]]:

@@ -101,9 +101,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     # -- data
 
     @classmethod
-    def read(
-        cls, files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
-    ) -> Reading[ClassifyExample]:
+    def read(cls, files: Sequence[Path], settings: ClassifySettings, options: ReadOptions) -> Reading[ClassifyExample]:
         return read_examples(files, settings, options)
 
     @classmethod
@@ -114,9 +112,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
 
     @classmethod
     def settle(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifySettings:
-        return replace(
-            settings, kind=kind_of((gold for each in examples for gold in each.golds), settings.kind)
-        )
+        return replace(settings, kind=kind_of((gold for each in examples for gold in each.golds), settings.kind))
 
     @classmethod
     def learn(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifyTask:
@@ -144,18 +140,12 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     def decisions(self) -> list[str]:
         unit = "sentence of a document" if self.is_document else "pair of texts" if self.pairs else "text"
         if self.kind == "number":
-            answer = (
-                f"Each {unit} has a number: mean {self.mean:.4g}, deviation {self.deviation:.4g} in training."
-            )
+            answer = f"Each {unit} has a number: mean {self.mean:.4g}, deviation {self.deviation:.4g} in training."
         else:
             share = "one label" if self.kind == "single" else "any number of labels, also none,"
             answer = f"Each {unit} has {share} of {len(self.classes)}: {listed(self.classes)}."
         most = self.settings.train_windows
-        cut = (
-            [f"Of each {unit} at most {most} windows are learnt from, as `train_windows` asks."]
-            if most
-            else []
-        )
+        cut = [f"Of each {unit} at most {most} windows are learnt from, as `train_windows` asks."] if most else []
         return [answer, *cut, f"Models are chosen by {self.main}."]
 
     def advice(self, examples: Sequence[ClassifyExample], encoded: Sequence[Encoded]) -> Iterator[str]:
@@ -208,15 +198,10 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         """Give the task that encodes training data: it cuts texts to `train_windows`, if that was asked for."""
         return replace(self, is_training=True)
 
-    def encode(
-        self, examples: Sequence[ClassifyExample], tokenizer: Tokenizer, longest: int
-    ) -> list[Encoded]:
+    def encode(self, examples: Sequence[ClassifyExample], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
         most = self.settings.train_windows if self.is_training else None
         cutting = Cutting(tokenizer, min(self.settings.window, longest), self.settings.overlap, most)
-        parts = [
-            sentences_of(example) if self.is_document else sides_of(example, self.pairs)
-            for example in examples
-        ]
+        parts = [sentences_of(example) if self.is_document else sides_of(example, self.pairs) for example in examples]
         ids = token_ids([part for each in parts for part in each], tokenizer)
         rows_of = document_rows if self.is_document else text_rows
         return [
@@ -328,19 +313,13 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             untuned=untuned,
         )
 
-    def measure(
-        self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
-    ) -> Measure:
+    def measure(self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> Measure:
         return measure_of(self._compared(examples, predictions), self.main)
 
-    def _compared(
-        self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
-    ) -> Compared:
+    def _compared(self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> Compared:
         return Compared.of(self.kind, self.classes, examples, predictions)
 
-    def confidences(
-        self, example: ClassifyExample, prediction: ClassifyPrediction
-    ) -> Iterator[tuple[float, bool]]:
+    def confidences(self, example: ClassifyExample, prediction: ClassifyPrediction) -> Iterator[tuple[float, bool]]:
         return confidences_of(example, prediction)
 
     def labelled_as(

@@ -45,9 +45,7 @@ class Answer:
         return int(self.label is not None) if self.labels is None else len(self.labels)
 
 
-def with_min_score(
-    answers: Sequence[Answer], coverage: Coverage, score: float
-) -> tuple[tuple[Answer, ...], Coverage]:
+def with_min_score(answers: Sequence[Answer], coverage: Coverage, score: float) -> tuple[tuple[Answer, ...], Coverage]:
     """Leave out the labels of answers whose probability is lower, and count them."""
     kept = tuple(answer.with_min_score(score) for answer in answers)
     gone = sum(answer.count for answer in answers) - sum(answer.count for answer in kept)

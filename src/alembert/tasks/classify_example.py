@@ -54,9 +54,7 @@ class ClassifyExample(Example):
         return self.lines[answer] if self.lines else self.where or f"example {self.id}"
 
 
-def read_examples(
-    files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
-) -> Reading[ClassifyExample]:
+def read_examples(files: Sequence[Path], settings: ClassifySettings, options: ReadOptions) -> Reading[ClassifyExample]:
     """Read labelled files; rows that do not fit the kind that was asked for are set aside."""
     found = [read_labelled(path, options, labels="some") for path in files]
     aside = [each for one in found for each in one.set_aside]
@@ -73,9 +71,7 @@ def read_examples(
 def advice_on_context(examples: Sequence[ClassifyExample]) -> Iterator[str]:
     """Advise to read sentences with their neighbours, if most examples follow others of their document."""
     runs = [
-        len(list(members))
-        for group, members in groupby(examples, key=lambda each: each.group)
-        if group is not None
+        len(list(members)) for group, members in groupby(examples, key=lambda each: each.group) if group is not None
     ]
     together = [count for count in runs if count > 1]
     if 2 * sum(together) > len(examples):
@@ -192,9 +188,7 @@ def _fitting(rows: Sequence[Labelled], reader: _LabelReader, aside: list[SetAsid
         label = reader.read(row.label)
         if label is None:
             reason = (
-                BLANK
-                if row.label == ""
-                else f"the row has {in_words(row.label)}, which is not of kind {reader.kind}"
+                BLANK if row.label == "" else f"the row has {in_words(row.label)}, which is not of kind {reader.kind}"
             )
             aside.append(SetAside(row.source, row.position, row.id, reason))
         else:
@@ -243,9 +237,7 @@ class _LabelReader:
             )
             yield Remark(rows[0].source, reason, joined)
         if self.is_split and blank:
-            yield Remark(
-                rows[0].source, "rows have no label, which is right where there may be any number", blank
-            )
+            yield Remark(rows[0].source, "rows have no label, which is right where there may be any number", blank)
 
 
 def _parts(cell: str, separator: str) -> tuple[str, ...]:

@@ -30,14 +30,10 @@ def pooled(outputs_RC: Tensor, example_of_row: Sequence[int], pool: str) -> Tens
     owners_R = torch.tensor([place[example] for example in example_of_row], device=outputs_RC.device)
     empty_AC = outputs_RC.new_zeros(len(place), outputs_RC.shape[1])
     reduce = "amax" if pool == "max" else "mean"
-    return empty_AC.scatter_reduce(
-        0, owners_R[:, None].expand_as(outputs_RC), outputs_RC, reduce, include_self=False
-    )
+    return empty_AC.scatter_reduce(0, owners_R[:, None].expand_as(outputs_RC), outputs_RC, reduce, include_self=False)
 
 
-def loss_of(
-    outputs_AC: Tensor, gold: Tensor, kind: Kind, settings: LossSettings, weights: Sequence[float]
-) -> Tensor:
+def loss_of(outputs_AC: Tensor, gold: Tensor, kind: Kind, settings: LossSettings, weights: Sequence[float]) -> Tensor:
     """Add up the loss over answers; `weights` count only if they are to be balanced."""
     if kind == "number":
         return squared_error(outputs_AC, gold)

@@ -24,10 +24,7 @@ class ClassifyRewriter(Rewriter[ClassifyExample]):
     def records(self, example: ClassifyExample) -> list[dict[str, Any]]:
         """Write a row, or one for each sentence of a document."""
         if example.is_document:
-            return [
-                _row((text,), gold, example.group)
-                for text, gold in zip(example.texts, example.golds, strict=True)
-            ]
+            return [_row((text,), gold, example.group) for text, gold in zip(example.texts, example.golds, strict=True)]
         return [{"id": example.id} | _row(example.texts, example.golds[0], example.group)]
 
 

@@ -114,9 +114,7 @@ def token_ids(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[Numbers]:
     return (ids[text] for text in texts)
 
 
-def text_rows(
-    texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, gold: Targets | None
-) -> Encoded:
+def text_rows(texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, gold: Targets | None) -> Encoded:
     """Encode a text or a pair; the right answer stands at its first row."""
     sides = _sides(texts, ids, cutting)
     count = max(len(side.cuts) for side in sides)
@@ -168,9 +166,7 @@ def _row(parts: Sequence[Numbers], tokenizer: Tokenizer, labels: Targets | None)
 # -- documents
 
 
-def document_rows(
-    sentences: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, gold: Targets | None
-) -> Encoded:
+def document_rows(sentences: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, gold: Targets | None) -> Encoded:
     """Encode a document; each sentence has its right answer in the row that owns it."""
     flat, ends, owners = _flat(ids, cutting)
     first = np.append(0, ends[:-1])

@@ -11,9 +11,7 @@ from alembert.tasks.classify_example import ClassifyExample, sentence_spans, sen
 _WIDTH: Final = 100
 
 
-def record_of(
-    example: ClassifyExample, prediction: ClassifyPrediction, *, is_document: bool
-) -> dict[str, Any]:
+def record_of(example: ClassifyExample, prediction: ClassifyPrediction, *, is_document: bool) -> dict[str, Any]:
     """Give a prediction as a JSON object; sentences that were found in a text have their offsets."""
     brief = prediction.coverage.brief()
     if not is_document:
@@ -32,9 +30,7 @@ def record_of(
 def lines_of(example: ClassifyExample, prediction: ClassifyPrediction, *, is_document: bool) -> list[str]:
     """Give a prediction as lines: answer, how sure it is, the beginning of the text."""
     texts = sentences_of(example) if is_document else (" | ".join(example.texts),)
-    return [
-        f"{_answer(answer)}  {_short(text)}" for text, answer in zip(texts, prediction.answers, strict=True)
-    ]
+    return [f"{_answer(answer)}  {_short(text)}" for text, answer in zip(texts, prediction.answers, strict=True)]
 
 
 def _plain(answer: Answer) -> dict[str, Any]:

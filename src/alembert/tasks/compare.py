@@ -78,9 +78,7 @@ class CompareTask(Task[CompareExample, Compared]):
     # -- data
 
     @classmethod
-    def read(
-        cls, files: Sequence[Path], settings: CompareSettings, options: ReadOptions
-    ) -> Reading[CompareExample]:
+    def read(cls, files: Sequence[Path], settings: CompareSettings, options: ReadOptions) -> Reading[CompareExample]:
         return read_examples(files, settings, options)
 
     @classmethod

@@ -80,9 +80,7 @@ def columns_of(records: Records, options: ReadOptions) -> Columns:
 def _asked(wanted: Sequence[str], names: Sequence[str], records: Records, option: str) -> tuple[str, ...]:
     """Find columns that were asked for by name, by number, or by a path into nested fields."""
     if len(wanted) > 3:
-        raise Damaged(
-            f"{len(wanted)} columns of text were asked for; expected one to three; {how_to_set(option)}"
-        )
+        raise Damaged(f"{len(wanted)} columns of text were asked for; expected one to three; {how_to_set(option)}")
     found = []
     for name in wanted:
         if name.isdecimal() and name not in names and 1 <= int(name) <= len(names):
@@ -121,9 +119,7 @@ def _negative_beside(names: Sequence[str], records: Records) -> tuple[str, ...]:
     return tuple(name for name in found if _are_texts(name, records))[:1]
 
 
-def _by_content(
-    names: Sequence[str], records: Records, score: str | None
-) -> tuple[tuple[str, ...], str | None]:
+def _by_content(names: Sequence[str], records: Records, score: str | None) -> tuple[tuple[str, ...], str | None]:
     rest = [name for name in names if name != score and name.lower() not in (*ROW_IDS, *GROUPS)]
     numbers = [name for name in rest if _are_numbers(name, records)]
     texts = tuple(name for name in rest if name not in numbers)

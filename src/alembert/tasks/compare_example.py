@@ -51,9 +51,7 @@ class CompareExample(Example):
 Found = Iterator[CompareExample | SetAside | Remark]
 
 
-def read_examples(
-    files: Sequence[Path], settings: CompareSettings, options: ReadOptions
-) -> Reading[CompareExample]:
+def read_examples(files: Sequence[Path], settings: CompareSettings, options: ReadOptions) -> Reading[CompareExample]:
     """Read files; rows that cannot be used are set aside."""
     examples: list[CompareExample] = []
     aside: list[SetAside] = []
@@ -74,10 +72,7 @@ def read_examples(
 def texts_of(texts: Sequence[str], ids: Sequence[str] | None) -> list[CompareExample]:
     """Make examples to be read; tabs part the texts that the first is compared with."""
     names = ids or [f"text-{number}" for number in range(1, len(texts) + 1)]
-    return [
-        CompareExample(id=name, texts=tuple(text.split("\t")))
-        for name, text in zip(names, texts, strict=True)
-    ]
+    return [CompareExample(id=name, texts=tuple(text.split("\t"))) for name, text in zip(names, texts, strict=True)]
 
 
 def _read(path: Path, options: ReadOptions) -> Found:
@@ -212,6 +207,4 @@ def _sentences(example: CompareExample) -> Iterator[CompareExample]:
     """Make an example of each sentence; those of one text stay together when data are divided."""
     (text,) = example.texts
     for number, (start, end) in enumerate(split_sentences(text), start=1):
-        yield replace(
-            example, id=f"{example.id}-{number}", texts=(text[start:end],), group=example.group or example.id
-        )
+        yield replace(example, id=f"{example.id}-{number}", texts=(text[start:end],), group=example.group or example.id)

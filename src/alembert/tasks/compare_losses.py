@@ -17,9 +17,7 @@ from alembert.tasks.compare_rows import ANCHOR, NEGATIVE, PARTNER
 from alembert.tasks.loss_settings import LossSettings
 
 
-def contrastive_loss(
-    vectors_RD: Tensor, roles_R: Tensor, temperature: float, settings: LossSettings
-) -> Tensor:
+def contrastive_loss(vectors_RD: Tensor, roles_R: Tensor, temperature: float, settings: LossSettings) -> Tensor:
     """Add up how surprising the partner of each anchor is; the examples' rows come one example after the other."""
     units_RD = units(vectors_RD)
     anchors_ED = units_RD[roles_R == ANCHOR]

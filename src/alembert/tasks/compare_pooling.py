@@ -54,9 +54,7 @@ class Pooling:
     """Tokens that are read at once, with special ones; none: as many as the model can."""
 
     @classmethod
-    def named(
-        cls, name: Name, dimension: int, *, normalise: bool = False, length: int | None = None
-    ) -> Pooling:
+    def named(cls, name: Name, dimension: int, *, normalise: bool = False, length: int | None = None) -> Pooling:
         """Give the pooling of a head: a layer that is for training alone is no part of it."""
         return cls(
             mode="mean" if name == "mean" else "cls",
@@ -114,9 +112,7 @@ def missing_head(folder: Path | None, heads: Collection[str]) -> Name | None:
 def _of_task(folder: Path) -> Pooling | None:
     """Read what tasks that compare state: one of several, too, if no other makes vectors in another way."""
     tables = {name: read_table(folder, name) for name in task_names(folder) or (None,)}
-    stated = {
-        name: _stated(table, folder) for name, table in tables.items() if table.get("task") == "compare"
-    }
+    stated = {name: _stated(table, folder) for name, table in tables.items() if table.get("task") == "compare"}
     if not stated:
         return None
     first = next(iter(stated.values()))
@@ -133,9 +129,7 @@ def _of_task(folder: Path) -> Pooling | None:
 def _stated(table: Mapping[str, Any], folder: Path) -> Pooling:
     name: Any = table.get("pooling")
     if name not in get_args(Name):
-        raise BadFile(
-            f"{folder / TASK} has the `pooling` {name!r}; expected one of {', '.join(get_args(Name))}."
-        )
+        raise BadFile(f"{folder / TASK} has the `pooling` {name!r}; expected one of {', '.join(get_args(Name))}.")
     stated = Pooling.named(
         name, table.get("dimension", 0), normalise=table.get("normalise", False), length=table.get("window")
     )
@@ -189,9 +183,7 @@ def _of_modules(folder: Path) -> Pooling:
     strange = sorted(parts.keys() - {"Transformer", "Pooling", "Dense", "Normalize"})
     if strange or "Pooling" not in parts:
         found = f"a module {strange[0]}" if strange else "no pooling"
-        raise BadFile(
-            f"{path} has {found}; alembert reads a transformer, its pooling, a layer and a scaling."
-        )
+        raise BadFile(f"{path} has {found}; alembert reads a transformer, its pooling, a layer and a scaling.")
     if parts.get("Transformer"):
         raise BadFile(f"{path} has its transformer in a folder of its own; expected it beside {MODULES}.")
     where = folder / parts["Pooling"] / "config.json"
@@ -233,11 +225,7 @@ def _mode(table: Mapping[str, Any], where: Path) -> Mode:
 def _checked(pooling: Pooling, where: Path) -> Pooling:
     numbers = [pooling.dimension, *([] if pooling.length is None else [pooling.length])]
     are_numbers = all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in numbers)
-    if (
-        not are_numbers
-        or not isinstance(pooling.normalise, bool)
-        or (pooling.layer and pooling.mode == "mean")
-    ):
+    if not are_numbers or not isinstance(pooling.normalise, bool) or (pooling.layer and pooling.mode == "mean"):
         raise BadFile(f"{where} is damaged: it states no pooling that alembert has.")
     return pooling
 

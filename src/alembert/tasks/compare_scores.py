@@ -47,9 +47,7 @@ def _has_scores(examples: Sequence[CompareExample]) -> bool:
     return all(example.score is not None for example in examples)
 
 
-def _series(
-    examples: Sequence[CompareExample], predictions: Sequence[Compared]
-) -> tuple[list[float], list[float]]:
+def _series(examples: Sequence[CompareExample], predictions: Sequence[Compared]) -> tuple[list[float], list[float]]:
     gold = [example.score for example in examples if example.score is not None]
     return gold, [prediction.similarities[0] for prediction in predictions]
 

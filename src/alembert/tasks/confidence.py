@@ -123,9 +123,7 @@ def _read_points(training: Mapping[str, Any], where: str) -> list[OperatingPoint
     except (KeyError, TypeError, ValueError):
         points = []
     if not points or not all(0 <= number <= 1 for p in points for number in (p.threshold, p.accuracy)):
-        raise BadFile(
-            f"{where}: `confidence` in task.json is damaged. Fine-tune again, or set the least score."
-        )
+        raise BadFile(f"{where}: `confidence` in task.json is damaged. Fine-tune again, or set the least score.")
     return points
 
 

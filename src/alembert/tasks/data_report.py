@@ -174,13 +174,9 @@ def data_report(
         unseen={report.name: _unseen(report, reports[0]) for report in reports[1:]},
         tag_problems=Findings.of(Finding(f"{one.source}:{one.line}", one.reason) for one in tag_problems),
         set_aside=Findings.of(
-            Finding(f"{one.source}, {one.position}", one.reason)
-            for each in readings
-            for one in each.set_aside
+            Finding(f"{one.source}, {one.position}", one.reason) for each in readings for one in each.set_aside
         ),
-        remarks=tuple(
-            f"{one.source}: {one.reason} ({one.count})" for each in readings for one in each.remarks
-        ),
+        remarks=tuple(f"{one.source}: {one.reason} ({one.count})" for each in readings for one in each.remarks),
         decided=(
             *_cut_sentence(parts),  # first: a screen shows as many as it has room for
             *task.advice(parts[0].reading.examples, parts[0].encoded),
@@ -193,9 +189,7 @@ def data_report(
     )
 
 
-def _part(
-    part: Part, task: AnyTask, tokenizer: Tokenizer, texts: Sequence[tuple[int, Answers]]
-) -> PartReport:
+def _part(part: Part, task: AnyTask, tokenizer: Tokenizer, texts: Sequence[tuple[int, Answers]]) -> PartReport:
     coverage = Coverage.total(each.coverage for each in part.encoded)
     measured = _measured(part.reading.examples, tokenizer)
     counts = Counter(name for _, answers in texts for name in answers) if task.labels else Counter[str]()
@@ -286,8 +280,7 @@ def _unseen(part: PartReport, train: PartReport) -> tuple[str, ...]:
 
 def _window_sentence(parts: Sequence[Part]) -> Iterator[str]:
     cut = {
-        part.name: [each.rows for each in part.encoded if each.rows and each.coverage.split_examples]
-        for part in parts
+        part.name: [each.rows for each in part.encoded if each.rows and each.coverage.split_examples] for part in parts
     }
     if any(cut.values()):
         widest = max(row.length for examples in cut.values() for rows in examples for row in rows)
@@ -296,9 +289,7 @@ def _window_sentence(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _cut_sentence(parts: Sequence[Part]) -> Iterator[str]:
-    cut = {
-        part.name: [lost for each in part.encoded if (lost := each.coverage.cut_characters)] for part in parts
-    }
+    cut = {part.name: [lost for each in part.encoded if (lost := each.coverage.cut_characters)] for part in parts}
     if any(cut.values()):
         counts = ", ".join(f"{sum(lost):,} in {len(lost):,} of {name}" for name, lost in cut.items() if lost)
         yield f"characters that the model does not see, as the settings ask: {counts}"

@@ -72,9 +72,7 @@ class HeadFacts:
         """Make facts again from what was saved; raise KeyError, TypeError or ValueError for what is none."""
         kind, per_token, labels = table["kind"], table["per_token"], table["labels"]
         if per_token is not PER_TOKEN[kind] or not isinstance(labels, list):
-            raise ValueError(
-                "a head of a kind that is not known, or that answers otherwise than its kind does"
-            )
+            raise ValueError("a head of a kind that is not known, or that answers otherwise than its kind does")
         return cls(kind=kind, per_token=per_token, labels=tuple(map(text_value, labels)))
 
     def fits(self, columns: int, width: int) -> bool:

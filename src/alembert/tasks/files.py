@@ -103,9 +103,7 @@ def read_table(folder: Path, name: str | None = None) -> dict[str, Any]:
     if tables is None:
         table = _whole(folder)
         if name not in (None, table.get("task")):
-            raise BadSetting(
-                f"{folder} was fine-tuned for the task {table.get('task')} alone, not for {name!r}."
-            )
+            raise BadSetting(f"{folder} was fine-tuned for the task {table.get('task')} alone, not for {name!r}.")
         return table
     if name not in tables:
         known = ", ".join(f"{each} ({table.get('task')})" for each, table in tables.items())
@@ -161,11 +159,7 @@ def _recognised(folder: Path) -> InferredTask | None:
 def reading_of(training: Mapping[str, Any], options: ReadOptions, where: str) -> ReadOptions:
     """Give options of reading with the columns that a model was trained on, by the facts kept, unless others are named."""
     kept, usual = training.get("reading", {}), ReadOptions()
-    columns = {
-        name: kept[name]
-        for name in COLUMNS
-        if name in kept and getattr(options, name) == getattr(usual, name)
-    }
+    columns = {name: kept[name] for name in COLUMNS if name in kept and getattr(options, name) == getattr(usual, name)}
     return changed(options, columns, where)
 
 

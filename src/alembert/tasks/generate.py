@@ -101,9 +101,7 @@ class GenerateTask(SourceTask):
     def decisions(self) -> list[str]:
         settings, how = self.settings, self.settings.decoding
         search = f"beam search with {how.beams} beams" if how.method == "beam" else f"the method {how.method}"
-        read = (
-            "what the model has room for is" if settings.source is None else f"{settings.source} tokens are"
-        )
+        read = "what the model has room for is" if settings.source is None else f"{settings.source} tokens are"
         judged = "all" if settings.judged is None else f"at most {settings.judged}"
         return [
             f"A text is written for each source, by {search}, of up to {how.longest} tokens.",
@@ -130,9 +128,7 @@ class GenerateTask(SourceTask):
 
         return HeadSpec(kind="masked_lm", dropout=0.0)
 
-    def encode(
-        self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int
-    ) -> list[Encoded]:
+    def encode(self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
         room = Room.of(self.settings.source, self.settings.target, longest)
         return encode_examples(examples, tokenizer, room, self._asked(examples))
 

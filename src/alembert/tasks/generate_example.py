@@ -56,6 +56,4 @@ def check_texts(examples: Sequence[GenerateExample]) -> None:
 def check_learnable(examples: Sequence[GenerateExample]) -> None:
     """Refuse training data that say nothing about what to write."""
     if all(example.target is None for example in examples):
-        raise BadInput(
-            "There are no examples with a target to learn from. Check what was set aside, and why."
-        )
+        raise BadInput("There are no examples with a target to learn from. Check what was set aside, and why.")

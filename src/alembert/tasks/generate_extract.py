@@ -106,9 +106,7 @@ class ExtractTask(SourceTask):
     def head(self) -> HeadSpec:
         return self.classify.head()
 
-    def encode(
-        self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int
-    ) -> list[Encoded]:
+    def encode(self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
         spans = [tuple(split(example.source)) for example in examples]
         documents = [self._document(example, own) for example, own in zip(examples, spans, strict=True)]
         encoded = self.classify.encode(documents, tokenizer, longest)
@@ -158,8 +156,7 @@ class ExtractTask(SourceTask):
     def record(self, example: GenerateExample, prediction: TextPrediction) -> dict[str, Any]:
         assert isinstance(prediction, ExtractPrediction)
         sentences = [
-            {"text": prediction.source[each.start : each.end], **asdict(each)}
-            for each in prediction.sentences
+            {"text": prediction.source[each.start : each.end], **asdict(each)} for each in prediction.sentences
         ]
         brief = prediction.coverage.brief()
         return {"id": example.id, "text": prediction.text, "sentences": sentences, "coverage": brief}

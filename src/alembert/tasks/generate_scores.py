@@ -43,9 +43,7 @@ class SourceTask(Task[GenerateExample, TextPrediction]):
     settings: GenerateSettings
 
     @classmethod
-    def read(
-        cls, files: Sequence[Path], settings: GenerateSettings, options: ReadOptions
-    ) -> Reading[GenerateExample]:
+    def read(cls, files: Sequence[Path], settings: GenerateSettings, options: ReadOptions) -> Reading[GenerateExample]:
         return read_examples(files, options)
 
     @classmethod

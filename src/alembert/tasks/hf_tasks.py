@@ -64,7 +64,9 @@ def why_no_task(folder: Path) -> str:
             f"{folder} is a language model ({known}) and has no task.json, so it was fine-tuned for no task. It fills "
             "masks (alembert fill) and can be fine-tuned (alembert finetune)."
         )
-    return f"{folder} has no task.json, so it was not fine-tuned for a task here. Fine-tune it first: alembert finetune."
+    return (
+        f"{folder} has no task.json, so it was not fine-tuned for a task here. Fine-tune it first: alembert finetune."
+    )
 
 
 # -- one function for each kind of head
@@ -91,9 +93,7 @@ def _tagger(config: Mapping[str, Any]) -> InferredTask:
 def _classifier(config: Mapping[str, Any]) -> InferredTask:
     names, problem = _labels(config), config.get("problem_type")
     if problem == "regression" and len(names) > 1:
-        raise BadFile(
-            f"{CONFIG} asks for a regression with {len(names)} outputs; alembert predicts one number a text."
-        )
+        raise BadFile(f"{CONFIG} asks for a regression with {len(names)} outputs; alembert predicts one number a text.")
     is_number = len(names) == 1 and problem != "multi_label_classification"
     kind = "number" if is_number else "multi" if problem == "multi_label_classification" else "single"
     table = {

@@ -91,9 +91,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     # -- data
 
     @classmethod
-    def read(
-        cls, files: Sequence[Path], settings: RelateSettings, options: ReadOptions
-    ) -> Reading[RelateExample]:
+    def read(cls, files: Sequence[Path], settings: RelateSettings, options: ReadOptions) -> Reading[RelateExample]:
         return read_examples(files, options)
 
     @classmethod
@@ -107,9 +105,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def learn(cls, examples: Sequence[RelateExample], settings: RelateSettings) -> RelateTask:
         check_links(examples)
         form, negative = form_of(examples), negative_of(examples, settings)
-        rules = learn_rules(
-            examples, distance=settings.distance, directed=settings.directed, negative=negative
-        )
+        rules = learn_rules(examples, distance=settings.distance, directed=settings.directed, negative=negative)
         golds = {pair.label for example in examples for pair in candidates(example, rules) if pair.label}
         golds |= {each.label for example in examples for each in example.unlinked}
         check_negative(negative, sorted(golds), settings)
@@ -150,9 +146,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         strange = [each.type for each in example.mentions if each.type.casefold() not in self._stand_ins]
         if self.form == "anonymised" and strange:
             known = ", ".join(self._stand_ins.values())
-            raise BadInput(
-                f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}."
-            )
+            raise BadInput(f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}.")
 
     def notes(self, examples: Sequence[RelateExample]) -> list[str]:
         return list(pairless_note(examples, self.rules))
@@ -183,9 +177,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     @property
     def markers(self) -> Mapping[str, str]:
-        stand_ins = {
-            piece: name.replace("-", " ").replace("_", " ") for name, piece in sorted(self._stand_ins.items())
-        }
+        stand_ins = {piece: name.replace("-", " ").replace("_", " ") for name, piece in sorted(self._stand_ins.items())}
         return stand_ins or MARKERS
 
     def head(self) -> HeadSpec:
@@ -215,9 +207,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         limit = min(self.settings.length, longest)
         made = made_rows(flat, tokenizer, limit, reads_markers=self.reads_markers)
         return [
-            self._encoded(
-                example, pairs, [None if draft is None else next(made) for draft in each], tokenizer
-            )
+            self._encoded(example, pairs, [None if draft is None else next(made) for draft in each], tokenizer)
             for example, pairs, each in zip(examples, listed_pairs, drafts, strict=True)
         ]
 
@@ -291,8 +281,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         asked = [answer for answer in prediction.answers if answer.label != negative]
         _, coverage = with_min_score(asked, prediction.coverage, min_score)
         answers = tuple(
-            answer if answer.label == negative else answer.with_min_score(min_score)
-            for answer in prediction.answers
+            answer if answer.label == negative else answer.with_min_score(min_score) for answer in prediction.answers
         )
         return RelatePrediction(prediction.pairs, answers, coverage)
 
@@ -323,15 +312,11 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def measure(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> Measure:
         return measure_of(self._compared(examples, predictions), self.settings.measure)
 
-    def _compared(
-        self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]
-    ) -> Compared:
+    def _compared(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> Compared:
         unlinked = [[each.label for each in example.unlinked] for example in examples]
         return Compared.of(self.classes, self.rules.negative, predictions, unlinked)
 
-    def confidences(
-        self, example: RelateExample, prediction: RelatePrediction
-    ) -> Iterator[tuple[float, bool]]:
+    def confidences(self, example: RelateExample, prediction: RelatePrediction) -> Iterator[tuple[float, bool]]:
         for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
             given = answer.score is not None and answer.label not in (None, self.rules.negative)
             if given and answer.score is not None and pair.label is not None:

@@ -22,9 +22,7 @@ from alembert.text.sentences import split as split_sentences
 
 Form = Literal["marked", "anonymised", "document", "plain"]
 """plain: a text without entities, in which there is nothing to relate."""
-_TAGGER = (
-    "To have the entities found as well, give a tagger before this model: alembert predict TAGGER MODEL TEXT"
-)
+_TAGGER = "To have the entities found as well, give a tagger before this model: alembert predict TAGGER MODEL TEXT"
 UNKNOWN_CONCEPT = "-1"
 """What PubTator files write for a mention whose concept is not in the dictionary."""
 
@@ -174,9 +172,7 @@ def of_entities(
     return RelateExample(id=id, texts=(text,), form="document", mentions=mentions, given_sentences=sentences)
 
 
-def of_document(
-    document: Document, where: str, *, is_annotated: bool = True
-) -> tuple[RelateExample, list[str]]:
+def of_document(document: Document, where: str, *, is_annotated: bool = True) -> tuple[RelateExample, list[str]]:
     """Make an example of a document; say of each relation that is none between two entities why it is left out."""
     mentions = tuple(sorted(map(_mention, document.entities), key=lambda each: (each.start, -each.end)))
     known = {name for each in mentions for name in (each.id, *each.concepts)}
@@ -190,9 +186,7 @@ def of_document(
         mentions=mentions,
         links=tuple(links) if is_annotated else None,
         unlinked=tuple(each for each in found if isinstance(each, UnlinkedRelation)) if is_annotated else (),
-        given_sentences=tuple(
-            (each.start, each.end) for each in document.sections if each.kind == "sentence"
-        ),
+        given_sentences=tuple((each.start, each.end) for each in document.sections if each.kind == "sentence"),
         layout="entities at character offsets",
         group=document.id,
     )

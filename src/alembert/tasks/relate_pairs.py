@@ -194,9 +194,7 @@ def candidates(example: RelateExample, rules: Rules) -> list[Candidate]:
     if example.form == "plain":
         return []
     if example.form != "document":
-        labels: Sequence[str | None] = (
-            [None] if example.links is None else [each.label for each in example.links]
-        )
+        labels: Sequence[str | None] = [None] if example.links is None else [each.label for each in example.links]
         return [Candidate(0, 1, label) for label in labels]
     named = _Names.of(example, by_concept=rules.by_concept)
     near = _near(named, rules)
@@ -205,9 +203,7 @@ def candidates(example: RelateExample, rules: Rules) -> list[Candidate]:
     gold = _gold(named, rules)
     related = {place for pair, place in near.items() if pair in gold}
     found = [
-        Candidate(
-            *place, label, is_certain=pair in gold or not (place in related or named.may_be_unlinked(place))
-        )
+        Candidate(*place, label, is_certain=pair in gold or not (place in related or named.may_be_unlinked(place)))
         for pair, place in near.items()
         for label in gold.get(pair, [rules.negative])
         if label is not None
@@ -233,9 +229,7 @@ def _once(found: Mapping[Pair, Place], named: _Names) -> dict[Pair, Place]:
         return named.gap(found[pair]), found[pair], pair
 
     return {
-        pair: place
-        for pair, place in found.items()
-        if (back := pair[::-1]) not in found or rank(pair) < rank(back)
+        pair: place for pair, place in found.items() if (back := pair[::-1]) not in found or rank(pair) < rank(back)
     }
 
 

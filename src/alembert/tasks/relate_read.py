@@ -80,25 +80,18 @@ def _labels(label: Label) -> tuple[str, ...]:
     return labels
 
 
-def _of_documents(
-    path: Path, items: Iterable[readers.Item], documents: Sequence[Document]
-) -> Reading[RelateExample]:
+def _of_documents(path: Path, items: Iterable[readers.Item], documents: Sequence[Document]) -> Reading[RelateExample]:
     examples: list[RelateExample] = []
     aside = [item for item in items if isinstance(item, SetAside)]
     for document in documents:
         example, lost = of_document(document, f"{path}, document {document.id}")
         examples.append(example)
-        aside += [
-            SetAside(str(path), f"document {document.id}", document.id, reason, "annotation")
-            for reason in lost
-        ]
+        aside += [SetAside(str(path), f"document {document.id}", document.id, reason, "annotation") for reason in lost]
     in_parts = sum(len(entity.spans) > 1 for each in documents for entity in each.entities)
     counts = {IN_PARTS: in_parts, OVERLAPPING: sum(map(_overlapping, examples))}
     counts[UNLINKED] = sum(len(each.unlinked) for each in examples)
     told = [Remark(str(path), reason, count) for reason, count in counts.items() if count]
-    return Reading(
-        tuple(examples), tuple(aside), (*(item for item in items if isinstance(item, Remark)), *told)
-    )
+    return Reading(tuple(examples), tuple(aside), (*(item for item in items if isinstance(item, Remark)), *told))
 
 
 def _overlapping(example: RelateExample) -> int:

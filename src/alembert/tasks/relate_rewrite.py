@@ -54,9 +54,7 @@ class RelateRewriter(Rewriter[RelateExample]):
         links = example.links or ()
         if example.form != "document":
             labels = [link.label for link in links]
-            row = labelled_row(
-                {"text": example.text}, labels if len(labels) > 1 else labels[0], example.group
-            )
+            row = labelled_row({"text": example.text}, labels if len(labels) > 1 else labels[0], example.group)
             return [{"id": example.id} | row]
         record = {
             "id": example.id,

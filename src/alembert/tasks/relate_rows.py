@@ -90,9 +90,7 @@ def _wrapped(head: Mention, tail: Mention) -> list[_Region]:
 
 def _replaced(head: Mention, tail: Mention, stand_ins: Mapping[str, str]) -> list[_Region] | None:
     pieces = [stand_ins.get(each.type.casefold()) for each in (head, tail)]
-    regions = sorted(
-        {_Region(*each.whole, piece or "") for each, piece in zip((head, tail), pieces, strict=True)}
-    )
+    regions = sorted({_Region(*each.whole, piece or "") for each, piece in zip((head, tail), pieces, strict=True)})
     overlap = len(regions) == 2 and regions[1].start < regions[0].end
     return None if overlap or None in pieces else regions
 
@@ -107,9 +105,7 @@ def made_rows(
         yield _made(draft, [encoded[text] for text in draft.texts], tokenizer, limit - 2, reads_markers)
 
 
-def _made(
-    draft: Draft, parts: Sequence[Encoding], tokenizer: Tokenizer, room: int, reads_markers: bool
-) -> Made | None:
+def _made(draft: Draft, parts: Sequence[Encoding], tokenizer: Tokenizer, room: int, reads_markers: bool) -> Made | None:
     pieces = [tokenizer.id_of(piece) for piece in draft.pieces]
     ids, at = _joined(parts, pieces)
     start, end = 0, len(ids)

@@ -58,11 +58,7 @@ class Compared:
     ) -> Compared:
         """Compare; `unlinked` are the labels of each example's relations that are no pair."""
         known = [
-            [
-                (pair.label, answer.label or _UNASKED)
-                for pair, answer in _together(each)
-                if pair.label is not None
-            ]
+            [(pair.label, answer.label or _UNASKED) for pair, answer in _together(each) if pair.label is not None]
             + [(label, negative or _UNASKED) for label in others]
             for each, others in zip(predictions, unlinked, strict=True)
         ]

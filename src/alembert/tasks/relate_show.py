@@ -68,8 +68,6 @@ def lines_of(example: RelateExample, prediction: RelatePrediction, negative: str
 
 def line_of(triple: dict[str, Any]) -> str:
     """Give a relation as a line."""
-    head, tail = (
-        f"{side['text']} ({side['start']}-{side['end']})" for side in (triple["head"], triple["tail"])
-    )
+    head, tail = (f"{side['text']} ({side['start']}-{side['end']})" for side in (triple["head"], triple["tail"]))
     said = "not read" if triple["score"] is None else f"{triple['score']:.2f}"
     return f"{triple['relation'] or '(none)'}  {said}  {head} -> {tail}"

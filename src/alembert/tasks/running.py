@@ -60,9 +60,7 @@ def head_outputs(
         for head, each in found.items():
             check_finite(each.numpy(), f"Outputs of the head `{head}`")
         parts = {head: _by_row(each, target, model.spec(head)) for head, each in found.items()}
-        return numbers, [
-            {head: parts[head][place].numpy() for head in heads} for place in range(len(numbers))
-        ]
+        return numbers, [{head: parts[head][place].numpy() for head in heads} for place in range(len(numbers))]
 
     for numbers, found in in_batches(compute, [row.length for row in rows], device):
         yield from zip(numbers, found, strict=True)

@@ -64,9 +64,7 @@ class ExportedGraph:
         self._compiled: dict[int, Compiled] = {}
         self._compiling = Lock()
 
-    def head_outputs(
-        self, heads: Sequence[str], rows: Sequence[Row]
-    ) -> Iterator[tuple[int, dict[str, Outputs]]]:
+    def head_outputs(self, heads: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[int, dict[str, Outputs]]]:
         """Yield the number of each row and what the heads say at its places, short rows first."""
         batches = list(by_padded_budget([row.length for row in rows], self._budget))
         if min(self._threads, len(batches)) < 2:
@@ -86,10 +84,7 @@ class ExportedGraph:
         for head in heads:
             self._check(head, found.get(head), rows)
             check_finite(found[head], f"Outputs of the head `{head}`")
-        return [
-            {head: self._at(head, found[head], place, row) for head in heads}
-            for place, row in enumerate(rows)
-        ]
+        return [{head: self._at(head, found[head], place, row) for head in heads} for place, row in enumerate(rows)]
 
     def _check(self, head: str, outputs: Outputs | None, rows: Sequence[Row]) -> None:
         """Refuse an answer that is none of the head's: no such output, or of another rank or size."""

@@ -71,6 +71,4 @@ class OpenVinoGraph:
 
     def _width(self, rows: Sequence[Row]) -> int:
         needed = max(row.length for row in rows)
-        return (
-            needed if self._longest is None else max(needed, min(self._longest, -(-needed // WIDTH) * WIDTH))
-        )
+        return needed if self._longest is None else max(needed, min(self._longest, -(-needed // WIDTH) * WIDTH))

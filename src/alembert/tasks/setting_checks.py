@@ -18,9 +18,7 @@ def check_choices(settings: object, choices: Mapping[str, Sequence[object]]) -> 
     for name, known in choices.items():
         value = getattr(settings, name)
         if value not in known:
-            raise BadSetting(
-                f"`{name}` of the task is {value!r}; expected one of {', '.join(map(str, known))}."
-            )
+            raise BadSetting(f"`{name}` of the task is {value!r}; expected one of {', '.join(map(str, known))}.")
 
 
 def check_windows(length: int, overlap: int) -> None:
@@ -28,9 +26,7 @@ def check_windows(length: int, overlap: int) -> None:
     if length < 16:
         raise BadSetting(f"`length` of the task is {length}; a window needs at least 16 tokens.")
     if not 0 <= overlap <= length // 2:
-        raise BadSetting(
-            f"`overlap` of the task is {overlap}; expected 0 to half of `length` ({length // 2})."
-        )
+        raise BadSetting(f"`overlap` of the task is {overlap}; expected 0 to half of `length` ({length // 2}).")
 
 
 def saved(settings_class: Callable[[], S], table: Mapping[str, Any]) -> S:

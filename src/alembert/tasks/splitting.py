@@ -72,9 +72,7 @@ def parse_split(text: str) -> Shares:
     return Shares(*shares)
 
 
-def split(
-    examples: Sequence[E], shares: Shares, seed: int
-) -> tuple[tuple[E, ...], tuple[E, ...], tuple[E, ...]]:
+def split(examples: Sequence[E], shares: Shares, seed: int) -> tuple[tuple[E, ...], tuple[E, ...], tuple[E, ...]]:
     """Divide examples into training, development and test, each in the given order.
 
     Examples of one document, and those whose texts are the same but for white space and case, stay together.

@@ -106,9 +106,7 @@ class TagTask(Task[TagExample, Tagged]):
         return (examples, ()) if settings.partial == "off" else infer_types(examples, sources)
 
     @classmethod
-    def read_unlabelled(
-        cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions
-    ) -> Reading[TagExample]:
+    def read_unlabelled(cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions) -> Reading[TagExample]:
         reading = cls.read(files, settings, options)
         bare = (replace(example, entities=None, in_parts=(), types=None) for example in reading.examples)
         return replace(reading, examples=tuple(bare))
@@ -120,9 +118,7 @@ class TagTask(Task[TagExample, Tagged]):
 
     @classmethod
     def of_documents(cls, documents: Sequence[Document]) -> list[TagExample]:
-        return [
-            TagExample(id=each.id, texts=(each.text,), sentences=sentence_starts(each)) for each in documents
-        ]
+        return [TagExample(id=each.id, texts=(each.text,), sentences=sentence_starts(each)) for each in documents]
 
     @classmethod
     def learn(cls, examples: Sequence[TagExample], settings: TagSettings) -> TagTask:
@@ -346,9 +342,7 @@ class TagTask(Task[TagExample, Tagged]):
             return calibration.softmax(emissions_WC.astype(np.float64) / self.temperature)
         return self.path.sure(emissions_WC, self.legal, self.temperature)
 
-    def tune(
-        self, examples: Sequence[TagExample], encoded: Sequence[Encoded], outputs: AllOutputs
-    ) -> TagTask:
+    def tune(self, examples: Sequence[TagExample], encoded: Sequence[Encoded], outputs: AllOutputs) -> TagTask:
         """Fit the temperature of the words' probabilities, or of the spans'; the entities stay the same."""
         if self.settings.head == "span":
             return replace(self, temperature=span_temperature(self, examples, encoded, outputs))

@@ -26,9 +26,7 @@ def word_temperature(
     known = [
         (np.concatenate(parts), np.concatenate([row.labels for row in each.rows]))
         for example, each, parts in zip(examples, encoded, outputs, strict=True)
-        if each.rows
-        and all(map(example.annotates, task.types))
-        and all(row.labels is not None for row in each.rows)
+        if each.rows and all(map(example.annotates, task.types)) and all(row.labels is not None for row in each.rows)
     ]
     if not known:
         return None

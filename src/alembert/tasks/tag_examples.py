@@ -199,8 +199,7 @@ def record_of(example: TagExample, prediction: Tagged) -> dict[str, Any]:
         "id": example.id,
         "text": example.text,
         "entities": [
-            {**asdict(entity), "text": example.text[entity.start : entity.end]}
-            for entity in prediction.entities
+            {**asdict(entity), "text": example.text[entity.start : entity.end]} for entity in prediction.entities
         ],
         "coverage": prediction.coverage.brief(),
     }

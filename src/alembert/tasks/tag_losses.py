@@ -39,9 +39,7 @@ def span_divergence(one_PC: Tensor, other_PC: Tensor, target: Target, types: int
     return total
 
 
-def span_imitation(
-    student_PC: Tensor, teacher_PC: Tensor, target: Target, types: int, temperature: float
-) -> Tensor:
+def span_imitation(student_PC: Tensor, teacher_PC: Tensor, target: Target, types: int, temperature: float) -> Tensor:
     """Add up how far a student is from its teacher about which stretches are entities of which type.
 
     It is a sum over the stretches of a row and not their mean: both leave almost all of them alone, and the few that
@@ -53,9 +51,7 @@ def span_imitation(
     return total
 
 
-def _scored_stretches(
-    one_PC: Tensor, other_PC: Tensor, target: Target, types: int
-) -> Iterator[tuple[Tensor, Tensor]]:
+def _scored_stretches(one_PC: Tensor, other_PC: Tensor, target: Target, types: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Give, for each row, the scores that two passes give to all stretches as all types."""
     for one_TC, other_TC in zip(target.by_row(one_PC), target.by_row(other_PC), strict=True):
         first, second = pointer_scores(one_TC, types), pointer_scores(other_TC, types)

@@ -42,9 +42,7 @@ class TagPath:
 
     def fit_temperature(self, emissions: Sequence[Scores], right: Sequence[Tags], legal: Legal) -> float:
         """Find the temperature at which the right paths are most likely; 1 if there are none."""
-        texts = [
-            (np.asarray(e, np.float64), path) for e, path in zip(emissions, right, strict=True) if len(e)
-        ]
+        texts = [(np.asarray(e, np.float64), path) for e, path in zip(emissions, right, strict=True) if len(e)]
         if not texts:
             return 1.0
         texts.sort(key=lambda text: -len(text[0]))  # those that go on stand first at every place

@@ -77,9 +77,7 @@ def check_types_said(words: Sequence[str], files: Sequence[Path], known: Sequenc
 
 def words_about(words: Sequence[str], files: Sequence[Path]) -> tuple[str, ...]:
     """Choose what is said about some of these files."""
-    return tuple(
-        word for word in words if any(each.covers(file) for each in parse_types([word]) for file in files)
-    )
+    return tuple(word for word in words if any(each.covers(file) for each in parse_types([word]) for file in files))
 
 
 def with_types_said(reading: Reading[TagExample], words: Sequence[str]) -> Reading[TagExample]:
@@ -121,9 +119,7 @@ def _remarks(examples: Sequence[TagExample], types: Mapping[str, frozenset[str] 
         yield Remark(source, f"annotates {named} alone, as was said; other types are unknown there", 1)
         if counts:
             others = ", ".join(sorted(counts))
-            yield Remark(
-                source, f"entities of other types than {named} were left out: {others}", counts.total()
-            )
+            yield Remark(source, f"entities of other types than {named} were left out: {others}", counts.total())
 
 
 # -- training files about which nothing was said
@@ -146,9 +142,7 @@ class _Source:
         return cls(name, len(examples), counts, all(each.types is None for each in examples))
 
 
-def infer_types(
-    examples: Sequence[TagExample], named: Sequence[Path] = ()
-) -> tuple[list[TagExample], list[str]]:
+def infer_types(examples: Sequence[TagExample], named: Sequence[Path] = ()) -> tuple[list[TagExample], list[str]]:
     """Tell from training examples which types their sources do not annotate; say in sentences what was told.
 
     A source is a file or folder as it was `named`, or the file of the example where none is. A source with many documents

@@ -33,9 +33,7 @@ class Target:
     """Answers that the loss is the sum of: the mean is taken over those of the whole step."""
 
     def to(self, device: torch.device) -> Target:
-        return replace(
-            self, batch=self.batch.to(device), places=self.places.to(device), labels=self.labels.to(device)
-        )
+        return replace(self, batch=self.batch.to(device), places=self.places.to(device), labels=self.labels.to(device))
 
     def labels_by_row(self) -> tuple[Tensor, ...]:
         """Split the labels into the rows."""
@@ -50,9 +48,7 @@ def target_of(rows: Sequence[Row], example_of_row: Sequence[int], count: int | N
     """Pack rows into a batch, and say where their answers stand in it; `count` is the number of places if not given."""
     segments = [np.zeros_like(row.ids) if row.segments is None else row.segments for row in rows]
     prefixes = [row.length if row.prefix is None else row.prefix for row in rows]
-    batch = Batch.packed(
-        [row.ids for row in rows], segments, prefixes=prefixes if _has_prefixes(rows) else None
-    )
+    batch = Batch.packed([row.ids for row in rows], segments, prefixes=prefixes if _has_prefixes(rows) else None)
     starts = batch.starts_B.tolist()
     places = np.concatenate([row.places + start for row, start in zip(rows, starts, strict=True)])
     labels = [row.labels for row in rows if row.labels is not None]

@@ -342,6 +342,6 @@ def task_class(name: str) -> type[AnyTask]:
     if name not in TASKS:
         advice = f" For {name}, use --task {other}." if (other := known_as(name)) else ""
         raise BadSetting(f"There is no task {name!r}; expected one of {', '.join(TASKS)}.{advice}")
-    module = importlib.import_module(f"alembert.tasks.{name}")
+    module = importlib.import_module(f"alembert.tasks.{name}.task")
     found: type[AnyTask] = getattr(module, TASKS[name])
     return found

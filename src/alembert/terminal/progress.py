@@ -28,9 +28,7 @@ _CELLS = 24
 class Bar:
     """One line that is written over; gone at the end."""
 
-    def __init__(
-        self, stream: TextIO, *, plain_every: float | None = None, shown: bool | None = None
-    ) -> None:
+    def __init__(self, stream: TextIO, *, plain_every: float | None = None, shown: bool | None = None) -> None:
         """Take where to write, and how many seconds pass between plain lines where that is no terminal.
 
         The line is drawn on terminals and in notebooks, unless `shown` says otherwise.
@@ -100,9 +98,7 @@ def line(progress: Progress, fresh: int, seconds: float, cells: int = _CELLS) ->
         return f"{progress.phase} ..."
     text = f"{progress.phase} {_bar(progress.done / progress.total, cells)}"
     if progress.documents and seconds > 0:
-        text += (
-            f"  {progress.documents / seconds:,.1f} documents/s, {progress.tokens / seconds:,.0f} tokens/s"
-        )
+        text += f"  {progress.documents / seconds:,.1f} documents/s, {progress.tokens / seconds:,.0f} tokens/s"
     elif progress.characters and seconds > 0:
         text += f"  {progress.characters / seconds / 1e6:.2f} M characters/s"
     if fresh > 0:

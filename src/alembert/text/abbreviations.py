@@ -120,9 +120,7 @@ def is_plain(word: str) -> bool:
 
     Names such as ``bEnd.3``, ``lecrk-I.8`` and ``Tris.Cl`` are not; ``cells.12`` and ``(C4).The`` are.
     """
-    return word[-1:] in ")]" or (
-        len(word) > 2 and word.isalpha() and word.islower() and word not in _ABBREVIATIONS
-    )
+    return word[-1:] in ")]" or (len(word) > 2 and word.isalpha() and word.islower() and word not in _ABBREVIATIONS)
 
 
 def _opens_with_particle(following: str) -> bool:

@@ -142,9 +142,7 @@ def extend(
         forced=len(must),
         already_whole=len(forced.words) - len(must),
         several_words=forced.several,
-        proof=prove(
-            (tokenizer, cuts), (extended, after), counts, terms=frozenset(term.word for term in chosen)
-        ),
+        proof=prove((tokenizer, cuts), (extended, after), counts, terms=frozenset(term.word for term in chosen)),
     )
 
 
@@ -200,9 +198,7 @@ def _is_term(word: str) -> bool:
     return len(word) <= MAX_WORD and any(character.isalpha() for character in word)
 
 
-def _described(
-    words: Iterable[str], census: Census, cuts: Cuts, *, only_cut: bool = False
-) -> list[Candidate]:
+def _described(words: Iterable[str], census: Census, cuts: Cuts, *, only_cut: bool = False) -> list[Candidate]:
     positions = {word: position for position, word in enumerate(cuts.words)}
     sizes, cut_words = cuts.sizes.tolist(), ((cuts.sizes > 1) | cuts.unknown).tolist()
     places = [(word, positions[word]) for word in words]
@@ -213,9 +209,7 @@ def _described(
     ]
 
 
-def _choose(
-    census: Census, cuts: Cuts, wish: Wish, must: Sequence[Candidate], harm: _Disturbance
-) -> list[Candidate]:
+def _choose(census: Census, cuts: Cuts, wish: Wish, must: Sequence[Candidate], harm: _Disturbance) -> list[Candidate]:
     wanted = wish.terms - len(must)
     if wanted < 0:
         raise BadSetting(
@@ -257,9 +251,7 @@ def _net(candidate: Candidate, disturbed: int, strict: bool) -> float:
 
 def _too_few(wish: Wish, found: int) -> str:
     where = "The corpus" if wish.any_word else "The entities of the corpus"
-    advice = (
-        "" if wish.any_word else " With any word of the corpus as a candidate (--any-word) there may be more."
-    )
+    advice = "" if wish.any_word else " With any word of the corpus as a candidate (--any-word) there may be more."
     if not found:
         return (
             f"{where} can give no new term that occurs {wish.min_count} times or more and saves more than it disturbs. "

@@ -133,14 +133,10 @@ class Gazetteer:
     ) -> tuple[Gazetteer, Iterator[TermEntries]]:
         """Build, and also give the terms that can be matched, by which those that never are can be told."""
         if len(lexicons) > _MAX_LABELS:
-            raise BadSetting(
-                f"{len(lexicons)} lexicons were given; at most {_MAX_LABELS} can be matched at once."
-            )
+            raise BadSetting(f"{len(lexicons)} lexicons were given; at most {_MAX_LABELS} can be matched at once.")
         rows = sum(len(lexicon.terms) for lexicon in lexicons)
         wanted = list(_wanted(lexicons, _Stops.of(stop, keep, ordinary)))
-        written = [
-            Spelling(text, order, concept) for term, order, concept in wanted for text in spellings(term)
-        ]
+        written = [Spelling(text, order, concept) for term, order, concept in wanted for text in spellings(term)]
         trie, ends = _plant(written)
         built = Built(rows, rows - len(wanted), len(written) - len(wanted))
         labels = tuple(lexicon.label for lexicon in lexicons)
@@ -186,9 +182,7 @@ class Gazetteer:
                     taken = stop
                     if seen is not None:
                         seen.add(entry)
-                    yield Match(
-                        start, stop, self.labels[self.entries.labels[entry]], self.entries.concepts[entry]
-                    )
+                    yield Match(start, stop, self.labels[self.entries.labels[entry]], self.entries.concepts[entry])
 
     def _entry(self, node: int, surface: str) -> int | None:
         """Choose the first entry of a node whose case rule the surface keeps."""

@@ -19,9 +19,7 @@ _LINKS: Final = r"\-/'’"
 _OPENS: Final = r"(\[{“‘"
 _CLOSES: Final = r".,;:!?%)\]}”"
 _SEAM: Final = "\n"  # no piece holds it
-_TIGHT: Final = re.compile(
-    rf"[{_WIDE}{_LINKS}{_OPENS}]{_SEAM}|{_SEAM}[{_WIDE}{_LINKS}{_CLOSES}]|[0-9]\.{_SEAM}[0-9]"
-)
+_TIGHT: Final = re.compile(rf"[{_WIDE}{_LINKS}{_OPENS}]{_SEAM}|{_SEAM}[{_WIDE}{_LINKS}{_CLOSES}]|[0-9]\.{_SEAM}[0-9]")
 
 
 def join_pieces(pieces: Iterable[str], before: str = "") -> str:

@@ -287,9 +287,7 @@ def _lines(path: Path) -> Iterator[bytes]:
         with _open(path) as file:
             yield from _bounded(file, path)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadFile(
-            f"{path} is damaged: its compressed data end too early or are wrong. Fetch it again."
-        ) from error
+        raise BadFile(f"{path} is damaged: its compressed data end too early or are wrong. Fetch it again.") from error
     except OSError as error:
         raise BadFile(f"{path} cannot be read: {error.strerror or error}.") from error
 
@@ -304,9 +302,7 @@ def _bounded(file: io.BufferedReader, path: Path) -> Iterator[bytes]:
             rest = file.readline(_LONGEST_ROW + 1)
             size += len(rest)
         if size > _LARGEST_FILE:
-            raise BadFile(
-                f"{path} holds more than {_LARGEST_FILE >> 30} GiB of text. A lexicon must be smaller."
-            )
+            raise BadFile(f"{path} holds more than {_LARGEST_FILE >> 30} GiB of text. A lexicon must be smaller.")
         yield raw
 
 

@@ -127,9 +127,8 @@ def _carry(
 ) -> tuple[int, int]:
     start, end = span
     edit = bisect_right(starts, start) - 1
-    if edit < 0:
-        first = start
-    else:
+    first = start
+    if edit >= 0:
         first = other_starts[edit] if start < ends[edit] else other_ends[edit] + start - ends[edit]
     if end <= start:
         return first, first

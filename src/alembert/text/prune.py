@@ -47,9 +47,7 @@ def prune(tokenizer: Tokenizer, census: Census) -> Pruning:
 
 
 def _always_kept(tokenizer: Tokenizer) -> Iterator[int]:
-    named = {token.content for token in tokenizer.parts.added} | set(
-        tokenizer.vocabulary.special.roles().values()
-    )
+    named = {token.content for token in tokenizer.parts.added} | set(tokenizer.vocabulary.special.roles().values())
     for number, piece in enumerate(tokenizer.vocabulary):
         if piece in named or len(piece.removeprefix(CONTINUATION)) == 1:
             yield number
@@ -74,8 +72,6 @@ def _tried(tokenizer: Tokenizer, cuts: Cuts) -> Iterator[int]:
 def _only(tokenizer: Tokenizer, kept: list[int]) -> Tokenizer:
     parts = tokenizer.parts
     size = parts.model_size
-    vocabulary = Vocabulary(
-        tuple(parts.vocabulary.pieces[number] for number in kept), parts.vocabulary.special
-    )
+    vocabulary = Vocabulary(tuple(parts.vocabulary.pieces[number] for number in kept), parts.vocabulary.special)
     inside = None if size is None else sum(number < size for number in kept)
     return Tokenizer(Parts(vocabulary, parts.settings, parts.added, inside))

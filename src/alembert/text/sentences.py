@@ -76,9 +76,7 @@ def split(text: str, language: str | None = None) -> list[Span]:
     ['E. coli grew (Fig. 2).', 'No growth at 3.5 mM.']
     """
     if language not in (None, "en", "zh"):
-        raise BadSetting(
-            f"There are no sentence rules for the language {language!r}. Use 'en', 'zh' or None."
-        )
+        raise BadSetting(f"There are no sentence rules for the language {language!r}. Use 'en', 'zh' or None.")
     if (language or language_of(text)) == "zh":
         return _split(text, _CHINESE, _chinese_end)
     return _split(text, _ENGLISH, _english_end)
@@ -92,9 +90,7 @@ def language_of(text: str) -> str:
     return "zh" if chinese > CHINESE_SHARE * len(text) else "en"
 
 
-def _split(
-    text: str, candidates: re.Pattern[str], end_at: Callable[[str, int, re.Match[str]], int]
-) -> list[Span]:
+def _split(text: str, candidates: re.Pattern[str], end_at: Callable[[str, int, re.Match[str]], int]) -> list[Span]:
     """Cut at the candidates for which `end_at` tells an end; it answers 0 for none."""
     spans: list[Span] = []
     start = len(text) - len(text.lstrip())

@@ -140,7 +140,5 @@ def ordinary_words(texts: Iterable[str], per_million: float = 10.0) -> frozenset
         counts.update(_LETTERS.findall(text))
     least = per_million * counts.total() / 1_000_000
     return frozenset(
-        word
-        for word, count in counts.items()
-        if word.islower() and count >= least and count > counts[word.upper()]
+        word for word, count in counts.items() if word.islower() and count >= least and count > counts[word.upper()]
     )

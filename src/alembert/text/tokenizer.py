@@ -170,9 +170,7 @@ class Tokenizer:
         numbers = [int(number) for number in ids]
         wrong = next((number for number in numbers if not 0 <= number < self.vocab_size), None)
         if wrong is not None:
-            raise BadInput(
-                f"The id {wrong} is outside the vocabulary, whose ids are 0 to {self.vocab_size - 1}."
-            )
+            raise BadInput(f"The id {wrong} is outside the vocabulary, whose ids are 0 to {self.vocab_size - 1}.")
         return numbers
 
 
@@ -227,9 +225,7 @@ def _inputs(texts: Iterable[str], pairs: Iterable[str] | None) -> list[_Input]:
 
 def _listed(texts: Iterable[str]) -> list[str]:
     if not isinstance(texts, Iterable) or isinstance(texts, str | bytes):
-        raise BadInput(
-            f"A list of texts was expected, not one {type(texts).__name__}. Use encode for a single text."
-        )
+        raise BadInput(f"A list of texts was expected, not one {type(texts).__name__}. Use encode for a single text.")
     listed = list(texts)
     for position, text in enumerate(listed):
         _check(text, f"Text {position}")

@@ -123,9 +123,7 @@ def _special_tokens(config: Mapping[str, Any]) -> SpecialTokens:
     return SpecialTokens(**{role: token for role, token in named.items() if isinstance(token, str)})
 
 
-def _settings(
-    path: Path, config: Mapping[str, Any], defaults: Mapping[str, Any], lowercase: bool | None
-) -> Settings:
+def _settings(path: Path, config: Mapping[str, Any], defaults: Mapping[str, Any], lowercase: bool | None) -> Settings:
     values = {name: config.get(name, default) for name, default in defaults.items()}
     if lowercase is not None:
         values["do_lower_case"] = lowercase
@@ -138,15 +136,11 @@ def _settings(
     return Settings(**values, model_max_length=limit if usable else None)
 
 
-def _from_lines(
-    path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None
-) -> Parts:
+def _from_lines(path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None) -> Parts:
     vocabulary = Vocabulary.open(path, special)
     kind = str(config.get("tokenizer_class") or "BertTokenizer")
     if kind.removesuffix("Fast") not in _BERT_CLASSES:
-        raise OtherTokenizer(
-            f"{path} belongs to a {kind}, which cuts text differently from BERT's tokenizer."
-        )
+        raise OtherTokenizer(f"{path} belongs to a {kind}, which cuts text differently from BERT's tokenizer.")
     if path.with_name("added_tokens.json").is_file():
         raise BadFile(
             f"{path} has an added_tokens.json beside it, a form of the past. "
@@ -161,9 +155,7 @@ def _from_lines(
     return _with_added(path, vocabulary.pieces, special, settings, _listed_tokens(config))
 
 
-def _from_json(
-    path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None
-) -> Parts:
+def _from_json(path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None) -> Parts:
     content = read_json(path, largest=LARGEST_FILE)
     pieces = _model_pieces(path, content.get("model"), special)
     settings = _settings(path, config, _normalizer_settings(path, content.get("normalizer")), lowercase)
@@ -172,9 +164,7 @@ def _from_json(
     return _with_added(path, pieces, special, settings, content.get("added_tokens") or [])
 
 
-def _with_added(
-    path: Path, pieces: Sequence[str], special: SpecialTokens, settings: Settings, entries: Any
-) -> Parts:
+def _with_added(path: Path, pieces: Sequence[str], special: SpecialTokens, settings: Settings, entries: Any) -> Parts:
     added = _added_tokens(path, entries, pieces)
     known = set(pieces)
     beyond = [token.content for token in added if token.content not in known]
@@ -186,15 +176,11 @@ def _with_added(
 
 def _model_pieces(path: Path, model: Any, special: SpecialTokens) -> list[str]:
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
-        raise BadFile(
-            f"{path} has no model with a vocabulary in it; it may be damaged. Fetch or save it again."
-        )
+        raise BadFile(f"{path} has no model with a vocabulary in it; it may be damaged. Fetch or save it again.")
     # Old files do not name the type; only WordPiece has this key.
     kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "unnamed")
     if kind != "WordPiece" or not isinstance(model["vocab"], dict):
-        raise OtherTokenizer(
-            f"{path} holds a {kind} tokenizer. Only WordPiece, the tokenizer of BERT, is supported."
-        )
+        raise OtherTokenizer(f"{path} holds a {kind} tokenizer. Only WordPiece, the tokenizer of BERT, is supported.")
     for name, value in {"unk_token": special.unk, "continuing_subword_prefix": "##"}.items():
         if model.get(name, value) != value:
             raise BadFile(f"`{name}` in {path} is {model[name]!r}; BERT's tokenizer has {value!r}.")
@@ -272,9 +258,7 @@ def _normalizer_settings(path: Path, normalizer: Any) -> dict[str, Any]:
 def _expect_steps(path: Path, content: Mapping[str, Any], special: SpecialTokens) -> None:
     splitter = content.get("pre_tokenizer")
     if not isinstance(splitter, dict) or splitter.get("type") != "BertPreTokenizer":
-        raise BadFile(
-            f"`pre_tokenizer` in {path} is not a BertPreTokenizer, so this is not BERT's tokenizer."
-        )
+        raise BadFile(f"`pre_tokenizer` in {path} is not a BertPreTokenizer, so this is not BERT's tokenizer.")
     frame = content.get("post_processor")
     if frame is not None and _frame(frame) != [special.cls, "A", special.sep, "B", special.sep]:
         raise BadFile(

@@ -67,9 +67,7 @@ class Vocabulary:
             raise BadFile(f"{path} is empty. A vocabulary has one piece on each line.")
         if fault := _first_fault(lines):
             position, what = fault
-            raise BadFile(
-                f"{path}, line {position + 1} {what}. Each line must hold one piece, and each piece once."
-            )
+            raise BadFile(f"{path}, line {position + 1} {what}. Each line must hold one piece, and each piece once.")
         return cls(tuple(lines), special or SpecialTokens())
 
     def save(self, path: str | Path) -> None:

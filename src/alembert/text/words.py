@@ -52,9 +52,7 @@ class Dictionary:
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
         except FileNotFoundError:
-            raise BadFile(
-                f"There is no dictionary at {path}. Give a UTF-8 file with one term a line."
-            ) from None
+            raise BadFile(f"There is no dictionary at {path}. Give a UTF-8 file with one term a line.") from None
         except UnicodeDecodeError as error:
             raise BadFile(
                 f"The dictionary {path} is not UTF-8 (byte {error.start}). Convert it to UTF-8 and try again."

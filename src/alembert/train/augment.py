@@ -92,9 +92,7 @@ def augment(
     tell(Progress("augmenting", 0, len(examples)))
     for start in range(0, len(examples), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        for number, prepared in enumerate(
-            _prepared(rewriter, source, examples[part], words[part]), start=start
-        ):
+        for number, prepared in enumerate(_prepared(rewriter, source, examples[part], words[part]), start=start):
             maker.make(number, prepared)
         tell(Progress("augmenting", min(start + _AT_ONCE, len(examples)), len(examples)))
     told = (source.note, *notes, *(names.notes if names else ()))
@@ -155,9 +153,7 @@ class _Maker:
         self._rewriter, self._settings, self._names = rewriter, settings, names
         self.made: list[Any] = []
         self.origins: list[int] = []
-        self.counts: Counter[str] = Counter(
-            examples=0, copies=0, same=0, lost=0, words=0, filled=0, replaced=0
-        )
+        self.counts: Counter[str] = Counter(examples=0, copies=0, same=0, lost=0, words=0, filled=0, replaced=0)
 
     def make(self, number: int, prepared: _Prepared) -> None:
         """Make the copies of an example."""
@@ -169,9 +165,7 @@ class _Maker:
             rng = generator(self._settings.seed, "augment", example.key, turn)
             edits = [
                 self._edits(text, slots, entities, rng)
-                for text, slots, entities in zip(
-                    example.texts, prepared.slots, prepared.entities, strict=True
-                )
+                for text, slots, entities in zip(example.texts, prepared.slots, prepared.entities, strict=True)
             ]
             copy = self._rewriter.rewritten(example, edits, f"{example.id}#{turn}")
             if copy is None or copy.texts in seen:

@@ -20,9 +20,7 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         if not 0 <= decay < 1:
-            raise BadSetting(
-                f"The decay of the average is {decay}; expected a number from 0, below 1, such as 0.999."
-            )
+            raise BadSetting(f"The decay of the average is {decay}; expected a number from 0, below 1, such as 0.999.")
         self._decay = decay
         self._updates = 0
         self._parameters = dict(model.named_parameters())

@@ -35,16 +35,12 @@ class Slot:
 class Candidates:
     """A model that is asked for the candidates of words."""
 
-    def __init__(
-        self, checkpoint: Checkpoint, tokenizer: Tokenizer, words: Mapping[str, int], count: int
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, tokenizer: Tokenizer, words: Mapping[str, int], count: int) -> None:
         """Take a model, the words of the data with how often they occur, and how many candidates a word has."""
         self._tokenizer = tokenizer
         self._count = count
         substitutes = Substitutes.of(tokenizer, words)
-        self._neighbours = Neighbours(
-            substitutes, checkpoint.model.encoder.embeddings.token.weight.cpu(), count
-        )
+        self._neighbours = Neighbours(substitutes, checkpoint.model.encoder.embeddings.token.weight.cpu(), count)
         head = masked_lm_of(checkpoint)
         self._filler = None if head is None else Filler(checkpoint, head, substitutes, count)
         self._goes_on = [piece.startswith(CONTINUATION) for piece in tokenizer.vocabulary]
@@ -53,9 +49,7 @@ class Candidates:
     def note(self) -> str:
         """Say where candidates come from."""
         if self._filler is not None:
-            return (
-                "candidates are those of the masked LM, and nearest neighbours where a word is several pieces"
-            )
+            return "candidates are those of the masked LM, and nearest neighbours where a word is several pieces"
         return (
             "the model has no masked-LM head, so that all candidates are nearest neighbours in its embedding matrix; "
             "name a model that has one with --words (from Python: give its Checkpoint)"

@@ -108,9 +108,7 @@ class Position:
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> Position:
         try:
-            plain = {
-                item.name: facts[item.name] for item in fields(cls) if item.name not in ("done", "cursor")
-            }
+            plain = {item.name: facts[item.name] for item in fields(cls) if item.name not in ("done", "cursor")}
             return cls(done=Mileage(**facts["done"]), cursor=Cursor(**facts["cursor"]), **plain)
         except (KeyError, TypeError):
             raise BadFile(

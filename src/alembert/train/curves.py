@@ -134,9 +134,7 @@ def _of_tasks(held_out: Series) -> Iterator[Panel]:
     objectives = {curve.name for curve in _scores(held_out, "loss")}
     judged = dict.fromkeys(name.split("/")[1] for name in held_out if name.startswith("scores/"))
     for task in judged:
-        inside = [
-            name for name in held_out if name.startswith(f"scores/{task}/") and not name.endswith(_ERRORS)
-        ]
+        inside = [name for name in held_out if name.startswith(f"scores/{task}/") and not name.endswith(_ERRORS)]
         drawn = [name for name in inside if all(-1 <= value <= 1 for _, value in held_out[name])]
         curves = tuple(
             Curve(name.rpartition("/")[2], thinned(held_out[name], _MOST_POINTS), colour)

@@ -158,9 +158,7 @@ class _Run:
     def _unlabelled(self, task: AnyTask) -> Sequence[Any]:
         if not self.wish.texts:
             return ()
-        found = sentences_of(
-            self.wish.texts, self.settings.most_texts, self.settings.seed, self.around.tell_reading
-        )
+        found = sentences_of(self.wish.texts, self.settings.most_texts, self.settings.seed, self.around.tell_reading)
         self.around.say(f"{len(found):,} sentences of plain text are labelled by the teacher.")
         return task.of_texts(found, [f"text-{number}" for number in range(1, len(found) + 1)])
 
@@ -190,6 +188,4 @@ def _check_same_task(task: AnyTask, wish: Distillation) -> None:
 
 
 def _described(task: AnyTask) -> str:
-    return (
-        f"the task {task.name} with the labels {few(task.labels)}" if task.labels else f"the task {task.name}"
-    )
+    return f"the task {task.name} with the labels {few(task.labels)}" if task.labels else f"the task {task.name}"

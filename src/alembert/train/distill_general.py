@@ -116,9 +116,7 @@ class _Run:
         cache = around.cache_for(self.out)
         kitchen = Kitchen(cache, around.workers, around.say, around.tell_reading)
         corpus = open_corpus(self.files, kitchen)
-        shards = find_or_build(
-            corpus, tokenizer_of(teacher), cache, workers=kitchen.workers, tell=kitchen.tell
-        )
+        shards = find_or_build(corpus, tokenizer_of(teacher), cache, workers=kitchen.workers, tell=kitchen.tell)
         check_split(shards, self.settings.evaluation.share)
         return shards
 
@@ -170,8 +168,7 @@ class _Run:
             "losses": ", ".join(f"{name} (weight {weight:g})" for name, weight in weights.items()),
             "length of the run": f"{run.done.step:,} steps, {run.done.tokens:,} tokens",
             "held-out text": ", ".join(
-                f"{name} {run.before.get(name, float('nan')):.4g} -> {value:.4g}"
-                for name, value in run.after.items()
+                f"{name} {run.before.get(name, float('nan')):.4g} -> {value:.4g}" for name, value in run.after.items()
             ),
             "seed": str(self.settings.seed),
         }

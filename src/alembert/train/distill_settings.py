@@ -50,9 +50,7 @@ class InsideWeights:
         for name in self.names:
             weight = getattr(self, name)
             if not 0 <= weight < float("inf"):
-                raise BadSetting(
-                    f"The weight of `{name}` is {weight}; expected 0 (leave it out) or a positive number."
-                )
+                raise BadSetting(f"The weight of `{name}` is {weight}; expected 0 (leave it out) or a positive number.")
         if (self.layer_map == "given") != bool(self.layers):
             raise BadSetting('`layers` and layer_map = "given" belong together: give both, or neither.')
         if self.relation_heads < 1 or self.temperature <= 0:

@@ -79,9 +79,7 @@ def _prefixes(exercises: Sequence[Exercise], attention: str) -> list[int] | None
 def _targets(exercises: Sequence[Exercise], starts: npt.NDArray[np.int64]) -> dict[str, Target]:
     names = dict.fromkeys(name for exercise in exercises for name in exercise.answers)
     return {
-        name: _target(
-            [(n, each.answers[name]) for n, each in enumerate(exercises) if name in each.answers], starts
-        )
+        name: _target([(n, each.answers[name]) for n, each in enumerate(exercises) if name in each.answers], starts)
         for name in names
     }
 

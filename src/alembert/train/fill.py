@@ -84,9 +84,7 @@ class Filler:
         """Tell whether a word of this group that is so many pieces can be filled."""
         return size == (group or 1) and len(self._words.get(group, ())) > 1
 
-    def fill(
-        self, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[Gap]]
-    ) -> Iterator[tuple[int, list[str]]]:
+    def fill(self, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[Gap]]) -> Iterator[tuple[int, list[str]]]:
         """Give the number of each gap with its likeliest fillings, in any order; a gap that a cut goes through has none.
 
         Whatever stands there now may be among them."""
@@ -131,9 +129,7 @@ class Filler:
             at += gap.size
         yield from self._best(outputs[self._head].float(), firsts)
 
-    def _best(
-        self, logits_PV: Tensor, firsts: Mapping[int, Mapping[int, int]]
-    ) -> Iterator[tuple[int, list[str]]]:
+    def _best(self, logits_PV: Tensor, firsts: Mapping[int, Mapping[int, int]]) -> Iterator[tuple[int, list[str]]]:
         """Rank the words of each group at the gaps of the group, given by the line of their first piece."""
         for group, of_gaps in firsts.items():
             choices_WN, words = self._choices[group], self._words[group]

@@ -79,9 +79,7 @@ def subjects_of(
 ) -> dict[str, Subject]:
     """Put the kind, files and settings of each task together."""
     return {
-        name: Subject(
-            task=kind, data=data[name], settings=settings[name].of_task, weight=settings[name].weight
-        )
+        name: Subject(task=kind, data=data[name], settings=settings[name].of_task, weight=settings[name].weight)
         for name, kind in kinds.items()
     }
 
@@ -151,9 +149,7 @@ def examine_data(assignment: Assignment, settings: FinetuneSettings) -> DataRepo
     return next(iter(examine_all_data(assignment, settings).values()))
 
 
-def examine_all_data(
-    assignment: Assignment | Curriculum, settings: FinetuneSettings
-) -> dict[str, DataReport]:
+def examine_all_data(assignment: Assignment | Curriculum, settings: FinetuneSettings) -> dict[str, DataReport]:
     """Look at the data of all tasks of a run without running it."""
     return reports_of(_prepared(assignment, settings, _open(assignment.model)))
 
@@ -274,9 +270,7 @@ def _open(model: str) -> Checkpoint:
     return checkpoint
 
 
-def _prepared(
-    assignment: Assignment | Curriculum, settings: FinetuneSettings, checkpoint: Checkpoint
-) -> Prepared:
+def _prepared(assignment: Assignment | Curriculum, settings: FinetuneSettings, checkpoint: Checkpoint) -> Prepared:
     return prepare(
         assignment.subjects,
         checkpoint,

@@ -32,9 +32,7 @@ def finetune_toml(settings: FinetuneSettings, tasks: Mapping[str | None, TaskSet
     for name, each in tasks.items():
         of_task, weight = "task" if name is None else f"task.{name}", ""
         if name is not None:
-            weight = (
-                f"# How much its loss counts beside those of the other tasks.\nweight = {each.weight!r}\n"
-            )
+            weight = f"# How much its loss counts beside those of the other tasks.\nweight = {each.weight!r}\n"
         read = "read" if name is None else f"{of_task}.read"
         tables += [
             f"[{of_task}]\n{weight}{to_toml(each.of_task, of_task)}",
@@ -51,9 +49,7 @@ def layered_settings(
     `kinds` has the kind of each task by its name. Named tasks make a multi-task model, with a table `[task.NAME]` each.
     """
     settings = FinetuneSettings() if are_named else usual_settings(next(iter(kinds.values())))
-    tasks = {
-        name: TaskSettings(task_class(kind).settings_class(), ReadOptions()) for name, kind in kinds.items()
-    }
+    tasks = {name: TaskSettings(task_class(kind).settings_class(), ReadOptions()) for name, kind in kinds.items()}
     for where, layer in layers.items():
         own = dict(layer)
         tasks = _changed_tasks(tasks, own, where, are_named=are_named)

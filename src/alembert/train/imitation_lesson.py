@@ -104,9 +104,7 @@ class TaskImitation:
 
     def _rows_of(self, portion: ItemPortion) -> list[int]:
         return [
-            self._first_rows[item] + place
-            for item in portion.items
-            for place in range(len(self.lesson.items[item]))
+            self._first_rows[item] + place for item in portion.items for place in range(len(self.lesson.items[item]))
         ]
 
     def _counts(self, micro: Micro) -> dict[str, int]:
@@ -183,9 +181,7 @@ class TaskImitation:
 class TextImitation:
     """Imitate what happens inside a teacher while it reads plain text."""
 
-    def __init__(
-        self, assembler: Assembler, teacher: Teacher, inside: Inside, settings: GeneralSettings
-    ) -> None:
+    def __init__(self, assembler: Assembler, teacher: Teacher, inside: Inside, settings: GeneralSettings) -> None:
         self.assembler = assembler
         self.teacher = teacher
         self.inside = inside
@@ -193,9 +189,7 @@ class TextImitation:
         self.weights = settings.losses.chosen()
         self.wanted = inside.wanted()
         self.split = Split(assembler.shards, settings.evaluation.share)
-        self.feed = Feed(
-            assembler.shards, self.split, seed=settings.seed, micro_tokens=settings.batch.micro_tokens
-        )
+        self.feed = Feed(assembler.shards, self.split, seed=settings.seed, micro_tokens=settings.batch.micro_tokens)
 
     def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[Portion], Cursor]:
         return self.feed.take(cursor, count, self.cutting(progress))
@@ -261,6 +255,4 @@ def _verdict(found: Sequence[Tallies], weights: Mapping[str, float]) -> Verdict:
         parts = [part[name] for part in found if name in part]
         if count := sum(part[1] for part in parts):
             means[name] = sum(part[0] for part in parts) / count
-    return Verdict(
-        {HELD_OUT: means}, sum(weights[name] * mean for name, mean in means.items()) if means else 0.0
-    )
+    return Verdict({HELD_OUT: means}, sum(weights[name] * mean for name, mean in means.items()) if means else 0.0)

@@ -107,9 +107,7 @@ def gather(
     tokenizer = _learnt(corpus, kitchen) if given is None else given
     checkpoint, fresh = _with_objectives(opened or _new(start, tokenizer, settings), settings, tokenizer)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
-    shards = find_or_build(
-        corpus, tokenizer, kitchen.cache, words=words, workers=kitchen.workers, tell=kitchen.tell
-    )
+    shards = find_or_build(corpus, tokenizer, kitchen.cache, words=words, workers=kitchen.workers, tell=kitchen.tell)
     check_split(shards, settings.evaluation.share, needed=2 if settings.objectives.next_sentence else 1)
     fresh = fresh if opened is not None else tuple(checkpoint.blueprint.heads)
     return Ingredients(corpus, tokenizer, shards, checkpoint, fresh)
@@ -142,9 +140,7 @@ def check_corpus(corpus: Corpus, settings: PretrainSettings) -> None:
 def check_split(shards: Shards, share: float, *, needed: int = 1) -> None:
     """Refuse a corpus of which too little is left to train on."""
     if not len(shards):
-        raise BadFile(
-            "No document of the corpus has a token, so there is nothing to train on. Check its text."
-        )
+        raise BadFile("No document of the corpus has a token, so there is nothing to train on. Check its text.")
     held_out = Split(shards, share).held_out_count
     if len(shards) - held_out < needed:
         raise BadSetting(

@@ -48,6 +48,4 @@ def _trust(weights: list[Tensor], update: list[Tensor]) -> list[float]:
     """Return the ratio of lengths of weights and step; 1 where one of them is zero."""
     lengths = torch.stack(torch._foreach_norm(weights)).tolist()
     of_update = torch.stack(torch._foreach_norm(update)).tolist()
-    return [
-        length / step if length and step else 1.0 for length, step in zip(lengths, of_update, strict=True)
-    ]
+    return [length / step if length and step else 1.0 for length, step in zip(lengths, of_update, strict=True)]

@@ -24,9 +24,7 @@ def learner_of(prepared: Prepared, settings: FinetuneSettings) -> Checkpoint:
     return with_task_heads(prepared, settings.seed, {name: spec})
 
 
-def with_task_heads(
-    prepared: Prepared, seed: int, others: Mapping[str, HeadSpec] | None = None
-) -> Checkpoint:
+def with_task_heads(prepared: Prepared, seed: int, others: Mapping[str, HeadSpec] | None = None) -> Checkpoint:
     """Give the model a head for each task, and others, unless a task has one of this name.
 
     A head that it has already is kept only if its labels are the same, in this order.

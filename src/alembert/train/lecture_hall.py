@@ -96,9 +96,7 @@ class LectureHall:
         examples = part.train.encoded
         if self.has_own_reading:
             encode = part.task.for_training().encode
-            examples = encode(
-                part.divided.train, tokenizer_of(self.checkpoint), config.max_position_embeddings
-            )
+            examples = encode(part.divided.train, tokenizer_of(self.checkpoint), config.max_position_embeddings)
         items = items_of(examples, together=part.task.counted == "examples")
         return [row for item in items for row in item]
 
@@ -120,9 +118,7 @@ class LectureHall:
         part = self._part
         return TaskLesson(part.task, part.train, part.dev, stage, name=part.name, head=part.head)
 
-    def _record(
-        self, lesson: TaskLesson, teacher: Teacher, inside: Inside, stage: StageSettings
-    ) -> Record | None:
+    def _record(self, lesson: TaskLesson, teacher: Teacher, inside: Inside, stage: StageSettings) -> Record | None:
         """Let the teacher read everything once, if what it says has room."""
         rows, wanted = self._own_rows, wanted_of(inside, stage)
         self._check_reading(lesson, teacher, wanted)

@@ -44,9 +44,7 @@ class Meter:
 
     def losses(self) -> dict[str, float]:
         """Give the mean loss by objective; what has a count alone is none."""
-        counts = {
-            name.removeprefix("count "): n for name, n in self.sums.items() if name.startswith("count ")
-        }
+        counts = {name.removeprefix("count "): n for name, n in self.sums.items() if name.startswith("count ")}
         return {
             name: self.sums[f"loss {name}"] / count
             for name, count in counts.items()

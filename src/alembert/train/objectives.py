@@ -99,9 +99,7 @@ class MaskedLM(Objective):
     def prepare(self, exercise: Exercise, rng: np.random.Generator) -> None:
         instance = exercise.instance
         chosen = choose(instance, self.masks, rng)
-        exercise.ids = corrupt(
-            exercise.ids, chosen, self.masks, rng, mask_id=self.mask_id, vocab_size=self.vocab_size
-        )
+        exercise.ids = corrupt(exercise.ids, chosen, self.masks, rng, mask_id=self.mask_id, vocab_size=self.vocab_size)
         inside = (instance.flags[chosen.positions] & INSIDE) > 0
         labels = instance.ids[chosen.positions].astype(np.int64)
         exercise.answers[self.name] = Answers(labels, chosen.positions, inside)

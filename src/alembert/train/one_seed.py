@@ -156,8 +156,7 @@ class OneSeed:
     def _write_tasks(self, tuned: Mapping[str, TunedTask]) -> None:
         """Write what the tasks are; files for other programs only where these can open the model."""
         facts = {
-            each.name: {**self._facts(each), "confidence": tuned[each.name].confidence}
-            for each in self.prepared.tasks
+            each.name: {**self._facts(each), "confidence": tuned[each.name].confidence} for each in self.prepared.tasks
         }
         if self.prepared.are_named:
             write_tasks(self.folder, {name: (each.task, facts[name]) for name, each in tuned.items()})
@@ -198,9 +197,7 @@ class OneSeed:
             told |= {
                 f"task{of}": f"{task.name}: {'; '.join(each.rstrip('.') for each in task.decisions())}",
                 f"examples{of}": f"{len(each.divided.train):,} to train on, {len(each.divided.dev):,} for development",
-                f"development data{of}": ", ".join(
-                    f"{n} {value:.4g}" for n, value in scores.measures.items()
-                ),
+                f"development data{of}": ", ".join(f"{n} {value:.4g}" for n, value in scores.measures.items()),
             }
         passes = f"{settings.epochs:g} passes" if settings.tokens else "see run/settings.toml"
         return {

@@ -65,9 +65,7 @@ class Optimiser:
         self._settings = settings
         self._heads = model.config.num_attention_heads
         if settings.half_heads and self._heads == 1:
-            raise BadSetting(
-                "`half_heads` trains half of the attention heads, and the model has one. Switch it off."
-            )
+            raise BadSetting("`half_heads` trains half of the attention heads, and the model has one. Switch it off.")
         self._parameters = dict(model.named_parameters())
         layers = len(model.encoder.blocks)
         depths = {name: depth_of(name, layers) for name in self._parameters}
@@ -120,8 +118,7 @@ class Optimiser:
         """Continue from a state, which is copied."""
         kinds = [item.name for item in fields(_Moments)]
         self._moments = {
-            key: _Moments(**{kind: self._copied(state, kind, key) for kind in kinds})
-            for key in _keys(state, "step")
+            key: _Moments(**{kind: self._copied(state, kind, key) for kind in kinds}) for key in _keys(state, "step")
         }
         self._pending = {
             name: (self._copied(state, "pending", name), int(self._copied(state, "collected", name)))
@@ -177,9 +174,7 @@ class Optimiser:
             of_heads = by_heads(name, weights, self._heads) if self._settings.half_heads else None
             weights = None if of_heads is None else of_heads[:, half == "odd" :: 2]
         if weights is None:
-            raise BadFile(
-                f"The saved state of the optimiser holds {key}, which is not trained here; {_OTHER_RUN}"
-            )
+            raise BadFile(f"The saved state of the optimiser holds {key}, which is not trained here; {_OTHER_RUN}")
         return weights
 
     def _update(self, pieces: list[_Piece], norm: float, rate: float) -> None:
@@ -251,9 +246,7 @@ def _norm(gradients: Iterable[Tensor]) -> float:
 
 def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
     """Give a gradient the memory layout of its parameter: fused kernels walk through both without a look at strides."""
-    return (
-        gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
-    )
+    return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
 
 
 def _keys(state: Mapping[str, Tensor], kind: str) -> list[str]:

@@ -43,9 +43,7 @@ class OwnPieces:
     def renumbered(self, encoded: Sequence[Encoded]) -> list[Encoded]:
         """Give the examples with the numbers of the run."""
         return [
-            replace(
-                each, rows=tuple(replace(row, ids=np.searchsorted(self.ids_K, row.ids)) for row in each.rows)
-            )
+            replace(each, rows=tuple(replace(row, ids=np.searchsorted(self.ids_K, row.ids)) for row in each.rows))
             for each in encoded
         ]
 

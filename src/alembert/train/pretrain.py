@@ -98,15 +98,11 @@ class _Run:
         around = self.around
         cache = around.cache_for(self.out)
         kitchen = Kitchen(cache, around.workers, around.say, around.tell_reading)
-        return self.processes.in_turn(
-            lambda: gather(self.files, self.start, self.settings, kitchen, around.dictionary)
-        )
+        return self.processes.in_turn(lambda: gather(self.files, self.start, self.settings, kitchen, around.dictionary))
 
     def _loop(self, found: Ingredients, unfinished: Path) -> Loop:
         return Loop(
-            with_dropout(
-                found.checkpoint, self.settings.model.dropout, self.settings.model.attention_dropout
-            ).model,
+            with_dropout(found.checkpoint, self.settings.model.dropout, self.settings.model.attention_dropout).model,
             TextLesson(found.shards, found.tokenizer, self.settings),
             self.settings,
             states=States(unfinished / STATE),
@@ -143,9 +139,7 @@ class _Run:
         draft.counts.update(done.done.counts)
 
 
-def _without_idle_start(
-    settings: PretrainSettings, found: Ingredients, say: Callable[[str], None]
-) -> PretrainSettings:
+def _without_idle_start(settings: PretrainSettings, found: Ingredients, say: Callable[[str], None]) -> PretrainSettings:
     """Train heads alone at first only if one of them is fresh."""
     if settings.model.first != ("heads",) or found.fresh:
         return settings

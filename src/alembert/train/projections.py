@@ -36,9 +36,7 @@ def fit_projections(model: Model, lesson: Imitation, inside: Inside) -> None:
             product_DD, crossed_DW = ours_ND.mT @ ours_ND, ours_ND.mT @ theirs_NW
             before = sums.get(name)
             sums[name] = (
-                (product_DD, crossed_DW)
-                if before is None
-                else (before[0] + product_DD, before[1] + crossed_DW)
+                (product_DD, crossed_DW) if before is None else (before[0] + product_DD, before[1] + crossed_DW)
             )
         seen += portion.tokens
     model.train()
@@ -46,9 +44,7 @@ def fit_projections(model: Model, lesson: Imitation, inside: Inside) -> None:
         _put(model.head(name), _solved(product_DD, crossed_DW))
 
 
-def _states(
-    model: Model, lesson: Imitation, inside: Inside, portion: Any
-) -> list[tuple[str, Tensor, Tensor]]:
+def _states(model: Model, lesson: Imitation, inside: Inside, portion: Any) -> list[tuple[str, Tensor, Tensor]]:
     """Give, for each projection, states of the student with a one beside them, and the teacher's."""
     batch, watch = lesson.micro(portion).batch, inside.watch()
     assert watch is not None

@@ -65,9 +65,7 @@ class Pupil:
             told=self._told(),
             forget_training=self.hall.settings.forget_training,
         ).run()
-        self.hall.processes.first_alone(
-            lambda: shutil.rmtree(self.folder / INSIDE / STATE, ignore_errors=True)
-        )
+        self.hall.processes.first_alone(lambda: shutil.rmtree(self.folder / INSIDE / STATE, ignore_errors=True))
         return result
 
     @property
@@ -109,9 +107,7 @@ class Pupil:
         prepared, lesson = hall.prepared, hall.lesson(stage)
         heads = {**learner.blueprint.heads, **lesson.inside.heads}
         student = with_heads(learner, heads, seed=self.seed)
-        model = prepared.pieces.model(
-            with_dropout(student, stage.model.dropout, stage.model.attention_dropout)
-        )
+        model = prepared.pieces.model(with_dropout(student, stage.model.dropout, stage.model.attention_dropout))
         if stage.losses.fitted:
             fit_projections(model, lesson, lesson.inside)
         log = RunLog(self.folder / INSIDE, tensorboard=hall.processes.is_first)

@@ -30,9 +30,7 @@ def bert_original() -> PretrainSettings:
         steps=1_000_000,
         objectives=ObjectiveWeights(masked_lm=1.0, next_sentence=1.0),
         masks=MaskSettings(unit="piece", rate=0.15, mask_share=0.8, random_share=0.1, max_predictions=20),
-        sequences=SequenceSettings(
-            length=128, long_length=512, long_share=0.1, short_share=0.1, static_masks=10
-        ),
+        sequences=SequenceSettings(length=128, long_length=512, long_share=0.1, short_share=0.1, static_masks=10),
         batch=BatchSettings(tokens=256 * 128),
         optimiser=OptimiserSettings(name="bert_adam", rate=1e-4, weight_decay=0.01, epsilon=1e-6, clip=1.0),
         schedule=ScheduleSettings(kind="linear", warmup=0.01),
@@ -129,9 +127,7 @@ def usual_recipe(model: str | None, objectives: Iterable[str] = ()) -> str:
     return "from-scratch-small" if model is None else "adapt"
 
 
-def layered_recipe(
-    name: str, layers: Mapping[str, Mapping[str, Any]], *, chosen: bool = False
-) -> PretrainSettings:
+def layered_recipe(name: str, layers: Mapping[str, Mapping[str, Any]], *, chosen: bool = False) -> PretrainSettings:
     """Change a recipe by layers of plain values, given by where they come from; the last one wins.
 
     The first layer may name another recipe, unless this one was `chosen` by the user.

@@ -57,9 +57,7 @@ def regularised_loss(
     climb = _Climb(lambda added_NE: loss(run(noise, added_NE)), batch, adversarial.ascent)
     if adversarial.method == "freelb":
         return climb.at_every_step(_random_start(batch, width, adversarial.ascent.size, noise))
-    return climb.at_the_top(
-        torch.zeros(len(batch.ids_N), width, device=batch.ids_N.device), adversarial.weight
-    )
+    return climb.at_the_top(torch.zeros(len(batch.ids_N), width, device=batch.ids_N.device), adversarial.weight)
 
 
 def _under_two_masks(

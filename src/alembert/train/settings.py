@@ -43,15 +43,11 @@ class ObjectiveWeights:
     def __post_init__(self) -> None:
         for name, weight in self.chosen(all_of_them=True).items():
             if not 0 <= weight < float("inf"):
-                raise BadSetting(
-                    f"The weight of `{name}` is {weight}; expected 0 (leave it out) or a positive number."
-                )
+                raise BadSetting(f"The weight of `{name}` is {weight}; expected 0 (leave it out) or a positive number.")
         if not self.chosen():
             raise BadSetting("All objectives have the weight 0. Give at least one, such as masked_lm = 1.")
         if self.next_sentence and self.sentence_order:
-            raise BadSetting(
-                "next_sentence and sentence_order need different pairs of sentences. Choose one of them."
-            )
+            raise BadSetting("next_sentence and sentence_order need different pairs of sentences. Choose one of them.")
 
     def chosen(self, *, all_of_them: bool = False) -> dict[str, float]:
         """Give the objectives that have a weight."""
@@ -98,9 +94,7 @@ class SequenceSettings:
                 f"`static_masks` is {self.static_masks}; expected 1 or more, or leave it out for new masks in every pass."
             )
 
-    def cutting(
-        self, progress: float, pairs: Literal["next_sentence", "sentence_order"] | None = None
-    ) -> Cutting:
+    def cutting(self, progress: float, pairs: Literal["next_sentence", "sentence_order"] | None = None) -> Cutting:
         """Say how documents are cut at a point of the run."""
         is_late = progress >= 1 - self.long_share
         return Cutting(
@@ -268,9 +262,7 @@ class RunSettings:
             if not 0 < value < float("inf"):
                 raise BadSetting(f"`{name}` is {value}; the length of a run is a positive number.")
         if not 0 <= self.seed < 2**63:
-            raise BadSetting(
-                f"`seed` is {self.seed}; expected a whole number from 0, below 2 to the power of 63."
-            )
+            raise BadSetting(f"`seed` is {self.seed}; expected a whole number from 0, below 2 to the power of 63.")
 
     @property
     def length_of_run(self) -> dict[str, float | None]:

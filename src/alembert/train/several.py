@@ -33,9 +33,7 @@ MEAN: Final = "mean"
 class SeveralLesson:
     """Learn several tasks in turn."""
 
-    def __init__(
-        self, lessons: Sequence[TaskLesson], settings: FinetuneSettings, weights: Mapping[str, float]
-    ) -> None:
+    def __init__(self, lessons: Sequence[TaskLesson], settings: FinetuneSettings, weights: Mapping[str, float]) -> None:
         self.lessons = {lesson.name: lesson for lesson in lessons}
         self.weights = weights
         self.feed = MixedFeed(
@@ -75,15 +73,11 @@ def together(scores: Mapping[str, Scores]) -> Scores:
     >>> together({"ner": one, "topic": Scores(main="accuracy", measures={"accuracy": 1.0})}).measures
     {'mean': 0.75, 'ner.f1': 0.5, 'ner.recall': 0.4, 'topic.accuracy': 1.0}
     """
-    measures = {
-        f"{name}.{measure}": value for name, one in scores.items() for measure, value in one.measures.items()
-    }
+    measures = {f"{name}.{measure}": value for name, one in scores.items() for measure, value in one.measures.items()}
     return Scores(
         main=MEAN,
         measures={MEAN: fmean(one.value for one in scores.values()), **measures},
-        by_label={
-            f"{name}.{label}": row for name, one in scores.items() for label, row in one.by_label.items()
-        },
+        by_label={f"{name}.{label}": row for name, one in scores.items() for label, row in one.by_label.items()},
         coverage=Coverage.total(one.coverage for one in scores.values()),
         notes=tuple(f"{name}: {note}" for name, one in scores.items() for note in one.notes),
     )

@@ -20,9 +20,7 @@ class Stopped(Interrupted):
 
     def __init__(self, number: int) -> None:
         name = signal.Signals(number).name
-        super().__init__(
-            f"Stopped by {name}: the state is saved. Run the same command again to continue.", number
-        )
+        super().__init__(f"Stopped by {name}: the state is saved. Run the same command again to continue.", number)
 
 
 class Stopping:
@@ -40,9 +38,7 @@ class Stopping:
         if threading.current_thread() is threading.main_thread():
             # SIGINT first, and last to be restored: it raises, and a SIGTERM handler must not stay behind.
             for number in (signal.SIGINT, signal.SIGTERM):
-                if (
-                    signal.getsignal(number) is not signal.SIG_IGN
-                ):  # as under nohup, or in a script's background
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, or in a script's background
                     self._before[number] = signal.signal(number, self._note) or signal.SIG_DFL
         return self
 

@@ -48,9 +48,7 @@ class Data:
 
     def __post_init__(self) -> None:
         if bool(self.train) == bool(self.whole):
-            raise BadSetting(
-                "Give either training files (--train), or files to be divided (--data), not both."
-            )
+            raise BadSetting("Give either training files (--train), or files to be divided (--data), not both.")
         if self.whole and self.dev:
             raise BadSetting("--data is divided into training and development parts; leave --dev out.")
         self.listed  # noqa: B018 (refuses what is not there)
@@ -100,13 +98,9 @@ class Subject:
         if self.settings is None:
             object.__setattr__(self, "settings", usual())
         elif not isinstance(self.settings, usual):
-            raise BadSetting(
-                f"The task {self.task} takes {usual.__name__}, not {type(self.settings).__name__}."
-            )
+            raise BadSetting(f"The task {self.task} takes {usual.__name__}, not {type(self.settings).__name__}.")
         if not 0 < self.weight < float("inf"):
-            raise BadSetting(
-                f"The weight of a task {self.task} is {self.weight}; expected a positive number."
-            )
+            raise BadSetting(f"The weight of a task {self.task} is {self.weight}; expected a positive number.")
 
     def as_table(self) -> dict[str, Any]:
         """Give what decides about the run, without the names of files, as plain values."""
@@ -257,9 +251,7 @@ def _without_overlap(divided: Divided) -> Divided:
     if not shared.count:
         return divided
     have, were = ("example has", "was") if shared.count == 1 else ("examples have", "were")
-    note = (
-        f"{shared.count:,} training {have} the text of a development example, and {were} left out of training"
-    )
+    note = f"{shared.count:,} training {have} the text of a development example, and {were} left out of training"
     kept = without(divided.train, (example.key for example in shared.examples))
     return replace(divided, train=kept, notes=(*divided.notes, note))
 
@@ -301,10 +293,7 @@ def prepare(
     Tasks in `known` are taken as they are: their labels are not those of the data but of a model that has them already.
     `more` makes further training examples of those that there are.
     """
-    learnt = {
-        name: _learnt(name, subject, checkpoint, (known or {}).get(name))
-        for name, subject in subjects.items()
-    }
+    learnt = {name: _learnt(name, subject, checkpoint, (known or {}).get(name)) for name, subject in subjects.items()}
     learnt = {name: (task, _with_more(task, divided, more)) for name, (task, divided) in learnt.items()}
     markers = {marker: word for task, _ in learnt.values() for marker, word in task.markers.items()}
     checkpoint = with_markers(checkpoint, tokenizer_of(checkpoint), markers)
@@ -326,9 +315,7 @@ def prepare(
     return Prepared(tasks, pieces, checkpoint)
 
 
-def _with_more(
-    task: AnyTask, divided: Divided, more: Callable[[AnyTask, Sequence[Any]], Sequence[Any]]
-) -> Divided:
+def _with_more(task: AnyTask, divided: Divided, more: Callable[[AnyTask, Sequence[Any]], Sequence[Any]]) -> Divided:
     found = tuple(more(task, divided.train))
     if not found:
         return divided

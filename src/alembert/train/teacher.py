@@ -124,9 +124,7 @@ class Teacher:
         places = None if target is None else target.places
         # In float32 also where the student is computed in half precision: what is on the disk is that, too.
         with torch.no_grad(), torch.autocast(batch.ids_N.device.type, enabled=False):
-            outputs = self.model(
-                batch, heads, places_P=places, only=watch is None, attention=attention, trace=watch
-            )
+            outputs = self.model(batch, heads, places_P=places, only=watch is None, attention=attention, trace=watch)
             answers = self._answers(outputs, target) if heads else None
         return Said(wanted, self.config, _line_up(watch, wanted, len(batch.ids_N)), answers)
 

@@ -137,9 +137,7 @@ class Recorder:
             done, columns = self._found()
         self._check(done, columns or 0)
         tokens, answers = (
-            np.memmap(path, np.float16, "r", shape=shape)
-            if shape[0] * shape[1]
-            else np.empty(shape, np.float16)
+            np.memmap(path, np.float16, "r", shape=shape) if shape[0] * shape[1] else np.empty(shape, np.float16)
             for path, shape in self._shapes(columns or 0).items()
         )
         return Record(self.wanted, self.teacher, self._tokens, self._answers, tokens, answers)
@@ -181,9 +179,7 @@ class Recorder:
 
     def _check(self, done: int, columns: int) -> None:
         """Refuse files that are shorter than what is said to be done; a stopped run may have left more."""
-        for (path, (_, width)), lines in zip(
-            self._shapes(columns).items(), (self._tokens, self._answers), strict=True
-        ):
+        for (path, (_, width)), lines in zip(self._shapes(columns).items(), (self._tokens, self._answers), strict=True):
             expected = 2 * width * int(lines.starts[done])
             found = path.stat().st_size if path.exists() else 0
             if found < expected or (done == len(self.rows) and found > expected):
@@ -218,9 +214,7 @@ class Recorder:
         columns = found[0].shape[1] if columns is None else columns
         done = {path: shape[1] for path, shape in self._shapes(columns).items()}
         starts = (first.start, self._answers.of_row(numbers[0]).start)
-        for (path, width), start, block in zip(
-            done.items(), starts, (tokens, np.concatenate(found)), strict=True
-        ):
+        for (path, width), start, block in zip(done.items(), starts, (tokens, np.concatenate(found)), strict=True):
             _put(path, 2 * width * start, block)
         return columns
 

@@ -112,9 +112,7 @@ class TextLesson:
             if tally["count"]
         }
         weights = self.settings.objectives.chosen()
-        return Verdict(
-            scores, sum(weights[name] * scores[name]["loss"] for name in weights if name in scores)
-        )
+        return Verdict(scores, sum(weights[name] * scores[name]["loss"] for name in weights if name in scores))
 
     @cached_property
     def _exams(self) -> list[Exam]:
@@ -122,15 +120,11 @@ class TextLesson:
         stretches = held_out_stretches(self.assembler, self.split, self.cutting(0.0), tokens)
         return list(exams(self.assembler, stretches, self.passes, self.settings.batch.micro_tokens))
 
-    def _answers(
-        self, model: Model, micro: Micro, noise: Noise | None
-    ) -> Iterator[tuple[Objective, Tensor, Target]]:
+    def _answers(self, model: Model, micro: Micro, noise: Noise | None) -> Iterator[tuple[Objective, Tensor, Target]]:
         """Run the model once, and give the logits that each objective asked for."""
         asked = {self.objectives[name]: target for name, target in micro.targets.items()}
         heads = list(dict.fromkeys(objective.head for objective in asked))
-        outputs = model(
-            micro.batch, heads, **self._places(micro), only=True, attention=micro.attention, noise=noise
-        )
+        outputs = model(micro.batch, heads, **self._places(micro), only=True, attention=micro.attention, noise=noise)
         for objective, target in asked.items():
             logits = outputs[objective.head]
             yield objective, logits if objective.spec.per_token else logits[target.places], target

@@ -14,9 +14,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.multiplications import multiplications_of
 
 
-def multiply_adds(
-    config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None
-) -> int:
+def multiply_adds(config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None) -> int:
     """Count multiply-adds of a forward pass: documents of these lengths, masked-LM logits at `predictions` tokens.
 
     `wanted` says how many tokens the last block is asked for; none: all.
@@ -32,9 +30,7 @@ def multiply_adds(
     return multiplications_of(config, lengths, wanted) + head
 
 
-def training_flop(
-    config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None
-) -> int:
+def training_flop(config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None) -> int:
     """Count floating-point operations of forward and backward pass.
 
     The backward pass has two products for each of the forward pass; a multiply-add is two operations.

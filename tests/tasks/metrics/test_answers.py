@@ -47,9 +47,7 @@ def plain_cmrc(right: str, guess: str) -> tuple[float, float]:
 
     one, other = cut(gold), cut(given)
     runs = {tuple(one[a:b]) for a in range(len(one)) for b in range(a + 1, len(one) + 1)}
-    found = [
-        b - a for a in range(len(other)) for b in range(a + 1, len(other) + 1) if tuple(other[a:b]) in runs
-    ]
+    found = [b - a for a in range(len(other)) for b in range(a + 1, len(other) + 1) if tuple(other[a:b]) in runs]
     if not found:
         return float(gold == given), 0.0
     precision, recall = max(found) / len(other), max(found) / len(one)
@@ -155,11 +153,7 @@ def test_the_longest_run_is_that_of_all_runs(one: list[str], other: list[str]) -
 # -- thresholds
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.booleans(), st.integers(-3, 3)), min_size=1, max_size=8
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.booleans(), st.integers(-3, 3)), min_size=1, max_size=8))
 def test_the_best_threshold_is_the_best_of_all(lines: list[tuple[float, bool, int]]) -> None:
     none = np.array([is_none for _, is_none, _ in lines], float)
     scores = np.array([score for score, _, _ in lines]) * (1 - none)

@@ -42,9 +42,7 @@ def test_samples_are_full_and_reach_every_example() -> None:
 
 def test_the_interval_is_that_of_scipy() -> None:
     values = some(2, 200)
-    theirs = stats.bootstrap(
-        (values,), np.mean, n_resamples=4000, method="percentile", rng=1
-    ).confidence_interval
+    theirs = stats.bootstrap((values,), np.mean, n_resamples=4000, method="percentile", rng=1).confidence_interval
     ours = interval(mean_of(values), 200, rounds=4000, seed=1)
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
 
@@ -102,9 +100,7 @@ def test_a_clear_difference_is_seen() -> None:
 def test_the_paired_p_value_is_near_that_of_the_t_test() -> None:
     one, other = some(5), some(6) - 0.25
     theirs = stats.ttest_rel(one, other).pvalue
-    assert paired(mean_of(one), mean_of(other), 100, rounds=4000, seed=0).p_value == pytest.approx(
-        theirs, abs=0.03
-    )
+    assert paired(mean_of(one), mean_of(other), 100, rounds=4000, seed=0).p_value == pytest.approx(theirs, abs=0.03)
 
 
 def test_exchanging_models_turns_the_difference_around() -> None:

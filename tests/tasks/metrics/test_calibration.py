@@ -99,9 +99,7 @@ def test_empty_bins_are_left_out() -> None:
     assert [part.count for part in reliability([0.05, 0.95], [0, 1])] == [1, 1]
 
 
-@given(
-    st.lists(st.tuples(st.floats(0, 1, allow_subnormal=False), st.booleans()), min_size=1), st.integers(1, 20)
-)
+@given(st.lists(st.tuples(st.floats(0, 1, allow_subnormal=False), st.booleans()), min_size=1), st.integers(1, 20))
 def test_every_answer_is_in_one_bin(answers: list[tuple[float, bool]], bins: int) -> None:
     found = reliability(*zip(*answers, strict=True), bins)
     assert sum(part.count for part in found) == len(answers)
@@ -132,9 +130,7 @@ def test_the_threshold_keeps_most_answers(wanted: float, expected: float | None)
     assert abstaining([0.9, 0.6, 0.8, 0.6], [1, 0, 1, 1]).threshold_for(wanted) == expected
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1), st.floats(0, 1, allow_subnormal=False)
-)
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1), st.floats(0, 1, allow_subnormal=False))
 def test_the_threshold_keeps_its_promise(answers: list[tuple[int, bool]], wanted: float) -> None:
     confidence, right = np.array(answers).T
     threshold = abstaining(confidence / 9, right).threshold_for(wanted)

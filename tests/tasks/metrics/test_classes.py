@@ -139,9 +139,7 @@ def test_a_resampled_macro_f1_is_that_of_the_sample(pairs: Pairs, data: st.DataO
     gold, guess = sides(pairs)
     drawn = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=1, max_size=30))
     theirs = metrics.f1_score(*sides([pairs[place] for place in drawn]), average="macro", zero_division=0)
-    assert classes.confusion_measure(gold, guess, LABELS, classes.macro_f1)(np.array(drawn)) == pytest.approx(
-        theirs
-    )
+    assert classes.confusion_measure(gold, guess, LABELS, classes.macro_f1)(np.array(drawn)) == pytest.approx(theirs)
 
 
 # -- any number of labels
@@ -155,9 +153,7 @@ def test_averages_of_sets_are_scikit_learns(average: str, pairs: Sets) -> None:
     binarizer = MultiLabelBinarizer(classes=LABELS)
     one, other = binarizer.fit_transform(gold), binarizer.fit_transform(guess)
     occurring = np.flatnonzero((one | other).any(axis=0))
-    theirs = metrics.precision_recall_fscore_support(
-        one, other, labels=occurring, average=average, zero_division=0
-    )
+    theirs = metrics.precision_recall_fscore_support(one, other, labels=occurring, average=average, zero_division=0)
     ours = getattr(classes.multi_scores(gold, guess, LABELS), average)
     assert numbers_of(ours) == pytest.approx(list(theirs[:3]), abs=1e-12)
 

@@ -94,9 +94,7 @@ def test_what_is_right_is_perfect(documents: Documents) -> None:
     gold, _ = sides(documents)
     found = scores(gold, gold)
     expected = 1.0 if any(gold) else 0.0
-    assert {found.strict.f1, found.macro_f1, found.partial.f1, found.borders.f1, found.overlap.f1} == {
-        expected
-    }
+    assert {found.strict.f1, found.macro_f1, found.partial.f1, found.borders.f1, found.overlap.f1} == {expected}
 
 
 @given(DOCUMENTS)

@@ -30,9 +30,7 @@ def written(blocks: list[tuple[int, str]], scheme: str) -> Tags:
         elif scheme == "bio":
             tags += [f"B-{label}", *[f"I-{label}"] * (size - 1)]
         else:
-            tags += (
-                [f"S-{label}"] if size == 1 else [f"B-{label}", *[f"I-{label}"] * (size - 2), f"E-{label}"]
-            )
+            tags += [f"S-{label}"] if size == 1 else [f"B-{label}", *[f"I-{label}"] * (size - 2), f"E-{label}"]
     return tags
 
 
@@ -47,9 +45,7 @@ def conlleval_chunks(tags: Tags) -> list[tuple[int, int, str]]:
     for index, tag in enumerate([*tags, "O"]):
         prefix, _, label = tag.partition("-")
         other = label != last_label
-        ends = last_prefix in ("E", "S") or (
-            last_prefix in ("B", "I") and (prefix in ("B", "S", "O") or other)
-        )
+        ends = last_prefix in ("E", "S") or (last_prefix in ("B", "I") and (prefix in ("B", "S", "O") or other))
         if inside and ends:
             found.append((begun, index, last_label))
             inside = False
@@ -75,10 +71,7 @@ def test_readings_agree_on_well_formed_tags(scheme: Scheme, blocks: list[tuple[i
     assert entities_of(tags, scheme) == entities_of(tags, "conll") == conlleval_chunks(tags)
 
 
-@given(
-    st.lists(st.sampled_from(tags_of("BI")), max_size=15)
-    | st.lists(st.sampled_from(tags_of("BIES")), max_size=15)
-)
+@given(st.lists(st.sampled_from(tags_of("BI")), max_size=15) | st.lists(st.sampled_from(tags_of("BIES")), max_size=15))
 def test_lenient_reading_is_conllevals(tags: Tags) -> None:
     assert entities_of(tags, "conll") == conlleval_chunks(tags)
 
@@ -88,12 +81,8 @@ def scored(gold: list[Tags], guess: list[Tags], scheme: Scheme) -> SpanScores:
 
 
 def pairs_of(scheme: str) -> st.SearchStrategy[list[tuple[Tags, Tags]]]:
-    same_length = st.lists(
-        st.tuples(*[st.sampled_from(tags_of(SCHEMES[scheme][1]))] * 2), min_size=1, max_size=15
-    )
-    return st.lists(
-        same_length.map(lambda both: ([a for a, _ in both], [b for _, b in both])), min_size=1, max_size=5
-    )
+    same_length = st.lists(st.tuples(*[st.sampled_from(tags_of(SCHEMES[scheme][1]))] * 2), min_size=1, max_size=15)
+    return st.lists(same_length.map(lambda both: ([a for a, _ in both], [b for _, b in both])), min_size=1, max_size=5)
 
 
 @pytest.mark.parametrize("scheme", ["bio", "bioes"])
@@ -116,10 +105,7 @@ def test_every_label_and_the_macro_average_are_seqevals(scheme: Scheme, data: st
     theirs = classification_report(
         gold, guess, mode="strict", scheme=SCHEMES[scheme][0], zero_division=0, output_dict=True
     )
-    rows = {
-        label: [tally.precision, tally.recall, tally.f1, tally.support]
-        for label, tally in ours.by_type.items()
-    }
+    rows = {label: [tally.precision, tally.recall, tally.f1, tally.support] for label, tally in ours.by_type.items()}
     rows["macro avg"] = [ours.macro_precision, ours.macro_recall, ours.macro_f1, ours.strict.support]
     for label, row in rows.items():
         assert row == pytest.approx(list(theirs[label].values()), abs=1e-12)

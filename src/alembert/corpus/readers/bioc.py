@@ -125,9 +125,7 @@ def _sections(passages: list[Passage], shifts: list[int]) -> Iterator[Section]:
             yield Section(start, start + len(passage.text), kind, heading)
 
 
-def _entity(
-    annotation: Annotation, text: str, shift: int, source: Source, named: Container[str]
-) -> Entity | None:
+def _entity(annotation: Annotation, text: str, shift: int, source: Source, named: Container[str]) -> Entity | None:
     spans = tuple(sorted((start + shift, end + shift) for start, end in annotation.spans))
     settled = settle(source, text, spans, annotation.surface)
     if settled is None:
@@ -135,9 +133,7 @@ def _entity(
     key = next((key for key in _CONCEPT_KEYS if annotation.infons.get(key)), None)
     concepts = concepts_of(annotation.infons[key], named) if key else ()
     label = annotation.infons.get("type") or "entity"
-    rest: Pairs = tuple(
-        (name, value) for name, value in annotation.infons.items() if name not in ("type", key)
-    )
+    rest: Pairs = tuple((name, value) for name, value in annotation.infons.items() if name not in ("type", key))
     return Entity(annotation.id, label, settled, concepts, rest)
 
 

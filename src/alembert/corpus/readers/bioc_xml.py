@@ -51,9 +51,7 @@ def _infons(element: Any) -> dict[str, str]:
 
 def _passage(passage: Any) -> Passage:
     offset = int(passage.findtext("offset") or 0)
-    annotations = [
-        _annotation(found, number) for number, found in enumerate(passage.iter("annotation"), start=1)
-    ]
+    annotations = [_annotation(found, number) for number, found in enumerate(passage.iter("annotation"), start=1)]
     text = passage.findtext("text")
     if text is None:
         sentences = passage.iterfind("sentence")

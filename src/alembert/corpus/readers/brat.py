@@ -187,9 +187,7 @@ class _Annotations:
             for entity in with_own_ids(self.entities, self.source)
         ]
         relations, self.unlinked = linked(self.relations, self.entities)
-        self.relations = [
-            replace(one, attributes=tuple(self.attributes.pop(one.id, ()))) for one in relations
-        ]
+        self.relations = [replace(one, attributes=tuple(self.attributes.pop(one.id, ()))) for one in relations]
         loose = sorted({*self.attributes, *self.concepts})
         return [unlinked_reason(one) for one in self.unlinked] + [
             f"an attribute, note or concept is for {target}, which does not exist" for target in loose

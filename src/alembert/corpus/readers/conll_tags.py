@@ -60,9 +60,7 @@ def dialect(tags: Sequence[str]) -> str:
         return "BILOU"
     if "B" not in prefixes:
         return "IO" if "I" in prefixes else "no entities"
-    starts = [
-        prefix for before, (prefix, _) in zip([("", ""), *parsed], parsed, strict=False) if not before[0]
-    ]
+    starts = [prefix for before, (prefix, _) in zip([("", ""), *parsed], parsed, strict=False) if not before[0]]
     return "IOB1" if starts.count("I") > starts.count("B") else "IOB2"
 
 

@@ -72,9 +72,7 @@ class _Meter:
         self.taken += taken
         self.given += given
         if self.given > _BOMB_START and self.given > _BOMB_RATIO * self.taken:
-            raise Damaged(
-                f"the compressed file grows more than {_BOMB_RATIO}-fold, like a decompression bomb"
-            )
+            raise Damaged(f"the compressed file grows more than {_BOMB_RATIO}-fold, like a decompression bomb")
 
 
 class _Rest:

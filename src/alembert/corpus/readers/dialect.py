@@ -60,9 +60,7 @@ def dialect_of(source: Source) -> Dialect:
     if quotes:
         source.tally["double quotes enclose cells, as in CSV"] += 1
     elif re.search(r'(?:^|\t)"', text, re.MULTILINE):
-        source.tally[
-            f"double quotes are ordinary characters; if they enclose cells, {how_to_set('quotes')}"
-        ] += 1
+        source.tally[f"double quotes are ordinary characters; if they enclose cells, {how_to_set('quotes')}"] += 1
     return Dialect(delimiter, quotes)
 
 

@@ -89,7 +89,5 @@ def without_surrogates(value: Any, source: Source) -> Any:
     if isinstance(value, list):
         return [without_surrogates(part, source) for part in value]
     if isinstance(value, dict):
-        return {
-            without_surrogates(key, source): without_surrogates(part, source) for key, part in value.items()
-        }
+        return {without_surrogates(key, source): without_surrogates(part, source) for key, part in value.items()}
     return value

@@ -46,9 +46,7 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
             yield source.aside(str(wrong), _pmid_in(cut.content))
             continue
         if cut.tag.startswith("Delete"):
-            yield from (
-                Deleted(source.name, source.position, pmid.text or "") for pmid in element.iter("PMID")
-            )
+            yield from (Deleted(source.name, source.position, pmid.text or "") for pmid in element.iter("PMID"))
         else:
             yield from _citation(element, source, options)
 
@@ -149,9 +147,7 @@ def _under(title: str, abstract: Composer | None) -> Composer:
     composer = Composer()
     composer.add(title, "title")
     for section in abstract.sections if abstract else ():
-        composer.add(
-            abstract.text[section.start : section.end] if abstract else "", section.kind, section.heading
-        )
+        composer.add(abstract.text[section.start : section.end] if abstract else "", section.kind, section.heading)
     return composer
 
 

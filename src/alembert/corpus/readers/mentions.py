@@ -21,9 +21,7 @@ _CONCEPT: Final = re.compile(r"tmVar:.+|[a-z]\|[A-Z]+\|[^,;]*|[^|,;]+")
 """One concept id of several; variants as tmVar writes them (p|SUB|V|600|E) have bars inside."""
 
 
-def settle(
-    source: Source, text: str, spans: tuple[Span, ...], surface: str | None
-) -> tuple[Span, ...] | None:
+def settle(source: Source, text: str, spans: tuple[Span, ...], surface: str | None) -> tuple[Span, ...] | None:
     """Give the spans at which a mention stands, or None when its words cannot be placed for certain."""
     if spans_are_sound(spans, len(text)):
         found = " ".join(text[start:end] for start, end in spans)
@@ -85,14 +83,10 @@ def concepts_of(stated: str, named: Container[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in parts if part not in ("", "-")))
 
 
-def linked(
-    relations: Iterable[Relation], entities: Iterable[Entity]
-) -> tuple[list[Relation], list[Relation]]:
+def linked(relations: Iterable[Relation], entities: Iterable[Entity]) -> tuple[list[Relation], list[Relation]]:
     """Separate the relations whose arguments exist from the others."""
     entities, kept = list(entities), list(relations)
-    known = {entity.id for entity in entities} | {
-        concept for entity in entities for concept in entity.concepts
-    }
+    known = {entity.id for entity in entities} | {concept for entity in entities for concept in entity.concepts}
     unlinked: list[Relation] = []
     while True:
         targets = known | {relation.id for relation in kept}

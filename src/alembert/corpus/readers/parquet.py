@@ -51,9 +51,7 @@ def batches(file: Any) -> Iterator[Any]:
     try:
         yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(batch_size=_ROWS)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise Damaged(
-            f"the Parquet file cannot be read ({type(error).__name__}): it is damaged or cut"
-        ) from None
+        raise Damaged(f"the Parquet file cannot be read ({type(error).__name__}): it is damaged or cut") from None
 
 
 def _row(batch: Any, index: int, number: int, source: Source, options: ReadOptions) -> Iterator[Item]:

@@ -24,9 +24,7 @@ ID_FIELDS = ("id", "pmid", "pmcid", "doi", "_id", "docid", "doc_id", "document_i
 TEXT_FIELDS = ("text", "sentence", "content", "body", "text_a", "question")
 LABEL_FIELDS = ("label", "labels", "class", "category")
 ENTITY_FIELDS = ("entities", "mention_data", "spans")
-_NATIVE = {"id", "text", "language", "sections", "entities", "relations", "labels", "meta"} | {
-    "unlinked_relations"
-}
+_NATIVE = {"id", "text", "language", "sections", "entities", "relations", "labels", "meta"} | {"unlinked_relations"}
 _PART_HEADING = re.compile(
     r"^[ \t]*(?:(?P<title>TITLE):\s*|(?P<part>ABSTRACT|BODY)(?P<heading>(?:\.[^\n]*)?):[ \t]*\n)",
     re.MULTILINE,
@@ -98,17 +96,10 @@ def _id(record: Mapping[str, Any], options: ReadOptions, source: Source, number:
 
 
 def _is_native(record: Mapping[str, Any], options: ReadOptions) -> bool:
-    if (
-        options.text
-        or options.entities
-        or not isinstance(record.get("text"), str)
-        or not record["text"].strip()
-    ):
+    if options.text or options.entities or not isinstance(record.get("text"), str) or not record["text"].strip():
         return False
     entities = record.get("entities") or ()
-    return set(record) <= _NATIVE and all(
-        isinstance(entity, Mapping) and "spans" in entity for entity in entities
-    )
+    return set(record) <= _NATIVE and all(isinstance(entity, Mapping) and "spans" in entity for entity in entities)
 
 
 def _no_text(record: Mapping[str, Any], options: ReadOptions) -> str:

@@ -39,13 +39,9 @@ class Source:
     `ids` are those of documents that are named by their file, where they are not to be called as the file is.
     """
 
-    def __init__(
-        self, origin: Path | BinaryIO, options: ReadOptions, ids: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, origin: Path | BinaryIO, options: ReadOptions, ids: Mapping[str, str] | None = None) -> None:
         self.path = origin if isinstance(origin, Path) else None
-        self.name = readable_name(
-            str(origin if isinstance(origin, Path) else getattr(origin, "name", "<stream>"))
-        )
+        self.name = readable_name(str(origin if isinstance(origin, Path) else getattr(origin, "name", "<stream>")))
         self.options = options
         self.ids = ids or {}
         self.tally: Counter[str] = Counter()
@@ -217,9 +213,7 @@ def paragraphs(source: Source) -> Iterator[list[Line] | SetAside]:
         elif line.text and not line.text.isspace():
             size += len(line.text)
             if size > source.options.max_record:
-                bad = bad or source.aside(
-                    f"the record is longer than max_record ({source.options.max_record})"
-                )
+                bad = bad or source.aside(f"the record is longer than max_record ({source.options.max_record})")
             elif bad is None:
                 run.append(line)
         elif run or bad:

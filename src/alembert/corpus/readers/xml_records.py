@@ -98,9 +98,7 @@ class Records:
 
     def _too_long(self, number: int) -> SetAside:
         self.source.position = f"record {number}"
-        return self.source.aside(
-            f"the record is longer than max_record ({self.source.options.max_record} bytes)"
-        )
+        return self.source.aside(f"the record is longer than max_record ({self.source.options.max_record} bytes)")
 
     def element(self, content: bytes) -> Any:
         """Parse the bytes of a record into an element without its default namespace."""
@@ -161,9 +159,7 @@ def _character(match: re.Match[bytes]) -> bytes:
         return match[0]
     known_as = html.entities.html5.get(match[1].decode() + ";")
     if known_as is None:
-        raise BadInput(
-            "The record refers to an entity that is not a named character; entities are not expanded."
-        )
+        raise BadInput("The record refers to an entity that is not a named character; entities are not expanded.")
     return "".join(f"&#{ord(character)};" for character in known_as).encode()
 
 

@@ -116,9 +116,7 @@ class _Lines:
             label, arguments = f"{label}:{arguments[0][1]}", arguments[1:]
         else:
             self.types.relations[label] |= {role for role, _ in arguments}
-        yield f"{self.ids[relation.id]}\t{label} " + " ".join(
-            f"{role}:{target}" for role, target in arguments
-        )
+        yield f"{self.ids[relation.id]}\t{label} " + " ".join(f"{role}:{target}" for role, target in arguments)
         yield from self._attributes(relation)
 
     def _target(self, target: str) -> str:
@@ -140,6 +138,4 @@ def _numbered(ids: list[str], letter: str, kinds: list[str] | None = None) -> di
     letters = kinds or [letter] * len(ids)
     if all(re.fullmatch(kind + r"\d+", name) for name, kind in zip(ids, letters, strict=True)):
         return {name: name for name in ids}
-    return {
-        name: f"{kind}{number}" for number, (name, kind) in enumerate(zip(ids, letters, strict=True), start=1)
-    }
+    return {name: f"{kind}{number}" for number, (name, kind) in enumerate(zip(ids, letters, strict=True), start=1)}

@@ -32,9 +32,7 @@ class BratTypes:
         """Write the file's content."""
         relations = _with_roles(self.relations, "{}:<ENTITY>")
         events = _with_roles(self.events, "{}*:<ANY>")
-        attributes = (
-            f"{name}\tArg:<ANY>{_values(self.attributes[name])}" for name in sorted(self.attributes)
-        )
+        attributes = (f"{name}\tArg:<ANY>{_values(self.attributes[name])}" for name in sorted(self.attributes))
         sections = {
             "entities": sorted(self.entities - self.events.keys()),  # the trigger of an event has its type
             "relations": relations,

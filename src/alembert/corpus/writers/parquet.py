@@ -52,9 +52,7 @@ def _schema() -> Any:
     pairs = pa.list_(pa.list_(text))
     section = pa.struct({"start": number, "end": number, "kind": text, "heading": text})
     spans = pa.list_(pa.list_(number))
-    entity = pa.struct(
-        {"id": text, "label": text, "spans": spans, "concepts": pa.list_(text), "attributes": pairs}
-    )
+    entity = pa.struct({"id": text, "label": text, "spans": spans, "concepts": pa.list_(text), "attributes": pairs})
     relation = pa.struct({"id": text, "label": text, "arguments": pairs, "attributes": pairs})
     columns = {"id": text, "text": pa.large_string(), "language": text, "sections": pa.list_(section)}
     columns |= {

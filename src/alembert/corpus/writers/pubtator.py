@@ -72,9 +72,7 @@ def _mention(entity: Entity, text: str, losses: Losses) -> str:
         plain(entity.label, "\t\r", losses),
         plain(joined_concepts(entity, losses), "\t\r", losses),
     ]
-    return "\t".join(
-        columns + [value.translate(_FLAT) for name, value in entity.attributes if name == "parts"]
-    )
+    return "\t".join(columns + [value.translate(_FLAT) for name, value in entity.attributes if name == "parts"])
 
 
 def _relation(relation: Relation, entities: dict[str, Entity], losses: Losses) -> str | None:

@@ -31,8 +31,7 @@ class Native:
             if key not in known and key not in _FORMAT_KEYS:
                 near = get_close_matches(key, known, n=1)
                 raise BadFile(
-                    f"config.json has an unknown key `{key}`."
-                    + (f" Did you mean `{near[0]}`?" if near else "")
+                    f"config.json has an unknown key `{key}`." + (f" Did you mean `{near[0]}`?" if near else "")
                 )
         if not isinstance(raw.get(EXTRA, {}), dict):
             raise BadFile(f"config.json has an `{EXTRA}` that is no table; remove it.")

@@ -37,9 +37,7 @@ class ModelWriter:
             target = target_of([prompts[number] for number in numbers], numbers).to(weight.device)
             asked = {"places_P": target.places, "attention": self.attention}
             with torch.inference_mode():
-                found = self.model(
-                    target.batch, [self.head], **asked, only=True, memory=Reading(memory, numbers)
-                )
+                found = self.model(target.batch, [self.head], **asked, only=True, memory=Reading(memory, numbers))
             return numbers, found[self.head].float().cpu().numpy()
 
         logits_PV = np.empty((len(prompts), self.model.config.vocab_size), np.float32)

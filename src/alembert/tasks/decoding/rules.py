@@ -49,9 +49,7 @@ class Rules:
         seen = np.unique(np.array(ids, np.intp))
         before = scores[seen]
         # Division would make a negative score larger.
-        scores[seen] = np.where(
-            before < 0, before * self.repetition_penalty, before / self.repetition_penalty
-        )
+        scores[seen] = np.where(before < 0, before * self.repetition_penalty, before / self.repetition_penalty)
 
     def _repeats(self, ids: Sequence[int]) -> list[int]:
         if self.no_repeat is None:

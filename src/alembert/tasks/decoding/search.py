@@ -95,9 +95,7 @@ class Beams:
     the best of the others, at its present length, is no better than the worst of them.
     """
 
-    def __init__(
-        self, prompt: Sequence[int], rules: Rules, *, longest: int, beams: int, length_penalty: float
-    ) -> None:
+    def __init__(self, prompt: Sequence[int], rules: Rules, *, longest: int, beams: int, length_penalty: float) -> None:
         self._rules = rules
         self._prompt = len(prompt)
         self._limit = len(prompt) + longest

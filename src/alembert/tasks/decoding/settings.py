@@ -67,9 +67,7 @@ class DecodeSettings:
         self._check_numbers()
         self._check_method()
         if self.shortest > self.longest:
-            raise BadSetting(
-                f"`shortest` is {self.shortest}, and `longest` is {self.longest}. Use less, or more."
-            )
+            raise BadSetting(f"`shortest` is {self.shortest}, and `longest` is {self.longest}. Use less, or more.")
 
     def _check_whole_numbers(self) -> None:
         for name, (least, most) in _WHOLE.items():

@@ -68,9 +68,7 @@ class Script:
             is_right = float(self.exact(NONE, guess))
             return is_right, is_right
         golds = self.golds(rights)
-        return float(any(self.exact(gold, guess) for gold in golds)), max(
-            self.f1(gold, guess) for gold in golds
-        )
+        return float(any(self.exact(gold, guess) for gold in golds)), max(self.f1(gold, guess) for gold in golds)
 
 
 def _squad_normal(text: str) -> str:

@@ -111,9 +111,7 @@ def reliability(confidence: npt.ArrayLike, right: npt.ArrayLike, bins: int = 10)
     sure, is_right = np.asarray(confidence, np.float64), np.asarray(right, np.float64)
     edges = np.linspace(0, 1, bins + 1)
     places = np.clip(np.searchsorted(edges, sure, side="left") - 1, 0, bins - 1)
-    counts, sums, hits = (
-        np.bincount(places, weights=weights, minlength=bins) for weights in (None, sure, is_right)
-    )
+    counts, sums, hits = (np.bincount(places, weights=weights, minlength=bins) for weights in (None, sure, is_right))
     return [
         Bin(
             low=float(edges[place]),

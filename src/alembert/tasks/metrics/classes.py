@@ -222,10 +222,7 @@ def _macro_f1(tp_L: Ints, fp_L: Ints, fn_L: Ints) -> float:
 
 
 def _tallies(tp_L: Ints, fp_L: Ints, fn_L: Ints) -> list[Tally]:
-    return [
-        Tally(tp=tp, fp=fp, fn=fn)
-        for tp, fp, fn in zip(tp_L.tolist(), fp_L.tolist(), fn_L.tolist(), strict=True)
-    ]
+    return [Tally(tp=tp, fp=fp, fn=fn) for tp, fp, fn in zip(tp_L.tolist(), fp_L.tolist(), fn_L.tolist(), strict=True)]
 
 
 def _averages(by_label: Mapping[str, Tally]) -> dict[str, Averages]:
@@ -241,7 +238,5 @@ def _weighted(by_label: Mapping[str, Tally], weight: Callable[[Tally], float]) -
     rows = [(weight(tally), tally.precision, tally.recall, tally.f1) for tally in by_label.values()]
     table: Floats = np.array(rows, np.float64).reshape(len(rows), 4)
     weights = table[:, 0]
-    precision, recall, f1_value = (
-        ratio(float(weights @ column), float(weights.sum())) for column in table.T[1:]
-    )
+    precision, recall, f1_value = (ratio(float(weights @ column), float(weights.sum())) for column in table.T[1:])
     return Averages(precision=precision, recall=recall, f1=f1_value)

@@ -83,9 +83,7 @@ def falling(values: Floats) -> tuple[Ints, Ints]:
 def spearman_measure(gold: npt.ArrayLike, guess: npt.ArrayLike) -> Measure:
     """Prepare Spearman's correlation for resampling; values are sorted once, and a sample is ranked by counting."""
     (one, kinds), (other, other_kinds) = map(_codes, _pair(gold, guess))
-    return lambda indices: pearson(
-        _ranks_of_codes(one[indices], kinds), _ranks_of_codes(other[indices], other_kinds)
-    )
+    return lambda indices: pearson(_ranks_of_codes(one[indices], kinds), _ranks_of_codes(other[indices], other_kinds))
 
 
 def pearson_measure(gold: npt.ArrayLike, guess: npt.ArrayLike) -> Measure:

@@ -68,9 +68,7 @@ def scores(gold: Documents, guess: Documents) -> SpanScores:
     gold_size, guess_size = sum(len(one) for one, _ in pairs), sum(len(other) for _, other in pairs)
     same = [one == other for pair in pairs for one, other in matched(*pair)]
     lenient = (len(same) + sum(same)) / 2, sum(starmap(_same_borders, pairs)), len(same)
-    partial, borders, overlap = (
-        Tally(tp=hits, fp=guess_size - hits, fn=gold_size - hits) for hits in lenient
-    )
+    partial, borders, overlap = (Tally(tp=hits, fp=guess_size - hits, fn=gold_size - hits) for hits in lenient)
     return SpanScores(
         strict=Tally.total(by_type.values()),
         by_type=by_type,
