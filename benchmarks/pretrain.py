@@ -109,8 +109,8 @@ class Lesson:
     def micro(self, portion: Portion):
         import torch
 
-        from alembert.data.instance import Instance
-        from alembert.data.masking import MaskSettings, choose, corrupt
+        from alembert.data.masking import MaskSettings, choose_positions, corrupt
+        from alembert.data.sequences import Instance
         from alembert.nn.batch import Batch
         from alembert.train.lesson import Micro, Target
 
@@ -123,7 +123,7 @@ class Lesson:
             tokens = np.array(row, dtype=np.int32)
             special = np.isin(tokens, (self.tokenizer.cls_id, self.tokenizer.sep_id))
             zeros = np.zeros(len(row), dtype=np.uint8)
-            chosen = choose(Instance(tokens, zeros, zeros, special), settings, self.rng)
+            chosen = choose_positions(Instance(tokens, zeros, zeros, special), settings, self.rng)
             ids.append(corrupt(tokens, chosen, settings, self.rng, **numbers))
             places.append(chosen.positions)
             labels.append(tokens[chosen.positions])

@@ -11,7 +11,7 @@ from alembert.compress import export as exporting
 from alembert.compress.export import Material, export
 from alembert.compress.faster import Pace, faster, paces, told
 from alembert.compress.settings import ExportSettings
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.speed import speeds
 from small_checkpoints import fine_tuned

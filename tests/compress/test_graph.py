@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alembert.compress.graph import build_graph
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig

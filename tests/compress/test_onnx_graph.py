@@ -13,7 +13,7 @@ from alembert.compress import onnx_graph
 from alembert.compress.export import Material, export
 from alembert.compress.onnx_graph import build_onnx, check_onnx
 from alembert.compress.settings import ExportSettings
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
 from alembert.hardware.openvino_settings import compile_settings, the_core

@@ -8,7 +8,7 @@ import pytest
 from alembert.compress.network import Numbers
 from alembert.compress.onnx_graph import build_onnx
 from alembert.compress.onnx_int8 import Seen, build_int8, ranked, rounded_rows, see
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.hardware.openvino_settings import compile_settings, the_core
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model

@@ -6,7 +6,7 @@ from openvino import Model as Graph
 
 from alembert.compress.graph import build_graph
 from alembert.compress.quantise import products, quantise, ranked
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import new_model

@@ -11,10 +11,9 @@ from alembert.corpus.document import Document
 from alembert.corpus.excerpt import excerpt
 from alembert.corpus.readers import read
 from alembert.corpus.shard_cut import WordSettings
-from alembert.data.instance import Stretch
-from alembert.data.masking import MaskSettings, choose
-from alembert.data.order import generator
-from alembert.data.sequences import instance_of
+from alembert.data.masking import MaskSettings, choose_positions
+from alembert.data.order import make_rng
+from alembert.data.sequences import TokenSpan, build_instance
 from alembert.text.sentences import CJK
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.words import Dictionary, JiebaSegmenter, words
@@ -40,9 +39,9 @@ def test_words_are_masked_whole(shared: Path, chinese_albert: Path, tmp_path: Pa
     joined = 0
     for document, item in enumerate(islice(read(tmp_path / "texts.txt"), len(part))):
         assert isinstance(item, Document)
-        stretch = Stretch(document, part.tokens_of(document))
-        instance = instance_of(stretch, part.ids, part.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
-        chosen = set(choose(instance, MaskSettings(unit="word", rate=0.3), generator(document)).positions)
+        stretch = TokenSpan(document, part.tokens_of(document))
+        instance = build_instance(stretch, part.ids, part.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
+        chosen = set(choose_positions(instance, MaskSettings(unit="word", rate=0.3), make_rng(document)).positions)
         offsets = np.array(tokenizer.encode(item.text, add_special_tokens=False).offsets)
         for start, end in words(item.text, JiebaSegmenter(), terms):
             pieces = np.flatnonzero((offsets[:, 0] >= start) & (offsets[:, 1] <= end)) + 1

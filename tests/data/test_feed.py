@@ -7,9 +7,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from alembert.data.feed import Cursor, Cutting, Feed, Portion, Split, by_budget, cut
-from alembert.data.instance import Stretch
-from alembert.data.order import generator
+from alembert.data.feed import (
+    Cursor,
+    HeldOutSplit,
+    SequenceBatchPlan,
+    SequenceSampler,
+    SequenceSpec,
+    batch_sequences,
+    build_sequences,
+)
+from alembert.data.order import make_rng
+from alembert.data.sequences import TokenSpan
 
 
 @dataclass
@@ -25,7 +33,7 @@ class Books:
 
     @property
     def hashes(self) -> npt.NDArray[np.uint64]:
-        return generator("books").integers(0, 2**64, len(self.lengths), dtype=np.uint64)
+        return make_rng("books").integers(0, 2**64, len(self.lengths), dtype=np.uint64)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -39,20 +47,20 @@ class Books:
 
 @pytest.fixture
 def books() -> Books:
-    rng = generator("lengths")
+    rng = make_rng("lengths")
     return Books([rng.integers(3, 40, rng.integers(1, 12)).tolist() for _ in range(120)])
 
 
-CUTTING = Cutting(length=64)
+CUTTING = SequenceSpec(length=64)
 
 
-def feed(books: Books, seed: int = 1, **settings: int) -> Feed:
-    made = Feed(books, Split(books, 0.1), seed=seed, micro_tokens=512, **settings)
+def feed(books: Books, seed: int = 1, **settings: int) -> SequenceSampler:
+    made = SequenceSampler(books, HeldOutSplit(books, 0.1), seed=seed, micro_tokens=512, **settings)
     made.documents_per_window, made.windows = 16, 8
     return made
 
 
-def an_epoch(source: Feed, epoch: int = 0) -> list[Portion]:
+def an_epoch(source: SequenceSampler, epoch: int = 0) -> list[SequenceBatchPlan]:
     cursor, portions = Cursor(epoch), []
     while cursor.epoch == epoch:
         taken, cursor = source.take(cursor, 1, CUTTING)
@@ -61,7 +69,7 @@ def an_epoch(source: Feed, epoch: int = 0) -> list[Portion]:
 
 
 def test_an_epoch_has_every_training_token_once(books: Books) -> None:
-    split = Split(books, 0.1)
+    split = HeldOutSplit(books, 0.1)
     seen = sorted(s.a for portion in an_epoch(feed(books)) for s in portion.stretches)
     tokens = sum(end - start for start, end in seen)
     expected = sum(np.diff(books.tokens_of(d))[0] for d in range(len(books)) if split.is_training(d))
@@ -70,7 +78,7 @@ def test_an_epoch_has_every_training_token_once(books: Books) -> None:
 
 
 def test_held_out_documents_are_never_fed(books: Books) -> None:
-    held_out = set(Split(books, 0.1).held_out())
+    held_out = set(HeldOutSplit(books, 0.1).held_out())
     assert held_out
     assert not held_out & {s.document for p in an_epoch(feed(books)) for s in p.stretches}
 
@@ -98,18 +106,18 @@ def test_static_copies_come_back(books: Books) -> None:
 
 
 def test_pairs_of_held_out_documents_are_never_used(books: Books) -> None:
-    held_out = [books.tokens_of(d) for d in Split(books, 0.1).held_out()]
-    portions, _ = feed(books).take(Cursor(), 60, Cutting(length=64, pairs="next_sentence"))
+    held_out = [books.tokens_of(d) for d in HeldOutSplit(books, 0.1).held_out()]
+    portions, _ = feed(books).take(Cursor(), 60, SequenceSpec(length=64, pairs="next_sentence"))
     ranges = [r for portion in portions for s in portion.stretches for r in (s.a, s.b) if r]
     assert not [r for r in ranges for start, end in held_out if start <= r[0] < end]
 
 
 def test_a_share_too_small_still_holds_one_document_out(books: Books) -> None:
-    assert Split(books, 1e-9).held_out_count == len(list(Split(books, 1e-9).held_out())) == 1
+    assert HeldOutSplit(books, 1e-9).held_out_count == len(list(HeldOutSplit(books, 1e-9).held_out())) == 1
 
 
 def test_nothing_is_held_out_if_so_wanted(books: Books) -> None:
-    assert list(Split(books, 0.0).held_out()) == []
+    assert list(HeldOutSplit(books, 0.0).held_out()) == []
 
 
 def test_the_split_does_not_depend_on_the_order_of_documents(books: Books) -> None:
@@ -121,21 +129,21 @@ def test_the_split_does_not_depend_on_the_order_of_documents(books: Books) -> No
             return hashes[::-1]
 
     turned = Turned(books.lengths[::-1])
-    before = {hashes[d] for d in Split(books, 0.2).held_out()}
-    assert before == {turned.hashes[d] for d in Split(turned, 0.2).held_out()}
+    before = {hashes[d] for d in HeldOutSplit(books, 0.2).held_out()}
+    assert before == {turned.hashes[d] for d in HeldOutSplit(turned, 0.2).held_out()}
 
 
 def test_a_sequence_longer_than_the_budget_stands_alone() -> None:
-    stretches = [Stretch(0, (0, n)) for n in (5, 100, 5, 5)]
-    assert [len(part) for part in by_budget(stretches, 20)] == [1, 1, 2]
+    stretches = [TokenSpan(0, (0, n)) for n in (5, 100, 5, 5)]
+    assert [len(part) for part in batch_sequences(stretches, 20)] == [1, 1, 2]
 
 
 def test_a_late_start_adds_the_rest_of_a_document_and_cuts_nothing(books: Books) -> None:
-    source, split = books, Split(books, 0.0)
-    whole = Cutting(length=10_000)
+    source, split = books, HeldOutSplit(books, 0.0)
+    whole = SequenceSpec(length=10_000)
     for document in range(20):
         ends = books.borders_of(document).tolist()
-        made = cut(source, document, replace(whole, late_share=1.0), generator(document), split)
-        assert made[0] == cut(source, document, whole, generator(document), split)[0]
+        made = build_sequences(source, document, replace(whole, late_share=1.0), make_rng(document), split)
+        assert made[0] == build_sequences(source, document, whole, make_rng(document), split)[0]
         assert [s.a[1] for s in made] == [ends[-1]] * len(made)
         assert all(s.a[0] in ends for s in made)

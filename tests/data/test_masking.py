@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD
-from alembert.data.instance import Instance
-from alembert.data.masking import Chosen, MaskSettings, choose, corrupt
+from alembert.data.masking import MaskedPositions, MaskSettings, choose_positions, corrupt
+from alembert.data.sequences import Instance
 from alembert.errors import BadSetting
 
 MASK = 4
@@ -41,12 +41,12 @@ def from_tokens(tokens: list[str]) -> Instance:
 
 
 def positions(instance: Instance, seed: int = 0, **settings) -> list[int]:
-    return choose(instance, MaskSettings(**settings), np.random.default_rng(seed)).positions.tolist()
+    return choose_positions(instance, MaskSettings(**settings), np.random.default_rng(seed)).positions.tolist()
 
 
-def drawn(instance: Instance, count: int, **settings) -> list[Chosen]:
+def drawn(instance: Instance, count: int, **settings) -> list[MaskedPositions]:
     rng, mask = np.random.default_rng(21), MaskSettings(**settings)
-    return [choose(instance, mask, rng) for _ in range(count)]
+    return [choose_positions(instance, mask, rng) for _ in range(count)]
 
 
 def entity(size: int) -> list[int]:
@@ -116,14 +116,14 @@ def test_spans_are_distributed_as_in_spanbert(tokens, rate, stop, longest) -> No
     assert alike(mine, theirs) > UNLIKELY
 
 
-def spans_of(chosen: Chosen) -> tuple[tuple[int, ...], ...]:
+def spans_of(chosen: MaskedPositions) -> tuple[tuple[int, ...], ...]:
     units = np.unique(chosen.units)
     return tuple(sorted(tuple(chosen.positions[chosen.units == unit].tolist()) for unit in units))
 
 
 def replaced(count: int, vocab_size: int, **settings) -> np.ndarray:
     """Corrupt tokens that are all 0 and all chosen, each a unit."""
-    everything = Chosen(np.arange(count), np.arange(count))
+    everything = MaskedPositions(np.arange(count), np.arange(count))
     ids, rng = np.zeros(count, np.int32), np.random.default_rng(31)
     return corrupt(ids, everything, MaskSettings(**settings), rng, mask_id=MASK, vocab_size=vocab_size)
 
@@ -322,7 +322,7 @@ def test_entities_are_whole(instance, rate, limit, seed) -> None:
 @given(instances, rates, seeds, st.integers(1, 5))
 def test_a_span_is_a_few_whole_words_of_one_segment(instance, rate, seed, longest) -> None:
     settings = MaskSettings(unit="span", rate=rate, span_words=longest)
-    chosen = choose(instance, settings, np.random.default_rng(seed))
+    chosen = choose_positions(instance, settings, np.random.default_rng(seed))
     inside = [
         [place for place in word if instance.segments[place] == segment]
         for word in words_of(instance)
@@ -336,7 +336,7 @@ def test_a_span_is_a_few_whole_words_of_one_segment(instance, rate, seed, longes
 
 @given(instances, st.sampled_from(["word", "entity"]), rates, seeds)
 def test_units_are_the_words_and_entities(instance, unit, rate, seed) -> None:
-    chosen = choose(instance, MaskSettings(unit=unit, rate=rate), np.random.default_rng(seed))
+    chosen = choose_positions(instance, MaskSettings(unit=unit, rate=rate), np.random.default_rng(seed))
     known = words_of(instance) if unit == "word" else runs(instance)
     for group in known:
         assert len(set(chosen.units[np.isin(chosen.positions, group)].tolist())) <= 1
@@ -346,7 +346,7 @@ def test_units_are_the_words_and_entities(instance, unit, rate, seed) -> None:
 def test_a_unit_is_masked_together_when_asked(instance, unit, seed) -> None:
     settings = MaskSettings(unit=unit, rate=0.7, mask_share=0.5, random_share=0, together=True)
     rng = np.random.default_rng(seed)
-    chosen = choose(instance, settings, rng)
+    chosen = choose_positions(instance, settings, rng)
     seen = corrupt(instance.ids, chosen, settings, rng, mask_id=MASK, vocab_size=100)
     for number in set(chosen.units.tolist()):
         assert len(set((seen == MASK)[chosen.positions[chosen.units == number]].tolist())) == 1
@@ -356,7 +356,7 @@ def test_a_unit_is_masked_together_when_asked(instance, unit, seed) -> None:
 def test_other_tokens_and_the_original_stay(instance, unit, together, seed) -> None:
     before = instance.ids.copy()
     settings, rng = MaskSettings(unit=unit, together=together), np.random.default_rng(seed)
-    chosen = choose(instance, settings, rng)
+    chosen = choose_positions(instance, settings, rng)
     seen = corrupt(instance.ids, chosen, settings, rng, mask_id=MASK, vocab_size=100)
     rest = np.setdiff1d(np.arange(len(instance)), chosen.positions)
     assert (seen[rest] == before[rest]).all()

@@ -14,8 +14,8 @@ from chi_square import UNLIKELY, alike, fits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.data.instance import Stretch
-from alembert.data.pairs import next_sentence, sentence_order
+from alembert.data.pairs import build_next_sentence_pairs, build_sentence_order_pairs
+from alembert.data.sequences import TokenSpan
 
 Pair = tuple[tuple[int, int], tuple[int, int], int]
 
@@ -56,11 +56,13 @@ def ours(
     length: int = 64,
     short_share: float = 0.0,
     is_training: Callable[[int], bool] = anything,
-) -> list[Stretch]:
-    return next_sentence(documents, own, length=length, short_share=short_share, rng=rng, is_training=is_training)
+) -> list[TokenSpan]:
+    return build_next_sentence_pairs(
+        documents, own, length=length, short_share=short_share, rng=rng, is_training=is_training
+    )
 
 
-def many(documents: Documents, own: int = 0, count: int = 200, **settings) -> list[list[Stretch]]:
+def many(documents: Documents, own: int = 0, count: int = 200, **settings) -> list[list[TokenSpan]]:
     rng = np.random.default_rng(11)
     return [ours(documents, own, rng, **settings) for _ in range(count)]
 
@@ -176,7 +178,7 @@ def test_the_random_document_and_its_first_sentence_are_even() -> None:
 
 def test_a_document_of_one_sentence_gets_a_random_partner_always() -> None:
     for pairs in many(Documents.of([6], [4])):
-        assert pairs == [Stretch(0, (0, 6), (6, 10), 1)]
+        assert pairs == [TokenSpan(0, (0, 6), (6, 10), 1)]
 
 
 def test_a_chunk_of_one_sentence_gets_a_random_partner_always() -> None:
@@ -231,7 +233,7 @@ def test_a_short_side_is_left_whole() -> None:
 
 def test_a_document_alone_is_its_own_stranger_as_published() -> None:
     for pairs in many(Documents.of([5]), count=20):
-        assert pairs == [Stretch(0, (0, 5), (0, 5), 1)]
+        assert pairs == [TokenSpan(0, (0, 5), (0, 5), 1)]
 
 
 def test_two_documents_hardly_ever_meet_themselves() -> None:
@@ -276,9 +278,11 @@ def test_the_same_generator_gives_the_same_pairs() -> None:
 # --- sentence order ----------------------------------------------------------------------------------------------
 
 
-def ordered(*sizes: int, length: int = 64, count: int = 200, short_share: float = 0.0) -> list[list[Stretch]]:
+def ordered(*sizes: int, length: int = 64, count: int = 200, short_share: float = 0.0) -> list[list[TokenSpan]]:
     documents, rng = Documents.of(list(sizes)), np.random.default_rng(8)
-    return [sentence_order(documents, 0, length=length, short_share=short_share, rng=rng) for _ in range(count)]
+    return [
+        build_sentence_order_pairs(documents, 0, length=length, short_share=short_share, rng=rng) for _ in range(count)
+    ]
 
 
 def test_segments_are_neighbours_and_the_label_says_which_comes_first() -> None:
@@ -299,11 +303,11 @@ def test_the_cut_of_swapped_and_ordered_pairs_is_even() -> None:
 
 
 def test_a_sentence_alone_is_a_single_sequence_without_label() -> None:
-    assert ordered(7, count=1) == [[Stretch(0, (0, 7))]]
+    assert ordered(7, count=1) == [[TokenSpan(0, (0, 7))]]
 
 
 def test_a_long_sentence_alone_is_cut_and_nothing_is_lost() -> None:
-    assert ordered(25, length=12, count=1) == [[Stretch(0, (0, 10)), Stretch(0, (10, 20)), Stretch(0, (20, 25))]]
+    assert ordered(25, length=12, count=1) == [[TokenSpan(0, (0, 10)), TokenSpan(0, (10, 20)), TokenSpan(0, (20, 25))]]
 
 
 def test_a_pair_that_is_too_long_is_cut_to_the_room() -> None:
@@ -314,7 +318,7 @@ def test_a_pair_that_is_too_long_is_cut_to_the_room() -> None:
 @given(document_sizes, st.integers(5, 30), st.integers(0, 2**32))
 def test_sentence_order_never_goes_back_and_fits(sizes, length, seed) -> None:
     documents, rng = Documents.of(sizes), np.random.default_rng(seed)
-    found = sentence_order(documents, 0, length=length, short_share=0.5, rng=rng)
+    found = build_sentence_order_pairs(documents, 0, length=length, short_share=0.5, rng=rng)
     assert all(2 < stretch.length <= length for stretch in found)
     spans = [sorted(side for side in (stretch.a, stretch.b) if side) for stretch in found]
     assert all(before[-1][1] <= after[0][0] for before, after in pairwise(spans))

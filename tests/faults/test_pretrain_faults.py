@@ -21,7 +21,7 @@ import pytest
 from alembert.corpus.build import build
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.settings import BuildSettings
-from alembert.data.feed import Cursor, Cutting, Feed, Split
+from alembert.data.feed import Cursor, HeldOutSplit, SequenceSampler, SequenceSpec
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import EncoderConfig
@@ -351,10 +351,10 @@ def peak_of_feeding(folder: Path, documents: int) -> int:
     source = Synthetic(folder, documents)
     tracemalloc.start()
     try:
-        feed = Feed(source, Split(source, 0.001), seed=1, micro_tokens=2048)
+        feed = SequenceSampler(source, HeldOutSplit(source, 0.001), seed=1, micro_tokens=2048)
         cursor = Cursor()
         for _ in range(9):
-            _, cursor = feed.take(cursor, 30, Cutting(length=64))
+            _, cursor = feed.take(cursor, 30, SequenceSpec(length=64))
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -16,7 +16,7 @@ from alembert.artifact import hash_file
 from alembert.compress.candidate import bare
 from alembert.compress.export import export
 from alembert.compress.settings import ExportSettings
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadFile, BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.embed_model import Embedder

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.data.batching import by_token_budget
-from alembert.data.streams import in_streams
+from alembert.data.batching import batch_by_tokens, map_in_threads
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
@@ -94,12 +93,12 @@ def test_streams_leave_the_threads_as_they_were() -> None:
 
 @given(st.lists(st.integers(), max_size=30), st.integers(1, 4))
 def test_streams_keep_the_order(items: list[int], streams: int) -> None:
-    assert list(in_streams(str, iter(items), streams)) == [str(item) for item in items]
+    assert list(map_in_threads(str, iter(items), streams)) == [str(item) for item in items]
 
 
 def test_streams_look_ahead_only_so_far() -> None:
     taken: list[int] = []
-    results = in_streams(lambda item: item, (taken.append(i) or i for i in range(100)), streams=2)
+    results = map_in_threads(lambda item: item, (taken.append(i) or i for i in range(100)), streams=2)
     assert next(results) == 0
     assert len(taken) <= 5
     results.close()
@@ -107,6 +106,6 @@ def test_streams_look_ahead_only_so_far() -> None:
 
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 80))
 def test_batches_hold_every_text_once_within_the_budget(lengths: list[int], budget: int) -> None:
-    batches = list(by_token_budget(lengths, budget))
+    batches = list(batch_by_tokens(lengths, budget))
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or sum(lengths[row] for row in batch) <= budget for batch in batches)

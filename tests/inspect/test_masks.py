@@ -16,7 +16,7 @@ from alembert.corpus.shard_build import find_or_build
 from alembert.corpus.shard_cut import WordSettings
 from alembert.corpus.shards import Shards, Tokens
 from alembert.corpus.store import KIND, PARTS, Corpus, Entry, Mention, to_bytes, to_table
-from alembert.data.feed import Cursor, Cutting
+from alembert.data.feed import Cursor, SequenceSpec
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
 from alembert.inspect.mask_runs import sides
@@ -72,7 +72,7 @@ def shards(corpus: Corpus) -> Shards:
 
 
 def plan_of(settings: PretrainSettings) -> Plan:
-    cutting = Cutting(length=settings.sequences.length, pairs=settings.objectives.pairs)
+    cutting = SequenceSpec(length=settings.sequences.length, pairs=settings.objectives.pairs)
     return Plan(
         cutting=cutting,
         masks=settings.masks,
@@ -192,7 +192,7 @@ def test_a_term_of_the_user_is_masked_as_one(tmp_path: Path) -> None:
     (tmp_path / "terms").write_text(f"{TERM}\n", encoding="utf-8")
     words = WordSettings(segmenter="jieba", dictionary=tmp_path / "terms")
     tokens = excerpt(Corpus.open(tmp_path / "corpus"), TOKENIZER, words).tokens
-    plan = Plan(cutting=Cutting(length=128), masks=MaskSettings(unit="word", rate=0.5))
+    plan = Plan(cutting=SequenceSpec(length=128), masks=MaskSettings(unit="word", rate=0.5))
     found = survey(tokens, TOKENIZER, plan, count=ALL).sequences
     fates = [{p.mark is None for p in word} for s in found for word in by_word(s) if len(word) == len(TERM)]
     assert len(fates) == len(found)

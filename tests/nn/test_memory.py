@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.nn.batch import Batch
 from alembert.nn.config import NORMS, POSITIONS, EncoderConfig
 from alembert.nn.heads import HeadSpec

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.corpus.tag_check import TagProblem
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.tasks.data_report import KEPT, Cut, Lengths, Part, PartReport, Shared, data_report
 from alembert.tasks.data_screen import lines
 from alembert.tasks.example import Coverage, Encoded, Example, Reading

@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional
 
 from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD
-from alembert.data.instance import Instance
 from alembert.data.masking import MaskSettings
-from alembert.data.order import generator
+from alembert.data.order import make_rng
+from alembert.data.sequences import Instance
 from alembert.train.objectives import Exercise, Objective, build_objectives, perplexity, restrict
 
 MASK, VOCABULARY = 4, 50
@@ -33,7 +33,7 @@ def exercise(label: int | None = None) -> Exercise:
 
 def test_masked_tokens_are_asked_for() -> None:
     asked = exercise()
-    make("masked_lm", mask_share=1.0, random_share=0.0, rate=0.3).prepare(asked, generator(1))
+    make("masked_lm", mask_share=1.0, random_share=0.0, rate=0.3).prepare(asked, make_rng(1))
     answers = asked.answers["masked_lm"]
     assert answers.tokens is not None
     assert (asked.ids[answers.tokens] == MASK).all()
@@ -43,7 +43,7 @@ def test_masked_tokens_are_asked_for() -> None:
 
 def test_masked_tokens_know_whether_they_stand_in_an_entity() -> None:
     asked = exercise()
-    make("masked_lm", rate=1.0).prepare(asked, generator(1))
+    make("masked_lm", rate=1.0).prepare(asked, make_rng(1))
     answers = asked.answers["masked_lm"]
     assert answers.in_entity is not None
     assert answers.tokens[answers.in_entity].tolist() == [3, 4]  # type: ignore[index]
@@ -51,13 +51,13 @@ def test_masked_tokens_know_whether_they_stand_in_an_entity() -> None:
 
 def test_the_instance_itself_is_not_changed() -> None:
     asked = exercise()
-    make("masked_lm", rate=1.0).prepare(asked, generator(1))
+    make("masked_lm", rate=1.0).prepare(asked, make_rng(1))
     assert asked.instance.ids.tolist() == [2, *range(10, 20), 3]
 
 
 def test_boundaries_are_the_first_and_the_last_token_of_an_entity() -> None:
     asked = exercise()
-    make("boundaries").prepare(asked, generator(1))
+    make("boundaries").prepare(asked, make_rng(1))
     answers = asked.answers["boundaries"]
     assert answers.tokens.tolist() == list(range(1, 11))  # type: ignore[union-attr]
     assert np.argwhere(answers.labels).tolist() == [[2, 0], [3, 1]]
@@ -65,7 +65,7 @@ def test_boundaries_are_the_first_and_the_last_token_of_an_entity() -> None:
 
 def test_each_token_is_predicted_from_those_before_it() -> None:
     asked = exercise()
-    make("causal").prepare(asked, generator(1))
+    make("causal").prepare(asked, make_rng(1))
     answers = asked.answers["causal"]
     assert answers.tokens.tolist() == list(range(11))  # type: ignore[union-attr]
     assert answers.labels.tolist() == asked.ids[1:].tolist()
@@ -74,7 +74,7 @@ def test_each_token_is_predicted_from_those_before_it() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_only_what_follows_the_prefix_is_predicted(seed: int) -> None:
     asked = exercise()
-    make("prefix").prepare(asked, generator(seed))
+    make("prefix").prepare(asked, make_rng(seed))
     answers = asked.answers["prefix"]
     assert asked.prefix is not None
     assert 1 <= asked.prefix <= 10
@@ -85,7 +85,7 @@ def test_only_what_follows_the_prefix_is_predicted(seed: int) -> None:
 def test_a_pair_has_one_answer_and_a_single_sequence_none(name: str) -> None:
     pair, single = exercise(label=1), exercise()
     for each in (pair, single):
-        make(name).prepare(each, generator(1))
+        make(name).prepare(each, make_rng(1))
     assert pair.answers[name].labels.tolist() == [1]
     assert single.answers == {}
 

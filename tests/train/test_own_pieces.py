@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.files.resize import EMBEDDING

@@ -80,7 +80,7 @@ def masks(
 
 def _plan(settings: PretrainSettings) -> Plan:
     """Turn the settings of a run into what its first part does to sequences."""
-    from alembert.data.feed import Cutting
+    from alembert.data.feed import SequenceSpec
     from alembert.errors import BadSetting
     from alembert.inspect.masks import Plan
 
@@ -90,7 +90,7 @@ def _plan(settings: PretrainSettings) -> Plan:
         )
     sequences = settings.sequences
     return Plan(
-        cutting=Cutting(
+        cutting=SequenceSpec(
             length=sequences.length,
             pairs=settings.objectives.pairs,
             short_share=sequences.short_share,

@@ -24,7 +24,7 @@ from alembert.compress.makers import MAKERS, Maker
 from alembert.compress.network import check_exportable
 from alembert.compress.part import Material, Part, Trial
 from alembert.compress.settings import ExportSettings
-from alembert.data.rows import USUAL_TOKENS, Row
+from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.nn.multiplications import encoder_multiplications
@@ -258,7 +258,7 @@ class _Work:
             parameters=self.checkpoint.parameters,
             layers=config.num_hidden_layers,
             width=config.hidden_size,
-            multiplications=encoder_multiplications(config, tokens=USUAL_TOKENS),
+            multiplications=encoder_multiplications(config, tokens=REFERENCE_TOKENS),
         )
 
     def _measured(self, graph: Any | None) -> dict[str, Measured]:

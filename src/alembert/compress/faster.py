@@ -16,7 +16,7 @@ from statistics import median
 from time import perf_counter
 from typing import Final
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.tasks.export_files import LIBRARIES, Format
 from alembert.tasks.running_export import ExportedGraph
 

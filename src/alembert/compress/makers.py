@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from alembert.compress import onnx_int8, quantise
 from alembert.compress.graph import build_graph
 from alembert.compress.onnx_graph import build_onnx, check_onnx
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.hardware.onnx_settings import import_onnxruntime
 from alembert.hardware.openvino_settings import import_openvino
 from alembert.nn.model import Model

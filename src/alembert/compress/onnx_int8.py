@@ -22,7 +22,7 @@ import numpy.typing as npt
 from alembert.compress.fallback import relative_error
 from alembert.compress.network import Numbers, describe
 from alembert.compress.onnx_graph import OnnxOperations, build_onnx
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.nn.model import Model
 from alembert.tasks.runner import Outputs
 from alembert.tasks.running_onnx import OnnxGraph

@@ -10,7 +10,7 @@ from typing import Any
 
 from alembert.compress.candidate import Candidate, Stopwatch, same_answers, tokenizer_of
 from alembert.compress.card import Measured
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.tasks.compare import CompareTask

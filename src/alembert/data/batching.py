@@ -1,12 +1,24 @@
-"""Which texts go into one batch: sorted by length, cut by a budget of tokens."""
+"""Which texts go into one batch: sorted by length, cut by a budget of tokens.
 
-from collections.abc import Iterator, Sequence
+Several batches at once: one stream of work per core, with a bounded look-ahead, results in the order of the batches.
+
+On a CPU, two batches on one core each finish sooner than one batch after the other on two cores: no core waits for the
+other inside a matrix product. Streams may be nested: work of one may itself run in streams.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from itertools import islice
+from threading import Event
+from typing import TypeVar
 
 
-def by_token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+def batch_by_tokens(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Yield the numbers of the texts of each batch; a text longer than the budget gets a batch of its own.
 
-    >>> list(by_token_budget([5, 2, 9, 3], budget=10))
+    >>> list(batch_by_tokens([5, 2, 9, 3], budget=10))
     [[1, 3, 0], [2]]
     """
     batch: list[int] = []
@@ -21,12 +33,12 @@ def by_token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         yield batch
 
 
-def by_padded_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Yield batches as `by_token_budget` does, of texts that are all padded to the longest of their batch.
+def batch_by_padded_tokens(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Yield batches as `batch_by_tokens` does, of texts that are all padded to the longest of their batch.
 
     The budget counts the padding.
 
-    >>> list(by_padded_budget([5, 2, 9, 3], budget=10))
+    >>> list(batch_by_padded_tokens([5, 2, 9, 3], budget=10))
     [[1, 3], [0], [2]]
     """
     batch: list[int] = []
@@ -37,3 +49,65 @@ def by_padded_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]
         batch.append(row)
     if batch:
         yield batch
+
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+
+_CANCEL_EVENTS: ContextVar[tuple[Event, ...]] = ContextVar("left", default=())
+"""Set when nobody waits any more for the streams that the work at hand is part of."""
+
+
+class _Cancelled(BaseException):
+    """Nobody waits for the result; nothing that handles errors should take this for one."""
+
+
+def map_in_threads(
+    compute: Callable[[Work], Result], work: Iterable[Work], streams: int, *, ahead: int = 2
+) -> Generator[Result, None, None]:
+    """Yield `compute(item)` for each item in order, at most `ahead` items a stream under way or waiting.
+
+    A single stream needs no thread: items are computed as they are asked for. An error of `work` is raised in its place,
+    after the results of the items before it. Who leaves the loop early waits for the items under way, of nested streams
+    for those of the innermost.
+
+    >>> list(map_in_threads(abs, [-3, 2, -1], streams=2))
+    [3, 2, 1]
+    """
+    items = iter(work)
+    if streams < 2:
+        yield from map(compute, items)
+        return
+    left, around = Event(), _CANCEL_EVENTS.get()
+
+    def computed(item: Work) -> Result:
+        if any(event.is_set() for event in around):
+            raise _Cancelled
+        _CANCEL_EVENTS.set((*around, left))
+        return compute(item)
+
+    with ThreadPoolExecutor(streams, thread_name_prefix="stream") as pool:
+        submitted = _submit_all(pool, computed, items)
+        waiting = deque(islice(submitted, ahead * streams))
+        try:
+            while waiting:
+                result = waiting.popleft().result()
+                waiting.extend(islice(submitted, 1))
+                yield result
+        finally:
+            left.set()
+            for future in waiting:
+                future.cancel()
+
+
+def _submit_all(
+    pool: ThreadPoolExecutor, compute: Callable[[Work], Result], items: Iterable[Work]
+) -> Iterator[Future[Result]]:
+    """Hand items to the pool as they are asked for; if they end in an error, so do the futures."""
+    try:
+        for item in items:
+            yield pool.submit(compute, item)
+    except Exception as problem:
+        broken: Future[Result] = Future()
+        broken.set_exception(problem)
+        yield broken

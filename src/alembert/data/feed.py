@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.data import pairs, sequences
-from alembert.data.instance import Stretch
-from alembert.data.order import Permutation, generator, number
+from alembert.data.order import Permutation, make_rng, stable_hash
+from alembert.data.sequences import TokenSpan
 
 WINDOW_TOKENS: Final = 1 << 18
 """Tokens of a window, about: many times a step, and planned in well under a second."""
 
 
-class Source(Protocol):
+class DocumentSource(Protocol):
     """What the order is made of: shards, or anything that knows its documents' sentences."""
 
     @property
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cutting:
+class SequenceSpec:
     """How documents become sequences."""
 
     length: int
@@ -60,24 +60,24 @@ class Cursor:
 
 
 @dataclass(frozen=True)
-class Portion:
+class SequenceBatchPlan:
     """The sequences of one micro-batch, and its own address."""
 
     at: Cursor
     copy: int
     """Which set of chance decides about its masks: the epoch, or with static masks its remainder."""
-    stretches: tuple[Stretch, ...]
-    cutting: Cutting
+    stretches: tuple[TokenSpan, ...]
+    cutting: SequenceSpec
 
     @property
     def tokens(self) -> int:
         return sum(stretch.length for stretch in self.stretches)
 
 
-class Split:
+class HeldOutSplit:
     """Documents that are held out, by their content: the same ones whatever the order of the corpus."""
 
-    def __init__(self, source: Source, share: float) -> None:
+    def __init__(self, source: DocumentSource, share: float) -> None:
         self._hashes = source.hashes
         self._limit = int(share * 2**64)
         count = sum(int((block < self._limit).sum()) for block in _blocks(self._hashes))
@@ -93,16 +93,22 @@ class Split:
     def held_out(self) -> Iterator[int]:
         """Give the held-out documents, those with the lowest hash first."""
         numbers = np.concatenate(
-            [np.flatnonzero(block < self._limit) + start for start, block in _numbered(self._hashes)]
+            [np.flatnonzero(block < self._limit) + start for start, block in _enumerate_blocks(self._hashes)]
         )
         yield from numbers[np.argsort(self._hashes[numbers], kind="stable")].tolist()
 
 
-class Feed:
+class SequenceSampler:
     """Plans the micro-batches of a run."""
 
     def __init__(
-        self, source: Source, split: Split, *, seed: int, micro_tokens: int, static_copies: int | None = None
+        self,
+        source: DocumentSource,
+        split: HeldOutSplit,
+        *,
+        seed: int,
+        micro_tokens: int,
+        static_copies: int | None = None,
     ) -> None:
         self._source = source
         self._split = split
@@ -114,9 +120,9 @@ class Feed:
         self.windows = -(-len(source) // self.documents_per_window)
         self._window = lru_cache(maxsize=2)(self._plan_window)
 
-    def take(self, cursor: Cursor, count: int, cutting: Cutting) -> tuple[list[Portion], Cursor]:
+    def take(self, cursor: Cursor, count: int, cutting: SequenceSpec) -> tuple[list[SequenceBatchPlan], Cursor]:
         """Plan the next micro-batches from a cursor on; give them and the cursor after them."""
-        taken: list[Portion] = []
+        taken: list[SequenceBatchPlan] = []
         while len(taken) < count:
             portions = self._window(cursor.epoch, cursor.window, cutting)
             wanted = portions[cursor.micro : cursor.micro + count - len(taken)]
@@ -131,26 +137,28 @@ class Feed:
             return Cursor(cursor.epoch, cursor.window + 1)
         return Cursor(cursor.epoch + 1)
 
-    def _plan_window(self, epoch: int, window: int, cutting: Cutting) -> list[Portion]:
+    def _plan_window(self, epoch: int, window: int, cutting: SequenceSpec) -> list[SequenceBatchPlan]:
         copy = epoch if self._static_copies is None else epoch % self._static_copies
-        order = Permutation(len(self._source), number(self._seed, "order", epoch))
+        order = Permutation(len(self._source), stable_hash(self._seed, "order", epoch))
         start = window * self.documents_per_window
         places = range(start, min(start + self.documents_per_window, len(self._source)))
         documents = [d for d in map(order.__getitem__, places) if self._split.is_training(d)]
         stretches = [s for document in documents for s in self._cut(document, copy, cutting)]
-        generator(self._seed, "window", epoch, window).shuffle(stretches)
-        filled = by_budget(stretches, self._micro_tokens)
-        return [Portion(Cursor(epoch, window, n), copy, part, cutting) for n, part in enumerate(filled)]
+        make_rng(self._seed, "window", epoch, window).shuffle(stretches)
+        filled = batch_sequences(stretches, self._micro_tokens)
+        return [SequenceBatchPlan(Cursor(epoch, window, n), copy, part, cutting) for n, part in enumerate(filled)]
 
-    def _cut(self, document: int, copy: int, cutting: Cutting) -> list[Stretch]:
-        rng = generator(self._seed, "pairs", copy, document)
-        return cut(self._source, document, cutting, rng, self._split)
+    def _cut(self, document: int, copy: int, cutting: SequenceSpec) -> list[TokenSpan]:
+        rng = make_rng(self._seed, "pairs", copy, document)
+        return build_sequences(self._source, document, cutting, rng, self._split)
 
 
-def cut(source: Source, document: int, cutting: Cutting, rng: np.random.Generator, split: Split) -> list[Stretch]:
+def build_sequences(
+    source: DocumentSource, document: int, cutting: SequenceSpec, rng: np.random.Generator, split: HeldOutSplit
+) -> list[TokenSpan]:
     """Make sequences of one document."""
     if cutting.pairs == "next_sentence":
-        return pairs.next_sentence(
+        return pairs.build_next_sentence_pairs(
             source,
             document,
             length=cutting.length,
@@ -159,15 +167,17 @@ def cut(source: Source, document: int, cutting: Cutting, rng: np.random.Generato
             is_training=split.is_training,
         )
     if cutting.pairs == "sentence_order":
-        return pairs.sentence_order(source, document, length=cutting.length, short_share=cutting.short_share, rng=rng)
+        return pairs.build_sentence_order_pairs(
+            source, document, length=cutting.length, short_share=cutting.short_share, rng=rng
+        )
     return [
         stretch
-        for borders in _with_late_start(source.borders_of(document), cutting.late_share, rng)
-        for stretch in sequences.stretches(borders, document, length=cutting.length, cut=cutting.cut)
+        for borders in _add_late_start(source.borders_of(document), cutting.late_share, rng)
+        for stretch in sequences.split_document(borders, document, length=cutting.length, cut=cutting.cut)
     ]
 
 
-def _with_late_start(
+def _add_late_start(
     borders: npt.NDArray[np.int64], share: float, rng: np.random.Generator
 ) -> list[npt.NDArray[np.int64]]:
     """Add the rest of a document from a later sentence on, as often as `share` says.
@@ -181,9 +191,9 @@ def _with_late_start(
     return [borders, borders[start:]]
 
 
-def by_budget(stretches: Sequence[Stretch], tokens: int) -> Iterator[tuple[Stretch, ...]]:
+def batch_sequences(stretches: Sequence[TokenSpan], tokens: int) -> Iterator[tuple[TokenSpan, ...]]:
     """Put sequences together, in their order, as long as they fit; one that is longer alone stands alone."""
-    held: list[Stretch] = []
+    held: list[TokenSpan] = []
     size = 0
     for stretch in stretches:
         if held and size + stretch.length > tokens:
@@ -195,10 +205,12 @@ def by_budget(stretches: Sequence[Stretch], tokens: int) -> Iterator[tuple[Stret
         yield tuple(held)
 
 
-def _numbered(values: npt.NDArray[np.uint64], size: int = 1 << 20) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
+def _enumerate_blocks(
+    values: npt.NDArray[np.uint64], size: int = 1 << 20
+) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
     for start in range(0, len(values), size):
         yield start, values[start : start + size]
 
 
 def _blocks(values: npt.NDArray[np.uint64]) -> Iterator[npt.NDArray[np.uint64]]:
-    return (block for _, block in _numbered(values))
+    return (block for _, block in _enumerate_blocks(values))

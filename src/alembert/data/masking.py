@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.corpus.shards import FIRST, INSIDE, WORD
-from alembert.data.instance import Instance
+from alembert.data.sequences import Instance
 from alembert.errors import BadSetting
 
-Unit = Literal["piece", "word", "span", "entity"]
-Places = npt.NDArray[np.int64]
+MaskUnit = Literal["piece", "word", "span", "entity"]
+PositionArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class MaskSettings:
 
     rate: float = 0.15
     """Share of the tokens that are predicted, `[CLS]` and `[SEP]` counted; at least one is."""
-    unit: Unit = "piece"
+    unit: MaskUnit = "piece"
     """What is masked as a whole: a piece, a word, a span of words, or an entity and words between entities."""
     mask_share: float = 0.8
     """Share of the predicted tokens that become `[MASK]`."""
@@ -49,8 +49,8 @@ class MaskSettings:
     """Draw mask, random or kept once for a whole unit; BERT was published with a draw for each piece."""
 
     def __post_init__(self) -> None:
-        if self.unit not in get_args(Unit):
-            raise BadSetting(f"`unit` is {self.unit!r}. Use one of {', '.join(get_args(Unit))}.")
+        if self.unit not in get_args(MaskUnit):
+            raise BadSetting(f"`unit` is {self.unit!r}. Use one of {', '.join(get_args(MaskUnit))}.")
         for name in ("rate", "span_stop"):
             if not 0 < getattr(self, name) <= 1:
                 raise BadSetting(f"`{name}` is {getattr(self, name)}; it must be above 0 and at most 1.")
@@ -71,19 +71,19 @@ class MaskSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class MaskedPositions:
     """The positions of an instance that are predicted."""
 
-    positions: Places
+    positions: PositionArray
     """In ascending order."""
-    units: Places
+    units: PositionArray
     """For each position a number that it shares with the rest of its word, span or entity."""
 
     def __len__(self) -> int:
         return len(self.positions)
 
 
-def choose(instance: Instance, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
+def choose_positions(instance: Instance, settings: MaskSettings, rng: np.random.Generator) -> MaskedPositions:
     """Choose the positions to predict, never `[CLS]` or `[SEP]`.
 
     As published, a unit that has more pieces than may still be predicted is passed over: fewer positions than the
@@ -95,7 +95,7 @@ def choose(instance: Instance, settings: MaskSettings, rng: np.random.Generator)
 
 def corrupt(
     ids: npt.NDArray[np.int32],
-    chosen: Chosen,
+    chosen: MaskedPositions,
     settings: MaskSettings,
     rng: np.random.Generator,
     *,
@@ -118,19 +118,25 @@ def _budget(tokens: int, settings: MaskSettings, *, least: int = 1, used: int = 
     return wanted if settings.max_predictions is None else min(wanted, settings.max_predictions - used)
 
 
-def _pieces(instance: Instance, places: Places, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
+def _choose_pieces(
+    instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
+) -> MaskedPositions:
     positions = np.sort(rng.permutation(places)[: _budget(len(instance), settings)])
-    return Chosen(positions, np.arange(len(positions)))
+    return MaskedPositions(positions, np.arange(len(positions)))
 
 
-def _words(instance: Instance, places: Places, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
+def _choose_words(
+    instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
+) -> MaskedPositions:
     # As published, a continuation that truncation left at the start of B belongs to the last word of A.
-    words = _numbered(instance.flags[places] & WORD != 0)
-    return _taken(places, words, rng.permutation(words.max(initial=-1) + 1), _budget(len(instance), settings))
+    words = _number_units(instance.flags[places] & WORD != 0)
+    return _take_units(places, words, rng.permutation(words.max(initial=-1) + 1), _budget(len(instance), settings))
 
 
-def _spans(instance: Instance, places: Places, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
-    words = _numbered((instance.flags[places] & WORD != 0) | _after_gap(places))
+def _choose_spans(
+    instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
+) -> MaskedPositions:
+    words = _number_units((instance.flags[places] & WORD != 0) | _after_gap(places))
     sizes = np.bincount(words).tolist()
     segments = instance.segments[places[np.searchsorted(words, np.arange(len(sizes)))]]
     ends = np.searchsorted(segments, segments, side="right").tolist()
@@ -142,7 +148,7 @@ def _spans(instance: Instance, places: Places, settings: MaskSettings, rng: np.r
             end = min(ends[anchor], anchor + _span_length(settings, rng))
             budget = _grow(owners, sizes, anchor, end, budget)
     units = np.array(owners)[words]
-    return Chosen(places[units >= 0], units[units >= 0])
+    return MaskedPositions(places[units >= 0], units[units >= 0])
 
 
 def _span_length(settings: MaskSettings, rng: np.random.Generator) -> int:
@@ -164,42 +170,44 @@ def _grow(owners: list[int], sizes: list[int], anchor: int, end: int, budget: in
     return budget
 
 
-def _entities(instance: Instance, places: Places, settings: MaskSettings, rng: np.random.Generator) -> Chosen:
+def _choose_entities(
+    instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
+) -> MaskedPositions:
     inside = instance.flags[places] & INSIDE != 0
     named, plain = places[inside], places[~inside]
-    chosen = _some_entities(instance.flags, named, settings, rng)
-    words = _numbered((instance.flags[plain] & WORD != 0) | _after_gap(plain))
+    chosen = _draw_entities(instance.flags, named, settings, rng)
+    words = _number_units((instance.flags[plain] & WORD != 0) | _after_gap(plain))
     budget = _budget(len(instance) - len(named), settings, least=0 if len(chosen) else 1, used=len(chosen))
-    others = _taken(plain, words, rng.permutation(words.max(initial=-1) + 1), budget)
+    others = _take_units(plain, words, rng.permutation(words.max(initial=-1) + 1), budget)
     positions = np.concatenate([chosen.positions, others.positions])
     units = np.concatenate([chosen.units, others.units + len(named)])
     order = np.argsort(positions)
-    return Chosen(positions[order], units[order])
+    return MaskedPositions(positions[order], units[order])
 
 
-def _some_entities(
-    flags: npt.NDArray[np.uint8], named: Places, settings: MaskSettings, rng: np.random.Generator
-) -> Chosen:
+def _draw_entities(
+    flags: npt.NDArray[np.uint8], named: PositionArray, settings: MaskSettings, rng: np.random.Generator
+) -> MaskedPositions:
     """Choose entities one by one; what truncation left of an entity counts as one."""
-    entities = _numbered((flags[named] & FIRST != 0) | _after_gap(named))
+    entities = _number_units((flags[named] & FIRST != 0) | _after_gap(named))
     lucky = np.flatnonzero(rng.random(entities.max(initial=-1) + 1) < settings.entity_rate)
-    return _taken(named, entities, rng.permutation(lucky), settings.max_predictions or len(named))
+    return _take_units(named, entities, rng.permutation(lucky), settings.max_predictions or len(named))
 
 
-def _after_gap(places: Places) -> npt.NDArray[np.bool_]:
+def _after_gap(places: PositionArray) -> npt.NDArray[np.bool_]:
     """Say for each place whether its left neighbour is missing."""
     gaps = np.ones(len(places), np.bool_)
     gaps[1:] = np.diff(places) != 1
     return gaps
 
 
-def _numbered(begins: npt.NDArray[np.bool_]) -> Places:
+def _number_units(begins: npt.NDArray[np.bool_]) -> PositionArray:
     """Number the units from where they begin; the first begins in any case."""
     begins[:1] = True
     return np.cumsum(begins) - 1
 
 
-def _taken(places: Places, units: Places, order: Places, budget: int) -> Chosen:
+def _take_units(places: PositionArray, units: PositionArray, order: PositionArray, budget: int) -> MaskedPositions:
     """Take units in the given order, passing over those that no longer fit."""
     sizes = np.bincount(units).tolist()
     taken = [False] * len(sizes)
@@ -210,12 +218,12 @@ def _taken(places: Places, units: Places, order: Places, budget: int) -> Chosen:
             taken[unit] = True
             budget -= sizes[unit]
     chosen = np.array(taken, np.bool_)[units]
-    return Chosen(places[chosen], units[chosen])
+    return MaskedPositions(places[chosen], units[chosen])
 
 
-_CHOOSERS: dict[Unit, Callable[[Instance, Places, MaskSettings, np.random.Generator], Chosen]] = {
-    "piece": _pieces,
-    "word": _words,
-    "span": _spans,
-    "entity": _entities,
+_CHOOSERS: dict[MaskUnit, Callable[[Instance, PositionArray, MaskSettings, np.random.Generator], MaskedPositions]] = {
+    "piece": _choose_pieces,
+    "word": _choose_words,
+    "span": _choose_spans,
+    "entity": _choose_entities,
 }

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 
 
-def number(*address: int | str) -> int:
+def stable_hash(*address: int | str) -> int:
     """Turn an address into 64 bits that look random.
 
-    >>> number(1, "masks", 2) == number(1, "masks", 2) != number(1, "masks", 3)
+    >>> stable_hash(1, "masks", 2) == stable_hash(1, "masks", 2) != stable_hash(1, "masks", 3)
     True
     """
     text = "/".join(map(str, address)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def generator(*address: int | str) -> np.random.Generator:
+def make_rng(*address: int | str) -> np.random.Generator:
     """Make the random generator of an address."""
-    return np.random.Generator(np.random.Philox(key=number(*address)))
+    return np.random.Generator(np.random.Philox(key=stable_hash(*address)))
 
 
 _ROUNDS = 4
@@ -58,11 +58,11 @@ class Permutation:
         low = (1 << half) - 1
         left, right = value >> half, value & low
         for turn in range(_ROUNDS):
-            left, right = right, left ^ (_mixed(right ^ self.key ^ turn << 56) & low)
+            left, right = right, left ^ (_splitmix64(right ^ self.key ^ turn << 56) & low)
         return left << half | right
 
 
-def _mixed(value: int) -> int:
+def _splitmix64(value: int) -> int:
     """Mix 64 bits well (the finaliser of SplitMix64, Steele et al. 2014)."""
     value = (value + 0x9E3779B97F4A7C15) & _MASK
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _MASK

@@ -17,14 +17,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.instance import Range, Stretch
-from alembert.data.sequences import stretches
+from alembert.data.sequences import TokenRange, TokenSpan, split_document
 
 SHORT_SHARE = 0.1
 _TRIES = 10
 
 
-class Source(Protocol):
+class SentenceSource(Protocol):
     """Where sentences come from: the part of `Shards` that pairs need."""
 
     def __len__(self) -> int:
@@ -36,15 +35,15 @@ class Source(Protocol):
         ...
 
 
-def next_sentence(
-    source: Source,
+def build_next_sentence_pairs(
+    source: SentenceSource,
     document: int,
     *,
     length: int,
     short_share: float = SHORT_SHARE,
     rng: np.random.Generator,
     is_training: Callable[[int], bool],
-) -> list[Stretch]:
+) -> list[TokenSpan]:
     """Make the pairs of a document: B is what follows A (label 0), or comes from a random document (label 1).
 
     Sentences that gave way to a random B begin the next pair. Random documents are those for which `is_training`
@@ -52,31 +51,31 @@ def next_sentence(
     """
     borders = _sentences(source, document)
     most = length - 3
-    target = _target(most, short_share, rng)
+    target = _draw_target_length(most, short_share, rng)
     pairs = []
     first = 0
     while first < len(borders) - 1:
-        end = _filled(borders, first, target)
-        cut = _cut(first, end, rng)
+        end = _find_chunk_end(borders, first, target)
+        cut = _draw_split(first, end, rng)
         a = borders[first], borders[cut]
         follows = cut < end and rng.random() >= 0.5
         if follows:
             b = borders[cut], borders[end]
         else:
-            b = _random_b(_random_document(source, document, rng, is_training), target - (a[1] - a[0]), rng)
-        pairs.append(Stretch(document, *_fitted(a, b, most, rng), label=int(not follows)))
+            b = _draw_random_b(_random_document(source, document, rng, is_training), target - (a[1] - a[0]), rng)
+        pairs.append(TokenSpan(document, *_truncate_pair(a, b, most, rng), label=int(not follows)))
         first = end if follows else cut
     return pairs
 
 
-def sentence_order(
-    source: Source,
+def build_sentence_order_pairs(
+    source: SentenceSource,
     document: int,
     *,
     length: int,
     short_share: float = SHORT_SHARE,
     rng: np.random.Generator,
-) -> list[Stretch]:
+) -> list[TokenSpan]:
     """Make pairs of consecutive segments of a document, in order (label 0) or swapped (label 1), evenly.
 
     A sentence that is left alone becomes a single sequence without a label (several, when it is longer than
@@ -84,56 +83,58 @@ def sentence_order(
     """
     borders = _sentences(source, document)
     most = length - 3
-    target = _target(most, short_share, rng)
+    target = _draw_target_length(most, short_share, rng)
     pairs = []
     first = 0
     while first < len(borders) - 1:
-        end = _filled(borders, first, target)
-        cut = _cut(first, end, rng)
+        end = _find_chunk_end(borders, first, target)
+        cut = _draw_split(first, end, rng)
         if cut == end:
-            pairs += stretches(np.array([borders[first], borders[end]]), document, length=length)
+            pairs += split_document(np.array([borders[first], borders[end]]), document, length=length)
         else:
             halves = (borders[first], borders[cut]), (borders[cut], borders[end])
             swapped = rng.random() < 0.5
             a, b = reversed(halves) if swapped else halves
-            pairs.append(Stretch(document, *_fitted(a, b, most, rng), label=int(swapped)))
+            pairs.append(TokenSpan(document, *_truncate_pair(a, b, most, rng), label=int(swapped)))
         first = end
     return pairs
 
 
-def _sentences(source: Source, document: int) -> list[int]:
+def _sentences(source: SentenceSource, document: int) -> list[int]:
     """Give the borders of the sentences that have tokens."""
     return list(dict.fromkeys(source.borders_of(document).tolist()))
 
 
-def _target(most: int, short_share: float, rng: np.random.Generator) -> int:
+def _draw_target_length(most: int, short_share: float, rng: np.random.Generator) -> int:
     """Draw the length that all chunks of a document aim at: usually all there is room for, sometimes a shorter one."""
     return int(rng.integers(2, most + 1)) if rng.random() < short_share else most
 
 
-def _filled(borders: list[int], first: int, target: int) -> int:
+def _find_chunk_end(borders: list[int], first: int, target: int) -> int:
     """Find the border at which the sentences from `first` on reach the target; at least one, at most all."""
     reached = bisect_left(borders, borders[first] + target, lo=first + 1)
     return min(reached, len(borders) - 1)
 
 
-def _cut(first: int, end: int, rng: np.random.Generator) -> int:
+def _draw_split(first: int, end: int, rng: np.random.Generator) -> int:
     """Choose where A ends: any border inside the chunk, or its end if it is one sentence."""
     return end if end - first == 1 else int(rng.integers(first + 1, end))
 
 
 def _random_document(
-    source: Source, own: int, rng: np.random.Generator, is_training: Callable[[int], bool]
+    source: SentenceSource, own: int, rng: np.random.Generator, is_training: Callable[[int], bool]
 ) -> list[int]:
     """Draw the sentences of a random document; as published, its own if ten tries all gave that."""
     for _ in range(_TRIES):
-        document, borders = _drawn(source, rng, is_training)
+        document, borders = _draw_document(source, rng, is_training)
         if document != own:
             break
     return borders
 
 
-def _drawn(source: Source, rng: np.random.Generator, is_training: Callable[[int], bool]) -> tuple[int, list[int]]:
+def _draw_document(
+    source: SentenceSource, rng: np.random.Generator, is_training: Callable[[int], bool]
+) -> tuple[int, list[int]]:
     """Draw evenly from the documents of the training part that have tokens."""
     while True:
         document = int(rng.integers(len(source)))
@@ -141,23 +142,23 @@ def _drawn(source: Source, rng: np.random.Generator, is_training: Callable[[int]
             return document, borders
 
 
-def _random_b(borders: list[int], target: int, rng: np.random.Generator) -> Range:
+def _draw_random_b(borders: list[int], target: int, rng: np.random.Generator) -> TokenRange:
     """Take sentences from a random one on until the target is reached; one even if the target is below it."""
     first = int(rng.integers(len(borders) - 1))
-    return borders[first], borders[_filled(borders, first, target)]
+    return borders[first], borders[_find_chunk_end(borders, first, target)]
 
 
-def _fitted(a: Range, b: Range, most: int, rng: np.random.Generator) -> tuple[Range, Range]:
+def _truncate_pair(a: TokenRange, b: TokenRange, most: int, rng: np.random.Generator) -> tuple[TokenRange, TokenRange]:
     """Cut a pair down to `most` tokens: one at a time from the longer side, from B on a tie."""
     lead = (a[1] - a[0]) - (b[1] - b[0])
     over = max(0, (a[1] - a[0]) + (b[1] - b[0]) - most)
     level = min(over, abs(lead))
     rest = over - level
     from_a = rest // 2 + (level if lead > 0 else 0)
-    return _shortened(a, from_a, rng), _shortened(b, over - from_a, rng)
+    return _truncate_side(a, from_a, rng), _truncate_side(b, over - from_a, rng)
 
 
-def _shortened(side: Range, count: int, rng: np.random.Generator) -> Range:
+def _truncate_side(side: TokenRange, count: int, rng: np.random.Generator) -> TokenRange:
     """Drop so many tokens, each from the front or the back with an even chance."""
     front = int(rng.binomial(count, 0.5))
     return side[0] + front, side[1] - (count - front)

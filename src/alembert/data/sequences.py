@@ -2,37 +2,79 @@
 
 In: the token borders of a document's sentences. Out: stretches that hold every token exactly once. Cut at sentences,
 a sequence reads well and is often shorter than it could be; cut at tokens, all but the last of a document are full.
+
+The nouns of training data: a stretch of the shards, and the instance that it becomes.
+
+A `TokenSpan` says which tokens of the shards make one training sequence, and is small: a window of thousands of them is
+planned ahead. An `Instance` holds the tokens themselves, with `[CLS]` and `[SEP]`, and is made when its turn comes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.instance import Instance, Range, Stretch
-
-Cut = Literal["sentence", "token"]
+TokenRange = tuple[int, int]
 
 
-def stretches(borders: npt.NDArray[np.int64], document: int, *, length: int, cut: Cut = "sentence") -> list[Stretch]:
+@dataclass(frozen=True, slots=True)
+class TokenSpan:
+    """A training sequence as ranges of the shards' tokens."""
+
+    document: int
+    a: TokenRange
+    b: TokenRange | None = None
+    label: int | None = None
+    """0: B follows A. 1: B is random, or the two are swapped. None: a single sequence."""
+
+    @property
+    def length(self) -> int:
+        """Tokens with `[CLS]` and `[SEP]`."""
+        own = self.a[1] - self.a[0]
+        return own + 2 if self.b is None else own + self.b[1] - self.b[0] + 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instance:
+    """One training sequence, not masked."""
+
+    ids: npt.NDArray[np.int32]
+    segments: npt.NDArray[np.uint8]
+    flags: npt.NDArray[np.uint8]
+    """The shards' flags of each token; 0 at special tokens."""
+    special: npt.NDArray[np.bool_]
+    """True at `[CLS]` and `[SEP]`."""
+    label: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+CutUnit = Literal["sentence", "token"]
+
+
+def split_document(
+    borders: npt.NDArray[np.int64], document: int, *, length: int, cut: CutUnit = "sentence"
+) -> list[TokenSpan]:
     """Cut a document into single sequences of at most `length` tokens, `[CLS]` and `[SEP]` included.
 
     A sentence that is longer goes on in the next sequence, so nothing is lost. `length` is at least 3.
 
-    >>> [stretch.a for stretch in stretches(np.array([0, 3, 5, 12]), 0, length=8)]
+    >>> [stretch.a for stretch in split_document(np.array([0, 3, 5, 12]), 0, length=8)]
     [(0, 5), (5, 11), (11, 12)]
     """
     ends = borders.tolist()
     if cut == "token":
         ends = ends[:1] + ends[-1:]
-    return [Stretch(document, a) for a in _ranges(ends, length - 2)]
+    return [TokenSpan(document, a) for a in _ranges(ends, length - 2)]
 
 
-def _ranges(borders: Sequence[int], most: int) -> Iterator[Range]:
+def _ranges(borders: Sequence[int], most: int) -> Iterator[TokenRange]:
     """Go from border to border in steps of at most `most`, and stop between borders only where they are further apart."""
     start = borders[0]
     while start < borders[-1]:
@@ -43,8 +85,8 @@ def _ranges(borders: Sequence[int], most: int) -> Iterator[Range]:
         start = end
 
 
-def instance_of(
-    stretch: Stretch,
+def build_instance(
+    stretch: TokenSpan,
     shards_ids: npt.NDArray[np.unsignedinteger],
     shards_flags: npt.NDArray[np.uint8],
     *,

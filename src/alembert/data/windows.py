@@ -4,6 +4,8 @@ In go a number of tokens, the limit and the overlap; out come windows in order. 
 exactly one window, where it has context on both sides; answers elsewhere in a window are not used. Borders fall on
 sentence starts where one is within reach, else on word starts. That wastes some room in each window (a quarter of what
 is left of it without the overlap, at either end, at most), and spares the model half sentences.
+
+What a model reads at once: one window of one example, as numbers.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +31,7 @@ class Window:
     own_end: int
 
 
-def windows(
+def compute_windows(
     length: int,
     limit: int,
     overlap: int,
@@ -40,19 +43,19 @@ def windows(
     `breaks` are the positions at which sentences start; `solid` marks the tokens that go on with the word before them:
     no border stands there, unless the word is longer than the limit.
 
-    >>> windows(10, 6, 2)
+    >>> compute_windows(10, 6, 2)
     [Window(start=0, end=6, own_start=0, own_end=5), Window(start=4, end=10, own_start=5, own_end=10)]
     """
-    _check(limit, overlap)
+    _check_window_sizes(limit, overlap)
     if length <= limit:
         return [Window(0, length, 0, length)] if length else []
     words = _Positions(_word_starts(length, limit, solid))
     known = set(words.items)
     cutter = _Cutter(length, limit, overlap, words, _Positions(sorted(known.intersection(breaks) - {0, length})))
-    return list(_with_own_zones(list(cutter.stretches()), cutter))
+    return list(_assign_own_zones(list(cutter.stretches()), cutter))
 
 
-def _check(limit: int, overlap: int) -> None:
+def _check_window_sizes(limit: int, overlap: int) -> None:
     if limit < 1:
         raise BadSetting(f"The limit of a window is {limit} tokens; expected at least 1.")
     if not 0 <= overlap < limit:
@@ -148,7 +151,7 @@ class _Cutter:
         return self.words.nearest(start, end) or end
 
 
-def _with_own_zones(stretches: Sequence[tuple[int, int]], cutter: _Cutter) -> Iterator[Window]:
+def _assign_own_zones(stretches: Sequence[tuple[int, int]], cutter: _Cutter) -> Iterator[Window]:
     """Share the tokens out; a window that would own none, between long words, is left out."""
     own_start = 0
     for place, (start, end) in enumerate(stretches):
@@ -157,3 +160,26 @@ def _with_own_zones(stretches: Sequence[tuple[int, int]], cutter: _Cutter) -> It
         if own_start < own_end:
             yield Window(start, end, own_start, own_end)
         own_start = own_end
+
+
+IntArray = npt.NDArray[np.int64]
+REFERENCE_TOKENS: Final = 128
+"""Length of the row for which the cost of a model is told: attention makes a token of a longer one dearer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """Token ids of one window, where answers are wanted in it, and, if known, the right ones."""
+
+    ids: IntArray
+    places: IntArray
+    """Tokens of the row at which the head is asked, in order; a task that asks about the whole row has [0]."""
+    labels: npt.NDArray[Any] | None = None
+    """The right answers in the form that the task's loss takes; none: not known."""
+    segments: IntArray | None = None
+    prefix: int | None = None
+    """For prefix attention: how many tokens at the beginning see each other both ways."""
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)

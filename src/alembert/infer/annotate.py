@@ -31,7 +31,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions, SetAside
 from alembert.corpus.refine import as_records
 from alembert.corpus.staging import key_of
-from alembert.data.streams import in_streams
+from alembert.data.batching import map_in_threads
 from alembert.errors import BadSetting
 from alembert.extras import require
 from alembert.infer.annotate_chunks import Computed, Portion, compute, portion_of
@@ -128,7 +128,7 @@ class Here:
     pipeline: Pipeline
 
     def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
-        with closing(in_streams(partial(compute, self.pipeline), chunks, OVERLAPPED, ahead=1)) as found:
+        with closing(map_in_threads(partial(compute, self.pipeline), chunks, OVERLAPPED, ahead=1)) as found:
             yield from found
 
 

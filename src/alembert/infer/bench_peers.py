@@ -21,7 +21,7 @@ from alembert.tasks.classify import ClassifyTask
 from alembert.tasks.export_files import GRAPHS
 
 if TYPE_CHECKING:
-    from alembert.data.rows import Row
+    from alembert.data.windows import Row
     from alembert.infer.task_model import TaskModel
     from alembert.tasks.example import Encoded, Example
     from alembert.tasks.runner import Outputs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.infer.embed_numbers import Vectors
 from alembert.tasks.compare_pooling import Pooling
 from alembert.tasks.runner import check_finite

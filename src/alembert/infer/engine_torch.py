@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from alembert.artifact import few
-from alembert.data.rows import USUAL_TOKENS, Row
+from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
@@ -71,7 +71,7 @@ class TorchEngine:
             bytes=self.checkpoint.bytes,
             layers=config.num_hidden_layers,
             width=config.hidden_size,
-            multiplications=encoder_multiplications(config, tokens=USUAL_TOKENS),
+            multiplications=encoder_multiplications(config, tokens=REFERENCE_TOKENS),
         )
 
     def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, ModelRunner]:

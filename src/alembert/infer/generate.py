@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadInput, BadSetting
 from alembert.infer.fill_mask import TokenEngine
 from alembert.tasks.decoding.settings import DecodeSettings

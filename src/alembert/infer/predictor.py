@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.corpus.document import Document
-from alembert.data.streams import in_streams
+from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
 from alembert.infer.annotate_models import Pipeline, annotates_documents
 from alembert.infer.annotate_stage import Annotated
@@ -126,7 +126,7 @@ class Predictor:
         return self._stream(compute, _batches(inputs, batch_characters))
 
     def _stream(self, compute: Any, batches: Iterator[list[tuple[int, Input]]]) -> Iterator[Any]:
-        for batch, predictions in in_streams(lambda batch: (batch, compute(batch)), batches, OVERLAPPED, ahead=1):
+        for batch, predictions in map_in_threads(lambda batch: (batch, compute(batch)), batches, OVERLAPPED, ahead=1):
             for (number, item), prediction in zip(batch, predictions, strict=True):
                 failed = isinstance(prediction, Exception)
                 yield self._failed(number, item, prediction) if failed else prediction

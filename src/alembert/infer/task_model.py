@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from alembert.corpus.input_files import InputFile, list_files
 from alembert.corpus.readers.contract import Damaged, ReadOptions, SetAside
 from alembert.corpus.readers.source import Line, Source, plain_name
-from alembert.data.streams import in_streams
+from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.hub import model_folder
 from alembert.infer.engines import open_engine
@@ -173,7 +173,7 @@ class TaskModel:
         """Predict examples or texts in their order; while some are computed, others are encoded or decoded."""
         ready = as_examples(examples, Example, self.task.of_texts)
         parts = [ready[start : start + AT_ONCE] for start in range(0, len(ready), AT_ONCE)]
-        for answers in in_streams(self._answers, parts, min(OVERLAPPED, len(parts)), ahead=1):
+        for answers in map_in_threads(self._answers, parts, min(OVERLAPPED, len(parts)), ahead=1):
             yield from answers
 
     def _answers(self, examples: Sequence[Example]) -> list[Any]:

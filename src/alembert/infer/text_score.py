@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadInput
 from alembert.infer.fill_mask import TokenEngine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alembert.data.rows import USUAL_TOKENS
+from alembert.data.windows import REFERENCE_TOKENS
 from alembert.inspect.comparison import Comparison, Standing
 from alembert.inspect.evaluation_report import between, few_documents
 from alembert.inspect.tables import Cell, Table
@@ -55,7 +55,7 @@ def sentences(found: Comparison, *, brief: bool = False) -> Iterator[str]:
     )
     yield from few_documents(found.documents)
     if not brief:
-        yield f"Multiplications: of the encoder, for a token of a text of {USUAL_TOKENS} tokens."
+        yield f"Multiplications: of the encoder, for a token of a text of {REFERENCE_TOKENS} tokens."
     if found.machine is None:
         yield "Speed was not measured."
     else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.tasks.example import Encoded
 from alembert.tasks.metrics.spans import Entity
 from alembert.tasks.tag_words import Words

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.corpus.shards import FIRST, INSIDE, WORD
-from alembert.data.instance import Instance, Stretch
-from alembert.data.masking import Chosen
+from alembert.data.masking import MaskedPositions
+from alembert.data.sequences import Instance, TokenSpan
 
 BARS: Final = (*map(str, range(1, 8)), "8+")
 """Names of the bars of the histogram of pieces."""
@@ -23,7 +23,7 @@ class Marked:
     """A training sequence, what is to be predicted in it, and what the model is given."""
 
     instance: Instance
-    chosen: Chosen
+    chosen: MaskedPositions
     seen: npt.NDArray[np.int32]
     mask_id: int
 
@@ -76,7 +76,7 @@ class Statistics:
     labels: Counter[int | None] = field(default_factory=Counter)
     """How many sequences have the label of a pair; none: no pair."""
 
-    def add(self, stretch: Stretch, marked: Marked) -> None:
+    def add(self, stretch: TokenSpan, marked: Marked) -> None:
         """Count one sequence."""
         self.sequences += 1
         self.labels[stretch.label] += 1

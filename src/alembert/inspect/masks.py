@@ -13,11 +13,10 @@ from itertools import islice
 from typing import Any, Literal
 
 from alembert.corpus.shards import FIRST, INSIDE, WORD, Tokens
-from alembert.data.feed import Cursor, Cutting, Feed, Split
-from alembert.data.instance import Stretch
-from alembert.data.masking import MaskSettings, choose, corrupt
-from alembert.data.order import generator
-from alembert.data.sequences import instance_of
+from alembert.data.feed import Cursor, HeldOutSplit, SequenceSampler, SequenceSpec
+from alembert.data.masking import MaskSettings, choose_positions, corrupt
+from alembert.data.order import make_rng
+from alembert.data.sequences import TokenSpan, build_instance
 from alembert.errors import BadSetting
 from alembert.inspect.mask_statistics import Marked, Statistics
 from alembert.text.tokenizer import Tokenizer
@@ -31,7 +30,7 @@ SEQUENCES = 2000
 class Plan:
     """How training sequences are made."""
 
-    cutting: Cutting
+    cutting: SequenceSpec
     masks: MaskSettings
     seed: int = 1
     micro_tokens: int = 2048
@@ -114,9 +113,9 @@ def survey(tokens: Tokens, tokenizer: Tokenizer, plan: Plan, *, count: int = 5, 
     return Survey(plan, tuple(shown), statistics, split.held_out_count)
 
 
-def _first_pass(tokens: Tokens, split: Split, plan: Plan) -> Iterator[tuple[int, Stretch]]:
+def _first_pass(tokens: Tokens, split: HeldOutSplit, plan: Plan) -> Iterator[tuple[int, TokenSpan]]:
     """Give the sequences of a run's first pass over the documents, each with its set of chance."""
-    feed = Feed(tokens, split, seed=plan.seed, micro_tokens=plan.micro_tokens)
+    feed = SequenceSampler(tokens, split, seed=plan.seed, micro_tokens=plan.micro_tokens)
     cursor = Cursor()
     while cursor.epoch == 0:
         (portion,), cursor = feed.take(cursor, 1, plan.cutting)
@@ -124,10 +123,10 @@ def _first_pass(tokens: Tokens, split: Split, plan: Plan) -> Iterator[tuple[int,
             yield from ((portion.copy, stretch) for stretch in portion.stretches)
 
 
-def _split(tokens: Tokens, plan: Plan) -> Split:
+def _split(tokens: Tokens, plan: Plan) -> HeldOutSplit:
     """Hold documents out; without enough others, there would be no end to looking for one."""
     needed = 2 if plan.cutting.pairs == "next_sentence" else 1
-    split = Split(tokens, plan.held_out if len(tokens) else 0.0)
+    split = HeldOutSplit(tokens, plan.held_out if len(tokens) else 0.0)
     if len(tokens) - split.held_out_count < needed:
         raise BadSetting(
             f"Of the {len(tokens)} document(s) with text {split.held_out_count} are held out, and training needs at "
@@ -136,10 +135,10 @@ def _split(tokens: Tokens, plan: Plan) -> Split:
     return split
 
 
-def _masked(stretch: Stretch, copy: int, tokens: Tokens, tokenizer: Tokenizer, plan: Plan) -> Marked:
-    instance = instance_of(stretch, tokens.ids, tokens.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
-    rng = generator(plan.seed, "masks", copy, stretch.document, stretch.a[0])
-    chosen = choose(instance, plan.masks, rng)
+def _masked(stretch: TokenSpan, copy: int, tokens: Tokens, tokenizer: Tokenizer, plan: Plan) -> Marked:
+    instance = build_instance(stretch, tokens.ids, tokens.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
+    rng = make_rng(plan.seed, "masks", copy, stretch.document, stretch.a[0])
+    chosen = choose_positions(instance, plan.masks, rng)
     seen = corrupt(instance.ids, chosen, plan.masks, rng, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size)
     return Marked(instance, chosen, seen, tokenizer.mask_id)
 

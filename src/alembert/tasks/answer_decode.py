@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alembert.data.rows import Numbers
-from alembert.data.windows import Window
+from alembert.data.windows import IntArray, Window
 from alembert.tasks.answer_rows import Layout, Passage
 from alembert.tasks.answer_settings import AnswerSettings
 from alembert.tasks.example import Coverage
@@ -100,7 +99,7 @@ def decode(
 
 def _candidates(
     window: Window, outputs_P2: Outputs, passage: Passage, settings: AnswerSettings
-) -> tuple[Numbers, Numbers, Floats]:
+) -> tuple[IntArray, IntArray, Floats]:
     """Pair the best starts of a window's own zone with the best ends of the window: tokens of the passage, and scores."""
     logits_T2 = outputs_P2[1:].astype(np.float64)
     own, all_of_it = slice(window.own_start, window.own_end), slice(window.start, window.end)
@@ -114,13 +113,13 @@ def _candidates(
     return window.start + firsts_K, window.start + lasts_K, logits_T2[firsts_K, 0] + logits_T2[lasts_K, 1]
 
 
-def _highest(values: Floats, count: int) -> Numbers:
+def _highest(values: Floats, count: int) -> IntArray:
     """Give the places of the highest values, the highest first; of equal ones the first."""
-    places: Numbers = np.argsort(-values, kind="stable")[:count]
+    places: IntArray = np.argsort(-values, kind="stable")[:count]
     return places
 
 
-def _different(firsts_K: Numbers, lasts_K: Numbers, scores_K: Floats, passage: Passage, count: int) -> list[int]:
+def _different(firsts_K: IntArray, lasts_K: IntArray, scores_K: Floats, passage: Passage, count: int) -> list[int]:
     """Give the numbers of the best candidates that differ in their text, the best first."""
     kept: dict[str, int] = {}
     for each in _highest(scores_K, len(scores_K)).tolist():

@@ -12,7 +12,7 @@ from typing import Any
 from alembert.corpus.question_layouts import PASSAGES, QUESTIONS
 from alembert.corpus.questions import Question, RightAnswer, read_questions
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.data.order import number
+from alembert.data.order import stable_hash
 from alembert.errors import BadInput
 from alembert.tasks.answer_settings import AnswerSettings, Kind
 from alembert.tasks.example import Example, Reading
@@ -42,7 +42,7 @@ class AnswerExample(Example):
 
     @property
     def kin(self) -> int | str:
-        return number("passage", self.passage) if self.article is None else self.article
+        return stable_hash("passage", self.passage) if self.article is None else self.article
 
     @property
     def rights(self) -> list[str]:

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.corpus.questions import RightAnswer
-from alembert.data.rows import Numbers, Row
-from alembert.data.windows import Window, windows
+from alembert.data.windows import IntArray, Row, Window, compute_windows
 from alembert.tasks.answer_example import AnswerExample
 from alembert.tasks.answer_settings import AnswerSettings
 from alembert.tasks.example import Coverage, Encoded
@@ -40,10 +39,10 @@ class Passage:
     """A passage as tokens."""
 
     text: str
-    ids_T: Numbers
-    starts_T: Numbers
-    ends_T: Numbers
-    solid_T: Numbers
+    ids_T: IntArray
+    starts_T: IntArray
+    ends_T: IntArray
+    solid_T: IntArray
     """1 for tokens that go on with the word before them."""
     may_begin_T: npt.NDArray[np.bool_]
     may_end_T: npt.NDArray[np.bool_]
@@ -81,8 +80,8 @@ class Passage:
     def cut(self, room: int, overlap: int) -> list[Window]:
         """Cut it into windows, at sentences where one begins nearby, between words where not."""
         if len(self) <= room:
-            return windows(len(self), room, overlap) or [Window(0, 0, 0, 0)]
-        return windows(len(self), room, overlap, self._sentence_starts, self.solid_T.astype(np.bool_))
+            return compute_windows(len(self), room, overlap) or [Window(0, 0, 0, 0)]
+        return compute_windows(len(self), room, overlap, self._sentence_starts, self.solid_T.astype(np.bool_))
 
     @cached_property
     def _sentence_starts(self) -> list[int]:
@@ -146,7 +145,7 @@ class Cutting:
         )
         return Encoded(tuple(rows), coverage, Layout(passage, tuple(cuts)))
 
-    def _row(self, question: Numbers, passage: Passage, window: Window, gold: Numbers | None) -> Row:
+    def _row(self, question: IntArray, passage: Passage, window: Window, gold: IntArray | None) -> Row:
         inside = passage.ids_T[window.start : window.end]
         first = len(question) + 2
         sep = self.tokenizer.sep_id
@@ -183,7 +182,7 @@ def answer_tokens(example: AnswerExample, layout: Layout) -> int | None:
     return min((found[1] - found[0] + 1 for found in spans if found), default=None)
 
 
-def _places(answer: RightAnswer | None, passage: Passage, window: Window) -> Numbers:
+def _places(answer: RightAnswer | None, passage: Passage, window: Window) -> IntArray:
     """Give start and end of the answer in a window, as places of its row; of several places the first that is whole."""
     for span in answer.spans if answer else ():
         found = passage.tokens_of(span)

@@ -10,8 +10,7 @@ from typing import Final, TypeVar
 
 import torch
 
-from alembert.data.batching import by_token_budget
-from alembert.data.streams import in_streams
+from alembert.data.batching import batch_by_tokens, map_in_threads
 from alembert.hardware.torch_settings import threads_per_operation
 
 Result = TypeVar("Result")
@@ -27,10 +26,10 @@ def in_batches(
 
     While it runs with several streams, torch computes each operation on one thread, in the whole process.
     """
-    batches = list(by_token_budget(lengths, TOKEN_BUDGET))
+    batches = list(batch_by_tokens(lengths, TOKEN_BUDGET))
     streams = min(torch.get_num_threads() if device.type == "cpu" else 1, len(batches))
     if streams < 2:
         yield from map(compute, batches)
         return
     with threads_per_operation(1):
-        yield from in_streams(compute, batches, streams)
+        yield from map_in_threads(compute, batches, streams)

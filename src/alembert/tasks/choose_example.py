@@ -10,7 +10,7 @@ from typing import Any
 
 from alembert.corpus.choices import Choices, choices_of, read_choices
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.data.order import number
+from alembert.data.order import stable_hash
 from alembert.errors import BadInput
 from alembert.tasks.example import Example, Reading
 
@@ -40,7 +40,7 @@ class ChooseExample(Example):
         """Questions about one passage stay together."""
         if self.passage is None:
             return self.key
-        return number("passage", " ".join(self.passage.split()).casefold())
+        return stable_hash("passage", " ".join(self.passage.split()).casefold())
 
     @property
     def sides(self) -> tuple[str, tuple[str, ...]]:

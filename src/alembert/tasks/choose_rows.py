@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from alembert.data.rows import Numbers
+from alembert.data.windows import IntArray
 from alembert.tasks.choose_example import ChooseExample
 from alembert.tasks.classify_rows import Cutting, Layout, text_rows, token_ids
 from alembert.tasks.example import Coverage, Encoded
@@ -26,7 +26,7 @@ def encode_all(examples: Sequence[ChooseExample], cutting: Cutting) -> list[Enco
     return [_encoded(example, next(ids), [next(ids) for _ in example.choices], cutting) for example in examples]
 
 
-def _encoded(example: ChooseExample, first: Numbers, seconds: Sequence[Numbers], cutting: Cutting) -> Encoded:
+def _encoded(example: ChooseExample, first: IntArray, seconds: Sequence[IntArray], cutting: Cutting) -> Encoded:
     shared, own = example.sides
     parts = [
         text_rows((shared, text), (first, ids), cutting, _label(example, number))
@@ -40,7 +40,7 @@ def _encoded(example: ChooseExample, first: Numbers, seconds: Sequence[Numbers],
     )
 
 
-def _label(example: ChooseExample, number: int) -> Numbers | None:
+def _label(example: ChooseExample, number: int) -> IntArray | None:
     return None if example.gold is None else np.array([number == example.gold], np.int64)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.rows import Numbers
+from alembert.data.windows import IntArray
 from alembert.tasks.classify_rows import Layout
 from alembert.tasks.example import Coverage
 from alembert.tasks.metrics.calibration import sigmoid, softmax
@@ -93,7 +93,7 @@ def pooled(outputs_PC: npt.NDArray[np.float32], layout: Layout, pool: str) -> Fl
 def single_answers(logits_AC: Floats, labels: Sequence[str], chosen: Calibration) -> list[Answer]:
     """Give the most probable label of each line."""
     sure_AC = softmax(logits_AC / chosen.temperature)
-    best_A: Numbers = logits_AC.argmax(-1)
+    best_A: IntArray = logits_AC.argmax(-1)
     return [
         Answer(
             label=labels[best],

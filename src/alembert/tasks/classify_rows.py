@@ -17,8 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.rows import Numbers, Row
-from alembert.data.windows import Window, windows
+from alembert.data.windows import IntArray, Row, Window, compute_windows
 from alembert.tasks.example import Coverage, Encoded
 from alembert.text.encoding import Encoding
 from alembert.text.sentences import split as split_sentences
@@ -33,7 +32,7 @@ _KEPT_TEXTS: Final = 16
 class Layout:
     """Which answer of the example each place of its rows belongs to."""
 
-    owners: Numbers
+    owners: IntArray
     answers: int
 
 
@@ -75,7 +74,7 @@ class _LongText:
 
     def cuts(self, room: int, overlap: int) -> list[tuple[int, int]]:
         """Cut it at sentences where one begins nearby, between words where not."""
-        found = windows(len(self.solid), room, overlap, self.sentence_starts, self.solid)
+        found = compute_windows(len(self.solid), room, overlap, self.sentence_starts, self.solid)
         return [(window.start, window.end) for window in found]
 
 
@@ -84,7 +83,7 @@ class _Side:
     """One text: its tokens, and the stretches of them that are read at once."""
 
     text: str
-    ids: Numbers
+    ids: IntArray
     cuts: list[tuple[int, int]]
     encoding: Encoding | None = None
 
@@ -106,7 +105,7 @@ class _Side:
 # -- texts and pairs
 
 
-def token_ids(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[Numbers]:
+def token_ids(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[IntArray]:
     """Return the tokens of each text; those that are the same go through the tokenizer once."""
     distinct = list(dict.fromkeys(texts))
     found = tokenizer.encode_batch(distinct, add_special_tokens=False, offsets=False)
@@ -114,7 +113,7 @@ def token_ids(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[Numbers]:
     return (ids[text] for text in texts)
 
 
-def text_rows(texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, gold: Targets | None) -> Encoded:
+def text_rows(texts: Sequence[str], ids: Sequence[IntArray], cutting: Cutting, gold: Targets | None) -> Encoded:
     """Encode a text or a pair; the right answer stands at its first row."""
     sides = _sides(texts, ids, cutting)
     count = max(len(side.cuts) for side in sides)
@@ -128,7 +127,7 @@ def text_rows(texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, go
     return Encoded(tuple(rows), coverage, Layout(np.zeros(len(rows), np.int64), answers=1))
 
 
-def _sides(texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting) -> list[_Side]:
+def _sides(texts: Sequence[str], ids: Sequence[IntArray], cutting: Cutting) -> list[_Side]:
     room = cutting.limit - 1 - len(texts)
     if sum(map(len, ids)) <= room:
         return [_Side(text, own, [(0, len(own))]) for text, own in zip(texts, ids, strict=True)]
@@ -139,7 +138,7 @@ def _sides(texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting) -> li
     return [_side(*side, cutting) for side in zip(texts, ids, rooms, strict=True)]
 
 
-def _side(text: str, ids: Numbers, room: int, cutting: Cutting) -> _Side:
+def _side(text: str, ids: IntArray, room: int, cutting: Cutting) -> _Side:
     if len(ids) <= room:
         return _Side(text, ids, [(0, len(ids))])
     whole = cutting.long_text(text)
@@ -154,7 +153,7 @@ def _kept(count: int, most: int | None) -> list[int]:
     return places
 
 
-def _row(parts: Sequence[Numbers], tokenizer: Tokenizer, labels: Targets | None) -> Row:
+def _row(parts: Sequence[IntArray], tokenizer: Tokenizer, labels: Targets | None) -> Row:
     cls, sep = np.array([tokenizer.cls_id]), np.array([tokenizer.sep_id])
     ids = np.concatenate([cls, *(piece for part in parts for piece in (part, sep))])
     segments = None
@@ -166,7 +165,7 @@ def _row(parts: Sequence[Numbers], tokenizer: Tokenizer, labels: Targets | None)
 # -- documents
 
 
-def document_rows(sentences: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, gold: Targets | None) -> Encoded:
+def document_rows(sentences: Sequence[str], ids: Sequence[IntArray], cutting: Cutting, gold: Targets | None) -> Encoded:
     """Encode a document; each sentence has its right answer in the row that owns it."""
     flat, ends, owners = _flat(ids, cutting)
     first = np.append(0, ends[:-1])
@@ -174,7 +173,7 @@ def document_rows(sentences: Sequence[str], ids: Sequence[Numbers], cutting: Cut
     solid[first[: len(ends)]] = False
     rows, owned = [], []
     limit = cutting.limit - 1
-    for window in windows(len(flat), limit, cutting.overlap_in(limit), solid=solid):
+    for window in compute_windows(len(flat), limit, cutting.overlap_in(limit), solid=solid):
         own = (ends > window.own_start) & (ends <= window.own_end)
         rows.append(
             Row(
@@ -188,13 +187,13 @@ def document_rows(sentences: Sequence[str], ids: Sequence[Numbers], cutting: Cut
     return Encoded(tuple(rows), _coverage(sentences, rows, cutting.tokenizer, gold), layout)
 
 
-def _flat(ids: Sequence[Numbers], cutting: Cutting) -> tuple[Numbers, Numbers, Numbers]:
+def _flat(ids: Sequence[IntArray], cutting: Cutting) -> tuple[IntArray, IntArray, IntArray]:
     """Join the sentences, [SEP] behind each part; give also where parts end and which sentence they are of."""
     room = cutting.limit - 2
-    parts: list[Numbers] = []
+    parts: list[IntArray] = []
     owners: list[int] = []
     for number, sentence in enumerate(ids):
-        cuts = windows(len(sentence), room, cutting.overlap_in(room)) or [Window(0, 0, 0, 0)]
+        cuts = compute_windows(len(sentence), room, cutting.overlap_in(room)) or [Window(0, 0, 0, 0)]
         for window in cuts:
             part = sentence[window.start : window.end]
             parts.append(np.append(part, cutting.tokenizer.sep_id).astype(np.int64))

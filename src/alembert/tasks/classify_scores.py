@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from alembert.corpus.labelled import Label
-from alembert.data.rows import Numbers
+from alembert.data.windows import IntArray
 from alembert.tasks.classify_decode import Answer, ClassifyPrediction
 from alembert.tasks.classify_example import ClassifyExample, as_kind
 from alembert.tasks.classify_settings import Kind
@@ -27,7 +27,7 @@ class Compared:
     labels: tuple[str, ...]
     golds: list[Label]
     answers: list[Answer]
-    counts: Numbers
+    counts: IntArray
     """Answers of each example; none where the right ones are not known."""
 
     @classmethod
@@ -155,13 +155,13 @@ def _multi_measure(compared: Compared, main: str) -> Measure:
     return tally.f1_measure(classes.multi_counts(gold, guess))
 
 
-def over_examples(measure: Measure, counts_N: Numbers) -> Measure:
+def over_examples(measure: Measure, counts_N: IntArray) -> Measure:
     """Let a sample of examples stand for all of their answers."""
     if (counts_N == 1).all():
         return measure
     firsts_N = np.cumsum(counts_N) - counts_N
 
-    def sampled(indices: Numbers) -> float:
+    def sampled(indices: IntArray) -> float:
         counts = counts_N[indices]
         shifts = firsts_N[indices] - (np.cumsum(counts) - counts)
         return measure(np.repeat(shifts, counts) + np.arange(counts.sum()))

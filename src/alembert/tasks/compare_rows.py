@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.rows import Numbers, Row
+from alembert.data.windows import IntArray, Row
 from alembert.tasks.classify_rows import Cutting, text_rows
 from alembert.tasks.example import Coverage, Encoded
 from alembert.text.tokenizer import Tokenizer
@@ -28,12 +28,12 @@ Labels = Sequence[npt.NDArray[Any] | None]
 class Layout:
     """Which text of the example each row belongs to, and how much it counts there: by its tokens."""
 
-    owners: Numbers
-    weights: Numbers
+    owners: IntArray
+    weights: IntArray
     texts: int
 
 
-def read_rows(texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, labels: Labels) -> Encoded:
+def read_rows(texts: Sequence[str], ids: Sequence[IntArray], cutting: Cutting, labels: Labels) -> Encoded:
     """Encode whole texts."""
     parts = [text_rows([text], [own], cutting, None) for text, own in zip(texts, ids, strict=True)]
     rows = [
@@ -49,7 +49,7 @@ def read_rows(texts: Sequence[str], ids: Sequence[Numbers], cutting: Cutting, la
 
 
 def training_rows(
-    texts: Sequence[str], ids: Sequence[Numbers], tokenizer: Tokenizer, limit: int, labels: Labels
+    texts: Sequence[str], ids: Sequence[IntArray], tokenizer: Tokenizer, limit: int, labels: Labels
 ) -> Encoded:
     """Encode the beginnings of texts, one row each."""
     room = limit - 2
@@ -81,7 +81,7 @@ def twice(encoded: Encoded) -> Encoded:
     return Encoded(rows, coverage, _layout(rows, np.arange(2)))
 
 
-def _layout(rows: Sequence[Row], owners: Numbers) -> Layout:
+def _layout(rows: Sequence[Row], owners: IntArray) -> Layout:
     return Layout(owners, np.array([row.length for row in rows]), int(owners[-1]) + 1)
 
 

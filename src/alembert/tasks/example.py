@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.corpus.readers.contract import Remark, SetAside
-from alembert.data.order import number
-from alembert.data.rows import Row
+from alembert.data.order import stable_hash
+from alembert.data.windows import Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Example:
     def key(self) -> int:
         """64 bits that two examples share when their texts are the same but for white space and case."""
         texts = [" ".join(text.split()).casefold() for text in self.texts]
-        return number("example", *(f"{len(text)} {text}" for text in texts))
+        return stable_hash("example", *(f"{len(text)} {text}" for text in texts))
 
     @property
     def kin(self) -> int | str:

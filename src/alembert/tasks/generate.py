@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.order import number
-from alembert.data.rows import Numbers
+from alembert.data.order import stable_hash
+from alembert.data.windows import IntArray
 from alembert.tasks.decoding.writing import Prompt, Written, write_all
 from alembert.tasks.example import Encoded
 from alembert.tasks.generate_example import GenerateExample, check_learnable
@@ -42,7 +42,7 @@ class Candidates(NamedTuple):
     """Texts that were written for one source, the best first; no lines: none was asked for."""
 
     # C texts, L tokens of the longest
-    ids_CL: Numbers
+    ids_CL: IntArray
     """Tokens, -1 after the last."""
     scores_C: npt.NDArray[np.float64]
     finished_C: npt.NDArray[np.bool_]
@@ -137,7 +137,7 @@ class GenerateTask(SourceTask):
         most = self.settings.judged if self.is_learning else None
         if most is None or len(examples) <= most:
             return [True] * len(examples)
-        turns = [number("judged", example.key, example.id) for example in examples]
+        turns = [stable_hash("judged", example.key, example.id) for example in examples]
         last = sorted(turns)[most - 1]
         return [turn <= last for turn in turns]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alembert.data.rows import Numbers, Row
+from alembert.data.windows import IntArray, Row
 from alembert.tasks.example import Coverage, Encoded
 from alembert.tasks.generate_example import GenerateExample
 from alembert.text.encoding import Encoding
@@ -66,11 +66,11 @@ def encode_examples(
     return encoded
 
 
-def _asking(prefix: Numbers) -> Row:
+def _asking(prefix: IntArray) -> Row:
     return Row(prefix, np.array([len(prefix) - 1]), segments=np.zeros_like(prefix), prefix=len(prefix))
 
 
-def _answered(prefix: Numbers, target: Sequence[int], end: int) -> Row:
+def _answered(prefix: IntArray, target: Sequence[int], end: int) -> Row:
     answers = np.array([*target, end], np.int64)
     return Row(
         ids=np.concatenate([prefix, answers[:-1]]),

@@ -15,7 +15,7 @@ from typing import Literal
 
 from alembert.corpus.document import Document, Entity, Relation, Span, from_record
 from alembert.corpus.marked import Mark, marked_pair
-from alembert.data.order import number
+from alembert.data.order import stable_hash
 from alembert.errors import BadInput
 from alembert.tasks.example import Example
 from alembert.text.sentences import split as split_sentences
@@ -99,7 +99,7 @@ class RelateExample(Example):
             return self.group
         if self.form != "marked":
             return self.key
-        return number("sentence", " ".join("".join(self._unmarked()).split()).casefold())
+        return stable_hash("sentence", " ".join("".join(self._unmarked()).split()).casefold())
 
     def _unmarked(self) -> Iterator[str]:
         """Part the text at the marks of its entities, and leave these out."""

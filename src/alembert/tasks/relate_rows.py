@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.rows import Numbers, Row
+from alembert.data.windows import IntArray, Row
 from alembert.tasks.relate_example import Mention, RelateExample
 from alembert.tasks.relate_pairs import Candidate, context_of
 from alembert.text.encoding import Encoding
@@ -119,7 +119,7 @@ def _made(draft: Draft, parts: Sequence[Encoding], tokenizer: Tokenizer, room: i
     return Made(row, _lost(parts, at, start, end) if len(ids) > room else 0)
 
 
-def _joined(parts: Sequence[Encoding], pieces: Sequence[int]) -> tuple[Numbers, Numbers]:
+def _joined(parts: Sequence[Encoding], pieces: Sequence[int]) -> tuple[IntArray, IntArray]:
     """Put parts and pieces in turn; give the tokens, and where the pieces stand."""
     flat: list[int] = []
     at: list[int] = []
@@ -131,7 +131,7 @@ def _joined(parts: Sequence[Encoding], pieces: Sequence[int]) -> tuple[Numbers, 
     return np.array(flat, np.int64), np.array(at, np.int64)
 
 
-def _window(at: Numbers, solid: npt.NDArray[np.bool_], room: int) -> tuple[int, int] | None:
+def _window(at: IntArray, solid: npt.NDArray[np.bool_], room: int) -> tuple[int, int] | None:
     """Choose the tokens that are read: all from the first piece to the last, and as many on either side as fit."""
     first, last, length = int(at[0]), int(at[-1]) + 1, len(solid)
     spare = room - (last - first)
@@ -146,7 +146,7 @@ def _window(at: Numbers, solid: npt.NDArray[np.bool_], room: int) -> tuple[int, 
     return start, end
 
 
-def _solid(parts: Sequence[Encoding], length: int, at: Numbers) -> npt.NDArray[np.bool_]:
+def _solid(parts: Sequence[Encoding], length: int, at: IntArray) -> npt.NDArray[np.bool_]:
     """Mark the tokens that go on with the word before them: no border stands there."""
     solid = np.zeros(length, np.bool_)
     begin = 0
@@ -157,7 +157,7 @@ def _solid(parts: Sequence[Encoding], length: int, at: Numbers) -> npt.NDArray[n
     return solid
 
 
-def _lost(parts: Sequence[Encoding], at: Numbers, start: int, end: int) -> int:
+def _lost(parts: Sequence[Encoding], at: IntArray, start: int, end: int) -> int:
     """Count the characters of the tokens outside the window."""
     lost = begin = 0
     for part, border in zip(parts, [*at.tolist(), -1], strict=True):

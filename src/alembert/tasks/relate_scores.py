@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from alembert.data.rows import Numbers
+from alembert.data.windows import IntArray
 from alembert.tasks.classify_decode import Answer
 from alembert.tasks.classify_scores import over_examples
 from alembert.tasks.example import Coverage
@@ -45,7 +45,7 @@ class Compared:
     negative: str | None
     golds: tuple[str, ...]
     guesses: tuple[str, ...]
-    counts_N: Numbers
+    counts_N: IntArray
     """Pairs of each example."""
 
     @classmethod
@@ -139,7 +139,7 @@ def measure_of(compared: Compared, main: str) -> Measure:
     """Prepare the main measure for samples of examples."""
     relations = compared.relations
 
-    def f1(matrix: Numbers) -> float:
+    def f1(matrix: IntArray) -> float:
         hits, guessed, right = np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1)
         tallies = [
             Tally(tp=tp, fp=guess - tp, fn=gold - tp)

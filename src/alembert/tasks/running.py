@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
 from alembert.tasks.batches import in_batches

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from alembert.data.batching import by_padded_budget
-from alembert.data.rows import Row
-from alembert.data.streams import in_streams
+from alembert.data.batching import batch_by_padded_tokens, map_in_threads
+from alembert.data.windows import Row
 from alembert.errors import BadFile, BadSetting
 from alembert.hardware.threads import choose_threads
 from alembert.tasks.example import Encoded
@@ -66,11 +65,11 @@ class ExportedGraph:
 
     def head_outputs(self, heads: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[int, dict[str, Outputs]]]:
         """Yield the number of each row and what the heads say at its places, short rows first."""
-        batches = list(by_padded_budget([row.length for row in rows], self._budget))
+        batches = list(batch_by_padded_tokens([row.length for row in rows], self._budget))
         if min(self._threads, len(batches)) < 2:
             found: Iterator[list[dict[str, Outputs]]] = map(self._with(self._in(1), heads, rows), batches)
         else:
-            found = in_streams(self._with(self._in(self._threads), heads, rows), batches, self._threads)
+            found = map_in_threads(self._with(self._in(self._threads), heads, rows), batches, self._threads)
         for numbers, outputs in zip(batches, found, strict=True):
             yield from zip(numbers, outputs, strict=True)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadFile
 from alembert.hardware.onnx_settings import open_session
 from alembert.tasks.runner import Outputs

@@ -8,7 +8,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadFile
 from alembert.hardware.compiled import compiled
 from alembert.hardware.openvino_settings import compile_settings, the_core

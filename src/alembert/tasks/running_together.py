@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from alembert.data.rows import Numbers, Row
+from alembert.data.windows import IntArray, Row
 from alembert.tasks.example import Encoded
 from alembert.tasks.runner import Outputs
 
@@ -29,7 +29,7 @@ class _Distinct:
     row: Row
     heads: dict[str, None] = field(default_factory=dict)
     """In the order in which they asked."""
-    places: list[Numbers] = field(default_factory=list)
+    places: list[IntArray] = field(default_factory=list)
     outputs: Mapping[str, Outputs] = field(default_factory=dict)
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from alembert.data.order import number
+from alembert.data.order import stable_hash
 from alembert.errors import BadSetting
 from alembert.tasks.example import E, Example
 
@@ -78,7 +78,7 @@ def split(examples: Sequence[E], shares: Shares, seed: int) -> tuple[tuple[E, ..
     Examples of one document, and those whose texts are the same but for white space and case, stay together.
     """
     keys = [example.kin for example in examples]
-    ranked = sorted(set(keys), key=lambda key: (number(seed, "split", key), str(key)))
+    ranked = sorted(set(keys), key=lambda key: (stable_hash(seed, "split", key), str(key)))
     train, dev, _ = shares.counts(len(ranked))
     part_of = {key: (rank >= train) + (rank >= train + dev) for rank, key in enumerate(ranked)}
     parts: tuple[list[E], list[E], list[E]] = ([], [], [])

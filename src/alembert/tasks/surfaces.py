@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from alembert.data.order import number
+from alembert.data.order import stable_hash
 
 
 def surface_key(surface: str, label: str) -> str:
@@ -17,7 +17,7 @@ def surface_key(surface: str, label: str) -> str:
     >>> surface_key("Breast  cancer", "Disease") == surface_key("breast cancer", "Disease")
     True
     """
-    return f"{number('surface', label, ' '.join(surface.split()).casefold()):016x}"
+    return f"{stable_hash('surface', label, ' '.join(surface.split()).casefold()):016x}"
 
 
 def count_surfaces(entities: Iterable[tuple[str, str]]) -> dict[str, int]:

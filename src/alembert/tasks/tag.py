@@ -20,7 +20,7 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.corpus.tag_check import TagProblem, check_files
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadFile
 from alembert.tasks.example import Coverage, Encoded, Reading
 from alembert.tasks.imitation_settings import ImitationSettings

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.windows import Window, windows
+from alembert.data.windows import Window, compute_windows
 from alembert.tasks.tag_examples import TagExample
 from alembert.tasks.tag_words import OUTSIDE, Span, Words
 from alembert.text.sentences import split as split_sentences
@@ -21,12 +21,12 @@ UNKNOWN_TYPE: Final = -1
 def cuts_of(example: TagExample, words: Words, length: int, limit: int, overlap: int) -> list[Window]:
     """Cut a document of so many pieces into windows of at most `limit`, at sentences if it can be, never in a word."""
     if length <= limit:
-        return windows(length, limit, overlap)
+        return compute_windows(length, limit, overlap)
     sentences = example.sentences or [start for start, _ in split_sentences(example.text)]
     breaks = words.pieces_W[np.unique(np.searchsorted(words.starts_W, sentences).clip(max=len(words) - 1))]
     solid = np.ones(length, np.bool_)
     solid[words.pieces_W] = False
-    return windows(length, limit, overlap, breaks.tolist(), solid)
+    return compute_windows(length, limit, overlap, breaks.tolist(), solid)
 
 
 def span_lines(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.nn.batch import Batch
 
 

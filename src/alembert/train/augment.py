@@ -21,7 +21,7 @@ import numpy as np
 from alembert.artifact import atomic_write
 from alembert.corpus.jobs import Progress
 from alembert.corpus.shard_cut import WordSettings
-from alembert.data.order import generator
+from alembert.data.order import make_rng
 from alembert.errors import BadInput
 from alembert.files.checkpoint import Checkpoint
 from alembert.tasks.rewriting import Named, Rewriter
@@ -162,7 +162,7 @@ class _Maker:
         self.counts["words"] += sum(map(len, prepared.slots))
         self.counts["filled"] += sum(slot.is_filled for slots in prepared.slots for slot in slots)
         for turn in range(1, self._settings.copies + 1):
-            rng = generator(self._settings.seed, "augment", example.key, turn)
+            rng = make_rng(self._settings.seed, "augment", example.key, turn)
             edits = [
                 self._edits(text, slots, entities, rng)
                 for text, slots, entities in zip(example.texts, prepared.slots, prepared.entities, strict=True)

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from alembert.data.feed import Cursor
-from alembert.data.instance import Instance
 from alembert.data.masking import MaskSettings
-from alembert.data.order import generator
+from alembert.data.order import make_rng
+from alembert.data.sequences import Instance
 from alembert.files.family import Blueprint
 from alembert.nn.batch import Batch
 from alembert.nn.dropout import HEADS, Noise
@@ -128,7 +128,7 @@ class CoTrained:
         unknown = np.zeros(len(ids), np.uint8)
         instance = Instance(small, segments=unknown, flags=unknown, special=np.isin(ids, self.special))
         exercise = Exercise(instance, small)
-        self.objective.prepare(exercise, generator(self.seed, "masks", *address))
+        self.objective.prepare(exercise, make_rng(self.seed, "masks", *address))
         return exercise
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from alembert.artifact import Draft, few
 from alembert.corpus.inputs import expand_inputs
-from alembert.data.order import number
+from alembert.data.order import stable_hash
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
@@ -167,7 +167,7 @@ class _Run:
             return ()
         source = teacher if self.wish.words is None else open_checkpoint(self.wish.words)
         wanted = self.settings.augment
-        wanted = replace(wanted, seed=number(self.settings.seed, "augment", wanted.seed))
+        wanted = replace(wanted, seed=stable_hash(self.settings.seed, "augment", wanted.seed))
         made = augment(source, task, examples, wanted, tell=self.around.tell_reading)
         for note in made.notes:
             self.around.say(note)

@@ -17,7 +17,7 @@ from alembert.artifact import Draft
 from alembert.corpus.inputs import expand_inputs
 from alembert.corpus.shard_build import find_or_build
 from alembert.corpus.shards import Shards
-from alembert.data.feed import Cursor, Feed, Split
+from alembert.data.feed import Cursor, HeldOutSplit, SequenceSampler
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.heads import with_dropout, with_heads
@@ -176,8 +176,8 @@ class _Run:
 
 def _first_rows(assembler: Assembler, settings: GeneralSettings) -> list[list[int]]:
     """Give some rows of the text, by which a narrower student is cut out of its teacher."""
-    split = Split(assembler.shards, settings.evaluation.share)
-    feed = Feed(assembler.shards, split, seed=settings.seed, micro_tokens=SHOWN)
+    split = HeldOutSplit(assembler.shards, settings.evaluation.share)
+    feed = SequenceSampler(assembler.shards, split, seed=settings.seed, micro_tokens=SHOWN)
     (portion,), _ = feed.take(Cursor(), 1, settings.sequences.cutting(0.0))
     batch = assembler.micro(portion.stretches, [], "", ()).batch
     return [ids.tolist() for ids in batch.split(batch.ids_N)]

@@ -10,9 +10,8 @@ import numpy.typing as npt
 import torch
 
 from alembert.corpus.shards import Shards
-from alembert.data.instance import Stretch
-from alembert.data.order import generator
-from alembert.data.sequences import instance_of
+from alembert.data.order import make_rng
+from alembert.data.sequences import TokenSpan, build_instance
 from alembert.nn.batch import Batch
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.lesson import Micro, Target
@@ -31,15 +30,15 @@ class Assembler:
     """Pad to a rectangle instead of packing."""
 
     def micro(
-        self, stretches: Sequence[Stretch], objectives: Sequence[Objective], attention: str, address: Address
+        self, stretches: Sequence[TokenSpan], objectives: Sequence[Objective], attention: str, address: Address
     ) -> Micro:
         """Make a micro-batch; chance is decided by the address and by where each sequence begins."""
         exercises = [self._exercise(stretch, objectives, address) for stretch in stretches]
         batch = _padded(exercises, attention) if self.padded else _packed(exercises, attention)
         return Micro(batch, attention, _targets(exercises, batch.starts_B.numpy()))
 
-    def _exercise(self, stretch: Stretch, objectives: Sequence[Objective], address: Address) -> Exercise:
-        instance = instance_of(
+    def _exercise(self, stretch: TokenSpan, objectives: Sequence[Objective], address: Address) -> Exercise:
+        instance = build_instance(
             stretch,
             self.shards.ids,
             self.shards.flags,
@@ -47,7 +46,7 @@ class Assembler:
             sep_id=self.tokenizer.sep_id,
         )
         exercise = Exercise(instance, instance.ids)
-        rng = generator(*address, stretch.document, stretch.a[0])
+        rng = make_rng(*address, stretch.document, stretch.a[0])
         for objective in objectives:
             objective.prepare(exercise, rng)
         return exercise

@@ -14,10 +14,10 @@ from typing import Final
 from torch import Tensor
 
 from alembert.corpus.shards import INSIDE
-from alembert.data.feed import Cutting, Split, by_budget, cut
-from alembert.data.instance import Stretch
+from alembert.data.feed import HeldOutSplit, SequenceSpec, batch_sequences, build_sequences
 from alembert.data.masking import MaskSettings
-from alembert.data.order import generator
+from alembert.data.order import make_rng
+from alembert.data.sequences import TokenSpan
 from alembert.train.exercises import Assembler
 from alembert.train.lesson import Micro, Target
 from alembert.train.objectives import MaskedLM, Objective, restrict
@@ -52,30 +52,32 @@ class Exam:
 
 def exams(
     assembler: Assembler,
-    stretches: Sequence[Stretch],
+    stretches: Sequence[TokenSpan],
     passes: Mapping[str, Sequence[Objective]],
     micro_tokens: int,
 ) -> Iterator[Exam]:
     """Make the held-out micro-batches: attention -> objectives says which passes there are."""
-    parts = list(by_budget(stretches, micro_tokens))
+    parts = list(batch_sequences(stretches, micro_tokens))
     for attention, objectives in passes.items():
         standard = [_masked_by(each, MaskSettings()) for each in objectives]
         yield from (Exam(assembler.micro(part, standard, attention, (0, NAME))) for part in parts)
         whole = [_masked_by(each, _WHOLE_MASKS) for each in objectives if isinstance(each, MaskedLM)]
         marked = [s for s in stretches if (assembler.shards.flags[slice(*s.a)] & INSIDE).any()]
         if whole and marked:
-            for part in by_budget(marked, micro_tokens):
+            for part in batch_sequences(marked, micro_tokens):
                 yield Exam(assembler.micro(part, whole, attention, (0, NAME, "whole")), whole=True)
 
 
-def held_out_stretches(assembler: Assembler, split: Split, cutting: Cutting, tokens: int) -> list[Stretch]:
+def held_out_stretches(
+    assembler: Assembler, split: HeldOutSplit, cutting: SequenceSpec, tokens: int
+) -> list[TokenSpan]:
     """Cut held-out documents into sequences, up to a number of tokens."""
-    stretches: list[Stretch] = []
+    stretches: list[TokenSpan] = []
     for document in split.held_out():
         if sum(stretch.length for stretch in stretches) >= tokens:
             break
-        rng = generator(0, NAME, document)
-        stretches += cut(assembler.shards, document, cutting, rng, split)
+        rng = make_rng(0, NAME, document)
+        stretches += build_sequences(assembler.shards, document, cutting, rng, split)
     return stretches
 
 

@@ -16,8 +16,15 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from alembert.data.feed import Cursor, Cutting, Feed, Portion, Split, by_budget
-from alembert.data.item_feed import ItemPortion
+from alembert.data.example_sampler import ExampleBatchPlan
+from alembert.data.feed import (
+    Cursor,
+    HeldOutSplit,
+    SequenceBatchPlan,
+    SequenceSampler,
+    SequenceSpec,
+    batch_sequences,
+)
 from alembert.nn.dropout import Noise
 from alembert.nn.model import Model
 from alembert.tasks.targets import Target
@@ -91,18 +98,18 @@ class TaskImitation:
     def take(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
         return self.lesson.take(cursor, count, progress)
 
-    def micro(self, portion: ItemPortion) -> Micro:
+    def micro(self, portion: ExampleBatchPlan) -> Micro:
         micro = self.lesson.micro(portion)
         said = self._recorded(portion, micro)
         micro = micro if self.inside.watch() is None else replace(micro, wanted=None)
         return with_teacher(micro, self._counts(micro), said)
 
-    def _recorded(self, portion: ItemPortion, micro: Micro) -> Said | None:
+    def _recorded(self, portion: ExampleBatchPlan, micro: Micro) -> Said | None:
         if self.record is None:
             return None
         return self.record.said(self._rows_of(portion), micro.batch, inside=self.wanted.is_inside)
 
-    def _rows_of(self, portion: ItemPortion) -> list[int]:
+    def _rows_of(self, portion: ExampleBatchPlan) -> list[int]:
         return [
             self._first_rows[item] + place for item in portion.items for place in range(len(self.lesson.items[item]))
         ]
@@ -188,17 +195,19 @@ class TextImitation:
         self.settings = settings
         self.weights = settings.losses.chosen()
         self.wanted = inside.wanted()
-        self.split = Split(assembler.shards, settings.evaluation.share)
-        self.feed = Feed(assembler.shards, self.split, seed=settings.seed, micro_tokens=settings.batch.micro_tokens)
+        self.split = HeldOutSplit(assembler.shards, settings.evaluation.share)
+        self.feed = SequenceSampler(
+            assembler.shards, self.split, seed=settings.seed, micro_tokens=settings.batch.micro_tokens
+        )
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[Portion], Cursor]:
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[SequenceBatchPlan], Cursor]:
         return self.feed.take(cursor, count, self.cutting(progress))
 
-    def cutting(self, progress: float) -> Cutting:
+    def cutting(self, progress: float) -> SequenceSpec:
         """Say how documents are cut at this point of the run."""
         return self.settings.sequences.cutting(progress)
 
-    def micro(self, portion: Portion) -> Micro:
+    def micro(self, portion: SequenceBatchPlan) -> Micro:
         return self._micro(portion.stretches)
 
     def _micro(self, stretches: Sequence[Any]) -> Micro:
@@ -226,7 +235,7 @@ class TextImitation:
     def _exams(self) -> list[Micro]:
         tokens = self.settings.evaluation.tokens
         stretches = held_out_stretches(self.assembler, self.split, self.cutting(0.0), tokens)
-        return [self._micro(part) for part in by_budget(stretches, self.settings.batch.micro_tokens)]
+        return [self._micro(part) for part in batch_sequences(stretches, self.settings.batch.micro_tokens)]
 
 
 Imitation = TaskImitation | TextImitation

@@ -20,7 +20,7 @@ from alembert.corpus.shard_build import find_or_build
 from alembert.corpus.shard_cut import WordSettings
 from alembert.corpus.shards import Shards
 from alembert.corpus.store import Corpus
-from alembert.data.feed import Split
+from alembert.data.feed import HeldOutSplit
 from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
@@ -141,7 +141,7 @@ def check_split(shards: Shards, share: float, *, needed: int = 1) -> None:
     """Refuse a corpus of which too little is left to train on."""
     if not len(shards):
         raise BadFile("No document of the corpus has a token, so there is nothing to train on. Check its text.")
-    held_out = Split(shards, share).held_out_count
+    held_out = HeldOutSplit(shards, share).held_out_count
     if len(shards) - held_out < needed:
         raise BadSetting(
             f"Of the {len(shards)} document(s) of the corpus {held_out} are held out, and training needs at least "

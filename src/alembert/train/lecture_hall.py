@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.nn.model import Model

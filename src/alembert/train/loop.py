@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from alembert import hardware
-from alembert.data.order import number
+from alembert.data.order import stable_hash
 from alembert.errors import BadSetting
 from alembert.nn.dropout import Noise
 from alembert.nn.model import Model
@@ -185,7 +185,7 @@ class Loop:
         accumulate_in_turn(jobs)
 
     def _loss(self, place: int, micro: Micro, totals: Mapping[str, float], sums: dict[str, float]) -> Tensor:
-        noise = Noise(number(self.settings.seed, "dropout", self.position.done.step, place))
+        noise = Noise(stable_hash(self.settings.seed, "dropout", self.position.done.step, place))
         with self._autocast():
             loss, found = self.lesson.loss(self.model, micro, totals, noise)
         sums.update(found)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from alembert.corpus.jobs import Progress
 from alembert.corpus.samples import Samples
-from alembert.data.order import generator
+from alembert.data.order import make_rng
 from alembert.errors import BadFile
 from alembert.text.sentences import split
 
@@ -21,7 +21,7 @@ def sentences_of(
     inputs: Sequence[Path], most: int, seed: int, tell: Callable[[Progress], None] = lambda _: None
 ) -> list[str]:
     """Draw sentences with letters, each once, in the order in which they stand there."""
-    rng = generator(seed, "texts")
+    rng = make_rng(seed, "texts")
     drawn: dict[int, tuple[int, str]] = {}
     seen: set[str] = set()
     for sample in replace(Samples.open(inputs), tell=tell):

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from alembert.corpus.shards import FIRST, INSIDE, LAST
-from alembert.data.instance import Instance
-from alembert.data.masking import MaskSettings, choose, corrupt
+from alembert.data.masking import MaskSettings, choose_positions, corrupt
+from alembert.data.sequences import Instance
 from alembert.nn.heads import HeadSpec
 from alembert.nn.projection import vocabulary_loss
 
@@ -98,7 +98,7 @@ class MaskedLM(Objective):
 
     def prepare(self, exercise: Exercise, rng: np.random.Generator) -> None:
         instance = exercise.instance
-        chosen = choose(instance, self.masks, rng)
+        chosen = choose_positions(instance, self.masks, rng)
         exercise.ids = corrupt(exercise.ids, chosen, self.masks, rng, mask_id=self.mask_id, vocab_size=self.vocab_size)
         inside = (instance.flags[chosen.positions] & INSIDE) > 0
         labels = instance.ids[chosen.positions].astype(np.int64)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from alembert.data.feed import Cutting
+from alembert.data.feed import SequenceSpec
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
 from alembert.train.optim_settings import OptimiserSettings
@@ -94,10 +94,10 @@ class SequenceSettings:
                 f"`static_masks` is {self.static_masks}; expected 1 or more, or leave it out for new masks in every pass."
             )
 
-    def cutting(self, progress: float, pairs: Literal["next_sentence", "sentence_order"] | None = None) -> Cutting:
+    def cutting(self, progress: float, pairs: Literal["next_sentence", "sentence_order"] | None = None) -> SequenceSpec:
         """Say how documents are cut at a point of the run."""
         is_late = progress >= 1 - self.long_share
-        return Cutting(
+        return SequenceSpec(
             length=self.long_length if is_late and self.long_length else self.length,
             pairs=pairs,
             short_share=self.short_share,

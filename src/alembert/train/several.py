@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from torch import Tensor
 
+from alembert.data.example_sampler import MultiTaskBatchPlan, MultiTaskSampler
 from alembert.data.feed import Cursor
-from alembert.data.mixed_feed import MixedFeed, MixedPortion
 from alembert.nn.dropout import Noise
 from alembert.nn.model import Model
 from alembert.tasks.example import Coverage
@@ -36,16 +36,16 @@ class SeveralLesson:
     def __init__(self, lessons: Sequence[TaskLesson], settings: FinetuneSettings, weights: Mapping[str, float]) -> None:
         self.lessons = {lesson.name: lesson for lesson in lessons}
         self.weights = weights
-        self.feed = MixedFeed(
+        self.feed = MultiTaskSampler(
             {name: lesson.feed for name, lesson in self.lessons.items()},
             seed=settings.seed,
             temperature=settings.several.sharpness,
         )
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[MixedPortion], Cursor]:
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[MultiTaskBatchPlan], Cursor]:
         return self.feed.take(cursor, count)
 
-    def micro(self, portion: MixedPortion) -> Micro:
+    def micro(self, portion: MultiTaskBatchPlan) -> Micro:
         micro = self.lessons[portion.owner].micro(portion.items)
         return replace(micro, weight=self.weights[portion.owner] * portion.share)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from alembert.data.example_sampler import ExampleBatchPlan, ExampleSampler
 from alembert.data.feed import Cursor
-from alembert.data.item_feed import ItemFeed, ItemPortion
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.nn.dropout import Noise
 from alembert.nn.heads import tokens_read
 from alembert.nn.model import Model
@@ -61,18 +61,18 @@ class TaskLesson:
         self.spec = task.head()
         self.head = head or self.spec.kind
         self.items = items_of(train.encoded, together=task.counted == "examples")
-        self.feed = ItemFeed(
+        self.feed = ExampleSampler(
             [sum(row.length for row in item) for item in self.items],
             seed=settings.seed,
             micro_tokens=settings.batch.micro_tokens,
             group=task.group,
         )
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[ItemPortion], Cursor]:
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[ExampleBatchPlan], Cursor]:
         """Plan a step; examples that are compared with each other make one by themselves, as published."""
         return self.feed.take(cursor, 1 if self.task.group > 1 else count)
 
-    def micro(self, portion: ItemPortion) -> Micro:
+    def micro(self, portion: ExampleBatchPlan) -> Micro:
         rows = [(number, row) for number, item in enumerate(portion.items) for row in self.items[item]]
         examples = len(portion.items) if self.task.counted == "examples" else None
         count = len(rows) if self.task.counted == "rows" else examples

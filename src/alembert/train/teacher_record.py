@@ -29,7 +29,7 @@ from alembert import artifact
 from alembert.artifact.disk import explained
 from alembert.artifact.lock import locked
 from alembert.corpus.jobs import Progress
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.errors import BadFile
 from alembert.nn.batch import Batch
 from alembert.tasks.batches import in_batches

@@ -12,9 +12,15 @@ import torch
 from torch import Tensor
 
 from alembert.corpus.shards import Shards
-from alembert.data.feed import Cursor, Cutting, Feed, Portion, Split
+from alembert.data.feed import (
+    Cursor,
+    HeldOutSplit,
+    SequenceBatchPlan,
+    SequenceSampler,
+    SequenceSpec,
+)
 from alembert.data.masking import MaskSettings
-from alembert.data.order import generator
+from alembert.data.order import make_rng
 from alembert.errors import BadSetting
 from alembert.nn.dropout import Noise
 from alembert.nn.heads import tokens_read
@@ -32,10 +38,10 @@ class TextLesson:
 
     def __init__(self, shards: Shards, tokenizer: Tokenizer, settings: PretrainSettings) -> None:
         self.settings = settings
-        self.split = Split(shards, settings.evaluation.share)
+        self.split = HeldOutSplit(shards, settings.evaluation.share)
         self._check_split(len(shards))
         self.assembler = Assembler(shards, tokenizer, settings.batch.padded)
-        self.feed = Feed(
+        self.feed = SequenceSampler(
             shards,
             self.split,
             seed=settings.seed,
@@ -55,16 +61,16 @@ class TextLesson:
                 f"train on; at least {needed} are needed. Give more documents, or a smaller `share` of the evaluation."
             )
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[Portion], Cursor]:
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[SequenceBatchPlan], Cursor]:
         return self.feed.take(cursor, count, self.cutting(progress))
 
-    def cutting(self, progress: float) -> Cutting:
+    def cutting(self, progress: float) -> SequenceSpec:
         """Say how documents are cut at this point of the run."""
         return self.settings.sequences.cutting(progress, self.settings.objectives.pairs)
 
-    def micro(self, portion: Portion) -> Micro:
+    def micro(self, portion: SequenceBatchPlan) -> Micro:
         at, seed = portion.at, self.settings.seed
-        attention = self._pass_of(generator(seed, "pass", at.epoch, at.window, at.micro).random())
+        attention = self._pass_of(make_rng(seed, "pass", at.epoch, at.window, at.micro).random())
         objectives = [self._for_length(each, portion.cutting.length) for each in self.passes[attention]]
         micro = self.assembler.micro(portion.stretches, objectives, attention, (seed, "masks", portion.copy))
         specs = [self.objectives[name].spec for name in micro.targets]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.nn.memory import Memory, Reading
 from alembert.nn.model import Model
 from alembert.tasks.batches import in_batches

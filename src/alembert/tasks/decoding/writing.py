@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from alembert.data.rows import Row
+from alembert.data.windows import Row
 from alembert.tasks.decoding.rules import Rules, Sampler, most_likely
 from alembert.tasks.decoding.search import Beams, Line, Lines, Logits, Search
 from alembert.tasks.decoding.settings import DecodeSettings

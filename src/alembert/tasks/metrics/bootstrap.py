@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alembert.data.order import generator
+from alembert.data.order import make_rng
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks.metrics.tally import Floats, Ints
 
@@ -81,7 +81,7 @@ def paired(
 
 def _draws(count: int, rounds: int, seed: int, kin: Ints | None) -> Iterator[Ints]:
     _check(count, rounds)
-    chance = generator(seed, "bootstrap")
+    chance = make_rng(seed, "bootstrap")
     if kin is None:
         return (chance.integers(count, size=count) for _ in range(rounds))
     order = np.argsort(kin, kind="stable")

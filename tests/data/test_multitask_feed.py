@@ -5,20 +5,19 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alembert.data.example_sampler import ExampleSampler, MultiTaskBatchPlan, MultiTaskSampler, count_task_batches
 from alembert.data.feed import Cursor
-from alembert.data.item_feed import ItemFeed
-from alembert.data.mixed_feed import MixedFeed, MixedPortion, turns_of
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=60)
 OWNERS = st.dictionaries(st.sampled_from("abcd"), LENGTHS, min_size=1)
 
 
-def mixed(owners: dict[str, list[int]], temperature: float = 1.0, seed: int = 1) -> MixedFeed:
-    feeds = {name: ItemFeed(lengths, seed=seed, micro_tokens=64) for name, lengths in owners.items()}
-    return MixedFeed(feeds, seed=seed, temperature=temperature)
+def mixed(owners: dict[str, list[int]], temperature: float = 1.0, seed: int = 1) -> MultiTaskSampler:
+    feeds = {name: ExampleSampler(lengths, seed=seed, micro_tokens=64) for name, lengths in owners.items()}
+    return MultiTaskSampler(feeds, seed=seed, temperature=temperature)
 
 
-def a_pass(feed: MixedFeed, epoch: int) -> list[MixedPortion]:
+def a_pass(feed: MultiTaskSampler, epoch: int) -> list[MultiTaskBatchPlan]:
     cursor, portions = Cursor(epoch=epoch), []
     while cursor.epoch == epoch:
         (portion,), cursor = feed.take(cursor, 1)
@@ -35,22 +34,22 @@ def test_by_size_each_item_of_each_owner_comes_once_in_a_pass(owners: dict[str, 
 @given(OWNERS, st.floats(1, 20))
 def test_turns_are_those_that_were_planned(owners: dict[str, list[int]], temperature: float) -> None:
     feed = mixed(owners, temperature)
-    sizes = {name: len(ItemFeed(own, seed=1, micro_tokens=64).of_pass(0)) for name, own in owners.items()}
-    assert Counter(each.owner for each in a_pass(feed, 0)) == turns_of(sizes, temperature)
+    sizes = {name: len(ExampleSampler(own, seed=1, micro_tokens=64).of_pass(0)) for name, own in owners.items()}
+    assert Counter(each.owner for each in a_pass(feed, 0)) == count_task_batches(sizes, temperature)
 
 
 @given(st.integers(1, 500), st.integers(1, 500), st.floats(1, 50))
 def test_temperature_moves_turns_to_the_smaller_and_never_beyond_equal(
     one: int, other: int, temperature: float
 ) -> None:
-    turns = turns_of({"small": min(one, other), "large": max(one, other)}, temperature)
+    turns = count_task_batches({"small": min(one, other), "large": max(one, other)}, temperature)
     assert turns["small"] >= min(one, other)
     assert turns["small"] <= turns["large"]
 
 
 @given(LENGTHS, st.integers(1, 4))
 def test_one_owner_alone_has_its_own_order(lengths: list[int], count: int) -> None:
-    alone, cursor, other = ItemFeed(lengths, seed=1, micro_tokens=64), Cursor(), Cursor()
+    alone, cursor, other = ExampleSampler(lengths, seed=1, micro_tokens=64), Cursor(), Cursor()
     feed = mixed({"a": lengths})
     for _ in range(5):
         expected, cursor = alone.take(cursor, count)
