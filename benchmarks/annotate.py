@@ -179,10 +179,10 @@ def peaks_of(threads: int) -> dict[str, float]:
 def shares_of(weights: Weights, times: Times, peaks: Mapping[str, float]) -> dict[str, float]:
     """What ours would take at the peak as a share of what it took: the products for real tokens are counted."""
     import alembert
-    from alembert.nn.multiplications import multiplications_of
+    from alembert.nn.config import count_multiplications
 
     config = alembert.open(weights.checkpoint).blueprint.config
-    reached = 2 * multiplications_of(config, times.texts.lengths) / median(times.seconds[OURS]) / 1e9
+    reached = 2 * count_multiplications(config, times.texts.lengths) / median(times.seconds[OURS]) / 1e9
     return {name: round(reached / peak, 3) for name, peak in peaks.items()}
 
 

@@ -16,7 +16,7 @@ from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.nn.heads import KINDS, HeadSpec
+from alembert.nn.heads import HEAD_KINDS, HeadSpec
 from alembert.tasks.compare import CompareTask
 from alembert.tasks.compare_pooling import Name
 from alembert.tasks.compare_settings import CompareSettings
@@ -41,7 +41,7 @@ SHAPES = {
     "bert": EncoderConfig(**SIZES),
     "albert": EncoderConfig(**SIZES, embedding_size=8, num_hidden_groups=1),
 }
-POOLINGS = KINDS["embed"].poolings
+POOLINGS = HEAD_KINDS["embed"].poolings
 
 
 def checkpoint(pooling: str, shape: str = "bert") -> Checkpoint:

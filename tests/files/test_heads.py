@@ -8,7 +8,7 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.files.heads import fresh_heads, with_heads
 from alembert.nn.config import preset
-from alembert.nn.heads import KINDS, HeadSpec
+from alembert.nn.heads import HEAD_KINDS, HeadSpec
 
 MASKED = HeadSpec(kind="masked_lm", dropout=0.0)
 NEXT = HeadSpec(kind="next_sentence", dropout=0.0)
@@ -101,10 +101,10 @@ def test_another_configuration_of_the_same_shapes_can_be_given() -> None:
     assert new.blueprint.config.hidden_dropout_prob == new.model.config.hidden_dropout_prob == 0.4
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HEAD_KINDS)
 def test_the_model_card_knows_every_kind_of_head(kind: str) -> None:
-    outputs = 3 if KINDS[kind].outputs is None else None
-    for pooling in KINDS[kind].poolings:
+    outputs = 3 if HEAD_KINDS[kind].outputs is None else None
+    for pooling in HEAD_KINDS[kind].poolings:
         spec = HeadSpec(kind=kind, outputs=outputs, pooling=pooling)
         blueprint = Blueprint(config=CONFIG, heads={"mine": spec})
         assert "| head `mine` |" in model_card(blueprint, "alembert")

@@ -19,7 +19,7 @@ from alembert.files.student import student_of
 from alembert.files.student_narrow import fewer_dimensions, narrowed
 from alembert.files.student_settings import StudentSettings
 from alembert.files.student_shape import Shape
-from alembert.nn.attention import Trace
+from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
@@ -276,7 +276,7 @@ def test_a_narrow_student_is_nearer_to_its_teacher_than_one_from_scratch() -> No
     old = teacher(initializer_range=0.05)
 
     def attention(model: Model) -> torch.Tensor:
-        trace = Trace(documents=(1,))
+        trace = ForwardTrace(documents=(1,))
         with torch.no_grad():
             model.eval()(BATCH, heads=(), trace=trace)
         return trace.probabilities(0, 1)
@@ -300,7 +300,7 @@ def test_a_real_teacher_that_is_narrowed_attends_nearly_as_before(minilm: Path) 
     batch = Batch.packed([encoding.ids for encoding in old.tokenizer.encode_batch(TEXTS)])
 
     def attention(checkpoint: Checkpoint) -> torch.Tensor:
-        trace = Trace(documents=(0, 1))
+        trace = ForwardTrace(documents=(0, 1))
         checkpoint.model(batch, heads=(), trace=trace)
         return torch.cat([trace.probabilities(layer, n).flatten() for layer in range(6) for n in (0, 1)])
 

@@ -22,7 +22,7 @@ from alembert.files import checkpoint as checkpoints
 from alembert.infer.embed_model import Embedder
 from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
-from alembert.nn.heads import KINDS, HeadSpec
+from alembert.nn.heads import HEAD_KINDS, HeadSpec
 from alembert.tasks.example import Coverage, Encoded
 from alembert.tasks.export_files import PER_TOKEN, HeadFacts, is_export, read_facts
 from alembert.tasks.running_export import ExportedGraph, GraphRunner
@@ -324,9 +324,9 @@ def test_a_file_that_the_manifest_does_not_list_is_refused(name: str, copied: Pa
 
 
 def test_the_kinds_of_heads_answer_as_in_torch() -> None:
-    outputs = {kind: 3 for kind, each in KINDS.items() if each.outputs is None}
-    pooling = {kind: each.poolings[-1] for kind, each in KINDS.items()}
-    specs = [HeadSpec(kind=kind, outputs=outputs.get(kind), pooling=pooling[kind]) for kind in KINDS]
+    outputs = {kind: 3 for kind, each in HEAD_KINDS.items() if each.outputs is None}
+    pooling = {kind: each.poolings[-1] for kind, each in HEAD_KINDS.items()}
+    specs = [HeadSpec(kind=kind, outputs=outputs.get(kind), pooling=pooling[kind]) for kind in HEAD_KINDS]
     assert {spec.kind: spec.per_token for spec in specs if spec.kind != "masked_lm"} == PER_TOKEN
 
 

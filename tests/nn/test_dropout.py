@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from alembert.nn.batch import Batch, Group
+from alembert.nn.batch import Batch, DocumentGroup
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import Dropout, Noise, rounded
-from alembert.nn.dropped_attention import dropped_attention, dropped_attention_of
+from alembert.nn.dropout import Dropout, DropoutSeed, effective_rate
+from alembert.nn.dropped_attention import attention_with_dropout, query_attention_with_dropout
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 
@@ -28,14 +28,16 @@ def model() -> Model:
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
 def test_the_share_dropped_is_the_rate(rate: float) -> None:
-    dropped = 1 - Noise(3).keep(rate, MANY, CPU).float().mean().item()
-    assert abs(dropped - rounded(rate)) < 5 * math.sqrt(rate * (1 - rate) / MANY)
-    assert abs(rounded(rate) - rate) <= 1 / 131_072
+    dropped = 1 - DropoutSeed(3).keep(rate, MANY, CPU).float().mean().item()
+    assert abs(dropped - effective_rate(rate)) < 5 * math.sqrt(rate * (1 - rate) / MANY)
+    assert abs(effective_rate(rate) - rate) <= 1 / 131_072
 
 
-@pytest.mark.parametrize("other", [Noise(4), Noise(3, (1,)), Noise(3, (0, 1)), Noise(3, (0, 0))])
-def test_other_seeds_and_places_are_independent(other: Noise) -> None:
-    masks = torch.stack([noise.keep(0.5, MANY, CPU).float() for noise in (Noise(3, (0,)), other)])
+@pytest.mark.parametrize(
+    "other", [DropoutSeed(4), DropoutSeed(3, (1,)), DropoutSeed(3, (0, 1)), DropoutSeed(3, (0, 0))]
+)
+def test_other_seeds_and_places_are_independent(other: DropoutSeed) -> None:
+    masks = torch.stack([noise.keep(0.5, MANY, CPU).float() for noise in (DropoutSeed(3, (0,)), other)])
     assert abs(torch.corrcoef(masks)[0, 1].item()) < 5 / math.sqrt(MANY)
 
 
@@ -43,11 +45,11 @@ def test_masks_are_the_words_of_a_generator_cut_in_four() -> None:
     """Written out, because a run that was begun with other masks could not be continued."""
     words = np.random.SFC64(np.random.SeedSequence(3, spawn_key=(1, 2))).random_raw(5)
     expected = words.view(np.uint16)[:17] >= round(0.25 * 65_536)
-    assert Noise(3, (1, 2)).keep(0.25, 17, CPU).tolist() == expected.tolist()
+    assert DropoutSeed(3, (1, 2)).keep(0.25, 17, CPU).tolist() == expected.tolist()
 
 
 def test_neighbours_in_a_mask_are_independent() -> None:
-    mask = Noise(3).keep(0.5, MANY, CPU).float()
+    mask = DropoutSeed(3).keep(0.5, MANY, CPU).float()
     for distance in (1, 2, 3, 4, 128):
         pairs = torch.stack((mask[:-distance], mask[distance:]))
         assert abs(torch.corrcoef(pairs)[0, 1].item()) < 5 / math.sqrt(MANY)
@@ -56,7 +58,7 @@ def test_neighbours_in_a_mask_are_independent() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_the_gradient_is_the_mask_scaled(dtype: torch.dtype) -> None:
     states = torch.ones(7, 30, dtype=dtype, requires_grad=True)
-    dropped = Dropout(0.25)(states, Noise(1))
+    dropped = Dropout(0.25)(states, DropoutSeed(1))
     (gradient,) = torch.autograd.grad(dropped, states, torch.ones_like(dropped))
     assert torch.equal(gradient, dropped)
     assert set(dropped.flatten().tolist()) == {0.0, torch.tensor(1 / 0.75, dtype=dtype).item()}
@@ -66,41 +68,41 @@ def test_the_gradient_is_the_mask_scaled(dtype: torch.dtype) -> None:
 def test_a_transposed_tensor_is_dropped_in_place_order(dtype: torch.dtype) -> None:
     states = torch.randn(8, 5, dtype=dtype)
     drop = Dropout(0.5)
-    assert torch.equal(drop(states.T, Noise(1)), drop(states.T.contiguous(), Noise(1)))
+    assert torch.equal(drop(states.T, DropoutSeed(1)), drop(states.T.contiguous(), DropoutSeed(1)))
 
 
 def test_nothing_is_dropped_in_evaluation_or_at_rate_zero() -> None:
     states = torch.randn(4, 4)
-    assert Dropout(0.5).eval()(states, Noise(1)) is states
-    assert Dropout(0.0)(states, Noise(1)) is states
+    assert Dropout(0.5).eval()(states, DropoutSeed(1)) is states
+    assert Dropout(0.0)(states, DropoutSeed(1)) is states
 
 
 def test_the_same_noise_gives_the_same_states_whatever_the_thread() -> None:
     made = model()
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: made(BATCH, noise=Noise(5)), range(8)))
+        results = list(pool.map(lambda _: made(BATCH, noise=DropoutSeed(5)), range(8)))
     assert all(torch.equal(result[name], results[0][name]) for result in results for name in result)
-    assert not torch.equal(made(BATCH, noise=Noise(6))["hidden"], results[0]["hidden"])
+    assert not torch.equal(made(BATCH, noise=DropoutSeed(6))["hidden"], results[0]["hidden"])
 
 
 def test_noise_leaves_torchs_generator_alone() -> None:
     before = torch.get_rng_state()
-    model()(BATCH, noise=Noise(5))
+    model()(BATCH, noise=DropoutSeed(5))
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_evaluation_ignores_noise() -> None:
     made = model().eval()
-    assert torch.equal(made(BATCH, noise=Noise(5))["tag"], made(BATCH)["tag"])
+    assert torch.equal(made(BATCH, noise=DropoutSeed(5))["tag"], made(BATCH)["tag"])
 
 
 def test_each_application_of_a_shared_layer_and_each_head_has_masks_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     places: list[tuple[int, ...]] = []
-    draw = Noise.keep
-    monkeypatch.setattr(Noise, "keep", lambda noise, *rest: places.append(noise.place) or draw(noise, *rest))
-    model()(BATCH, noise=Noise(5))
+    draw = DropoutSeed.keep
+    monkeypatch.setattr(DropoutSeed, "keep", lambda noise, *rest: places.append(noise.place) or draw(noise, *rest))
+    model()(BATCH, noise=DropoutSeed(5))
     blocks = [(1, layer, place) for layer in range(3) for place in range(3)]
     assert places == [(0,), *blocks, (2, 0), (2, 1)]
 
@@ -110,19 +112,19 @@ def test_recomputed_activations_have_the_same_masks() -> None:
     for recompute in (False, True):
         made = model()
         made.encoder.recompute = recompute
-        made(BATCH, noise=Noise(5))["tag"].square().sum().backward()
+        made(BATCH, noise=DropoutSeed(5))["tag"].square().sum().backward()
         gradients.append([p.grad for p in made.parameters() if p.grad is not None])
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
 def test_the_mean_over_masks_is_the_probability_weighted_state() -> None:
-    group = Group(0, 1, 6, (0,))
+    group = DocumentGroup(0, 1, 6, (0,))
     qkv = torch.randn(6, 3, 2, 4, generator=torch.Generator().manual_seed(0))
-    draws = torch.stack([dropped_attention(qkv, [group], [None], 0.1, Noise(seed)) for seed in range(4000)])
+    draws = torch.stack([attention_with_dropout(qkv, [group], [None], 0.1, DropoutSeed(seed)) for seed in range(4000)])
     torch.testing.assert_close(draws.mean(0), reference(qkv, group, None), atol=0.05, rtol=0)
 
 
-GROUPS = [Group(0, 2, 3, (0, 1)), Group(6, 1, 5, (2,))]
+GROUPS = [DocumentGroup(0, 2, 3, (0, 1)), DocumentGroup(6, 1, 5, (2,))]
 ALLOWED = {
     "everywhere": [None, None],
     "causal": [torch.ones(1, 1, group.length, group.length, dtype=torch.bool).tril() for group in GROUPS],
@@ -136,7 +138,7 @@ def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("alembert.nn.dropped_attention._CACHED", request.param)
 
 
-def reference(qkv: torch.Tensor, group: Group, allowed: torch.Tensor | None) -> torch.Tensor:
+def reference(qkv: torch.Tensor, group: DocumentGroup, allowed: torch.Tensor | None) -> torch.Tensor:
     rows = qkv[group.start : group.stop].view(group.rows, group.length, *qkv.shape[1:])
     mixed = scaled_dot_product_attention(*rows.permute(2, 0, 3, 1, 4).unbind(0), attn_mask=allowed)
     return mixed.transpose(1, 2).reshape(group.rows * group.length, -1)
@@ -146,7 +148,7 @@ def reference(qkv: torch.Tensor, group: Group, allowed: torch.Tensor | None) -> 
 @pytest.mark.parametrize("allowed", ALLOWED.values(), ids=ALLOWED)
 def test_without_dropout_states_and_gradients_are_those_of_fused_attention(allowed: list) -> None:
     qkv = torch.randn(11, 3, 2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    ours = dropped_attention(qkv, GROUPS, allowed, 0.0, Noise(0))
+    ours = attention_with_dropout(qkv, GROUPS, allowed, 0.0, DropoutSeed(0))
     theirs = torch.cat([reference(qkv, group, mask) for group, mask in zip(GROUPS, allowed, strict=True)])
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
     direction = torch.randn(ours.shape, generator=torch.Generator().manual_seed(1))
@@ -159,7 +161,7 @@ def test_without_dropout_states_and_gradients_are_those_of_fused_attention(allow
 def test_the_gradient_with_dropout_is_the_derivative(allowed: list) -> None:
     qkv = torch.randn(11, 3, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert torch.autograd.gradcheck(
-        lambda x: dropped_attention(x, GROUPS, allowed, 0.3, Noise(7)), qkv.requires_grad_()
+        lambda x: attention_with_dropout(x, GROUPS, allowed, 0.3, DropoutSeed(7)), qkv.requires_grad_()
     )
 
 
@@ -176,7 +178,7 @@ def test_some_queries_see_what_they_would_see_among_all(masks: tuple[int, ...] |
         allowed[..., 0] = True  # who may look nowhere sees nothing that could be compared
     if not rate:
         fused = scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-        torch.testing.assert_close(dropped_attention_of(q, (k, v), allowed, rate, Noise(0)), fused)
+        torch.testing.assert_close(query_attention_with_dropout(q, (k, v), allowed, rate, DropoutSeed(0)), fused)
     assert torch.autograd.gradcheck(
-        lambda *qkv: dropped_attention_of(qkv[0], qkv[1:], allowed, rate, Noise(7)), (q, k, v)
+        lambda *qkv: query_attention_with_dropout(qkv[0], qkv[1:], allowed, rate, DropoutSeed(7)), (q, k, v)
     )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alembert.errors import BadInput, BadSetting
-from alembert.nn.attention import Trace
+from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 from alembert.nn.config import ATTENTIONS, NORMS, POSITIONS, EncoderConfig
 from alembert.nn.encoder import Encoder
@@ -74,7 +74,7 @@ def test_causal_attention_does_not_see_the_future() -> None:
 
 
 def test_prefix_attention_sees_the_prefix_both_ways_and_the_rest_backwards() -> None:
-    trace = Trace(documents=[0])
+    trace = ForwardTrace(documents=[0])
     encoder(attention="prefix")(Batch.packed([[1, 2, 3, 4]], prefixes=[2]), trace=trace)
     allowed = trace.scores[0][0][0].isfinite()
     assert allowed.tolist() == [
@@ -97,7 +97,7 @@ def test_one_model_can_attend_in_another_way_for_a_batch() -> None:
 def test_traced_probabilities_reproduce_the_fused_attention(make: object, attention: str) -> None:
     model = encoder(num_hidden_layers=1, attention=attention)
     batch = make(DOCUMENTS)
-    trace = Trace(documents=[0, 3])
+    trace = ForwardTrace(documents=[0, 3])
     with torch.no_grad():
         final = batch.split(model(batch, trace=trace))
     block = model.blocks[0]
@@ -115,7 +115,7 @@ def test_traced_probabilities_reproduce_the_fused_attention(make: object, attent
 
 def test_rotary_scores_depend_on_the_distance_alone() -> None:
     model = encoder(position_embedding_type="rotary", num_hidden_layers=1)
-    trace = Trace(documents=[0])
+    trace = ForwardTrace(documents=[0])
     model(Batch.packed([[7] * 6]), trace=trace)
     scores = trace.scores[0][0]
     for distance in range(-5, 6):
@@ -126,7 +126,7 @@ def test_rotary_scores_depend_on_the_distance_alone() -> None:
 def test_shared_layers_store_one_block() -> None:
     model = encoder(num_hidden_groups=1, embedding_size=8)
     assert len(model.blocks) == 1
-    trace = Trace()
+    trace = ForwardTrace()
     model(Batch.packed(DOCUMENTS), trace=trace)
     assert len(trace.hidden) == 1 + 3
 
@@ -188,7 +188,7 @@ def test_a_trace_while_recomputing_is_refused() -> None:
     model = encoder().train()
     model.recompute = True
     with pytest.raises(BadSetting, match="twice"):
-        model(Batch.packed(DOCUMENTS), trace=Trace())
+        model(Batch.packed(DOCUMENTS), trace=ForwardTrace())
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])

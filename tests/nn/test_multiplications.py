@@ -7,9 +7,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from alembert.nn.batch import Batch
-from alembert.nn.config import EncoderConfig
+from alembert.nn.config import EncoderConfig, count_multiplications_per_token
 from alembert.nn.encoder import Encoder
-from alembert.nn.multiplications import encoder_multiplications
 
 
 def sized(layers: int, width: int, inner: int, heads: int) -> EncoderConfig:
@@ -29,7 +28,7 @@ def test_the_count_for_a_token_is_torchs(changes: dict[str, Any]) -> None:
     with sdpa_kernel(SDPBackend.MATH), counter:
         Encoder(config)(Batch.packed([[1] * 16, [2] * 16]))
     # torch counts a multiply-add as two operations.
-    assert 2 * 32 * encoder_multiplications(config, tokens=16) == counter.get_total_flops()
+    assert 2 * 32 * count_multiplications_per_token(config, tokens=16) == counter.get_total_flops()
 
 
 @pytest.mark.parametrize(
@@ -42,10 +41,12 @@ def test_the_count_for_a_token_is_torchs(changes: dict[str, Any]) -> None:
     ],
 )
 def test_students_of_a_teacher_of_12_by_384(size: tuple[int, int, int, int], times: float) -> None:
-    teacher = encoder_multiplications(sized(12, 384, 1536, 12))
-    assert round(teacher / encoder_multiplications(sized(*size)), 1) == times
+    teacher = count_multiplications_per_token(sized(12, 384, 1536, 12))
+    assert round(teacher / count_multiplications_per_token(sized(*size)), 1) == times
 
 
 def test_a_token_of_a_longer_text_takes_more() -> None:
     config = sized(2, 8, 16, 2)
-    assert encoder_multiplications(config, 512) - encoder_multiplications(config, 128) == 2 * 2 * 8 * 384
+    assert (
+        count_multiplications_per_token(config, 512) - count_multiplications_per_token(config, 128) == 2 * 2 * 8 * 384
+    )

@@ -12,14 +12,20 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import new_model
-from alembert.nn.pointer import WIDTH, columns, multilabel_cross_entropy, pointer_scores, turned
+from alembert.nn.pointer import (
+    POINTER_WIDTH,
+    count_pointer_columns,
+    multilabel_cross_entropy,
+    pointer_scores,
+    rotate_queries_and_keys,
+)
 from alembert.tasks.pointer_decode import pointer_spans
 
 TYPES = 3
 
 
 def vectors(tokens: int, seed: int = 0, types: int = TYPES) -> torch.Tensor:
-    return torch.randn(tokens, columns(types), generator=torch.Generator().manual_seed(seed))
+    return torch.randn(tokens, count_pointer_columns(types), generator=torch.Generator().manual_seed(seed))
 
 
 def test_scores_follow_the_formula() -> None:
@@ -28,8 +34,8 @@ def test_scores_follow_the_formula() -> None:
     for kind in range(TYPES):
         for i in range(5):
             for j in range(i, 5):
-                product = rows[i, :WIDTH] @ rows[j, WIDTH : 2 * WIDTH] / 8
-                ends = rows[i, 2 * WIDTH + kind] + rows[j, 2 * WIDTH + TYPES + kind]
+                product = rows[i, :POINTER_WIDTH] @ rows[j, POINTER_WIDTH : 2 * POINTER_WIDTH] / 8
+                ends = rows[i, 2 * POINTER_WIDTH + kind] + rows[j, 2 * POINTER_WIDTH + TYPES + kind]
                 assert scores[kind, i, j].item() == pytest.approx((product + ends).item())
 
 
@@ -40,15 +46,17 @@ def test_no_span_ends_before_it_begins() -> None:
 
 def test_the_product_depends_on_the_distance_alone() -> None:
     same = vectors(1).expand(8, -1)
-    scores = pointer_scores(turned(same, torch.arange(8)), TYPES)
-    moved = pointer_scores(turned(same, torch.arange(8) + 40), TYPES)
+    scores = pointer_scores(rotate_queries_and_keys(same, torch.arange(8)), TYPES)
+    moved = pointer_scores(rotate_queries_and_keys(same, torch.arange(8) + 40), TYPES)
     torch.testing.assert_close(scores, moved, atol=1e-3, rtol=0)
     assert not torch.isclose(scores[0, 0, 0], scores[0, 0, 5])
 
 
 def test_turning_leaves_the_scores_of_the_ends_alone() -> None:
     rows = vectors(4)
-    assert torch.equal(turned(rows, torch.arange(4))[:, 2 * WIDTH :], rows[:, 2 * WIDTH :])
+    assert torch.equal(
+        rotate_queries_and_keys(rows, torch.arange(4))[:, 2 * POINTER_WIDTH :], rows[:, 2 * POINTER_WIDTH :]
+    )
 
 
 def test_padded_and_packed_batches_give_the_same_vectors() -> None:
@@ -57,7 +65,7 @@ def test_padded_and_packed_batches_give_the_same_vectors() -> None:
     packed, padded = Batch.packed([[2, 7, 9, 8, 3], [2, 5, 3]]), Batch.padded(ids, ids != 0)
     with torch.no_grad():
         one, other = (batch.split(model(batch)["spans"]) for batch in (packed, padded))
-    assert one[0].shape == (5, columns(TYPES))
+    assert one[0].shape == (5, count_pointer_columns(TYPES))
     torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
@@ -108,7 +116,7 @@ def test_decoding_finds_what_torch_scores_above_zero(tokens: int, types: int, se
 
 def test_a_row_of_several_strips_is_decoded_like_a_short_one() -> None:
     rows = vectors(600, types=1)
-    rows[:, 2 * WIDTH :] -= 1
+    rows[:, 2 * POINTER_WIDTH :] -= 1
     scores = pointer_scores(rows, 1)[0]
     found = pointer_spans(rows.numpy(), 1, threshold=0.5)
     assert np.array_equal([span[:2] for span in found], (scores > 0.5).nonzero())

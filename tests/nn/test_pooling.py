@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from alembert.errors import BadSetting
-from alembert.nn.attention import Trace
+from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 from alembert.nn.config import NORMS, preset
 from alembert.nn.heads import HeadSpec
@@ -51,7 +51,7 @@ def test_mean_is_the_mean_of_the_last_states() -> None:
 
 
 def test_layers_is_the_mean_of_all_layers_without_the_embeddings() -> None:
-    made, batch, trace = model("layers"), Batch.packed(DOCUMENTS), Trace()
+    made, batch, trace = model("layers"), Batch.packed(DOCUMENTS), ForwardTrace()
     with torch.no_grad():
         made(batch, trace=trace)
         states = torch.stack(trace.hidden[1:]).mean(0)

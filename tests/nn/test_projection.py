@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alembert.nn.projection import to_vocabulary, vocabulary_loss
+from alembert.nn.projection import project_to_vocabulary, vocabulary_loss
 
 
 def parts(states: int, rows: int) -> list[Tensor]:
@@ -19,7 +19,7 @@ def parts(states: int, rows: int) -> list[Tensor]:
 def test_logits_and_gradients_are_those_of_a_linear_layer(states: int, rows: int) -> None:
     given = parts(states, rows)
     weights = torch.randn(states, rows)
-    ours, plain = to_vocabulary(*given), functional.linear(*given)
+    ours, plain = project_to_vocabulary(*given), functional.linear(*given)
     torch.testing.assert_close(ours, plain)
     found = torch.autograd.grad((ours * weights).sum(), given)
     expected = torch.autograd.grad((plain * weights).sum(), given)
@@ -30,14 +30,14 @@ def test_logits_and_gradients_are_those_of_a_linear_layer(states: int, rows: int
 def test_a_frozen_embedding_gets_no_gradient() -> None:
     states, embedding, bias = parts(5, 2000)
     embedding.requires_grad_(False)
-    to_vocabulary(states, embedding, bias).sum().backward()
+    project_to_vocabulary(states, embedding, bias).sum().backward()
     assert embedding.grad is None
     assert states.grad is not None
 
 
 def test_narrow_types_are_left_to_torch() -> None:
     states, embedding, bias = (part.detach().double() for part in parts(3, 2000))
-    assert torch.equal(to_vocabulary(states, embedding, bias), functional.linear(states, embedding, bias))
+    assert torch.equal(project_to_vocabulary(states, embedding, bias), functional.linear(states, embedding, bias))
 
 
 @pytest.mark.parametrize(("answers", "rows"), [(0, 5), (3, 2), (40, 30_522), (2, 300_000)])

@@ -8,7 +8,7 @@ import transformers
 
 import alembert
 from alembert.files.convert import convert
-from alembert.nn.attention import Trace
+from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 
 TEXTS = [
@@ -111,7 +111,7 @@ def test_minilm_attention_of_a_chosen_text(
     _, checkpoint = minilm_pair
     peer = transformers.AutoModel.from_pretrained(minilm, attn_implementation="eager").eval()
     rows = [list(e.ids) for e in checkpoint.tokenizer.encode_batch(TEXTS)]
-    trace = Trace(documents=[2])
+    trace = ForwardTrace(documents=[2])
     checkpoint.model(Batch.packed(rows), trace=trace)
     theirs = peer(torch.tensor([rows[2]]), output_attentions=True).attentions
     for layer, expected in enumerate(theirs):

@@ -14,8 +14,8 @@ from scipy import stats
 from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import Dropout, Noise
-from alembert.nn.heads import KINDS, HeadSpec
+from alembert.nn.dropout import Dropout, DropoutSeed
+from alembert.nn.heads import HEAD_KINDS, HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.tasks.compare import CompareTask
 from alembert.tasks.compare_decode import Compared
@@ -138,7 +138,7 @@ def test_the_task_trains_the_layered_half_alone() -> None:
 # -- the head
 
 
-@pytest.mark.parametrize("pooling", KINDS["embed"].poolings)
+@pytest.mark.parametrize("pooling", HEAD_KINDS["embed"].poolings)
 @pytest.mark.parametrize("training", [False, True])
 def test_a_vector_is_what_its_pooling_says(pooling: str, training: bool) -> None:
     rows = [[2, 5, 6, 7, 3], [2, 9, 3]]
@@ -161,7 +161,7 @@ def test_a_vector_is_what_its_pooling_says(pooling: str, training: bool) -> None
 
 
 def test_the_settings_name_the_poolings_of_the_head() -> None:
-    for pooling in KINDS["embed"].poolings:
+    for pooling in HEAD_KINDS["embed"].poolings:
         assert CompareSettings(pooling=pooling).pooling == pooling
     with pytest.raises(BadSetting, match="cls_train_layer, mean"):
         HeadSpec(kind="embed")
@@ -182,7 +182,7 @@ def test_the_layer_that_is_for_training_is_left_out_of_vectors() -> None:
 
 
 def test_a_text_that_is_read_twice_is_dropped_out_independently() -> None:
-    kept = Dropout(0.1)(torch.ones(2, 50_000), Noise(7)) != 0
+    kept = Dropout(0.1)(torch.ones(2, 50_000), DropoutSeed(7)) != 0
     # Independent masks differ in 2 p (1 - p) of their elements; one and the same mask in none.
     assert (kept[0] != kept[1]).float().mean() == pytest.approx(0.18, abs=0.01)
 
@@ -194,9 +194,9 @@ def test_the_two_readings_of_a_text_differ_in_training_alone(rates: tuple[float,
     model = new_model(config, {"embed": HeadSpec(kind="embed", pooling="cls", dropout=0.0)}, seed=3)
     (encoded,) = task().for_training().encode([example("a man is dancing .")], TOKENIZER, 40)
     batch = Batch.packed([row.ids for row in encoded.rows])
-    one, other = model.train()(batch, ["embed"], only=True, noise=Noise(1))["embed"]
+    one, other = model.train()(batch, ["embed"], only=True, noise=DropoutSeed(1))["embed"]
     assert not torch.allclose(one, other, atol=1e-4)
-    one, other = model.eval()(batch, ["embed"], only=True, noise=Noise(1))["embed"]
+    one, other = model.eval()(batch, ["embed"], only=True, noise=DropoutSeed(1))["embed"]
     torch.testing.assert_close(one, other)
 
 
@@ -293,7 +293,7 @@ def test_a_tiny_model_learns_to_find_partners() -> None:
     target = target_of([row for _, row in rows], [number for number, _ in rows], len(encoded))
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
     for step in range(80):
-        outputs = model(target.batch, ["embed"], only=True, noise=Noise(step))["embed"]
+        outputs = model(target.batch, ["embed"], only=True, noise=DropoutSeed(step))["embed"]
         loss = learner.loss(model.head("embed"), outputs, target, PLAIN)
         optimiser.zero_grad()
         loss.backward()

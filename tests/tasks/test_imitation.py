@@ -14,7 +14,7 @@ from torch import Tensor
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch
 from alembert.nn.crf import Crf
-from alembert.nn.pointer import WIDTH, columns
+from alembert.nn.pointer import POINTER_WIDTH, count_pointer_columns
 from alembert.tasks.answer import AnswerTask
 from alembert.tasks.answer_settings import AnswerSettings
 from alembert.tasks.choose import ChooseTask
@@ -292,15 +292,15 @@ def stretches(vectors: np.ndarray) -> Iterator[float]:
     """Score all stretches of a row as the types x and y."""
     for kind in range(2):
         for first, last in itertools.combinations_with_replacement(range(len(vectors)), 2):
-            query, key = vectors[first, :WIDTH], vectors[last, WIDTH : 2 * WIDTH]
-            ends = vectors[first, 2 * WIDTH + kind] + vectors[last, 2 * WIDTH + 2 + kind]
-            yield float(query @ key / math.sqrt(WIDTH) + ends)
+            query, key = vectors[first, :POINTER_WIDTH], vectors[last, POINTER_WIDTH : 2 * POINTER_WIDTH]
+            ends = vectors[first, 2 * POINTER_WIDTH + kind] + vectors[last, 2 * POINTER_WIDTH + 2 + kind]
+            yield float(query @ key / math.sqrt(POINTER_WIDTH) + ends)
 
 
 @TEMPERATURES
 def test_stretches_are_taught_one_by_one(temperature: float) -> None:
     lengths = [3, 1, 2]
-    student, teacher = both(sum(lengths), columns(2))
+    student, teacher = both(sum(lengths), count_pointer_columns(2))
     found = imitation(tag("span"), student, teacher, target(lengths), temperature)
     expected = 0.0
     for one, other in zip(student.split(lengths), teacher.split(lengths), strict=True):

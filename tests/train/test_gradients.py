@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import Noise
+from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.train.gradients import accumulate
@@ -24,7 +24,7 @@ def model() -> Model:
 def jobs(made: Model, count: int = 7) -> list[Callable[[], Tensor]]:
     def job(number: int) -> Tensor:
         batch = Batch.packed([[number + 1] * (number + 2), [5, 6, 7, 8, 9]])
-        return made(batch, noise=Noise(number))["masked_lm"].logsumexp(-1).mean()
+        return made(batch, noise=DropoutSeed(number))["masked_lm"].logsumexp(-1).mean()
 
     return [lambda number=number: job(number) for number in range(count)]
 

@@ -15,7 +15,7 @@ from alembert.corpus.shards import Shards
 from alembert.data.feed import Cursor
 from alembert.errors import BadFile, BadSetting, Busy
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import Noise
+from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.tasks.task import task_class
@@ -162,7 +162,7 @@ def test_a_narrower_student_is_projected_and_learns_the_projection(tagging: Task
     student = model_of(config(tokenizer, 2, 24), inside.heads, 2)
     lesson = imitation(tagging, student, teacher, weights)
     micro = first_micro(lesson)
-    loss, _ = lesson.loss(student, micro, totals(micro), Noise(1))
+    loss, _ = lesson.loss(student, micro, totals(micro), DropoutSeed(1))
     loss.backward()
     slopes = {name for name, weight in student.named_parameters() if weight.grad is not None}
     assert {f"heads.projection-{state}.linear.weight" for state in range(3)} <= slopes

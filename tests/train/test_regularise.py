@@ -10,7 +10,7 @@ from torch import Tensor
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import Noise
+from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import HeadSpec
 from alembert.nn.losses import cross_entropy, symmetric_kl
 from alembert.nn.model import Model, new_model
@@ -26,7 +26,7 @@ CONFIG = {
     "intermediate_size": 24, "max_position_embeddings": 16, "initializer_range": 0.3,
 }  # fmt: skip
 DOCUMENTS = [[5, 6, 7, 8], [9], [10, 11, 12, 13], [14, 15], list(range(16, 31))]
-NOISE = Noise(7)
+NOISE = DropoutSeed(7)
 ADVERSARIAL = {
     "fgm": AdversarialSettings(method="fgm", size=0.5),
     "pgd": AdversarialSettings(method="pgd", size=0.5, steps=4, step_size=0.3),
@@ -58,10 +58,10 @@ class Passes:
         self.model = model() if made is None else made
         self.batch = Batch.packed(documents)
         self.labels = self.batch.ids_N % LABELS
-        self.noises: list[Noise | None] = []
+        self.noises: list[DropoutSeed | None] = []
         self.added: list[Tensor | None] = []
 
-    def run(self, noise: Noise | None, added: Tensor | None) -> Tensor:
+    def run(self, noise: DropoutSeed | None, added: Tensor | None) -> Tensor:
         self.noises.append(noise)
         self.added.append(None if added is None else added.detach().clone())
         return self.model(self.batch, ["tag"], noise=noise, added_ND=added)["tag"]
@@ -69,7 +69,7 @@ class Passes:
     def loss(self, outputs: Tensor) -> Tensor:
         return cross_entropy(outputs, self.labels)
 
-    def losses(self, settings: RegulariseSettings, noise: Noise | None = NOISE) -> tuple[Tensor, Tensor]:
+    def losses(self, settings: RegulariseSettings, noise: DropoutSeed | None = NOISE) -> tuple[Tensor, Tensor]:
         return regularised_loss(
             self.run, self.loss, symmetric_kl, batch=self.batch, width=WIDTH, noise=noise, settings=settings
         )
@@ -81,7 +81,7 @@ class Passes:
         return torch.stack([part.norm() for part in self.batch.split(added)])
 
 
-def plain_loss(noise: Noise = NOISE) -> Tensor:
+def plain_loss(noise: DropoutSeed = NOISE) -> Tensor:
     passes = Passes()
     return passes.loss(passes.run(noise, None))
 
@@ -245,8 +245,8 @@ def test_the_same_noise_gives_the_same_loss(name: str) -> None:
 
 def test_the_random_start_depends_on_the_noise() -> None:
     one, other = Passes(), Passes()
-    one.losses(ALL["freelb"], Noise(1))
-    other.losses(ALL["freelb"], Noise(2))
+    one.losses(ALL["freelb"], DropoutSeed(1))
+    other.losses(ALL["freelb"], DropoutSeed(2))
     assert not torch.equal(one.lengths(0), other.lengths(0))
 
 
@@ -264,7 +264,7 @@ def test_any_number_of_streams_gives_the_same_bits(name: str) -> None:
     found = []
     for streams in (1, 3):
         made = model()
-        jobs = [lambda n=n, made=made: Passes(made).losses(ALL[name], Noise(n))[0] for n in range(5)]
+        jobs = [lambda n=n, made=made: Passes(made).losses(ALL[name], DropoutSeed(n))[0] for n in range(5)]
         accumulate(jobs, list(made.parameters()), streams)
         found.append([parameter.grad for parameter in made.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
@@ -285,14 +285,14 @@ def test_a_tiny_model_learns_its_data(settings: RegulariseSettings) -> None:
     made = model()
     optimiser = Optimiser(made, OptimiserSettings(clip=None))
     for step in range(50):
-        job = _loss_of(Passes(made), settings, Noise(step))
+        job = _loss_of(Passes(made), settings, DropoutSeed(step))
         accumulate([job], list(made.parameters()), 1)
         optimiser.step(step, 0.01)
     passes = Passes(made.eval())
     assert torch.equal(passes.run(None, None).argmax(-1), passes.labels)
 
 
-def _loss_of(passes: Passes, settings: RegulariseSettings, noise: Noise) -> Callable[[], Tensor]:
+def _loss_of(passes: Passes, settings: RegulariseSettings, noise: DropoutSeed) -> Callable[[], Tensor]:
     return lambda: passes.losses(settings, noise)[0] / len(passes.labels)
 
 

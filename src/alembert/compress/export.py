@@ -27,7 +27,7 @@ from alembert.compress.settings import ExportSettings
 from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.nn.multiplications import encoder_multiplications
+from alembert.nn.config import count_multiplications_per_token
 from alembert.tasks.export_files import (
     GRAPHS,
     KIND,
@@ -258,7 +258,7 @@ class _Work:
             parameters=self.checkpoint.parameters,
             layers=config.num_hidden_layers,
             width=config.hidden_size,
-            multiplications=encoder_multiplications(config, tokens=REFERENCE_TOKENS),
+            multiplications=count_multiplications_per_token(config, tokens=REFERENCE_TOKENS),
         )
 
     def _measured(self, graph: Any | None) -> dict[str, Measured]:

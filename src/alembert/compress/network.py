@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.errors import BadSetting
-from alembert.nn.pointer import WIDTH
+from alembert.nn.pointer import POINTER_WIDTH
 
 if TYPE_CHECKING:
     from alembert.nn.heads import HeadSpec
@@ -240,8 +240,8 @@ class _Network:
 
     def _pointer(self, vectors: Node, spec: HeadSpec) -> Node:
         """Turn the queries and keys of token vectors by their positions, as `nn.pointer.turned` does."""
-        query, key, rest = self.ops.split(vectors, [WIDTH, WIDTH, 2 * spec.columns])
-        return self.ops.concat([self._turned(query, WIDTH), self._turned(key, WIDTH), rest])
+        query, key, rest = self.ops.split(vectors, [POINTER_WIDTH, POINTER_WIDTH, 2 * spec.columns])
+        return self.ops.concat([self._turned(query, POINTER_WIDTH), self._turned(key, POINTER_WIDTH), rest])
 
     # -- positions
 

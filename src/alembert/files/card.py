@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from alembert.files.family import Blueprint
 from alembert.nn.heads import HeadSpec
-from alembert.nn.pointer import WIDTH
+from alembert.nn.pointer import POINTER_WIDTH
 
 _MEANING = {
     "masked_lm": "fills masked tokens",
@@ -118,7 +118,7 @@ def _reading(blueprint: Blueprint, model_type: str) -> Iterator[str]:
 
 def _how_to_read(name: str, spec: HeadSpec, model_type: str) -> str:
     if spec.kind == "pointer":
-        return _POINTER.format(WIDTH, f"{math.sqrt(WIDTH):g}")
+        return _POINTER.format(POINTER_WIDTH, f"{math.sqrt(POINTER_WIDTH):g}")
     if spec.kind == "relation":
         return _RELATION
     if spec.kind == "crf" and model_type == "alembert":

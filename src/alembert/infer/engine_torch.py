@@ -21,7 +21,7 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.heads import with_vectors
 from alembert.infer.size import Size
 from alembert.nn.batch import Batch
-from alembert.nn.multiplications import encoder_multiplications
+from alembert.nn.config import count_multiplications_per_token
 from alembert.tasks.batches import in_batches
 from alembert.tasks.compare_pooling import missing_head
 from alembert.tasks.decoding.model_writer import ModelWriter
@@ -71,7 +71,7 @@ class TorchEngine:
             bytes=self.checkpoint.bytes,
             layers=config.num_hidden_layers,
             width=config.hidden_size,
-            multiplications=encoder_multiplications(config, tokens=REFERENCE_TOKENS),
+            multiplications=count_multiplications_per_token(config, tokens=REFERENCE_TOKENS),
         )
 
     def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, ModelRunner]:

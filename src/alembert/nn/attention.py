@@ -1,17 +1,25 @@
 """Multi-head self-attention over a flat batch, fused, with the scores of chosen documents on request.
 
-`Plan` says once a forward pass how each group of the batch attends (mask, causal or not); each layer then runs
-`scaled_dot_product_attention` once a group, or `dropped_attention` when probabilities are dropped by a `Noise`. Fused
-kernels do not return probabilities, so a `Trace` computes scores anew for the documents that were asked for, and only
+`AttentionPlan` says once a forward pass how each group of the batch attends (mask, causal or not); each layer then runs
+`scaled_dot_product_attention` once a group, or `attention_with_dropout` when probabilities are dropped by a `DropoutSeed`. Fused
+kernels do not return probabilities, so a `ForwardTrace` computes scores anew for the documents that were asked for, and only
 for them.
+
+What distillation looks at inside a model: hidden states, and queries, keys and values, of all tokens of a batch.
+
+A `LayerRecorder` goes into a forward pass as a `ForwardTrace`, whose hidden states it keeps too. Queries and keys are kept instead of
+attention scores: they grow with the tokens of a document and not with their square, and scores are one product away.
+
+Positions without weights: sinusoids (Vaswani et al. 2017) and rotations (Su et al. 2021).
+
+Both are computed from the positions of the batch at hand, so that no table has to be stored or sized in advance.
 """
 
-# N tokens, P of them that are wanted, B documents of a group, T tokens of a document, W of them that look, D width,
-# H heads, K head size
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -19,20 +27,55 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from alembert.errors import BadSetting
-from alembert.nn.batch import Batch, Group
-from alembert.nn.config import ATTENTIONS, EncoderConfig
-from alembert.nn.dropout import BLOCKS, Noise
-from alembert.nn.dropped_attention import dropped_attention, dropped_attention_of
-from alembert.nn.memory import Memory, Reading
-from alembert.nn.multiplications import look_alone
-from alembert.nn.positions import Rotation
+from alembert.nn.batch import Batch, DocumentGroup
+from alembert.nn.config import ATTENTIONS, EncoderConfig, should_subset_queries
+from alembert.nn.dropout import BLOCKS, DropoutSeed
+from alembert.nn.dropped_attention import attention_with_dropout, query_attention_with_dropout
+from alembert.nn.kv_cache import KVCache, Prefill
+
+# N tokens, D width, H heads, K head size
+
+
+def sinusoids(positions_N: Tensor, width: int) -> Tensor:
+    """Return (N, width): sines in the even columns, cosines in the odd ones."""
+    angles = _angles(positions_N, width)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :width]
+
+
+class RotaryEmbedding:
+    """Turns queries and keys by an angle that grows with the position; made once a forward pass."""
+
+    def __init__(self, positions_N: Tensor, head_size: int) -> None:
+        angles = _angles(positions_N, head_size)
+        self.cos_N1K = torch.cat((angles, angles), dim=-1).cos()[:, None]
+        self.sin_N1K = torch.cat((angles, angles), dim=-1).sin()[:, None]
+
+    def at(self, tokens_P: Tensor) -> RotaryEmbedding:
+        """Return the rotation of some of the tokens."""
+        found = copy(self)
+        found.cos_N1K, found.sin_N1K = self.cos_N1K[tokens_P], self.sin_N1K[tokens_P]
+        return found
+
+    def __call__(self, states_NHK: Tensor) -> Tensor:
+        left, right = states_NHK.chunk(2, dim=-1)
+        turned = torch.cat((-right, left), dim=-1)
+        return (states_NHK * self.cos_N1K + turned * self.sin_N1K).to(states_NHK.dtype)
+
+
+def _angles(positions_N: Tensor, width: int) -> Tensor:
+    steps = torch.arange(0, width, 2, device=positions_N.device, dtype=torch.float32)
+    return positions_N[:, None] * 10_000.0 ** (-steps / width)
+
+
+# N tokens, P of them that are wanted, B documents of a group, T tokens of a document, W of them that look, D width,
+# H heads, K head size
 
 
 @dataclass(frozen=True)
-class GroupPlan:
+class GroupAttentionPlan:
     """How the documents of one group attend."""
 
-    group: Group
+    group: DocumentGroup
     allowed_B1TT: Tensor | None
     """True where a token (row) may look at a token (column); none: everywhere, or `causal`."""
     causal: bool
@@ -45,15 +88,15 @@ class GroupPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttentionPlan:
     """What every layer of one forward pass needs to know about the batch."""
 
-    groups: tuple[GroupPlan, ...]
-    rotation: Rotation | None = None
-    trace: Trace | None = None
-    noise: Noise | None = None
+    groups: tuple[GroupAttentionPlan, ...]
+    rotation: RotaryEmbedding | None = None
+    trace: ForwardTrace | None = None
+    noise: DropoutSeed | None = None
     """Where dropout masks come from; none: torch's global generator."""
-    memory: Memory | Reading | None = None
+    memory: KVCache | Prefill | None = None
     """Where keys and values are kept, or, when single tokens go on from them, found."""
     layer: int = 0
     """Which layer it is for, to those that keep them apart."""
@@ -63,12 +106,12 @@ class Plan:
         cls,
         batch: Batch,
         attention: str,
-        rotation: Rotation | None = None,
-        trace: Trace | None = None,
-        noise: Noise | None = None,
+        rotation: RotaryEmbedding | None = None,
+        trace: ForwardTrace | None = None,
+        noise: DropoutSeed | None = None,
         *,
-        memory: Memory | Reading | None = None,
-    ) -> Plan:
+        memory: KVCache | Prefill | None = None,
+    ) -> AttentionPlan:
         """Work out the masks of a batch for `bidirectional`, `causal` or `prefix` attention."""
         if attention not in ATTENTIONS:
             raise BadSetting(f"`attention` is {attention!r}; expected one of {', '.join(ATTENTIONS)}.")
@@ -77,20 +120,20 @@ class Plan:
         groups = tuple(_plan_group(group, batch, attention) for group in batch.groups)
         return cls(groups, rotation, trace, noise, memory)
 
-    def in_layer(self, layer: int) -> Plan:
+    def in_layer(self, layer: int) -> AttentionPlan:
         """Return the plan for a layer."""
         return replace(self.at(BLOCKS).at(layer), layer=layer)
 
-    def at(self, place: int) -> Plan:
+    def at(self, place: int) -> AttentionPlan:
         """Return the plan for a place inside the model, whose dropout masks are its own."""
         return self if self.noise is None else replace(self, noise=self.noise.at(place))
 
 
-def _plan_group(group: Group, batch: Batch, attention: str) -> GroupPlan:
+def _plan_group(group: DocumentGroup, batch: Batch, attention: str) -> GroupAttentionPlan:
     if attention == "causal" and group.real_BT is None:
-        return GroupPlan(group, None, causal=True)
+        return GroupAttentionPlan(group, None, causal=True)
     if attention == "bidirectional" and group.real_BT is None:
-        return GroupPlan(group, None, causal=False)
+        return GroupAttentionPlan(group, None, causal=False)
     device = batch.ids_N.device
     allowed = torch.ones(1, 1, 1, group.length, dtype=torch.bool, device=device)
     if attention != "bidirectional":
@@ -102,14 +145,14 @@ def _plan_group(group: Group, batch: Batch, attention: str) -> GroupPlan:
             allowed = allowed | (seen < prefix_B[:, None])[:, None, None]
     if group.real_BT is not None:
         allowed = allowed & group.real_BT[:, None, None]
-    return GroupPlan(group, allowed, causal=False)
+    return GroupAttentionPlan(group, allowed, causal=False)
 
 
 @dataclass(frozen=True)
-class Look:
+class QuerySubset:
     """Those tokens of a group that look at its documents, W of each at most, as a rectangle."""
 
-    plan: GroupPlan
+    plan: GroupAttentionPlan
     wide: int
     """W."""
     at_P: Tensor
@@ -118,7 +161,7 @@ class Look:
     """Where they are in the rectangle (B x W)."""
 
     @classmethod
-    def of(cls, plan: GroupPlan, wanted_P: Tensor) -> Look:
+    def of(cls, plan: GroupAttentionPlan, wanted_P: Tensor) -> QuerySubset:
         """Find the tokens of a group among all that look, which are in ascending order."""
         group = plan.group
         own_P = wanted_P[(wanted_P >= group.start) & (wanted_P < group.stop)] - group.start
@@ -155,7 +198,7 @@ class Look:
 
 
 @dataclass
-class Trace:
+class ForwardTrace:
     """Records what happens inside one forward pass: hidden states, and attention scores of chosen documents."""
 
     documents: Collection[int] = ()
@@ -169,12 +212,12 @@ class Trace:
         """Return (H, T, T): each row sums to one."""
         return self.scores[layer][document].softmax(-1)
 
-    def see(self, qkv_N3HK: Tensor, plan: Plan) -> None:
+    def see(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> None:
         """Take what one layer attends with."""
         if self.documents:
             self.record_scores((group, q, k) for group, (q, k, _) in _rectangles(qkv_N3HK, plan))
 
-    def record_scores(self, parts: Iterable[tuple[GroupPlan, Tensor, Tensor]]) -> None:
+    def record_scores(self, parts: Iterable[tuple[GroupAttentionPlan, Tensor, Tensor]]) -> None:
         """Compute the scores of one layer from the queries and keys of each group."""
         layer: dict[int, Tensor] = {}
         for plan, q_BHTK, k_BHTK in parts:
@@ -184,7 +227,7 @@ class Trace:
         self.scores.append(layer)
 
 
-def _scores(q_HTK: Tensor, k_HTK: Tensor, plan: GroupPlan, row: int) -> Tensor:
+def _scores(q_HTK: Tensor, k_HTK: Tensor, plan: GroupAttentionPlan, row: int) -> Tensor:
     scores_HTT = q_HTK @ k_HTK.mT / math.sqrt(q_HTK.shape[-1])
     length = plan.group.length
     mask = plan.mask(q_HTK.device)
@@ -206,9 +249,9 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.out = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, states_ND: Tensor, plan: Plan, wanted_P: Tensor | None = None) -> Tensor:
+    def forward(self, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None = None) -> Tensor:
         """Give what the wanted tokens (none: all) see when they attend to all."""
-        if wanted_P is not None and plan.memory is None and look_alone(len(wanted_P), len(states_ND)):
+        if wanted_P is not None and plan.memory is None and should_subset_queries(len(wanted_P), len(states_ND)):
             return self.out(self._seen_by(wanted_P, states_ND, plan))
         qkv_N3HK = self.qkv(states_ND).view(len(states_ND), 3, self.heads, -1)
         if plan.rotation is not None:
@@ -217,23 +260,23 @@ class Attention(nn.Module):
             qkv_N3HK = torch.cat((turned, v_N1HK), dim=1)
         if plan.trace is not None:
             plan.trace.see(qkv_N3HK, plan)
-        if isinstance(plan.memory, Reading):
+        if isinstance(plan.memory, Prefill):
             plan.memory.keep(plan.layer, ((each.group, k, v) for each, (_, k, v) in _rectangles(qkv_N3HK, plan)))
-        return self.out(chosen(self._mix(qkv_N3HK, plan), wanted_P))
+        return self.out(select_tokens(self._mix(qkv_N3HK, plan), wanted_P))
 
-    def _seen_by(self, wanted_P: Tensor, states_ND: Tensor, plan: Plan) -> Tensor:
+    def _seen_by(self, wanted_P: Tensor, states_ND: Tensor, plan: AttentionPlan) -> Tensor:
         """Let the wanted tokens alone attend: only they need queries, and the others no scores of their own."""
         width = states_ND.shape[1]
         size = width // self.heads
         query, key_value = torch.split(self.qkv.weight, [width, 2 * width])
         query_bias, key_value_bias = torch.split(self.qkv.bias, [width, 2 * width])
-        q_PHK = linear(chosen(states_ND, wanted_P), query, query_bias).view(-1, self.heads, size)
+        q_PHK = linear(select_tokens(states_ND, wanted_P), query, query_bias).view(-1, self.heads, size)
         kv_N2HK = linear(states_ND, key_value, key_value_bias).view(-1, 2, self.heads, size)
         if plan.rotation is not None:
             k_NHK, v_NHK = kv_N2HK.unbind(1)
             q_PHK, k_NHK = plan.rotation.at(wanted_P)(q_PHK), plan.rotation(k_NHK)
             kv_N2HK = torch.stack((k_NHK, v_NHK), 1)
-        looks = [Look.of(group, wanted_P) for group in plan.groups]
+        looks = [QuerySubset.of(group, wanted_P) for group in plan.groups]
         queries = torch.split(q_PHK, [look.count for look in looks])
         parts = zip(looks, queries, _rectangles(kv_N2HK, plan), strict=True)
         mixed = [
@@ -243,24 +286,26 @@ class Attention(nn.Module):
         ]
         return torch.cat(mixed) if mixed else q_PHK.flatten(1)
 
-    def _attend_from(self, look: Look, q_PHK: Tensor, kv: tuple[Tensor, ...], noise: Noise | None) -> Tensor:
+    def _attend_from(
+        self, look: QuerySubset, q_PHK: Tensor, kv: tuple[Tensor, ...], noise: DropoutSeed | None
+    ) -> Tensor:
         q_BHWK, allowed = look.rectangle(q_PHK), look.allowed(q_PHK.device)
         if noise is not None and self.training and self.dropout:
-            return dropped_attention_of(q_BHWK, kv, allowed, self.dropout, noise)
+            return query_attention_with_dropout(q_BHWK, kv, allowed, self.dropout, noise)
         rate = self.dropout if self.training else 0.0
         return scaled_dot_product_attention(q_BHWK, kv[0], kv[1], attn_mask=allowed, dropout_p=rate)
 
-    def _mix(self, qkv_N3HK: Tensor, plan: Plan) -> Tensor:
-        if isinstance(plan.memory, Memory):
+    def _mix(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> Tensor:
+        if isinstance(plan.memory, KVCache):
             return plan.memory.attend(plan.layer, qkv_N3HK)
         if plan.noise is not None and self.training and self.dropout:
             groups = [group.group for group in plan.groups]
             masks = [group.mask(qkv_N3HK.device) for group in plan.groups]
-            return dropped_attention(qkv_N3HK, groups, masks, self.dropout, plan.noise)
+            return attention_with_dropout(qkv_N3HK, groups, masks, self.dropout, plan.noise)
         mixed = [self._attend(group, *parts) for group, parts in _rectangles(qkv_N3HK, plan)]
         return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
-    def _attend(self, plan: GroupPlan, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    def _attend(self, plan: GroupAttentionPlan, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
         mixed_BHTK = scaled_dot_product_attention(
             q_BHTK,
             k_BHTK,
@@ -272,13 +317,13 @@ class Attention(nn.Module):
         return mixed_BHTK.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
-def chosen(states_ND: Tensor, wanted_P: Tensor | None) -> Tensor:
+def select_tokens(states_ND: Tensor, wanted_P: Tensor | None) -> Tensor:
     """Return the states of the wanted tokens; none: of all."""
     # Brackets would do the same, and take about twice as long.
     return states_ND if wanted_P is None else states_ND.index_select(0, wanted_P)
 
 
-def _rectangles(qkv_N3HK: Tensor, plan: Plan) -> Iterator[tuple[GroupPlan, tuple[Tensor, ...]]]:
+def _rectangles(qkv_N3HK: Tensor, plan: AttentionPlan) -> Iterator[tuple[GroupAttentionPlan, tuple[Tensor, ...]]]:
     """Yield the queries, keys and values (B, H, T, K) of each group, or those of them that are given."""
     # Split and not sliced: each slice would make a gradient of the whole batch.
     sizes = [group.group.stop - group.group.start for group in plan.groups]
@@ -286,3 +331,20 @@ def _rectangles(qkv_N3HK: Tensor, plan: Plan) -> Iterator[tuple[GroupPlan, tuple
         group = plan_of_group.group
         qkv_BT3HK = tokens.view(group.rows, group.length, *tokens.shape[1:])
         yield plan_of_group, qkv_BT3HK.permute(2, 0, 3, 1, 4).unbind(0)
+
+
+# N tokens, H heads, K head size
+
+
+@dataclass
+class LayerRecorder(ForwardTrace):
+    """Records queries, keys and values of chosen layers."""
+
+    layers: Collection[int] = ()
+    """Layers, from 0."""
+    qkv: dict[int, Tensor] = field(default_factory=dict)
+    """Layer -> (N, 3, H, K)."""
+
+    def see(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> None:
+        if plan.layer in self.layers:
+            self.qkv[plan.layer] = qkv_N3HK

@@ -24,12 +24,12 @@ from torch import Tensor
 
 from alembert.errors import BadInput
 
-Rows = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.integer[Any]]]
+TokenRows = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.integer[Any]]]
 """Whole numbers, a row for each document."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DocumentGroup:
     """Documents of one length that lie side by side in the flat row."""
 
     start: int
@@ -56,7 +56,7 @@ class Batch:
     """Where each document begins in the row, in the caller's order."""
     lengths: tuple[int, ...]
     """Real tokens of each document, in the caller's order."""
-    groups: tuple[Group, ...]
+    groups: tuple[DocumentGroup, ...]
     prefixes: tuple[int, ...] | None = None
     """For prefix attention: how many tokens of each document see each other both ways."""
 
@@ -80,7 +80,7 @@ class Batch:
         lengths = _lengths_of(real_BT)
         positions_BT = torch.arange(length, device=ids_BT.device).expand(rows, length)
         segments_BT = torch.zeros_like(ids_BT) if segments_BT is None else segments_BT
-        group = Group(0, rows, length, tuple(range(rows)), None if min(lengths) == length else real_BT)
+        group = DocumentGroup(0, rows, length, tuple(range(rows)), None if min(lengths) == length else real_BT)
         return cls(
             ids_N=_whole_numbers(ids_BT.reshape(-1)),
             segments_N=_whole_numbers(segments_BT.reshape(-1)),
@@ -94,8 +94,8 @@ class Batch:
     @classmethod
     def packed(
         cls,
-        ids: Rows,
-        segments: Rows | None = None,
+        ids: TokenRows,
+        segments: TokenRows | None = None,
         *,
         prefixes: Sequence[int] | None = None,
     ) -> Batch:
@@ -134,7 +134,7 @@ class Batch:
             positions_N=positions_B,
             starts_B=torch.arange(count, device=ids_B.device),
             lengths=(1,) * count,
-            groups=(Group(0, count, 1, tuple(range(count))),),
+            groups=(DocumentGroup(0, count, 1, tuple(range(count))),),
         )
 
     @property
@@ -166,7 +166,7 @@ class Batch:
         )
 
 
-def _flat(rows: Rows, order: list[int]) -> Tensor:
+def _flat(rows: TokenRows, order: list[int]) -> Tensor:
     flat = np.concatenate([np.asarray(rows[document]) for document in order])
     if flat.dtype.kind == "u":  # torch computes with few unsigned types
         flat = flat.astype(np.int64)
@@ -207,11 +207,11 @@ def _starts_in_callers_order(lengths: tuple[int, ...], order: list[int]) -> Tens
     return torch.tensor(starts)
 
 
-def _groups_of_equal_length(lengths: tuple[int, ...], order: list[int]) -> tuple[Group, ...]:
+def _groups_of_equal_length(lengths: tuple[int, ...], order: list[int]) -> tuple[DocumentGroup, ...]:
     groups = []
     start = 0
     for length, members in groupby(order, key=lengths.__getitem__):
-        group = Group(start, len(documents := tuple(members)), length, documents)
+        group = DocumentGroup(start, len(documents := tuple(members)), length, documents)
         groups.append(group)
         start = group.stop
     return tuple(groups)

@@ -1,8 +1,15 @@
 """The shape of an encoder: one frozen dataclass whose keys are those of a BERT `config.json`, and the usual presets.
 
 No torch here: a configuration is checked before anything heavy is loaded or allocated.
+
+How many multiplications an encoder takes, to compare models apart from any machine.
+
+Matrix products alone are counted: they are nearly all the work.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
@@ -16,7 +23,7 @@ NORMS: Final = ("post", "pre")
 ATTENTIONS: Final = ("bidirectional", "causal", "prefix")
 
 # No encoder comes near these; a file that claims more is damaged or hostile.
-LARGEST: Final = {
+MAX_SIZES: Final = {
     "vocab_size": 10_000_000,
     "hidden_size": 65_536,
     "embedding_size": 65_536,
@@ -120,7 +127,7 @@ class EncoderConfig:
         return f"Use a width of {width}, or {divisors[-1]} heads."
 
     def _check_sizes(self) -> None:
-        for name, largest in LARGEST.items():
+        for name, largest in MAX_SIZES.items():
             value = getattr(self, name)
             if value is None and name in ("embedding_size", "num_hidden_groups"):
                 continue
@@ -188,3 +195,38 @@ def preset(name: str, *, vocab_size: int, **changes: Any) -> EncoderConfig:
         "intermediate_size": inner,
     }
     return EncoderConfig(vocab_size=vocab_size, **{**sizes, **changes})
+
+
+def count_multiplications_per_token(config: EncoderConfig, tokens: int = 128) -> int:
+    """Count multiplications for each token of a text of `tokens`, the products of attention among them.
+
+    >>> from alembert.nn.config import preset
+    >>> teacher, student = (count_multiplications_per_token(preset(name, vocab_size=30522)) for name in ("base", "4x312"))
+    >>> f"{teacher / student:.1f}x fewer"
+    '17.9x fewer'
+    """
+    return count_multiplications(config, [tokens]) // tokens
+
+
+def count_multiplications(config: EncoderConfig, lengths: Sequence[int], wanted: int | None = None) -> int:
+    """Count those of documents of these lengths; `wanted`: how many tokens leave the last block (none: all).
+
+    If these alone look at the others there, they are taken to be spread evenly over all tokens.
+    """
+    width, tokens, layers = config.hidden_size, sum(lengths), len(config.layer_order)
+    widen = 0 if config.embedding_size is None else tokens * config.embedding_size * width
+    leaving = tokens if wanted is None else wanted
+    looking = leaving if should_subset_queries(leaving, tokens) else tokens
+    # Keys and values are two squares, and so is the query of each token that looks; scores and mixing: every token that
+    # looks with every token of its document, twice.
+    seen = tokens * 2 * width * width
+    look = tokens * width * width + 2 * width * sum(length * length for length in lengths)
+    # The output of attention is a square; the two sides of the feed-forward part are equal.
+    after = width * width + 2 * width * config.intermediate_size
+    finished = tokens * (layers - 1) + leaving
+    return widen + layers * seen + (layers - 1) * look + look * looking // max(tokens, 1) + finished * after
+
+
+def should_subset_queries(wanted: int, tokens: int) -> bool:
+    """Whether so few tokens are wanted of the last block that it pays to let these alone look at the others."""
+    return 2 * wanted <= tokens

@@ -24,7 +24,7 @@ FORBIDDEN: Final = -1e4
 """Score of what must not be: no sum of real scores makes up for it, and its gradients stay finite."""
 
 
-class Moves(Protocol):
+class TransitionConstraints(Protocol):
     """Which labels may follow each other, begin and end: `alembert.tasks.viterbi.Legal` is one."""
 
     @property
@@ -49,14 +49,14 @@ class Crf(nn.Module):
         self.end = nn.Parameter(torch.zeros(labels))
 
     def log_likelihood(
-        self, emissions_PC: Tensor, labels: Tensor, lengths: Sequence[int], legal: Moves | None = None
+        self, emissions_PC: Tensor, labels: Tensor, lengths: Sequence[int], legal: TransitionConstraints | None = None
     ) -> Tensor:
         """Return, for each row, the logarithm of the probability of its right path.
 
         Labels are numbers (P,), or which ones are allowed (P, C): then any path through these is right.
         """
         # The likelihood stays the same, and sums over long rows stay small enough for 32 bits.
-        emissions_PC = _precise(emissions_PC).log_softmax(-1)
+        emissions_PC = _at_least_float32(emissions_PC).log_softmax(-1)
         everything = self.log_partition(emissions_PC, lengths, legal=legal)
         if labels.dtype == torch.bool:
             return self.log_partition(emissions_PC, lengths, labels, legal) - everything
@@ -67,18 +67,18 @@ class Crf(nn.Module):
         emissions_PC: Tensor,
         lengths: Sequence[int],
         allowed_PC: Tensor | None = None,
-        legal: Moves | None = None,
+        legal: TransitionConstraints | None = None,
     ) -> Tensor:
         """Return, for each row, the log-sum of the scores of all paths, or of those through allowed labels; empty: 0."""
         _check(emissions_PC, lengths)
-        emissions_PC = _precise(emissions_PC)
+        emissions_PC = _at_least_float32(emissions_PC)
         if allowed_PC is not None:
             emissions_PC = emissions_PC.masked_fill(~allowed_PC, FORBIDDEN)
         result_R = emissions_PC.new_zeros(len(lengths))
         if not len(emissions_PC):
             return result_R + emissions_PC.sum()  # zero, and part of the graph
         transitions_CC, start_C, end_C = self._moves(legal)
-        paths_PC = _reached(emissions_PC, lengths, transitions_CC, start_C) + emissions_PC
+        paths_PC = _forward_scores(emissions_PC, lengths, transitions_CC, start_C) + emissions_PC
         lengths_R = torch.tensor(lengths, device=emissions_PC.device)
         filled = lengths_R.nonzero()[:, 0]
         last = lengths_R.cumsum(0)[filled] - 1
@@ -88,7 +88,7 @@ class Crf(nn.Module):
         self,
         emissions_PC: Tensor,
         lengths: Sequence[int],
-        legal: Moves | None = None,
+        legal: TransitionConstraints | None = None,
         temperature: float = 1.0,
     ) -> Tensor:
         """Return the logarithm of the probability of each label at each place, over all paths of its row.
@@ -97,20 +97,20 @@ class Crf(nn.Module):
         """
         _check(emissions_PC, lengths)
         # As for the likelihood: the probabilities stay the same, and sums over long rows stay small.
-        emissions_PC = (_precise(emissions_PC) / temperature).log_softmax(-1)
+        emissions_PC = (_at_least_float32(emissions_PC) / temperature).log_softmax(-1)
         if not len(emissions_PC):
             return emissions_PC
         transitions_CC, start_C, end_C = self._moves(legal, temperature)
-        before_PC = _reached(emissions_PC, lengths, transitions_CC, start_C)
-        after_PC = _reached(emissions_PC, lengths, transitions_CC.T, end_C, backwards=True)
+        before_PC = _forward_scores(emissions_PC, lengths, transitions_CC, start_C)
+        after_PC = _forward_scores(emissions_PC, lengths, transitions_CC.T, end_C, backwards=True)
         return (before_PC + emissions_PC + after_PC).log_softmax(-1)
 
     def path_score(
-        self, emissions_PC: Tensor, labels_P: Tensor, lengths: Sequence[int], legal: Moves | None = None
+        self, emissions_PC: Tensor, labels_P: Tensor, lengths: Sequence[int], legal: TransitionConstraints | None = None
     ) -> Tensor:
         """Return, for each row, the score of one path: its emissions and its moves; empty: 0."""
         _check(emissions_PC, lengths)
-        emissions_PC = _precise(emissions_PC)
+        emissions_PC = _at_least_float32(emissions_PC)
         transitions_CC, start_C, end_C = self._moves(legal)
         row_P = torch.repeat_interleave(torch.tensor(lengths, device=labels_P.device))
         scores_P = emissions_PC.gather(1, labels_P[:, None])[:, 0]
@@ -121,9 +121,9 @@ class Crf(nn.Module):
         scores_P = scores_P + torch.where(begins_P.roll(-1), end_C[labels_P], 0.0)
         return scores_P.new_zeros(len(lengths)).index_add(0, row_P, scores_P)
 
-    def _moves(self, legal: Moves | None, temperature: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    def _moves(self, legal: TransitionConstraints | None, temperature: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
         transitions_CC, start_C, end_C = (
-            _precise(weight) / temperature for weight in (self.transitions, self.start, self.end)
+            _at_least_float32(weight) / temperature for weight in (self.transitions, self.start, self.end)
         )
         if legal is None:
             return transitions_CC, start_C, end_C
@@ -135,7 +135,7 @@ class Crf(nn.Module):
         return transitions_CC, start_C, end_C
 
 
-def _reached(
+def _forward_scores(
     emissions_PC: Tensor,
     lengths: Sequence[int],
     moves_CC: Tensor,
@@ -144,7 +144,7 @@ def _reached(
     backwards: bool = False,
 ) -> Tensor:
     """Sum over the paths that come to each label of each place, without its own emission; there is a place at least."""
-    order_P, lasting = _side_by_side(lengths, backwards=backwards)
+    order_P, lasting = _time_order(lengths, backwards=backwards)
     order_P = order_P.to(emissions_PC.device)
     reached_RC = start_C.expand(lasting[0], -1)
     found = [reached_RC]
@@ -155,14 +155,14 @@ def _reached(
     return torch.cat(found)[order_P.argsort()]
 
 
-def _side_by_side(lengths: Sequence[int], *, backwards: bool) -> tuple[Tensor, list[int]]:
+def _time_order(lengths: Sequence[int], *, backwards: bool) -> tuple[Tensor, list[int]]:
     """Order the places by time, the longest row first; say also how many rows last at each time."""
     rows = [row for row in torch.split(torch.arange(sum(lengths)), list(lengths)) if len(row)]
     packed = pack_sequence([row.flip(0) if backwards else row for row in rows], enforce_sorted=False)
     return packed.data, packed.batch_sizes.tolist()
 
 
-def _precise(values: Tensor) -> Tensor:
+def _at_least_float32(values: Tensor) -> Tensor:
     """Sums over hundreds of places need more than the 8 or 11 bits of the short types."""
     return values if values.dtype == torch.float64 else values.float()
 

@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from alembert.nn.batch import Group
-from alembert.nn.dropout import Noise, masked, rounded
+from alembert.nn.batch import DocumentGroup
+from alembert.nn.dropout import DropoutSeed, apply_mask, effective_rate
 
-_CACHED: Final = 1 << 18
+_CACHE_ELEMENTS: Final = 1 << 18
 """Probabilities of a piece, at most: a megabyte. One to three were equally fast, six slower, twelve much slower."""
-_Part = tuple[Group, Tensor | None, Tensor]
+_Part = tuple[DocumentGroup, Tensor | None, Tensor]
 """A group, where its tokens may look (B1TT, none: everywhere), which probabilities are kept (RTT)."""
 
 
-def dropped_attention(
-    qkv_N3HK: Tensor, groups: Sequence[Group], allowed: Sequence[Tensor | None], rate: float, noise: Noise
+def attention_with_dropout(
+    qkv_N3HK: Tensor, groups: Sequence[DocumentGroup], allowed: Sequence[Tensor | None], rate: float, noise: DropoutSeed
 ) -> Tensor:
     """Attend inside each document and return (N, H x K).
 
@@ -39,11 +39,11 @@ def dropped_attention(
     masks = torch.split(noise.keep(rate, sum(counts), qkv_N3HK.device), counts)
     keep = [mask.view(shape) for mask, shape in zip(masks, shapes, strict=True)]
     parts = list(zip(groups, allowed, keep, strict=True))
-    return _DroppedAttention.apply(qkv_N3HK, parts, 1 / (1 - rounded(rate)))  # type: ignore[no-untyped-call]
+    return _DroppedAttention.apply(qkv_N3HK, parts, 1 / (1 - effective_rate(rate)))  # type: ignore[no-untyped-call]
 
 
-def dropped_attention_of(
-    q_BHWK: Tensor, kv: Sequence[Tensor], allowed: Tensor | None, rate: float, noise: Noise
+def query_attention_with_dropout(
+    q_BHWK: Tensor, kv: Sequence[Tensor], allowed: Tensor | None, rate: float, noise: DropoutSeed
 ) -> Tensor:
     """Let W queries of each document see its keys and values (B, H, T, K) and return (B, H, W, K).
 
@@ -53,7 +53,7 @@ def dropped_attention_of(
     shape = (rows * heads, wide, kv[0].shape[2])
     keep = noise.keep(rate, math.prod(shape), q_BHWK.device).view(shape)
     matrices = [each.flatten(0, 1).contiguous() for each in (q_BHWK, *kv)]
-    how = (allowed, keep, 1 / (1 - rounded(rate)), rows)
+    how = (allowed, keep, 1 / (1 - effective_rate(rate)), rows)
     mixed_RWK: Tensor = _DroppedMatrices.apply(*matrices, how)  # type: ignore[no-untyped-call]
     return mixed_RWK.view(q_BHWK.shape)
 
@@ -64,7 +64,7 @@ class _DroppedMatrices(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, how: tuple[Tensor | None, Tensor, float, int]) -> Tensor:
         allowed, keep, *ctx.rest = how
-        mixed_RWK, p_RWT = _mixed((q, k, v), allowed, keep, *ctx.rest)
+        mixed_RWK, p_RWT = _attend((q, k, v), allowed, keep, *ctx.rest)
         ctx.save_for_backward(q, k, v, p_RWT, keep)
         return mixed_RWK
 
@@ -81,8 +81,8 @@ class _DroppedAttention(torch.autograd.Function):
         saved = []
         for group, allowed_B1TT, keep_RTT in parts:
             qkv = _by_head(qkv_N3HK, group)
-            mixed_RTK, p_RTT = _mixed(qkv, allowed_B1TT, keep_RTT, scale, group.rows)
-            _put(mixed_NHK, group, mixed_RTK)
+            mixed_RTK, p_RTT = _attend(qkv, allowed_B1TT, keep_RTT, scale, group.rows)
+            _scatter_group(mixed_NHK, group, mixed_RTK)
             saved += [*qkv, p_RTT, keep_RTT]
         ctx.save_for_backward(*saved)
         ctx.groups, ctx.scale, ctx.shape = [group for group, _, _ in parts], scale, qkv_N3HK.shape
@@ -97,19 +97,19 @@ class _DroppedAttention(torch.autograd.Function):
         for group, *kept in zip(ctx.groups, *[saved] * 5, strict=True):
             (d_mixed,) = _by_head(d_mixed_N1HK, group)
             for place, part in enumerate(_gradients(d_mixed, kept, ctx.scale, group.rows)):
-                _put(d_qkv_N3HK[:, place], group, part)
+                _scatter_group(d_qkv_N3HK[:, place], group, part)
         return d_qkv_N3HK, None, None
 
 
-def _mixed(
+def _attend(
     qkv: Sequence[Tensor], allowed: Tensor | None, keep_RWT: Tensor, scale: float, rows: int
 ) -> tuple[Tensor, Tensor]:
     """Give what the queries of a group's documents have seen, and the probabilities before some are dropped."""
     q, k, v = qkv
     mixed_RWK, p_RWT = torch.empty_like(q), q.new_empty(keep_RWT.shape)
     for piece, documents in _pieces(keep_RWT, rows):
-        p = _probabilities(q[piece], k[piece], _of(allowed, documents), out=p_RWT[piece])
-        _product(masked(p, keep_RWT[piece]), v[piece], scale, out=mixed_RWK[piece])
+        p = _probabilities(q[piece], k[piece], _slice_mask(allowed, documents), out=p_RWT[piece])
+        _product(apply_mask(p, keep_RWT[piece]), v[piece], scale, out=mixed_RWK[piece])
     return mixed_RWK, p_RWT
 
 
@@ -125,8 +125,8 @@ def _backward(d_mixed: Tensor, kept: Sequence[Tensor], d_parts: Sequence[Tensor]
     """Write the gradients of a piece's queries, keys and values into `d_parts`."""
     q, k, v, p_RTT, keep_RTT = kept
     d_q, d_k, d_v = d_parts
-    _product(masked(p_RTT, keep_RTT).mT, d_mixed, scale, out=d_v)
-    d_p_RTT = masked(_product(d_mixed, v.mT, scale), keep_RTT)
+    _product(apply_mask(p_RTT, keep_RTT).mT, d_mixed, scale, out=d_v)
+    d_p_RTT = apply_mask(_product(d_mixed, v.mT, scale), keep_RTT)
     d_scores_RTT = torch._softmax_backward_data(d_p_RTT, p_RTT, -1, p_RTT.dtype)
     root = 1 / math.sqrt(q.shape[-1])
     _product(d_scores_RTT, k, root, out=d_q)
@@ -142,7 +142,7 @@ def _pieces(keep_RWT: Tensor, rows: int) -> Iterator[tuple[slice, slice]]:
     if keep_RWT.device.type != "cpu":
         yield slice(0, len(keep_RWT)), slice(0, rows)
         return
-    fitting = max(1, _CACHED // math.prod(keep_RWT.shape[1:]))
+    fitting = max(1, _CACHE_ELEMENTS // math.prod(keep_RWT.shape[1:]))
     step = fitting // heads * heads or fitting
     documents = max(1, step // heads)
     for document in range(0, rows, documents):
@@ -151,19 +151,19 @@ def _pieces(keep_RWT: Tensor, rows: int) -> Iterator[tuple[slice, slice]]:
             yield slice(first, min(first + step, end * heads)), slice(document, end)
 
 
-def _of(allowed_B1TT: Tensor | None, documents: slice) -> Tensor | None:
+def _slice_mask(allowed_B1TT: Tensor | None, documents: slice) -> Tensor | None:
     """Take the mask of some documents; one for all is that of each."""
     return allowed_B1TT if allowed_B1TT is None or len(allowed_B1TT) == 1 else allowed_B1TT[documents]
 
 
-def _by_head(states_NxHK: Tensor, group: Group) -> tuple[Tensor, ...]:
+def _by_head(states_NxHK: Tensor, group: DocumentGroup) -> tuple[Tensor, ...]:
     """Copy the tokens of a group into one matrix (T, K) for each document and head, for each of x parts."""
     tokens = states_NxHK[group.start : group.stop]
     tokens_BTxHK = tokens.view(group.rows, group.length, *tokens.shape[1:])
     return tokens_BTxHK.permute(2, 0, 3, 1, 4).flatten(1, 2).contiguous().unbind(0)
 
 
-def _put(states_NHK: Tensor, group: Group, part_RTK: Tensor) -> None:
+def _scatter_group(states_NHK: Tensor, group: DocumentGroup, part_RTK: Tensor) -> None:
     """Write a group's matrices back to its tokens."""
     part_BHTK = part_RTK.view(group.rows, -1, *part_RTK.shape[1:])
     states_NHK[group.start : group.stop].view(group.rows, group.length, *states_NHK.shape[1:]).copy_(

@@ -2,9 +2,17 @@
 
 BERT, ALBERT and their relatives are settings of it (`EncoderConfig`): shared layers are an order in which the stored
 blocks are applied, factorised embeddings one more matrix. It knows no files, no text and no cluster.
+
+How the states of tokens become one vector for a document.
+
+`first` is BERT's: the first token, [CLS], through a trained pooler. `mean` takes all tokens of the last layer, `layers`
+all tokens of all layers (without the embeddings); they need no pooler, which many checkpoints do not have.
+
+Vectors that are compared with each other are the `mean`, or the last state of the first token: as it is (`cls`), through
+a linear layer and tanh (`cls_layer`), or through such a layer in training and as it is afterwards (`cls_train_layer`),
+as SimCSE (Gao et al. 2021) does without supervision.
 """
 
-# N tokens, P of them that are wanted, D width, E embedding width
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,15 +25,65 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from alembert.errors import BadInput, BadSetting
-from alembert.nn.attention import Attention, Plan, Trace, chosen
-from alembert.nn.batch import Batch
+from alembert.nn.attention import (
+    Attention,
+    AttentionPlan,
+    ForwardTrace,
+    RotaryEmbedding,
+    select_tokens,
+    sinusoids,
+)
+from alembert.nn.batch import Batch, DocumentGroup
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import EMBEDDINGS, Dropout, Noise
-from alembert.nn.memory import Memory, Reading
-from alembert.nn.pooling import LayerMean
-from alembert.nn.positions import Rotation, sinusoids
+from alembert.nn.dropout import EMBEDDINGS, Dropout, DropoutSeed
+from alembert.nn.kv_cache import KVCache, Prefill
 
-ACTIVATION: Final[dict[str, Callable[[Tensor], Tensor]]] = {
+# N tokens, B documents, T tokens of a document, D width
+
+
+POOLINGS: Final = ("first", "mean", "layers")
+EMBEDDINGS_LAYER: Final = ("cls", "cls_layer", "cls_train_layer", "mean")
+POOLINGS_WITH_LAYER: Final = ("cls_layer", "cls_train_layer")
+"""Those of `EMBEDDINGS_LAYER` that have a layer of their own."""
+
+
+class LayerMean:
+    """Adds up the states after each layer of one forward pass, so that none of them has to be kept."""
+
+    def __init__(self) -> None:
+        self._sum_ND: Tensor | None = None
+        self._count = 0
+
+    def add(self, states_ND: Tensor) -> None:
+        """Take the states of one more layer."""
+        self._sum_ND = states_ND if self._sum_ND is None else self._sum_ND + states_ND
+        self._count += 1
+
+    def value(self) -> Tensor:
+        """Return the mean of what was added."""
+        assert self._sum_ND is not None
+        return self._sum_ND / self._count
+
+
+def mean_pool(states_ND: Tensor, batch: Batch) -> Tensor:
+    """Return the mean (B, D) over the real tokens of each document, in the caller's order."""
+    means_BD = torch.cat([_means(states_ND[group.start : group.stop], group) for group in batch.groups])
+    documents = [document for group in batch.groups for document in group.documents]
+    return means_BD[torch.tensor(documents, device=means_BD.device).argsort()]
+
+
+def _means(states_ND: Tensor, group: DocumentGroup) -> Tensor:
+    states_BTD = torch.unflatten(states_ND, 0, (group.rows, group.length))
+    if group.real_BT is None:
+        return states_BTD.mean(1)
+    real_BT1 = group.real_BT[:, :, None]
+    return states_BTD.masked_fill(~real_BT1, 0).sum(1) / real_BT1.sum(1)
+
+
+# N tokens, P of them that are wanted, D width, E embedding width
+
+
+ACTIVATION_FUNCTIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "gelu": functional.gelu,
     "gelu_new": partial(functional.gelu, approximate="tanh"),
     "relu": functional.relu,
@@ -47,11 +105,11 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.widen = nn.Linear(width, config.hidden_size) if config.embedding_size is not None else None
 
-    def forward(self, batch: Batch, noise: Noise | None = None, added_NE: Tensor | None = None) -> Tensor:
+    def forward(self, batch: Batch, noise: DropoutSeed | None = None, added_NE: Tensor | None = None) -> Tensor:
         tokens_NE = self.token(batch.ids_N)
         return self.finish(tokens_NE if added_NE is None else tokens_NE + added_NE, batch, noise)
 
-    def finish(self, tokens_NE: Tensor, batch: Batch, noise: Noise | None = None) -> Tensor:
+    def finish(self, tokens_NE: Tensor, batch: Batch, noise: DropoutSeed | None = None) -> Tensor:
         """Turn token embeddings, possibly perturbed or mixed by the caller, into the encoder's input."""
         states_NE = tokens_NE + self.segment(batch.segments_N)
         if self.position is not None:
@@ -73,22 +131,22 @@ class Block(nn.Module):
         self.outer = nn.Linear(config.intermediate_size, config.hidden_size)
         self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
-        self.activation = ACTIVATION[config.hidden_act]
+        self.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
         self.pre_norm = config.layer_norm_position == "pre"
 
-    def forward(self, states_ND: Tensor, plan: Plan, wanted_P: Tensor | None = None) -> Tensor:
+    def forward(self, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None = None) -> Tensor:
         """Return the states of the wanted tokens (none: all), which have seen every token."""
-        states_PD = chosen(states_ND, wanted_P)
+        states_PD = select_tokens(states_ND, wanted_P)
         if self.pre_norm:
             states_PD = states_PD + self._attend(self.attention_norm(states_ND), plan, wanted_P)
             return states_PD + self._feed_forward(self.output_norm(states_PD), plan)
         states_PD = self.attention_norm(states_PD + self._attend(states_ND, plan, wanted_P))
         return self.output_norm(states_PD + self._feed_forward(states_PD, plan))
 
-    def _attend(self, states_ND: Tensor, plan: Plan, wanted_P: Tensor | None) -> Tensor:
+    def _attend(self, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None) -> Tensor:
         return self.dropout(self.attention(states_ND, plan.at(0), wanted_P), plan.at(1).noise)
 
-    def _feed_forward(self, states_PD: Tensor, plan: Plan) -> Tensor:
+    def _feed_forward(self, states_PD: Tensor, plan: AttentionPlan) -> Tensor:
         return self.dropout(self.outer(self.activation(self.inner(states_PD))), plan.at(2).noise)
 
 
@@ -111,19 +169,19 @@ class Encoder(nn.Module):
         batch: Batch,
         *,
         attention: str | None = None,
-        trace: Trace | None = None,
-        noise: Noise | None = None,
+        trace: ForwardTrace | None = None,
+        noise: DropoutSeed | None = None,
         added_ND: Tensor | None = None,
         layers: LayerMean | None = None,
         wanted_P: Tensor | None = None,
-        memory: Memory | Reading | None = None,
+        memory: KVCache | Prefill | None = None,
     ) -> Tensor:
         """Return the last hidden states (N, D); a `trace` records what happens on the way, `layers` adds it up.
 
         In training, dropout masks come from `noise`, or without it from torch's global generator. `added_ND`, which is
         as wide as the token embedding, is added to the embedded tokens: what adversarial training changes. `wanted_P`
-        asks for some tokens alone: every token is attended to, but only these leave the last block (P, D). A `Reading`
-        keeps the keys and values of the batch in a `Memory`, which goes in with batches of new tokens (`Memory.next`).
+        asks for some tokens alone: every token is attended to, but only these leave the last block (P, D). A `Prefill`
+        keeps the keys and values of the batch in a `KVCache`, which goes in with batches of new tokens (`Memory.next`).
         """
         self._check(batch)
         states_ND = self.embeddings(batch, None if noise is None else noise.at(EMBEDDINGS), added_ND)
@@ -144,11 +202,11 @@ class Encoder(nn.Module):
         batch: Batch,
         *,
         attention: str | None = None,
-        trace: Trace | None = None,
-        noise: Noise | None = None,
+        trace: ForwardTrace | None = None,
+        noise: DropoutSeed | None = None,
         layers: LayerMean | None = None,
         wanted_P: Tensor | None = None,
-        memory: Memory | Reading | None = None,
+        memory: KVCache | Prefill | None = None,
     ) -> Tensor:
         """Apply the blocks to embedded tokens."""
         if wanted_P is not None and (trace is not None or layers is not None):
@@ -156,7 +214,7 @@ class Encoder(nn.Module):
         if trace is not None and self.recompute and self.training:
             raise BadSetting("A trace would record everything twice while activations are recomputed. Switch one off.")
         rotation = self._rotation(batch)
-        plan = Plan.of(batch, attention or self.config.attention, rotation, trace, noise, memory=memory)
+        plan = AttentionPlan.of(batch, attention or self.config.attention, rotation, trace, noise, memory=memory)
         if trace is not None:
             trace.hidden.append(states_ND)
         for layer, index in enumerate(self.order):
@@ -172,17 +230,17 @@ class Encoder(nn.Module):
         """Give a layer's states as they would be if it were the last."""
         return states_ND if self.final_norm is None else self.final_norm(states_ND)
 
-    def _step(self, block: nn.Module, states_ND: Tensor, plan: Plan, wanted_P: Tensor | None) -> Tensor:
+    def _step(self, block: nn.Module, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None) -> Tensor:
         if self.recompute and self.training:
             return checkpoint(
                 block, states_ND, plan, wanted_P, use_reentrant=False, preserve_rng_state=plan.noise is None
             )
         return block(states_ND, plan, wanted_P)
 
-    def _rotation(self, batch: Batch) -> Rotation | None:
+    def _rotation(self, batch: Batch) -> RotaryEmbedding | None:
         if self.config.position_embedding_type != "rotary":
             return None
-        return Rotation(batch.positions_N, self.config.head_size)
+        return RotaryEmbedding(batch.positions_N, self.config.head_size)
 
     def _check(self, batch: Batch) -> None:
         limit = self.config.max_position_embeddings

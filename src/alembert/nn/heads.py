@@ -1,7 +1,7 @@
 """Heads: small modules that turn the encoder's states into logits.
 
 A head is described by a `HeadSpec` (kind and number of outputs), so that a model with several heads, also of one kind,
-is a mapping from names to specs. Every head is called with the same `States`.
+is a mapping from names to specs. Every head is called with the same `HeadInputs`.
 """
 
 # N tokens, P of them that are asked for, B documents, D width, E embedding width, V vocabulary, C outputs
@@ -17,16 +17,15 @@ from torch import Tensor, nn
 
 from alembert.errors import BadSetting
 from alembert.nn import pointer
-from alembert.nn.attention import chosen
+from alembert.nn.attention import select_tokens
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig, is_number
 from alembert.nn.crf import Crf
-from alembert.nn.dropout import Dropout, Noise
-from alembert.nn.encoder import ACTIVATION
-from alembert.nn.pooling import EMBEDDINGS, LAYERED, POOLINGS, mean_of_documents
-from alembert.nn.projection import to_vocabulary
+from alembert.nn.dropout import Dropout, DropoutSeed
+from alembert.nn.encoder import ACTIVATION_FUNCTIONS, EMBEDDINGS_LAYER, POOLINGS, POOLINGS_WITH_LAYER, mean_pool
+from alembert.nn.projection import project_to_vocabulary
 
-RESERVED: Final = ("hidden", "pooled")
+RESERVED_HEAD_NAMES: Final = ("hidden", "pooled")
 """Names of a model's outputs that are no heads."""
 
 
@@ -35,7 +34,7 @@ class HeadSpec:
     """What a head predicts."""
 
     kind: str
-    """One of `KINDS`."""
+    """One of `HEAD_KINDS`."""
     outputs: int | None = None
     """Number of labels of `classify`, `tag` and `crf`, of types of `pointer`; the other kinds fix it themselves."""
     dropout: float = 0.1
@@ -48,9 +47,9 @@ class HeadSpec:
     a `number`. The head computes the same; those who read it have to know."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise BadSetting(f"There is no head of kind {self.kind!r}; expected one of {', '.join(KINDS)}.")
-        fixed = KINDS[self.kind].outputs
+        if self.kind not in HEAD_KINDS:
+            raise BadSetting(f"There is no head of kind {self.kind!r}; expected one of {', '.join(HEAD_KINDS)}.")
+        fixed = HEAD_KINDS[self.kind].outputs
         if fixed is None:
             self._check_outputs()
         elif self.outputs not in (None, fixed):
@@ -67,7 +66,7 @@ class HeadSpec:
             )
 
     def _check_pooling(self) -> None:
-        known = KINDS[self.kind].poolings
+        known = HEAD_KINDS[self.kind].poolings
         if len(known) == 1 and self.pooling not in known:
             raise BadSetting(f"A head of kind `{self.kind}` has no pooling to choose. Leave it out.")
         if self.pooling not in known:
@@ -91,11 +90,11 @@ class HeadSpec:
     @property
     def per_token(self) -> bool:
         """Whether the head answers for tokens; otherwise it does once a document."""
-        return KINDS[self.kind].build not in (DocumentClassifier, Embedder)
+        return HEAD_KINDS[self.kind].build not in (DocumentClassifier, EmbeddingHead)
 
     @property
     def needs_pooler(self) -> bool:
-        return KINDS[self.kind].pooled and self.pooling == "first"
+        return HEAD_KINDS[self.kind].pooled and self.pooling == "first"
 
     def reads(self, batch: Batch, predicted_P: Tensor | None, places_P: Tensor | None) -> Tensor | None:
         """Return the tokens whose last states the head reads, if it is asked at these; none: all."""
@@ -106,7 +105,7 @@ class HeadSpec:
         return batch.starts_B if self.needs_pooler or self.pooling.startswith("cls") else None
 
 
-def tokens_read(
+def find_required_tokens(
     specs: Iterable[HeadSpec],
     batch: Batch,
     *,
@@ -120,7 +119,7 @@ def tokens_read(
 
 
 @dataclass(frozen=True)
-class LastStates:
+class LastHiddenStates:
     """What the encoder gives: the last states of all tokens, or of `tokens_P` alone, in ascending order."""
 
     states_PD: Tensor
@@ -129,21 +128,21 @@ class LastStates:
     def at(self, places_P: Tensor | None) -> Tensor:
         """Return the states at these places of the batch, in their order; none: all."""
         if places_P is None or self.tokens_P is None:
-            return chosen(self.states_PD, places_P)
-        return chosen(self.states_PD, torch.searchsorted(self.tokens_P, places_P))
+            return select_tokens(self.states_PD, places_P)
+        return select_tokens(self.states_PD, torch.searchsorted(self.tokens_P, places_P))
 
 
 @dataclass(frozen=True)
-class States:
+class HeadInputs:
     """What heads read."""
 
     batch: Batch
-    last: LastStates
+    last: LastHiddenStates
     pooled_BD: Tensor | None
     token_embedding_VE: Tensor
     places_P: Tensor | None = None
     """Tokens of the flat row at which the head is asked; none: everywhere."""
-    noise: Noise | None = None
+    noise: DropoutSeed | None = None
     """Where the head's dropout mask comes from; none: torch's global generator."""
     layers_ND: Tensor | None = None
     """Mean of the states after each layer, made for heads that pool them."""
@@ -157,10 +156,10 @@ class States:
         if pooling.startswith("cls"):
             return self.last.at(self.batch.starts_B)
         if pooling == "mean":
-            return mean_of_documents(self.last.at(None), self.batch)
+            return mean_pool(self.last.at(None), self.batch)
         if pooling == "layers":
             assert self.layers_ND is not None
-            return mean_of_documents(self.layers_ND, self.batch)
+            return mean_pool(self.layers_ND, self.batch)
         assert self.pooled_BD is not None
         return self.pooled_BD
 
@@ -176,7 +175,7 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(first_BD))
 
 
-class MaskedLM(nn.Module):
+class MaskedLMHead(nn.Module):
     """Logits (P, V) over the vocabulary, tied to the token embedding."""
 
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
@@ -184,11 +183,11 @@ class MaskedLM(nn.Module):
         self.dense = nn.Linear(config.hidden_size, config.embedding_width)
         self.norm = nn.LayerNorm(config.embedding_width, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        self.activation = ACTIVATION[config.hidden_act]
+        self.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
 
-    def forward(self, states: States) -> Tensor:
+    def forward(self, states: HeadInputs) -> Tensor:
         transformed_PE = self.norm(self.activation(self.dense(states.of_tokens())))
-        return to_vocabulary(transformed_PE, states.token_embedding_VE, self.bias)
+        return project_to_vocabulary(transformed_PE, states.token_embedding_VE, self.bias)
 
 
 class DocumentClassifier(nn.Module):
@@ -200,7 +199,7 @@ class DocumentClassifier(nn.Module):
         self.dropout = Dropout(spec.dropout)
         self.linear = nn.Linear(config.hidden_size, spec.columns)
 
-    def forward(self, states: States) -> Tensor:
+    def forward(self, states: HeadInputs) -> Tensor:
         return self.linear(self.dropout(states.of_documents(self.pooling), states.noise))
 
 
@@ -212,7 +211,7 @@ class TokenClassifier(nn.Module):
         self.dropout = Dropout(spec.dropout)
         self.linear = nn.Linear(config.hidden_size, spec.columns)
 
-    def forward(self, states: States) -> Tensor:
+    def forward(self, states: HeadInputs) -> Tensor:
         return self.linear(self.dropout(states.of_tokens(), states.noise))
 
 
@@ -240,14 +239,14 @@ class SpanPointer(nn.Module):
     def __init__(self, config: EncoderConfig, spec: HeadSpec) -> None:
         super().__init__()
         self.dropout = Dropout(spec.dropout)
-        self.linear = nn.Linear(config.hidden_size, pointer.columns(spec.columns))
+        self.linear = nn.Linear(config.hidden_size, pointer.count_pointer_columns(spec.columns))
 
-    def forward(self, states: States) -> Tensor:
+    def forward(self, states: HeadInputs) -> Tensor:
         vectors_PC = self.linear(self.dropout(states.of_tokens(), states.noise))
-        return pointer.turned(vectors_PC, chosen(states.batch.positions_N, states.places_P))
+        return pointer.rotate_queries_and_keys(vectors_PC, select_tokens(states.batch.positions_N, states.places_P))
 
 
-class Embedder(nn.Module):
+class EmbeddingHead(nn.Module):
     """One vector a document: (B, D), or (B, 2 D) where its layer is for training alone.
 
     Then the first half of a row is what the loss reads, and the second, without the layer, what the model is used for.
@@ -258,9 +257,9 @@ class Embedder(nn.Module):
         super().__init__()
         self.pooling = spec.pooling
         self.width = config.hidden_size
-        self.layer = nn.Linear(self.width, self.width) if spec.pooling in LAYERED else None
+        self.layer = nn.Linear(self.width, self.width) if spec.pooling in POOLINGS_WITH_LAYER else None
 
-    def forward(self, states: States) -> Tensor:
+    def forward(self, states: HeadInputs) -> Tensor:
         plain_BD = states.of_documents(self.pooling)
         if self.layer is None:
             return plain_BD
@@ -269,7 +268,7 @@ class Embedder(nn.Module):
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _HeadKind:
     build: Callable[[EncoderConfig, HeadSpec], nn.Module]
     pooled: bool
     outputs: int | None = None
@@ -278,18 +277,18 @@ class _Kind:
     """What `HeadSpec.pooling` may be."""
 
 
-KINDS: Final = {
-    "masked_lm": _Kind(MaskedLM, pooled=False, outputs=0),
-    "next_sentence": _Kind(DocumentClassifier, pooled=True, outputs=2),
-    "classify": _Kind(DocumentClassifier, pooled=True, poolings=POOLINGS),
-    "choice": _Kind(DocumentClassifier, pooled=True, outputs=1),
-    "tag": _Kind(TokenClassifier, pooled=False),
-    "crf": _Kind(CrfTagger, pooled=False),
-    "pointer": _Kind(SpanPointer, pooled=False),
-    "relation": _Kind(MarkerPairClassifier, pooled=False),
-    "span": _Kind(TokenClassifier, pooled=False, outputs=2),
-    "boundary": _Kind(TokenClassifier, pooled=False, outputs=2),
-    "embed": _Kind(Embedder, pooled=False, outputs=0, poolings=EMBEDDINGS),
+HEAD_KINDS: Final = {
+    "masked_lm": _HeadKind(MaskedLMHead, pooled=False, outputs=0),
+    "next_sentence": _HeadKind(DocumentClassifier, pooled=True, outputs=2),
+    "classify": _HeadKind(DocumentClassifier, pooled=True, poolings=POOLINGS),
+    "choice": _HeadKind(DocumentClassifier, pooled=True, outputs=1),
+    "tag": _HeadKind(TokenClassifier, pooled=False),
+    "crf": _HeadKind(CrfTagger, pooled=False),
+    "pointer": _HeadKind(SpanPointer, pooled=False),
+    "relation": _HeadKind(MarkerPairClassifier, pooled=False),
+    "span": _HeadKind(TokenClassifier, pooled=False, outputs=2),
+    "boundary": _HeadKind(TokenClassifier, pooled=False, outputs=2),
+    "embed": _HeadKind(EmbeddingHead, pooled=False, outputs=0, poolings=EMBEDDINGS_LAYER),
 }
 """next_sentence: 0 is next, 1 is random. choice: one score a document. span: start and end logits a token.
 boundary: logits for the first and for the last token of an entity. pointer: vectors whose pairs score spans.
@@ -300,13 +299,13 @@ embed: one vector a document."""
 def build_head(name: str, config: EncoderConfig, spec: HeadSpec) -> nn.Module:
     """Make the module that a spec describes, under a name that outputs and weights can carry."""
     check_head_name(name)
-    return KINDS[spec.kind].build(config, spec)
+    return HEAD_KINDS[spec.kind].build(config, spec)
 
 
 def check_head_name(name: str) -> None:
     """Refuse a name that outputs and weights cannot carry."""
-    if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in RESERVED or hasattr(nn.ModuleDict, name):
+    if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in RESERVED_HEAD_NAMES or hasattr(nn.ModuleDict, name):
         raise BadSetting(
             f"A task or its head cannot be called {name!r}. Use a word of letters, digits, - and _ that begins with a "
-            f"letter; {', '.join(RESERVED)} and names that torch has a use for, such as train, are taken."
+            f"letter; {', '.join(RESERVED_HEAD_NAMES)} and names that torch has a use for, such as train, are taken."
         )

@@ -10,15 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from alembert.errors import BadSetting
-from alembert.nn.attention import Trace
+from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.crf import Crf
-from alembert.nn.dropout import HEADS, Noise
-from alembert.nn.encoder import Encoder
-from alembert.nn.heads import HeadSpec, LastStates, Pooler, States, build_head, tokens_read
-from alembert.nn.memory import Memory, Reading
-from alembert.nn.pooling import LayerMean
+from alembert.nn.dropout import HEADS, DropoutSeed
+from alembert.nn.encoder import Encoder, LayerMean
+from alembert.nn.heads import (
+    HeadInputs,
+    HeadSpec,
+    LastHiddenStates,
+    Pooler,
+    build_head,
+    find_required_tokens,
+)
+from alembert.nn.kv_cache import KVCache, Prefill
 
 
 class Model(nn.Module):
@@ -52,10 +58,10 @@ class Model(nn.Module):
         places_P: Tensor | None = None,
         only: bool = False,
         attention: str | None = None,
-        trace: Trace | None = None,
-        noise: Noise | None = None,
+        trace: ForwardTrace | None = None,
+        noise: DropoutSeed | None = None,
         added_ND: Tensor | None = None,
-        memory: Memory | Reading | None = None,
+        memory: KVCache | Prefill | None = None,
     ) -> dict[str, Tensor]:
         """Run the encoder once and the named heads (default: all) on its states, which are in the result as `hidden`.
 
@@ -66,7 +72,7 @@ class Model(nn.Module):
         """
         specs = {name: self.spec(name) for name in (self.specs if heads is None else heads)}
         asked = {"predicted_P": predicted_P, "places_P": places_P}
-        wanted_P = tokens_read(specs.values(), batch, **asked) if only else None
+        wanted_P = find_required_tokens(specs.values(), batch, **asked) if only else None
         layers = LayerMean() if any(spec.pooling == "layers" for spec in specs.values()) else None
         hidden_PD = self.encoder(
             batch,
@@ -79,7 +85,7 @@ class Model(nn.Module):
             memory=memory,
         )
         pooling = not only or any(spec.needs_pooler for spec in specs.values())
-        states = self._states(batch, LastStates(hidden_PD, wanted_P), layers, pooling=pooling)
+        states = self._states(batch, LastHiddenStates(hidden_PD, wanted_P), layers, pooling=pooling)
         outputs = {
             name: self.head(name)(
                 replace(states, places_P=spec.reads(batch, **asked), noise=self._noise_of(name, noise))
@@ -92,9 +98,9 @@ class Model(nn.Module):
                 outputs["pooled"] = states.pooled_BD
         return outputs
 
-    def _states(self, batch: Batch, last: LastStates, layers: LayerMean | None, *, pooling: bool) -> States:
+    def _states(self, batch: Batch, last: LastHiddenStates, layers: LayerMean | None, *, pooling: bool) -> HeadInputs:
         pooler = self.pooler if pooling else None
-        return States(
+        return HeadInputs(
             batch=batch,
             last=last,
             pooled_BD=None if pooler is None else pooler(last.at(batch.starts_B)),
@@ -114,7 +120,7 @@ class Model(nn.Module):
             raise BadSetting(f"The model has no head `{name}`; it has: {there}.")
         return self.specs[name]
 
-    def _noise_of(self, head: str, noise: Noise | None) -> Noise | None:
+    def _noise_of(self, head: str, noise: DropoutSeed | None) -> DropoutSeed | None:
         return None if noise is None else noise.at(HEADS, list(self.specs).index(head))
 
 

@@ -16,25 +16,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alembert.nn.positions import Rotation
+from alembert.nn.attention import RotaryEmbedding
 
-WIDTH: Final = 64
+POINTER_WIDTH: Final = 64
 """K: the paper's."""
 
 
-def columns(types: int) -> int:
+def count_pointer_columns(types: int) -> int:
     """Count the numbers of a token's vector.
 
-    >>> columns(3)
+    >>> count_pointer_columns(3)
     134
     """
-    return 2 * WIDTH + 2 * types
+    return 2 * POINTER_WIDTH + 2 * types
 
 
-def turned(vectors_NC: Tensor, positions_N: Tensor) -> Tensor:
+def rotate_queries_and_keys(vectors_NC: Tensor, positions_N: Tensor) -> Tensor:
     """Turn the queries and keys by the tokens' positions; the rest stays."""
-    turning_NC, rest_NC = torch.split(vectors_NC, [2 * WIDTH, vectors_NC.shape[1] - 2 * WIDTH], dim=1)
-    turned_N2K = Rotation(positions_N, WIDTH)(torch.unflatten(turning_NC, 1, (2, WIDTH)))
+    turning_NC, rest_NC = torch.split(vectors_NC, [2 * POINTER_WIDTH, vectors_NC.shape[1] - 2 * POINTER_WIDTH], dim=1)
+    turned_N2K = RotaryEmbedding(positions_N, POINTER_WIDTH)(torch.unflatten(turning_NC, 1, (2, POINTER_WIDTH)))
     return torch.cat((turned_N2K.flatten(1), rest_NC), dim=1)
 
 

@@ -17,19 +17,19 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 _STRIP: Final = 1024
-_CACHED: Final = 1 << 18
+_CACHE_ELEMENTS: Final = 1 << 18
 """Numbers that are changed together: a megabyte of them."""
 
 
-def to_vocabulary(states_PE: Tensor, embedding_VE: Tensor, bias_V: Tensor) -> Tensor:
+def project_to_vocabulary(states_PE: Tensor, embedding_VE: Tensor, bias_V: Tensor) -> Tensor:
     """Return logits (P, V)."""
     plain = states_PE.device.type == "cpu" and states_PE.dtype == embedding_VE.dtype == torch.float32
     if not plain or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
         return functional.linear(states_PE, embedding_VE, bias_V)
-    return _InStrips.apply(states_PE, embedding_VE, bias_V)  # type: ignore[no-untyped-call]
+    return _StripProjection.apply(states_PE, embedding_VE, bias_V)  # type: ignore[no-untyped-call]
 
 
-class _InStrips(torch.autograd.Function):
+class _StripProjection(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states_PE: Tensor, embedding_VE: Tensor, bias_V: Tensor) -> Tensor:
         ctx.save_for_backward(states_PE, embedding_VE)
@@ -46,12 +46,12 @@ class _InStrips(torch.autograd.Function):
         wanted = ctx.needs_input_grad
         return (
             d_logits_PV @ embedding_VE if wanted[0] else None,
-            _turned_product(d_logits_PV, states_PE) if wanted[1] else None,
+            _transposed_product(d_logits_PV, states_PE) if wanted[1] else None,
             d_logits_PV.sum(0) if wanted[2] else None,
         )
 
 
-def _turned_product(d_logits_PV: Tensor, states_PE: Tensor) -> Tensor:
+def _transposed_product(d_logits_PV: Tensor, states_PE: Tensor) -> Tensor:
     """Return the gradient of the embedding (V, E)."""
     product_VE = states_PE.new_empty(d_logits_PV.shape[1], states_PE.shape[1])
     strips = torch.split(product_VE, _STRIP), torch.split(d_logits_PV, _STRIP, 1)
@@ -64,10 +64,10 @@ def vocabulary_loss(logits_PV: Tensor, labels_P: Tensor) -> Tensor:
     """Add up -log p of the right piece of each answer, in float32."""
     if logits_PV.device.type != "cpu" or torch.compiler.is_compiling():
         return functional.cross_entropy(logits_PV.float(), labels_P, reduction="sum")
-    return _Loss.apply(logits_PV, labels_P)  # type: ignore[no-untyped-call]
+    return _VocabularyLoss.apply(logits_PV, labels_P)  # type: ignore[no-untyped-call]
 
 
-class _Loss(torch.autograd.Function):
+class _VocabularyLoss(torch.autograd.Function):
     """Cross-entropy whose gradient, the probabilities less one at the labels, is made row by row and written once."""
 
     @staticmethod
@@ -82,7 +82,7 @@ class _Loss(torch.autograd.Function):
     def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor, None]:
         logs_PV, labels_P = ctx.saved_tensors
         d_logits_PV = torch.empty_like(logs_PV, dtype=ctx.dtype)
-        rows = max(1, _CACHED // logs_PV.shape[1])
+        rows = max(1, _CACHE_ELEMENTS // logs_PV.shape[1])
         parts = (torch.split(each, rows) for each in (logs_PV, labels_P, d_logits_PV))
         for logs, labels, out in zip(*parts, strict=True):
             probabilities = logs.exp()

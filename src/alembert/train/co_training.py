@@ -24,7 +24,7 @@ from alembert.data.order import make_rng
 from alembert.data.sequences import Instance
 from alembert.files.family import Blueprint
 from alembert.nn.batch import Batch
-from alembert.nn.dropout import HEADS, Noise
+from alembert.nn.dropout import HEADS, DropoutSeed
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
@@ -99,7 +99,7 @@ class CoTrained:
         return MaskedRows(replace(batch, ids_N=ids_N), Target(*found))
 
     def loss(
-        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
         loss, sums = self.lesson.loss(model, micro, totals, noise)
         rows: MaskedRows = micro.targets[NAME]

@@ -25,7 +25,7 @@ from alembert.data.feed import (
     SequenceSpec,
     batch_sequences,
 )
-from alembert.nn.dropout import Noise
+from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
 from alembert.tasks.targets import Target
 from alembert.train.distill_settings import GeneralSettings, StageSettings
@@ -120,11 +120,11 @@ class TaskImitation:
         return counts | {name: answers for name in ("prediction", "hard") if name in self.weights}
 
     def loss(
-        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
         return weighted(self.errors(model, micro, noise), self.weights, totals)
 
-    def errors(self, model: Model, micro: Micro, noise: Noise | None) -> dict[str, Tensor]:
+    def errors(self, model: Model, micro: Micro, noise: DropoutSeed | None) -> dict[str, Tensor]:
         """Let the student read a micro-batch, and give the sum of each loss."""
         target: Target = micro.targets[self.lesson.name]
         said = micro.targets[TEACHER].said or self.teacher.says(micro.batch, self.wanted, target)
@@ -215,11 +215,11 @@ class TextImitation:
         return with_teacher(micro, self.inside.counts(micro.batch), None)
 
     def loss(
-        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
         return weighted(self.errors(model, micro, noise), self.weights, totals)
 
-    def errors(self, model: Model, micro: Micro, noise: Noise | None) -> dict[str, Tensor]:
+    def errors(self, model: Model, micro: Micro, noise: DropoutSeed | None) -> dict[str, Tensor]:
         said, watch = self.teacher.says(micro.batch, self.wanted), self.inside.watch()
         assert watch is not None
         model(micro.batch, [], trace=watch, noise=noise)

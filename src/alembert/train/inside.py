@@ -17,19 +17,19 @@ import torch
 from torch import Tensor
 
 from alembert.errors import BadSetting
+from alembert.nn.attention import LayerRecorder
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
+from alembert.nn.encoder import mean_pool
 from alembert.nn.heads import HeadSpec
-from alembert.nn.imitation import (
-    attention_error,
-    contrastive_error,
-    hidden_error,
-    pairs_of,
-    relation_error,
+from alembert.nn.losses import (
+    attention_loss,
+    contrastive_distillation_loss,
+    count_attention_pairs,
+    hidden_state_loss,
+    relation_loss,
 )
 from alembert.nn.model import Model
-from alembert.nn.pooling import mean_of_documents
-from alembert.nn.watch import Watch
 from alembert.train.distill_settings import INSIDE, InsideWeights
 from alembert.train.layer_map import layer_map
 from alembert.train.teacher import Said, Wanted
@@ -108,14 +108,14 @@ class Inside:
             answers=answers,
         )
 
-    def watch(self) -> Watch | None:
+    def watch(self) -> LayerRecorder | None:
         """Make what records the student; none: no loss looks inside."""
         chosen = self.weights
         if not chosen:
             return None
         depth = len(self.student.layer_order)
         layers = range(depth) if "attention" in chosen else [depth - 1] if "relations" in chosen else []
-        return Watch(layers=tuple(layers))
+        return LayerRecorder(layers=tuple(layers))
 
     # -- projections
 
@@ -151,36 +151,36 @@ class Inside:
     def counts(self, batch: Batch) -> dict[str, int]:
         """Say what each loss is a mean over."""
         tokens = sum(batch.lengths)
-        known = {"attention": pairs_of(batch, self._looks), "contrastive": len(batch.lengths)}
+        known = {"attention": count_attention_pairs(batch, self._looks), "contrastive": len(batch.lengths)}
         return {name: known.get(name, tokens) for name in self.weights}
 
-    def errors(self, model: Model, watch: Watch, said: Said, batch: Batch) -> dict[str, Tensor]:
+    def errors(self, model: Model, watch: LayerRecorder, said: Said, batch: Batch) -> dict[str, Tensor]:
         """Give the sum of each loss over a micro-batch."""
         found: dict[str, Tensor] = {}
         chosen = self.weights
         if "attention" in chosen:
             found["attention"] = torch.stack(
                 [
-                    attention_error(watch.qkv[ours], said.attention(theirs - 1), batch, self._looks)
+                    attention_loss(watch.qkv[ours], said.attention(theirs - 1), batch, self._looks)
                     for ours, theirs in enumerate(self.layers)
                 ]
             ).sum()
         if "relations" in chosen:
             ours_N3HK, theirs_N3HK = watch.qkv[len(self.layers) - 1], said.attention(self.related)
-            found["relations"] = relation_error(ours_N3HK, theirs_N3HK, batch, self.settings.relation_heads)
+            found["relations"] = relation_loss(ours_N3HK, theirs_N3HK, batch, self.settings.relation_heads)
         return found | self._errors_of_states(model, watch, said, batch)
 
-    def _errors_of_states(self, model: Model, watch: Watch, said: Said, batch: Batch) -> dict[str, Tensor]:
+    def _errors_of_states(self, model: Model, watch: LayerRecorder, said: Said, batch: Batch) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
         for ours, theirs in self.states.items():
             states_NW, taught_NW = self.projected(model, watch.hidden[ours], ours), said.state(theirs)
             name = "hidden" if ours else "embeddings"
             if name in self.weights:
-                error = hidden_error(states_NW, taught_NW, batch)
+                error = hidden_state_loss(states_NW, taught_NW, batch)
                 found[name] = found[name] + error if name in found else error
             if "contrastive" in self.weights and ours == len(self.layers):
-                one, other = mean_of_documents(states_NW, batch), mean_of_documents(taught_NW, batch)
-                found["contrastive"] = contrastive_error(one, other, self.settings.temperature)
+                one, other = mean_pool(states_NW, batch), mean_pool(taught_NW, batch)
+                found["contrastive"] = contrastive_distillation_loss(one, other, self.settings.temperature)
         return found
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from alembert.data.feed import Cursor
 from alembert.nn.batch import Batch
-from alembert.nn.dropout import Noise
+from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
 
 
@@ -85,7 +85,7 @@ class Lesson(Protocol):
         """Make the tensors of a portion."""
 
     def loss(
-        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
         """Give this micro-batch's part of the step's loss, and the plain sum of each objective.
 

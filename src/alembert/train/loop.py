@@ -21,7 +21,7 @@ from torch import Tensor
 from alembert import hardware
 from alembert.data.order import stable_hash
 from alembert.errors import BadSetting
-from alembert.nn.dropout import Noise
+from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
 from alembert.train.average import Average
 from alembert.train.clock import Budget, Mileage, Position
@@ -185,7 +185,7 @@ class Loop:
         accumulate_in_turn(jobs)
 
     def _loss(self, place: int, micro: Micro, totals: Mapping[str, float], sums: dict[str, float]) -> Tensor:
-        noise = Noise(stable_hash(self.settings.seed, "dropout", self.position.done.step, place))
+        noise = DropoutSeed(stable_hash(self.settings.seed, "dropout", self.position.done.step, place))
         with self._autocast():
             loss, found = self.lesson.loss(self.model, micro, totals, noise)
         sums.update(found)

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from alembert.nn.batch import Batch
-from alembert.nn.dropout import HEADS, Noise
+from alembert.nn.dropout import HEADS, DropoutSeed
 from alembert.train.regularise_settings import Ascent, RegulariseSettings
 
-Run = Callable[[Noise | None, Tensor | None], Tensor]
+Run = Callable[[DropoutSeed | None, Tensor | None], Tensor]
 Losses = tuple[Tensor, Tensor]
 _SECOND_PASS, _START = HEADS + 1, HEADS + 2
 """Places of a noise beside those of the model."""
@@ -40,7 +40,7 @@ def regularised_loss(
     *,
     batch: Batch,
     width: int,
-    noise: Noise | None,
+    noise: DropoutSeed | None,
     settings: RegulariseSettings,
 ) -> Losses:
     """Give the loss of a micro-batch to differentiate, and the plain one, detached, for the log.
@@ -64,7 +64,7 @@ def _under_two_masks(
     run: Run,
     loss: Callable[[Tensor], Tensor],
     divergence: Callable[[Tensor, Tensor], Tensor],
-    noise: Noise | None,
+    noise: DropoutSeed | None,
     weight: float,
 ) -> Losses:
     one = run(noise, None)
@@ -115,7 +115,7 @@ def _lengths(values_NE: Tensor, batch: Batch) -> Tensor:
     return torch.cat(found)[:, None].clamp_min(_LEAST)
 
 
-def _random_start(batch: Batch, width: int, size: float, noise: Noise | None) -> Tensor:
+def _random_start(batch: Batch, width: int, size: float, noise: DropoutSeed | None) -> Tensor:
     """Draw changes whose expected length does not depend on the document's, none of them longer than `size`."""
     rng = np.random.default_rng(_seed(noise))
     drawn = rng.random((len(batch.ids_N), width), dtype=np.float32)
@@ -123,7 +123,7 @@ def _random_start(batch: Batch, width: int, size: float, noise: Noise | None) ->
     return uniform_NE * size / _lengths(torch.ones_like(uniform_NE), batch)
 
 
-def _seed(noise: Noise | None) -> np.random.SeedSequence:
+def _seed(noise: DropoutSeed | None) -> np.random.SeedSequence:
     """Look up the seed of a noise, or without it draw one from torch's global generator."""
     if noise is None:
         return np.random.SeedSequence(int(torch.randint(2**62, ())))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from alembert.data.example_sampler import MultiTaskBatchPlan, MultiTaskSampler
 from alembert.data.feed import Cursor
-from alembert.nn.dropout import Noise
+from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
 from alembert.tasks.example import Coverage
 from alembert.tasks.task import Scores
@@ -50,7 +50,7 @@ class SeveralLesson:
         return replace(micro, weight=self.weights[portion.owner] * portion.share)
 
     def loss(
-        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
         owner = next(name for name in micro.targets if name in self.lessons)
         loss, sums = self.lessons[owner].loss(model, micro, totals, noise)

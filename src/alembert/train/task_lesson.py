@@ -11,8 +11,8 @@ from torch import Tensor
 from alembert.data.example_sampler import ExampleBatchPlan, ExampleSampler
 from alembert.data.feed import Cursor
 from alembert.data.windows import Row
-from alembert.nn.dropout import Noise
-from alembert.nn.heads import tokens_read
+from alembert.nn.dropout import DropoutSeed
+from alembert.nn.heads import find_required_tokens
 from alembert.nn.model import Model
 from alembert.tasks.example import Encoded
 from alembert.tasks.running import ModelRunner
@@ -78,14 +78,14 @@ class TaskLesson:
         count = len(rows) if self.task.counted == "rows" else examples
         target = target_of([row for _, row in rows], [number for number, _ in rows], count)
         micro = Micro(batch=target.batch, attention=self.task.attention or "", targets={self.name: target})
-        return micro.wanting(tokens_read([self.spec], target.batch, places_P=target.places))
+        return micro.wanting(find_required_tokens([self.spec], target.batch, places_P=target.places))
 
     def loss(
-        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
         target: Target = micro.targets[self.name]
 
-        def run(noise: Noise | None, added_NE: Tensor | None) -> Tensor:
+        def run(noise: DropoutSeed | None, added_NE: Tensor | None) -> Tensor:
             outputs: dict[str, Tensor] = model(
                 micro.batch,
                 [self.head],

@@ -14,10 +14,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from alembert.nn.attention import LayerRecorder
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model
-from alembert.nn.watch import Watch
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.targets import Target
 from alembert.tasks.task import AnyTask
@@ -118,7 +118,7 @@ class Teacher:
         """Read a batch, unless nothing is wanted; answers need the target, which says where the head is asked."""
         if wanted.is_nothing:
             return Said(wanted, self.config, _line_up(None, wanted, len(batch.ids_N)))
-        watch = Watch(layers=wanted.layers) if wanted.is_inside else None
+        watch = LayerRecorder(layers=wanted.layers) if wanted.is_inside else None
         attention = None if self.task is None else self.task.attention
         heads = [self.head] if wanted.answers and self.head else []
         places = None if target is None else target.places
@@ -136,7 +136,7 @@ class Teacher:
         return halved(taught)
 
 
-def _line_up(watch: Watch | None, wanted: Wanted, tokens: int) -> Tensor:
+def _line_up(watch: LayerRecorder | None, wanted: Wanted, tokens: int) -> Tensor:
     if watch is None:
         return torch.empty(tokens, 0, dtype=torch.float16)
     states = [watch.hidden[number] for number in wanted.states]

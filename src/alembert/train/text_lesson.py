@@ -22,8 +22,8 @@ from alembert.data.feed import (
 from alembert.data.masking import MaskSettings
 from alembert.data.order import make_rng
 from alembert.errors import BadSetting
-from alembert.nn.dropout import Noise
-from alembert.nn.heads import tokens_read
+from alembert.nn.dropout import DropoutSeed
+from alembert.nn.heads import find_required_tokens
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.exercises import Assembler
@@ -74,10 +74,10 @@ class TextLesson:
         objectives = [self._for_length(each, portion.cutting.length) for each in self.passes[attention]]
         micro = self.assembler.micro(portion.stretches, objectives, attention, (seed, "masks", portion.copy))
         specs = [self.objectives[name].spec for name in micro.targets]
-        return micro.wanting(tokens_read(specs, micro.batch, **self._places(micro)))
+        return micro.wanting(find_required_tokens(specs, micro.batch, **self._places(micro)))
 
     def loss(
-        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: Noise | None
+        self, model: Model, micro: Micro, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
         total = torch.zeros((), device=micro.batch.ids_N.device)
         sums: dict[str, float] = {}
@@ -126,7 +126,9 @@ class TextLesson:
         stretches = held_out_stretches(self.assembler, self.split, self.cutting(0.0), tokens)
         return list(exams(self.assembler, stretches, self.passes, self.settings.batch.micro_tokens))
 
-    def _answers(self, model: Model, micro: Micro, noise: Noise | None) -> Iterator[tuple[Objective, Tensor, Target]]:
+    def _answers(
+        self, model: Model, micro: Micro, noise: DropoutSeed | None
+    ) -> Iterator[tuple[Objective, Tensor, Target]]:
         """Run the model once, and give the logits that each objective asked for."""
         asked = {self.objectives[name]: target for name, target in micro.targets.items()}
         heads = list(dict.fromkeys(objective.head for objective in asked))

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alembert.nn.config import EncoderConfig
-from alembert.nn.multiplications import multiplications_of
+from alembert.nn.config import EncoderConfig, count_multiplications
 
 
 def multiply_adds(config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None) -> int:
@@ -27,7 +26,7 @@ def multiply_adds(config: EncoderConfig, lengths: Sequence[int], predictions: in
     """
     narrow = config.embedding_width
     head = predictions * (config.hidden_size * narrow + narrow * config.vocab_size)
-    return multiplications_of(config, lengths, wanted) + head
+    return count_multiplications(config, lengths, wanted) + head
 
 
 def training_flop(config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None) -> int:

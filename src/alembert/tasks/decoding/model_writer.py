@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from alembert.data.windows import Row
-from alembert.nn.memory import Memory, Reading
+from alembert.nn.kv_cache import KVCache, Prefill
 from alembert.nn.model import Model
 from alembert.tasks.batches import in_batches
 from alembert.tasks.decoding.search import Logits
@@ -26,18 +26,18 @@ class ModelWriter:
         self.head = head
         self.attention = attention or model.config.attention
         self.segment = segment
-        self._memory: Memory | None = None
+        self._memory: KVCache | None = None
 
     def read(self, prompts: Sequence[Row]) -> Logits:
         """Read prompts, short ones first; their last token is where each is asked."""
         weight = next(self.model.parameters())
-        memory = Memory(self.model.config, [row.length for row in prompts], weight)
+        memory = KVCache(self.model.config, [row.length for row in prompts], weight)
 
         def compute(numbers: list[int]) -> tuple[list[int], Logits]:
             target = target_of([prompts[number] for number in numbers], numbers).to(weight.device)
             asked = {"places_P": target.places, "attention": self.attention}
             with torch.inference_mode():
-                found = self.model(target.batch, [self.head], **asked, only=True, memory=Reading(memory, numbers))
+                found = self.model(target.batch, [self.head], **asked, only=True, memory=Prefill(memory, numbers))
             return numbers, found[self.head].float().cpu().numpy()
 
         logits_PV = np.empty((len(prompts), self.model.config.vocab_size), np.float32)

@@ -1,6 +1,6 @@
 """What rows that are being written have read: keys and values of each layer, so that a new token costs one token.
 
-Prompts are read once, as any batch is, with causal or prefix attention and a `Reading` that keeps their keys and values.
+Prompts are read once, as any batch is, with causal or prefix attention and a `Prefill` that keeps their keys and values.
 Then each step brings one new token for each row, which sees its prompt and what was written before it. The keys and
 values of a prompt are held once, whatever the number of rows that go on from it (beams, samples); only those of written
 tokens, which are few, move when rows are chosen anew. That takes two products in place of one, and spares a copy of
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from alembert.nn.batch import Batch, Group
+from alembert.nn.batch import Batch, DocumentGroup
 from alembert.nn.config import EncoderConfig
 
 
-class Memory:
+class KVCache:
     """Keys and values of prompts and of the rows that go on from them."""
 
     def __init__(self, config: EncoderConfig, lengths: Sequence[int], like: Tensor) -> None:
@@ -32,7 +32,7 @@ class Memory:
         self._written = [like.new_zeros(2, prompts, heads, 0, size) for _ in layers]
         self._lengths_S = torch.tensor(lengths, device=like.device)
         self._padding_S11T = self._padding()
-        self._rows = _Rows(list(range(prompts)), prompts, like.device)
+        self._rows = _PromptRows(list(range(prompts)), prompts, like.device)
 
     def keep(self, layer: int, number: int, keys_and_values: Tensor) -> None:
         """Take the keys and values (2, H, T, K) of a prompt, by its number."""
@@ -79,10 +79,10 @@ class Memory:
             self._lengths_S = self._lengths_S[kept_S]
             self._padding_S11T = self._padding()
             owners = [live.index(owner) for owner in owners]
-        self._rows = _Rows(owners, len(self._lengths_S), self._lengths_S.device)
+        self._rows = _PromptRows(owners, len(self._lengths_S), self._lengths_S.device)
 
 
-class _Rows:
+class _PromptRows:
     """Which prompt each row belongs to, and its place in the rectangle of prompts and their rows."""
 
     def __init__(self, owners: list[int], prompts: int, device: torch.device) -> None:
@@ -109,14 +109,14 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Prefill:
     """Keeps the keys and values of a batch of prompts, while the model reads them."""
 
-    memory: Memory
+    memory: KVCache
     numbers: Sequence[int]
     """Number in the memory of each document of the batch."""
 
-    def keep(self, layer: int, parts: Iterable[tuple[Group, Tensor, Tensor]]) -> None:
+    def keep(self, layer: int, parts: Iterable[tuple[DocumentGroup, Tensor, Tensor]]) -> None:
         """Keep one layer, from the keys and values of each group; padding is kept too, and never looked at."""
         for group, k_BHTK, v_BHTK in parts:
             for row, document in enumerate(group.documents):

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from alembert.nn.attention import Trace
+from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.nn.dropout import Noise
+from alembert.nn.dropout import DropoutSeed
+from alembert.nn.encoder import LayerMean
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, initialise
-from alembert.nn.pooling import LayerMean
 
 DOCUMENTS = [[5, 6, 7, 8], [9, 4], [10, 11, 12, 13], [14, 15], list(range(16, 28))]
 SIZES = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40, "max_position_embeddings": 32}  # fmt: skip
@@ -159,16 +159,16 @@ def test_hidden_states_are_in_the_result_unless_only_heads_are_wanted() -> None:
 
 def test_nothing_predicted_is_no_answer_and_no_gradient() -> None:
     made, batch = model(dropout=0.1).train(), packed()
-    outputs = made(batch, ["masked_lm"], predicted_P=torch.empty(0, dtype=torch.int64), only=True, noise=Noise(3))[
-        "masked_lm"
-    ]
+    outputs = made(
+        batch, ["masked_lm"], predicted_P=torch.empty(0, dtype=torch.int64), only=True, noise=DropoutSeed(3)
+    )["masked_lm"]
     assert outputs.shape == (0, 50)
     assert not any(gradient.any() for gradient in gradients(made, outputs))
 
 
 def tags(made: Model, seed: int) -> Tensor:
     batch = packed()
-    return made(batch, ["tag"], places_P=places(batch), only=True, noise=Noise(seed))["tag"]
+    return made(batch, ["tag"], places_P=places(batch), only=True, noise=DropoutSeed(seed))["tag"]
 
 
 def test_dropout_is_determined_by_the_noise() -> None:
@@ -186,7 +186,7 @@ def test_recomputed_activations_have_the_same_gradients() -> None:
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
-@pytest.mark.parametrize("watching", [{"trace": Trace()}, {"layers": LayerMean()}])
+@pytest.mark.parametrize("watching", [{"trace": ForwardTrace()}, {"layers": LayerMean()}])
 def test_watching_all_tokens_while_some_are_left_out_is_a_bug(watching: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="all tokens"):
         model().encoder(packed(), wanted_P=torch.tensor([0]), **watching)

@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 import torch
 
+from alembert.nn.attention import LayerRecorder
 from alembert.nn.batch import Batch
 from alembert.nn.config import ATTENTIONS, EncoderConfig
-from alembert.nn.imitation import (
-    attention_error,
-    contrastive_error,
-    hidden_error,
-    pairs_of,
-    relation_error,
+from alembert.nn.losses import (
+    attention_loss,
+    contrastive_distillation_loss,
+    count_attention_pairs,
+    hidden_state_loss,
+    relation_loss,
 )
 from alembert.nn.model import new_model
-from alembert.nn.watch import Watch
 
 DOCUMENTS = [[5, 6, 7, 8], [9, 10], [11, 12, 13, 14], [3]]
 PREFIXES = [2, 0, 4, 1]
 
 
-def watched(width: int, heads: int, batch: Batch, seed: int) -> Watch:
+def watched(width: int, heads: int, batch: Batch, seed: int) -> LayerRecorder:
     config = EncoderConfig(
         vocab_size=20,
         hidden_size=width,
@@ -31,7 +31,7 @@ def watched(width: int, heads: int, batch: Batch, seed: int) -> Watch:
         intermediate_size=8,
         initializer_range=0.5,
     )
-    watch = Watch(layers=(0, 1))
+    watch = LayerRecorder(layers=(0, 1))
     with torch.no_grad():
         new_model(config, seed=seed).eval()(batch, trace=watch)
     return watch
@@ -81,9 +81,9 @@ def test_attention_error_equals_a_plain_loop(batch: Batch, attention: str) -> No
                 first = one[query, 0, head] @ one[key, 1, head] / math.sqrt(3)
                 second = other[query, 0, head] @ other[key, 1, head] / math.sqrt(2)
                 expected += (first - second) ** 2 / 4
-    found = attention_error(ours, theirs[:, :2], batch, attention)
+    found = attention_loss(ours, theirs[:, :2], batch, attention)
     assert float(found) == pytest.approx(expected, rel=1e-5)
-    assert pairs_of(batch, attention) == pairs
+    assert count_attention_pairs(batch, attention) == pairs
 
 
 def test_losses_are_not_rounded_where_products_of_a_model_are() -> None:
@@ -92,9 +92,9 @@ def test_losses_are_not_rounded_where_products_of_a_model_are() -> None:
 
     def found() -> list[float]:
         return [
-            float(attention_error(ours.qkv[1], theirs.qkv[1][:, :2], batch)),
-            float(relation_error(ours.qkv[1], theirs.qkv[1], batch, heads=4)),
-            float(contrastive_error(ours.hidden[1][:4], theirs.hidden[1][:4], 0.05)),
+            float(attention_loss(ours.qkv[1], theirs.qkv[1][:, :2], batch)),
+            float(relation_loss(ours.qkv[1], theirs.qkv[1], batch, heads=4)),
+            float(contrastive_distillation_loss(ours.hidden[1][:4], theirs.hidden[1][:4], 0.05)),
         ]
 
     plain = found()
@@ -107,7 +107,7 @@ def test_hidden_error_equals_a_plain_loop(batch: Batch) -> None:
     ours, theirs = watched(8, 4, batch, 1).hidden[1], watched(8, 4, batch, 2).hidden[2]
     pairs = zip(by_document(ours, batch), by_document(theirs, batch), strict=True)
     expected = sum(((one - other) ** 2).mean(-1).sum() for one, other in pairs)
-    assert float(hidden_error(ours, theirs, batch)) == pytest.approx(expected, rel=1e-5)
+    assert float(hidden_state_loss(ours, theirs, batch)) == pytest.approx(expected, rel=1e-5)
 
 
 @BATCHES
@@ -121,7 +121,7 @@ def test_relation_error_equals_a_plain_loop(batch: Batch) -> None:
                 p = softmax(teacher[:, head] @ teacher[:, head].T / 2)
                 q = softmax(student[:, head] @ student[:, head].T / math.sqrt(6))
                 expected += (p * np.log(p / q)).sum() / 2
-    assert float(relation_error(ours, theirs, batch, heads=2)) == pytest.approx(expected, rel=1e-4)
+    assert float(relation_loss(ours, theirs, batch, heads=2)) == pytest.approx(expected, rel=1e-4)
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -135,16 +135,16 @@ def test_contrastive_error_equals_a_plain_loop() -> None:
     for row in range(5):
         cosines = [float(ours[row] @ other / ours[row].norm() / other.norm()) / 0.05 for other in theirs]
         expected += math.log(sum(math.exp(each) for each in cosines)) - cosines[row]
-    assert float(contrastive_error(ours, theirs, 0.05)) == pytest.approx(expected, rel=1e-4)
+    assert float(contrastive_distillation_loss(ours, theirs, 0.05)) == pytest.approx(expected, rel=1e-4)
 
 
 @BATCHES
 def test_a_student_equal_to_its_teacher_has_no_error(batch: Batch) -> None:
     watch = watched(8, 4, batch, 1)
     errors = [
-        attention_error(watch.qkv[0], watch.qkv[0][:, :2], batch),
-        hidden_error(watch.hidden[1], watch.hidden[1], batch),
-        relation_error(watch.qkv[1], watch.qkv[1], batch, heads=4),
+        attention_loss(watch.qkv[0], watch.qkv[0][:, :2], batch),
+        hidden_state_loss(watch.hidden[1], watch.hidden[1], batch),
+        relation_loss(watch.qkv[1], watch.qkv[1], batch, heads=4),
     ]
     assert [float(error) for error in errors] == pytest.approx([0, 0, 0], abs=1e-6)
 
@@ -155,9 +155,9 @@ def test_padding_changes_nothing() -> None:
         ours, theirs = watched(8, 4, batch, 1), watched(8, 4, batch, 2)
         found.append(
             [
-                float(attention_error(ours.qkv[1], theirs.qkv[1][:, :2], batch)),
-                float(hidden_error(ours.hidden[2], theirs.hidden[2], batch)),
-                float(relation_error(ours.qkv[1], theirs.qkv[1], batch, heads=2)),
+                float(attention_loss(ours.qkv[1], theirs.qkv[1][:, :2], batch)),
+                float(hidden_state_loss(ours.hidden[2], theirs.hidden[2], batch)),
+                float(relation_loss(ours.qkv[1], theirs.qkv[1], batch, heads=2)),
             ]
         )
     assert found[0] == pytest.approx(found[1], rel=1e-5)
@@ -167,11 +167,11 @@ def test_errors_of_relations_have_finite_slopes_with_padding() -> None:
     batch = padded()
     theirs = watched(8, 4, batch, 2).qkv[1]
     ours = watched(8, 4, batch, 1).qkv[1].requires_grad_()
-    relation_error(ours, theirs, batch, heads=4).backward()
+    relation_loss(ours, theirs, batch, heads=4).backward()
     assert ours.grad is not None
     assert torch.isfinite(ours.grad).all()
 
 
 @BATCHES
 def test_pairs_are_those_of_real_tokens(batch: Batch) -> None:
-    assert pairs_of(batch) == 16 + 4 + 16 + 1
+    assert count_attention_pairs(batch) == 16 + 4 + 16 + 1
