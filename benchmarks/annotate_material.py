@@ -55,7 +55,7 @@ def new_tagger(folder: Path, shape: Mapping[str, int] | None = None) -> Path:
 def _with_tags(task):
     """Give MiniLM a head for the task, or make a model of its shape with the words of the sample."""
     import alembert
-    from alembert.files.heads import with_heads
+    from alembert.files.surgery import with_heads
 
     start = minilm()
     if start:

@@ -69,7 +69,7 @@ def compared(teacher: Path, student: str, folder: Path, rounds: int) -> dict[str
 def teacher_of(start, folder: Path, name: str) -> Path:
     """Write a tagger for the sentences, with a random head: what it knows does not change its speed."""
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.files.heads import with_heads
+    from alembert.files.surgery import with_heads
     from alembert.tasks.files import write_task
     from alembert.tasks.tag import TagTask
     from alembert.tasks.tag_settings import TagSettings

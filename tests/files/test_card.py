@@ -1,6 +1,6 @@
 """The model card: what a reader needs to know, the same for the same model."""
 
-from alembert.files.card import model_card
+from alembert.files.card import build_model_card
 from alembert.files.family import Blueprint
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
@@ -17,19 +17,19 @@ def rows(card: str) -> list[list[str]]:
 
 
 def test_a_card_says_what_the_model_is() -> None:
-    card = model_card(BLUEPRINT, "bert")
+    card = build_model_card(BLUEPRINT, "bert")
     assert ["layers", "2"] in rows(card)
     assert ["head `lm`", "fills masked tokens"] in rows(card)
     assert "Training" not in card
 
 
 def test_training_is_told_in_the_order_given() -> None:
-    told = rows(model_card(BLUEPRINT, "bert", TRAINING).partition("## Training\n")[2])
+    told = rows(build_model_card(BLUEPRINT, "bert", TRAINING).partition("## Training\n")[2])
     assert told[1:] == [list(row) for row in TRAINING.items()]
 
 
 def test_no_text_leaves_its_cell() -> None:
-    card = model_card(BLUEPRINT, "bert", {"a|b": "one\n\n# two|three"})
+    card = build_model_card(BLUEPRINT, "bert", {"a|b": "one\n\n# two|three"})
     assert all(len(row) == 2 for row in rows(card))
     assert [line for line in card.splitlines() if line.startswith("#")] == [
         "# 2 x 128 bert encoder",
@@ -38,7 +38,7 @@ def test_no_text_leaves_its_cell() -> None:
 
 
 def card_of(spec: HeadSpec, model_type: str = "bert") -> str:
-    return model_card(Blueprint(config=preset("tiny", vocab_size=99), heads={"mine": spec}), model_type)
+    return build_model_card(Blueprint(config=preset("tiny", vocab_size=99), heads={"mine": spec}), model_type)
 
 
 def test_a_crf_says_how_it_is_read() -> None:
@@ -66,12 +66,12 @@ def test_a_pooling_of_our_own_is_told() -> None:
 
 
 def test_heads_that_explain_themselves_need_no_section() -> None:
-    assert "How the answers are read" not in model_card(BLUEPRINT, "bert")
+    assert "How the answers are read" not in build_model_card(BLUEPRINT, "bert")
 
 
 def test_the_card_says_who_can_open_it() -> None:
-    assert "Hugging Face" in model_card(BLUEPRINT, "bert", TRAINING)
-    assert "transformers cannot read" in model_card(BLUEPRINT, "alembert", TRAINING)
+    assert "Hugging Face" in build_model_card(BLUEPRINT, "bert", TRAINING)
+    assert "transformers cannot read" in build_model_card(BLUEPRINT, "alembert", TRAINING)
 
 
 HOSTILE = ("<script>alert(1)</script>", "`a` **b** _c_ [d](e) &amp; ~f~ \\|", "snake_case\x1b\udcff")
@@ -84,7 +84,7 @@ SHOWN = (
 def test_labels_are_text_not_markup() -> None:
     heads = {"topic": HeadSpec(kind="classify", outputs=3)}
     blueprint = Blueprint(config=preset("tiny", vocab_size=99), heads=heads, labels={"topic": HOSTILE})
-    card = model_card(blueprint, "bert", {"classes": ", ".join(HOSTILE)})
+    card = build_model_card(blueprint, "bert", {"classes": ", ".join(HOSTILE)})
     assert f"| labels of `topic` | {SHOWN} |" in card
     assert f"| classes | {SHOWN} |" in card
     card.encode()

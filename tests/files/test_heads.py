@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from alembert.files.card import model_card
+from alembert.files.card import build_model_card
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.heads import fresh_heads, with_heads
+from alembert.files.surgery import find_fresh_heads, with_heads
 from alembert.nn.config import preset
 from alembert.nn.heads import HEAD_KINDS, HeadSpec
 
@@ -51,18 +51,18 @@ def test_fresh_weights_follow_from_the_seed() -> None:
 def test_a_head_of_another_shape_begins_fresh() -> None:
     old = checkpoint(topic=CLASSES)
     wanted = {"topic": HeadSpec(kind="classify", outputs=5)}
-    assert fresh_heads(old, wanted) == ("topic",)
+    assert find_fresh_heads(old, wanted) == ("topic",)
     assert with_heads(old, wanted).model.state_dict()["heads.topic.linear.weight"].shape[0] == 5
 
 
 def test_a_head_of_the_same_shape_is_not_fresh_whatever_its_dropout() -> None:
     old = checkpoint(topic=CLASSES)
-    assert fresh_heads(old, {"topic": HeadSpec(kind="classify", outputs=3, dropout=0.4)}) == ()
+    assert find_fresh_heads(old, {"topic": HeadSpec(kind="classify", outputs=3, dropout=0.4)}) == ()
 
 
 def test_a_head_that_reads_other_states_begins_fresh() -> None:
     old = checkpoint(topic=CLASSES)
-    assert fresh_heads(old, {"topic": HeadSpec(kind="classify", outputs=3, pooling="mean")}) == ("topic",)
+    assert find_fresh_heads(old, {"topic": HeadSpec(kind="classify", outputs=3, pooling="mean")}) == ("topic",)
 
 
 def test_labels_go_with_their_head() -> None:
@@ -107,4 +107,4 @@ def test_the_model_card_knows_every_kind_of_head(kind: str) -> None:
     for pooling in HEAD_KINDS[kind].poolings:
         spec = HeadSpec(kind=kind, outputs=outputs, pooling=pooling)
         blueprint = Blueprint(config=CONFIG, heads={"mine": spec})
-        assert "| head `mine` |" in model_card(blueprint, "alembert")
+        assert "| head `mine` |" in build_model_card(blueprint, "alembert")

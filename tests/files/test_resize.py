@@ -9,7 +9,12 @@ import transformers
 import alembert
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.resize import EMBEDDING, with_kept_rows, with_markers, with_new_rows
+from alembert.files.surgery import (
+    TOKEN_EMBEDDING,
+    with_added_pieces,
+    with_kept_pieces,
+    with_markers,
+)
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
@@ -43,10 +48,10 @@ def extended(old: Checkpoint, *, reuse_unused: bool = False) -> Checkpoint:
     assert old.tokenizer is not None
     new = with_terms(old.tokenizer, ["braf", "imatinib"], reuse_unused=reuse_unused)
     sources = {new.id_of("braf"): (6, 7), new.id_of("imatinib"): (8, 9, 10)}
-    return with_new_rows(old, new, sources)
+    return with_added_pieces(old, new, sources)
 
 
-@pytest.mark.parametrize("name", [EMBEDDING, BIAS])
+@pytest.mark.parametrize("name", [TOKEN_EMBEDDING, BIAS])
 def test_new_rows_are_the_mean_of_their_pieces(name: str) -> None:
     old = checkpoint()
     rows, before = extended(old).model.state_dict()[name], old.model.state_dict()[name]
@@ -58,7 +63,7 @@ def test_new_rows_are_the_mean_of_their_pieces(name: str) -> None:
 def test_every_other_weight_is_bit_equal() -> None:
     old = checkpoint()
     new = extended(old).model.state_dict()
-    others = {name: weight for name, weight in old.model.state_dict().items() if name not in (EMBEDDING, BIAS)}
+    others = {name: weight for name, weight in old.model.state_dict().items() if name not in (TOKEN_EMBEDDING, BIAS)}
     assert others
     assert all(torch.equal(new[name], weight) for name, weight in others.items())
 
@@ -100,8 +105,8 @@ def test_transformers_opens_the_result_and_agrees(tmp_path: Path, config: dict[s
 def test_kept_rows_follow_their_pieces() -> None:
     old, kept = checkpoint(rows=len(PIECES) + 3), (0, 1, 2, 3, 4, 8, 11)
     pieces = tuple(PIECES[number] for number in kept)
-    new = with_kept_rows(old, Tokenizer.from_vocabulary(Vocabulary(pieces), lowercase=True), kept)
-    for name in (EMBEDDING, BIAS):
+    new = with_kept_pieces(old, Tokenizer.from_vocabulary(Vocabulary(pieces), lowercase=True), kept)
+    for name in (TOKEN_EMBEDDING, BIAS):
         assert torch.equal(new.model.state_dict()[name], old.model.state_dict()[name][list(kept)])
     assert new.parameters == old.parameters - (len(PIECES) + 3 - len(kept)) * (8 + 1)
     assert new.bytes == 4 * new.parameters
@@ -115,7 +120,7 @@ def test_the_id_of_padding_follows_its_piece(tmp_path: Path) -> None:
     )  # fmt: skip
     old = Checkpoint(**{**vars(old), "extra": {"pad_token_id": 1}})
     kept = tuple(range(1, len(pieces)))
-    with_kept_rows(old, Tokenizer.from_vocabulary(Vocabulary(PIECES), lowercase=True), kept).save(tmp_path / "new")
+    with_kept_pieces(old, Tokenizer.from_vocabulary(Vocabulary(PIECES), lowercase=True), kept).save(tmp_path / "new")
     assert alembert.open(tmp_path / "new").extra["pad_token_id"] == 0
 
 
@@ -126,7 +131,7 @@ def marked(old: Checkpoint) -> Checkpoint:
 
 def test_markers_begin_as_their_words() -> None:
     old = checkpoint()
-    rows, before = marked(old).model.state_dict()[EMBEDDING], old.model.state_dict()[EMBEDDING]
+    rows, before = marked(old).model.state_dict()[TOKEN_EMBEDDING], old.model.state_dict()[TOKEN_EMBEDDING]
     torch.testing.assert_close(rows[-2], before[6:8].mean(dim=0), rtol=0, atol=1e-7)
     torch.testing.assert_close(rows[-1], before[8:11].mean(dim=0), rtol=0, atol=1e-7)
 

@@ -13,12 +13,10 @@ import alembert
 from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.heads import with_heads
-from alembert.files.resize import EMBEDDING, with_markers
-from alembert.files.student import student_of
-from alembert.files.student_narrow import fewer_dimensions, narrowed
-from alembert.files.student_settings import StudentSettings
-from alembert.files.student_shape import Shape
+from alembert.files.student import make_student
+from alembert.files.student_shape import StudentSettings, StudentShape
+from alembert.files.student_weights import narrow_weights, reduce_dimensions
+from alembert.files.surgery import TOKEN_EMBEDDING, with_heads, with_markers
 from alembert.nn.attention import ForwardTrace
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
@@ -82,21 +80,21 @@ def config_of(student: Checkpoint) -> EncoderConfig:
 @pytest.mark.parametrize("wanted", ["4", "4x", "x312", "4*312", "0x12", "four", "", "-4x12", "4x12x2"])
 def test_what_is_no_size_and_no_folder_is_named(wanted: str) -> None:
     with pytest.raises(BadSetting, match="no size of a student and no folder"):
-        student_of(teacher(), wanted or "''", AUTO)
+        make_student(teacher(), wanted or "''", AUTO)
 
 
 def test_a_student_of_the_teachers_width_has_its_heads_and_inner_width() -> None:
-    config = config_of(student_of(teacher(), "half", AUTO))
+    config = config_of(make_student(teacher(), "half", AUTO))
     assert config == replace(CONFIG, num_hidden_layers=3)
 
 
 def test_inner_and_heads_can_be_given() -> None:
-    config = config_of(student_of(teacher(), "2x12", StudentSettings(heads=2, inner=20)))
+    config = config_of(make_student(teacher(), "2x12", StudentSettings(heads=2, inner=20)))
     assert (config.num_attention_heads, config.intermediate_size) == (2, 20)
 
 
 def test_what_is_no_size_comes_from_the_teacher() -> None:
-    config = config_of(student_of(teacher(), "2x12", AUTO))
+    config = config_of(make_student(teacher(), "2x12", AUTO))
     same = ("max_position_embeddings", "layer_norm_eps", "hidden_act", "type_vocab_size", "vocab_size")
     assert [getattr(config, name) for name in same] == [getattr(CONFIG, name) for name in same]
 
@@ -110,7 +108,7 @@ def test_what_is_no_size_comes_from_the_teacher() -> None:
 )
 def test_layers_are_the_teachers(wanted: str, given_layers: tuple[int, ...], taken: tuple[int, ...]) -> None:
     old = teacher()
-    new = student_of(old, wanted, StudentSettings(layers=given_layers))
+    new = make_student(old, wanted, StudentSettings(layers=given_layers))
     assert len(new.model.encoder.blocks) == len(taken)
     for block, layer in zip(new.model.encoder.blocks, taken, strict=True):
         theirs = old.model.encoder.blocks[layer - 1].state_dict()
@@ -119,7 +117,7 @@ def test_layers_are_the_teachers(wanted: str, given_layers: tuple[int, ...], tak
 
 def test_embeddings_and_pooler_are_the_teachers() -> None:
     old = teacher()
-    new, state = student_of(old, "half", AUTO).model.state_dict(), old.model.state_dict()
+    new, state = make_student(old, "half", AUTO).model.state_dict(), old.model.state_dict()
     names = [name for name in new if not name.startswith("encoder.blocks.")]
     assert "pooler.dense.weight" in names
     assert all(torch.equal(new[name], state[name]) for name in names)
@@ -127,20 +125,20 @@ def test_embeddings_and_pooler_are_the_teachers() -> None:
 
 def test_a_student_of_all_layers_is_the_teacher() -> None:
     old = teacher()
-    assert torch.equal(states(student_of(old, "6x24", AUTO).model), states(old.model))
+    assert torch.equal(states(make_student(old, "6x24", AUTO).model), states(old.model))
 
 
 def test_training_a_student_does_not_change_its_teacher() -> None:
     old = teacher()
     before = states(old.model)
-    for weight in student_of(old, "half", AUTO).model.parameters():
+    for weight in make_student(old, "half", AUTO).model.parameters():
         weight.data.zero_()
     assert torch.equal(states(old.model), before)
 
 
 @pytest.mark.parametrize("wanted", ["half", "2x12"])
 def test_a_student_has_no_heads_and_a_pooler_if_its_teacher_has_one(wanted: str) -> None:
-    with_one, without = (student_of(teacher(pooler=has), wanted, AUTO) for has in (True, False))
+    with_one, without = (make_student(teacher(pooler=has), wanted, AUTO) for has in (True, False))
     assert with_one.blueprint.heads == without.blueprint.heads == {}
     assert (with_one.model.pooler is not None, without.model.pooler is not None) == (True, False)
 
@@ -150,7 +148,7 @@ def test_a_student_has_no_heads_and_a_pooler_if_its_teacher_has_one(wanted: str)
 def test_a_student_comes_back_from_its_folder_and_takes_heads(
     wanted: str, changes: dict[str, Any], tmp_path: Path
 ) -> None:
-    student = student_of(teacher(**changes), wanted, AUTO)
+    student = make_student(teacher(**changes), wanted, AUTO)
     with_heads(student, {"tag": HeadSpec(kind="tag", outputs=3)}).save(tmp_path / "student")
     again = alembert.open(tmp_path / "student")
     assert again.tokenizer is not None
@@ -160,7 +158,7 @@ def test_a_student_comes_back_from_its_folder_and_takes_heads(
 
 def test_the_keys_of_others_and_the_id_of_padding_are_kept() -> None:
     old = replace(teacher(), extra={"pad_token_id": 7, "note": "kept"})
-    assert student_of(old, "half", AUTO).extra == {"pad_token_id": 0, "note": "kept"}
+    assert make_student(old, "half", AUTO).extra == {"pad_token_id": 0, "note": "kept"}
 
 
 # shared layers
@@ -168,7 +166,7 @@ def test_the_keys_of_others_and_the_id_of_padding_are_kept() -> None:
 
 def test_a_student_of_shared_layers_shares_them() -> None:
     old = teacher(num_hidden_groups=1, inner_group_num=2)
-    new = student_of(old, "half", AUTO)
+    new = make_student(old, "half", AUTO)
     assert config_of(new).layer_order == (0, 1) * 3
     mine, theirs = new.model.encoder.blocks.state_dict(), old.model.encoder.blocks.state_dict()
     assert all(torch.equal(weight, theirs[name]) for name, weight in mine.items())
@@ -176,7 +174,7 @@ def test_a_student_of_shared_layers_shares_them() -> None:
 
 def test_groups_become_one_a_layer_where_layers_are_fewer() -> None:
     old = teacher(num_hidden_groups=3)
-    new = student_of(old, "third", AUTO)
+    new = make_student(old, "third", AUTO)
     assert config_of(new).layer_order == (0, 1)
     theirs = [old.model.encoder.blocks[number].inner.weight for number in (1, 2)]
     assert all(torch.equal(b.inner.weight, w) for b, w in zip(new.model.encoder.blocks, theirs, strict=True))
@@ -184,9 +182,9 @@ def test_groups_become_one_a_layer_where_layers_are_fewer() -> None:
 
 def test_factorised_embeddings_keep_their_width() -> None:
     old = teacher(**SHARED)
-    new = student_of(old, "2x12", AUTO)
+    new = make_student(old, "2x12", AUTO)
     assert config_of(new).embedding_size == 10
-    assert torch.equal(new.model.state_dict()[EMBEDDING], old.model.state_dict()[EMBEDDING])
+    assert torch.equal(new.model.state_dict()[TOKEN_EMBEDDING], old.model.state_dict()[TOKEN_EMBEDDING])
 
 
 # narrowed weights
@@ -207,7 +205,7 @@ ROWS = [[2, *row, 3] for row in torch.randint(5, len(PIECES), (60, 12), generato
 )
 def test_at_the_teachers_own_shape_nothing_is_lost(changes: dict[str, Any]) -> None:
     old = teacher(**changes).model
-    state = narrowed(old, Shape(old.config, tuple(range(1, 7))), ROWS)
+    state = narrow_weights(old, StudentShape(old.config, tuple(range(1, 7))), ROWS)
     new = Model.skeleton(old.config, pooler=True)
     new.load_state_dict(state, assign=True)
     with torch.no_grad():
@@ -219,7 +217,7 @@ def test_at_the_teachers_own_shape_nothing_is_lost(changes: dict[str, Any]) -> N
 def shrunk(model: Model, **changes: int) -> Model:
     config = replace(model.config, **changes)
     new = Model.skeleton(config, pooler=model.pooler is not None)
-    new.load_state_dict(narrowed(model, Shape(config, tuple(range(1, 7))), ROWS), assign=True)
+    new.load_state_dict(narrow_weights(model, StudentShape(config, tuple(range(1, 7))), ROWS), assign=True)
     return new
 
 
@@ -256,7 +254,7 @@ def test_coordinates_that_never_vary_are_the_first_to_go() -> None:
             weight[::4] = 0
     fewer = shrunk(model, hidden_size=18, num_attention_heads=3)
     kept = [number for number in range(24) if number % 4]
-    assert torch.equal(fewer.state_dict()[EMBEDDING], model.state_dict()[EMBEDDING][:, kept])
+    assert torch.equal(fewer.state_dict()[TOKEN_EMBEDDING], model.state_dict()[TOKEN_EMBEDDING][:, kept])
 
 
 @settings(deadline=None, max_examples=25)
@@ -264,7 +262,7 @@ def test_coordinates_that_never_vary_are_the_first_to_go() -> None:
 def test_fewer_dimensions_are_the_best_there_are(size: int, rows: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     left, right = (torch.randn(n, 6, dtype=torch.double, generator=generator) for n in (rows, 40))
-    to_left, to_right = fewer_dimensions(left, right, size)
+    to_left, to_right = reduce_dimensions(left, right, size)
     product = left @ right.T
     error = (product - (left @ to_left.T) @ (right @ to_right.T).T).norm()
     best = torch.linalg.svdvals(product)[size:].norm()
@@ -283,7 +281,7 @@ def test_a_narrow_student_is_nearer_to_its_teacher_than_one_from_scratch() -> No
 
     settings_of = {"narrow": StudentSettings(layers=(1, 6)), "scratch": SCRATCH}
     far = {
-        name: (attention(student_of(old, "2x20", given).model) - attention(old.model)).abs().sum()
+        name: (attention(make_student(old, "2x20", given).model) - attention(old.model)).abs().sum()
         for name, given in settings_of.items()
     }
     assert far["narrow"] < 0.7 * far["scratch"]
@@ -306,7 +304,7 @@ def test_a_real_teacher_that_is_narrowed_attends_nearly_as_before(minilm: Path) 
 
     whole = attention(old)
     shared = {
-        start: torch.minimum(whole, attention(student_of(old, "6x312", StudentSettings(start=start)))).sum()
+        start: torch.minimum(whole, attention(make_student(old, "6x312", StudentSettings(start=start)))).sum()
         for start in ("teacher", "scratch")
     }
     rows = 6 * 12 * sum(batch.lengths)
@@ -316,8 +314,8 @@ def test_a_real_teacher_that_is_narrowed_attends_nearly_as_before(minilm: Path) 
 
 def test_the_text_decides_what_is_kept_and_the_seed_only_without_it() -> None:
     old = teacher()
-    named = [student_of(old, "2x12", AUTO, rows=ROWS, seed=seed) for seed in (1, 2)]
-    drawn = [student_of(old, "2x12", AUTO, seed=seed) for seed in (1, 1, 2)]
+    named = [make_student(old, "2x12", AUTO, rows=ROWS, seed=seed) for seed in (1, 2)]
+    drawn = [make_student(old, "2x12", AUTO, seed=seed) for seed in (1, 1, 2)]
     assert torch.equal(*(states(each.model) for each in named))
     assert torch.equal(states(drawn[0].model), states(drawn[1].model))
     assert not torch.equal(states(drawn[0].model), states(drawn[2].model))
@@ -325,9 +323,9 @@ def test_the_text_decides_what_is_kept_and_the_seed_only_without_it() -> None:
 
 def test_a_teacher_in_training_mode_is_read_without_dropout() -> None:
     old = teacher()
-    calm = student_of(old, "2x12", AUTO)
+    calm = make_student(old, "2x12", AUTO)
     old.model.train()
-    assert torch.equal(states(student_of(old, "2x12", AUTO).model), states(calm.model))
+    assert torch.equal(states(make_student(old, "2x12", AUTO).model), states(calm.model))
 
 
 # from scratch
@@ -335,16 +333,16 @@ def test_a_teacher_in_training_mode_is_read_without_dropout() -> None:
 
 def test_a_student_from_scratch_follows_from_the_seed() -> None:
     old = teacher()
-    one, same, other = (student_of(old, "half", SCRATCH, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (make_student(old, "half", SCRATCH, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(states(one.model), states(same.model))
     assert not torch.equal(states(one.model), states(other.model))
     assert one.model.pooler is None
 
 
 def test_a_wider_student_begins_from_scratch_unless_it_must_not() -> None:
-    assert config_of(student_of(teacher(), "2x48", AUTO)).hidden_size == 48
+    assert config_of(make_student(teacher(), "2x48", AUTO)).hidden_size == 48
     with pytest.raises(BadSetting, match="48 wide and its teacher 24"):
-        student_of(teacher(), "2x48", TEACHER)
+        make_student(teacher(), "2x48", TEACHER)
 
 
 # another vocabulary
@@ -353,8 +351,8 @@ def test_a_wider_student_begins_from_scratch_unless_it_must_not() -> None:
 def test_a_piece_begins_as_the_mean_of_the_teachers_pieces_of_it() -> None:
     old = teacher()
     small = cutter("treats", "braf", "imatinib", "##atinib", "##afa")
-    new = student_of(old, "half", AUTO, tokenizer=small)
-    rows, before = new.model.state_dict()[EMBEDDING], old.model.state_dict()[EMBEDDING]
+    new = make_student(old, "half", AUTO, tokenizer=small)
+    rows, before = new.model.state_dict()[TOKEN_EMBEDDING], old.model.state_dict()[TOKEN_EMBEDDING]
     ids = old.tokenizer.vocabulary.ids  # type: ignore[union-attr]
     parts = [["treats"], ["br", "##af"], ["im", "##atin", "##ib"], ["##atin", "##ib"], ["##af", "##a"]]
     assert len(rows) == config_of(new).vocab_size == 10
@@ -365,12 +363,12 @@ def test_a_piece_begins_as_the_mean_of_the_teachers_pieces_of_it() -> None:
 
 
 def test_another_vocabulary_from_scratch_has_its_rows() -> None:
-    assert config_of(student_of(teacher(), "half", SCRATCH, tokenizer=cutter("a"))).vocab_size == 6
+    assert config_of(make_student(teacher(), "half", SCRATCH, tokenizer=cutter("a"))).vocab_size == 6
 
 
 def test_another_vocabulary_needs_the_teachers_tokenizer() -> None:
     with pytest.raises(BadFile, match="teacher has no tokenizer"):
-        student_of(replace(teacher(), tokenizer=None), "half", AUTO, tokenizer=cutter("a"))
+        make_student(replace(teacher(), tokenizer=None), "half", AUTO, tokenizer=cutter("a"))
 
 
 # a student that is there
@@ -378,13 +376,13 @@ def test_another_vocabulary_needs_the_teachers_tokenizer() -> None:
 
 @pytest.fixture
 def general(tmp_path: Path) -> str:
-    student_of(teacher(), "2x12", AUTO).save(tmp_path / "general")
+    make_student(teacher(), "2x12", AUTO).save(tmp_path / "general")
     return str(tmp_path / "general")
 
 
 @pytest.mark.parametrize("start", ["auto", "scratch", "teacher"])
 def test_a_student_that_is_there_is_opened_however_others_begin(general: str, start: Any) -> None:
-    opened = student_of(teacher(), general, StudentSettings(start=start))
+    opened = make_student(teacher(), general, StudentSettings(start=start))
     assert torch.equal(states(opened.model), states(alembert.open(general).model))
 
 
@@ -392,38 +390,38 @@ def test_markers_of_the_teachers_task_are_added_to_a_student_that_is_there(gener
     old = teacher()
     assert old.tokenizer is not None
     marked = with_markers(old, old.tokenizer, {"[a]": "braf"})
-    opened = student_of(marked, general, AUTO)
+    opened = make_student(marked, general, AUTO)
     assert opened.tokenizer is marked.tokenizer
-    rows = opened.model.state_dict()[EMBEDDING]
-    assert torch.equal(rows[: len(PIECES)], alembert.open(general).model.state_dict()[EMBEDDING])
+    rows = opened.model.state_dict()[TOKEN_EMBEDDING]
+    assert torch.equal(rows[: len(PIECES)], alembert.open(general).model.state_dict()[TOKEN_EMBEDDING])
     assert torch.equal(rows[len(PIECES) :], rows[[PIECES.index("a")]])
 
 
 def test_a_student_with_another_tokenizer_is_refused(general: str) -> None:
     other = replace(teacher(), tokenizer=cutter(*reversed(PIECES[5:])))
     with pytest.raises(BadFile, match="another tokenizer than its teacher"):
-        student_of(other, general, AUTO)
+        make_student(other, general, AUTO)
 
 
 def test_a_student_that_keeps_case_is_refused_by_a_teacher_that_does_not(general: str) -> None:
     other = replace(teacher(), tokenizer=cutter(*PIECES[5:], lowercase=False))
     with pytest.raises(BadFile, match="another tokenizer than its teacher"):
-        student_of(other, general, AUTO)
+        make_student(other, general, AUTO)
 
 
 def test_a_student_that_is_there_and_deeper_is_refused(general: str) -> None:
     with pytest.raises(BadSetting, match="2 layers and its teacher 1"):
-        student_of(teacher(num_hidden_layers=1), general, AUTO)
+        make_student(teacher(num_hidden_layers=1), general, AUTO)
 
 
 def test_a_student_that_reads_less_is_refused(general: str) -> None:
     with pytest.raises(BadFile, match="up to 20 tokens and its teacher 30"):
-        student_of(teacher(max_position_embeddings=30), general, AUTO)
+        make_student(teacher(max_position_embeddings=30), general, AUTO)
 
 
 def test_a_student_that_is_there_has_its_shape(general: str) -> None:
     with pytest.raises(BadSetting, match="has its shape and vocabulary"):
-        student_of(teacher(), general, StudentSettings(inner=8))
+        make_student(teacher(), general, StudentSettings(inner=8))
 
 
 # what cannot be
@@ -445,12 +443,12 @@ def test_a_student_that_is_there_has_its_shape(general: str) -> None:
 )
 def test_what_cannot_be_is_said_at_once(wanted: str, given_settings: StudentSettings, sentence: str) -> None:
     with pytest.raises(BadSetting, match=sentence):
-        student_of(teacher(), wanted, given_settings)
+        make_student(teacher(), wanted, given_settings)
 
 
 @pytest.mark.parametrize("kind", ["rotary", "sinusoidal"])
 def test_positions_that_change_with_the_width_keep_it(kind: str) -> None:
     old = teacher(position_embedding_type=kind)
     with pytest.raises(BadSetting, match=f"{kind} positions, which change with the width"):
-        student_of(old, "2x12", TEACHER) if kind == "sinusoidal" else student_of(old, "2x16", TEACHER)
-    assert torch.isfinite(states(student_of(old, "half", TEACHER).model)).all()
+        make_student(old, "2x12", TEACHER) if kind == "sinusoidal" else make_student(old, "2x16", TEACHER)
+    assert torch.isfinite(states(make_student(old, "half", TEACHER).model)).all()

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from alembert.errors import BadSetting
-from alembert.files.student_settings import StudentSettings
-from alembert.files.student_shape import Size, parse_size, shape_of
+from alembert.files.student_shape import StudentSettings, StudentSize, parse_size, resolve_shape
 from alembert.nn.config import EncoderConfig
 
 CONFIG = EncoderConfig(vocab_size=30, hidden_size=24, num_hidden_layers=6, num_attention_heads=4, intermediate_size=48)
@@ -18,24 +17,24 @@ SCRATCH = StudentSettings(start="scratch")
 @pytest.mark.parametrize(
     ("wanted", "size"),
     [
-        ("4x12", Size(4, 12)),
-        ("half", Size(3, 24)),
-        ("third", Size(2, 24)),
-        ("quarter", Size(1, 24)),
+        ("4x12", StudentSize(4, 12)),
+        ("half", StudentSize(3, 24)),
+        ("third", StudentSize(2, 24)),
+        ("quarter", StudentSize(1, 24)),
     ],
 )
-def test_a_size_is_read(wanted: str, size: Size) -> None:
+def test_a_size_is_read(wanted: str, size: StudentSize) -> None:
     assert parse_size(wanted, CONFIG) == size
 
 
 def test_the_published_student_has_its_published_shape() -> None:
     base = EncoderConfig(vocab_size=30_522)
-    config = shape_of(parse_size("4x312", base), base, AUTO).config
+    config = resolve_shape(parse_size("4x312", base), base, AUTO).config
     assert (config.num_attention_heads, config.intermediate_size) == (12, 1200)
 
 
 def test_heads_are_the_nearest_number_that_divides_the_width() -> None:
-    assert shape_of(Size(2, 18), CONFIG, SCRATCH).config.num_attention_heads == 3
+    assert resolve_shape(StudentSize(2, 18), CONFIG, SCRATCH).config.num_attention_heads == 3
 
 
 def test_there_is_no_quarter_of_three_layers() -> None:

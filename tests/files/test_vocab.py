@@ -13,7 +13,7 @@ from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.files import vocab
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.vocab import Output, Subject
+from alembert.files.vocab import TokenizerWithModel, VocabOutput
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
@@ -27,7 +27,7 @@ SAMPLES = [Sample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.en
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vocab") / "learnt"
-    vocab.learn(SAMPLES, Output(folder), size=1800, whole=["BRAF V600E"])
+    vocab.learn(SAMPLES, VocabOutput(folder), size=1800, whole=["BRAF V600E"])
     return folder
 
 
@@ -45,13 +45,13 @@ def model(learnt: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def extended(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vocab") / "extended"
-    vocab.extend(vocab.open_subject(model), SAMPLES, Output(folder, [model]), Wish(terms=150))
+    vocab.extend(vocab.open_tokenizer_with_model(model), SAMPLES, VocabOutput(folder, [model]), Wish(terms=150))
     return folder
 
 
 def test_a_learnt_vocabulary_is_a_tokenizer_that_transformers_opens(learnt: Path) -> None:
     artifact.verify(learnt)
-    assert artifact.open_artifact(learnt, vocab.KIND).counts["pieces"] == 1800
+    assert artifact.open_artifact(learnt, vocab.TOKENIZER_KIND).counts["pieces"] == 1800
     ours, theirs = Tokenizer.open(learnt), transformers.AutoTokenizer.from_pretrained(learnt)
     texts = [each.text for each in SAMPLES]
     assert [list(e.ids) for e in ours.encode_batch(texts)] == theirs(texts)["input_ids"]
@@ -59,20 +59,20 @@ def test_a_learnt_vocabulary_is_a_tokenizer_that_transformers_opens(learnt: Path
 
 
 def test_learning_twice_gives_the_same_bytes(learnt: Path, tmp_path: Path) -> None:
-    vocab.learn(SAMPLES, Output(tmp_path / "again"), size=1800, whole=["BRAF V600E"])
+    vocab.learn(SAMPLES, VocabOutput(tmp_path / "again"), size=1800, whole=["BRAF V600E"])
     for file in sorted(path.name for path in learnt.iterdir()):
         assert (tmp_path / "again" / file).read_bytes() == (learnt / file).read_bytes(), file
 
 
 def test_cased_vocabularies_keep_case(tmp_path: Path) -> None:
-    done = vocab.learn(SAMPLES, Output(tmp_path / "cased"), size=2500, lowercase=False)
+    done = vocab.learn(SAMPLES, VocabOutput(tmp_path / "cased"), size=2500, lowercase=False)
     assert done.tokenizer.vocabulary.is_cased()
     assert not Tokenizer.open(tmp_path / "cased").lowercase
 
 
 def test_an_extended_checkpoint_is_what_the_manifest_says(extended: Path) -> None:
     counts = artifact.verify(extended).counts
-    proof = json.loads((extended / vocab.REPORT).read_text())["proof"]
+    proof = json.loads((extended / vocab.REPORT_FILE).read_text())["proof"]
     assert counts["terms"] == counts["words_joined"] == 150
     assert counts["words_checked"] == counts["words_unchanged"] + 150 + counts["words_changed"]
     assert (proof["changed"], proof["joined"]) == (counts["words_changed"], 150)
@@ -105,7 +105,7 @@ def test_transformers_cuts_text_as_the_extended_checkpoint_does(extended: Path) 
 
 def test_pruning_saves_rows_and_changes_no_word(model: Path, tmp_path: Path) -> None:
     half = SAMPLES[:50]
-    done = vocab.prune(vocab.open_subject(model), half, Output(tmp_path / "pruned", [model]))
+    done = vocab.prune(vocab.open_tokenizer_with_model(model), half, VocabOutput(tmp_path / "pruned", [model]))
     old, new = alembert.open(model), alembert.open(tmp_path / "pruned")
     assert done.pruning.proof.changed == 0
     assert done.pruning.dropped > 20
@@ -117,10 +117,10 @@ def test_pruning_saves_rows_and_changes_no_word(model: Path, tmp_path: Path) -> 
 
 
 def test_a_tokenizer_without_weights_is_extended_and_pruned_too(learnt: Path, tmp_path: Path) -> None:
-    subject = vocab.open_subject(learnt / "vocab.txt")
+    subject = vocab.open_tokenizer_with_model(learnt / "vocab.txt")
     assert subject.checkpoint is None
-    vocab.extend(subject, SAMPLES, Output(tmp_path / "more"), Wish(terms=5))
-    vocab.prune(subject, SAMPLES[:3], Output(tmp_path / "less"))
+    vocab.extend(subject, SAMPLES, VocabOutput(tmp_path / "more"), Wish(terms=5))
+    vocab.prune(subject, SAMPLES[:3], VocabOutput(tmp_path / "less"))
     assert Tokenizer.open(tmp_path / "more").vocab_size == 1805
     assert Tokenizer.open(tmp_path / "less").vocab_size < 1800
 
@@ -129,22 +129,22 @@ def test_a_model_without_a_tokenizer_is_refused(model: Path, tmp_path: Path) -> 
     checkpoint = alembert.open(model)
     Checkpoint(model=checkpoint.model, blueprint=checkpoint.blueprint).save(tmp_path / "bare")
     with pytest.raises(BadFile, match="has no tokenizer"):
-        vocab.open_subject(tmp_path / "bare")
+        vocab.open_tokenizer_with_model(tmp_path / "bare")
 
 
 def test_a_corpus_without_entities_needs_a_lexicon_or_any_word(learnt: Path, tmp_path: Path) -> None:
-    subject, texts = Subject(Tokenizer.open(learnt)), [Sample(each.text) for each in SAMPLES]
+    subject, texts = TokenizerWithModel(Tokenizer.open(learnt)), [Sample(each.text) for each in SAMPLES]
     with pytest.raises(BadInput, match=r"no entities.*--lexicon.*--any-word"):
-        vocab.extend(subject, texts, Output(tmp_path / "out"), Wish(terms=5))
+        vocab.extend(subject, texts, VocabOutput(tmp_path / "out"), Wish(terms=5))
     assert list(tmp_path.iterdir()) in ([], [tmp_path / ".out.lock"])
-    vocab.extend(subject, texts, Output(tmp_path / "out"), Wish(terms=5, any_word=True))
+    vocab.extend(subject, texts, VocabOutput(tmp_path / "out"), Wish(terms=5, any_word=True))
 
 
 @pytest.mark.parametrize("every", [-1, 1])
 def test_a_bad_share_of_held_out_documents_is_refused(learnt: Path, tmp_path: Path, every: int) -> None:
-    subject = Subject(Tokenizer.open(learnt))
+    subject = TokenizerWithModel(Tokenizer.open(learnt))
     with pytest.raises(BadSetting, match="held_out"):
-        vocab.extend(subject, SAMPLES, Output(tmp_path / "out"), Wish(terms=5), held_out_every=every)
+        vocab.extend(subject, SAMPLES, VocabOutput(tmp_path / "out"), Wish(terms=5), held_out_every=every)
 
 
 def test_nothing_is_read_when_the_folder_is_taken(learnt: Path) -> None:
@@ -153,4 +153,4 @@ def test_nothing_is_read_when_the_folder_is_taken(learnt: Path) -> None:
         yield
 
     with pytest.raises(BadFile, match="complete Tokenizer already"):
-        vocab.learn(unread(), Output(learnt), size=100)
+        vocab.learn(unread(), VocabOutput(learnt), size=100)

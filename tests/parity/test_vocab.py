@@ -11,7 +11,7 @@ import alembert
 from alembert import artifact
 from alembert.corpus.samples import Samples
 from alembert.files import vocab
-from alembert.files.vocab import Output
+from alembert.files.vocab import VocabOutput
 from alembert.nn.batch import Batch
 from alembert.text.extend import Wish
 from alembert.text.lexicon import read_lexicon
@@ -38,7 +38,7 @@ def lines(samples: Samples) -> list[str]:
 @pytest.fixture(scope="module")
 def extended(minilm: Path, samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real") / "extended"
-    vocab.extend(vocab.open_subject(minilm), samples, Output(folder, [minilm]), Wish(terms=2700))
+    vocab.extend(vocab.open_tokenizer_with_model(minilm), samples, VocabOutput(folder, [minilm]), Wish(terms=2700))
     return folder
 
 

@@ -13,7 +13,7 @@ from alembert.corpus.shard_build import find_or_build
 from alembert.corpus.shard_cut import WordSettings
 from alembert.corpus.shards import Shards
 from alembert.corpus.store import Corpus
-from alembert.files.vocab import Output, learn
+from alembert.files.vocab import VocabOutput, learn
 from alembert.text.tokenizer import Tokenizer
 
 
@@ -34,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ]
             lines.write(json.dumps({"id": passage.id, "text": passage.text, "entities": entities}) + "\n")
     build([folder / "sample.jsonl"], folder / "corpus", workers=1)
-    learn(Samples.open([folder / "corpus"]), Output(folder / "vocab"), size=1300)
+    learn(Samples.open([folder / "corpus"]), VocabOutput(folder / "vocab"), size=1300)
     return folder
 
 

@@ -14,7 +14,7 @@ from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.student_settings import StudentSettings
+from alembert.files.student_shape import StudentSettings
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import EncoderConfig
 from alembert.tasks.tag_settings import TagSettings

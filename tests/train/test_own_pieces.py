@@ -7,7 +7,7 @@ import torch
 from alembert.data.windows import Row
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.resize import EMBEDDING
+from alembert.files.surgery import TOKEN_EMBEDDING
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
@@ -41,13 +41,13 @@ def test_the_small_model_says_what_the_whole_one_says(checkpoint: Checkpoint, en
 
 def test_trained_rows_go_back_to_their_places(checkpoint: Checkpoint, encoded: list[Encoded]) -> None:
     pieces = OwnPieces.of(encoded)
-    before = checkpoint.model.state_dict()[EMBEDDING].clone()
+    before = checkpoint.model.state_dict()[TOKEN_EMBEDDING].clone()
     small = pieces.model(checkpoint)
     with torch.no_grad():
         small.encoder.embeddings.token.weight += 1
-    after = pieces.whole(small, checkpoint).state_dict()[EMBEDDING]
+    after = pieces.whole(small, checkpoint).state_dict()[TOKEN_EMBEDDING]
     changed = torch.zeros(100, dtype=torch.bool)
     changed[pieces.ids_K] = True
     torch.testing.assert_close(after[changed], before[changed] + 1)
     assert torch.equal(after[~changed], before[~changed])
-    assert torch.equal(checkpoint.model.state_dict()[EMBEDDING], before)
+    assert torch.equal(checkpoint.model.state_dict()[TOKEN_EMBEDDING], before)

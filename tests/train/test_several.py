@@ -17,7 +17,7 @@ from alembert.errors import BadFile, BadSetting, Interrupted
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.weights import SafeWeights, load
+from alembert.files.weights import SafetensorsWeights, load_tensor
 from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import preset
@@ -83,9 +83,9 @@ def both(place: Path) -> Curriculum:
 
 
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:
-    stored = SafeWeights.find(folder)
+    stored = SafetensorsWeights.find(folder)
     assert stored is not None
-    return {name: load(stored, name) for name in stored.shapes}
+    return {name: load_tensor(stored, name) for name in stored.shapes}
 
 
 @pytest.fixture(scope="module")

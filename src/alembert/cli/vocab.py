@@ -15,7 +15,12 @@ from alembert.terminal.output import note
 
 if TYPE_CHECKING:
     from alembert.corpus.samples import Samples
-    from alembert.files.vocab import Extended, Learnt, Output, Pruned
+    from alembert.files.vocab import (
+        VocabExtendResult,
+        VocabLearnResult,
+        VocabOutput,
+        VocabPruneResult,
+    )
     from alembert.inspect.vocab_report import Table
     from alembert.text.cuts import Proof
     from alembert.text.fit import Fit
@@ -104,12 +109,12 @@ def extend(
     from alembert.text.extend import Wish
 
     lexicons, forced = _lexicons(lexicon), _terms(term_file)
-    samples, subject = _samples(corpus, lexicons), vocab.open_subject(model)
+    samples, subject = _samples(corpus, lexicons), vocab.open_tokenizer_with_model(model)
     wish = Wish(terms=terms, min_count=min_count, any_word=any_word, strict=strict, reuse_unused=reuse_unused)
     output = _output(out, [*_local(model), *corpus], lexicons, term_file, overwrite=overwrite)
     with _shown(samples):
         done = vocab.extend(subject, samples, output, wish, forced=forced, held_out_every=held_out)
-    _tell(_extended_lines(done), vocab.described(done), as_json)
+    _tell(_extended_lines(done), vocab.describe_extension(done), as_json)
     _finish(samples)
 
 
@@ -120,7 +125,7 @@ def prune(
     """Drop the pieces that a corpus does not use, with their rows of the model."""
     from alembert.files import vocab
 
-    samples, subject = _samples(corpus, []), vocab.open_subject(model)
+    samples, subject = _samples(corpus, []), vocab.open_tokenizer_with_model(model)
     output = _output(out, [*_local(model), *corpus], [], None, overwrite=overwrite)
     with _shown(samples):
         done = vocab.prune(subject, samples, output)
@@ -197,11 +202,13 @@ def _shown(samples: Samples) -> Iterator[None]:
             raise BadInput(f"{problem}{aside if samples.set_aside else ''}") from None
 
 
-def _output(out: Path, inputs: list[Path], lexicons: list[Lexicon], extra: Path | None, *, overwrite: bool) -> Output:
-    from alembert.files.vocab import Output
+def _output(
+    out: Path, inputs: list[Path], lexicons: list[Lexicon], extra: Path | None, *, overwrite: bool
+) -> VocabOutput:
+    from alembert.files.vocab import VocabOutput
 
     files = [lexicon.path for lexicon in lexicons if lexicon.path] + ([extra] if extra else [])
-    return Output(out, [*inputs, *files], overwrite)
+    return VocabOutput(out, [*inputs, *files], overwrite)
 
 
 def _local(model: str) -> list[Path]:
@@ -233,7 +240,7 @@ def _tell(lines: list[str], content: dict[str, Any], as_json: bool) -> None:
         print("\n".join(lines))
 
 
-def _learnt_lines(done: Learnt, size: int) -> list[str]:
+def _learnt_lines(done: VocabLearnResult, size: int) -> list[str]:
     found = done.fit
     lines = [
         f"{found.vocabulary:,} pieces learnt from {found.words:,} words in {found.documents:,} documents",
@@ -246,7 +253,7 @@ def _learnt_lines(done: Learnt, size: int) -> list[str]:
     return lines
 
 
-def _extended_lines(done: Extended) -> list[str]:
+def _extended_lines(done: VocabExtendResult) -> list[str]:
     extension = done.extension
     lines = [
         f"{len(extension.terms):,} words are one piece each now; the vocabulary has "
@@ -289,7 +296,7 @@ def _held_out_line(before: Fit, after: Fit) -> str:
     return f"{line}; entities with a split word: {shares[0]:.1%} before, {shares[1]:.1%} after"
 
 
-def _pruned_lines(done: Pruned) -> list[str]:
+def _pruned_lines(done: VocabPruneResult) -> list[str]:
     found = done.pruning
     lines = [f"{found.dropped:,} pieces dropped, {len(found.kept):,} kept", *_proof_lines(found.proof)]
     if done.parameters_before:
@@ -300,7 +307,7 @@ def _pruned_lines(done: Pruned) -> list[str]:
     return lines
 
 
-def _pruned_json(done: Pruned) -> dict[str, Any]:
+def _pruned_json(done: VocabPruneResult) -> dict[str, Any]:
     from dataclasses import asdict
 
     numbers = {name: value for name, value in vars(done).items() if name != "pruning"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from alembert.files.card import as_markdown
+from alembert.files.card import escape_markdown
 from alembert.tasks.export_files import LIBRARIES, ExportFacts, Precision
 
 
@@ -134,11 +134,14 @@ def card(outcome: Outcome) -> str:
         "---",
         f"library_name: {facts.format}",
         "---",
-        f"# {facts.layers} x {facts.width} model for the {kind} {as_markdown(outcome.task)}, {facts.precision}",
+        f"# {facts.layers} x {facts.width} model for the {kind} {escape_markdown(outcome.task)}, {facts.precision}",
         "",
         "| | |",
         "|---|---|",
-        *(f"| {as_markdown(name)} | {as_markdown(value)} |" for name, value in (*_model(facts), *outcome.rows())),
+        *(
+            f"| {escape_markdown(name)} | {escape_markdown(value)} |"
+            for name, value in (*_model(facts), *outcome.rows())
+        ),
         "",
         *(_FOR_ONNX if facts.format == "onnx" else _FOR_OPENVINO),
         "",

@@ -69,9 +69,9 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 def vocab(folders: Folders) -> Step:
     """Learn a vocabulary from the corpus."""
     from alembert.corpus.samples import Samples
-    from alembert.files.vocab import Output, learn
+    from alembert.files.vocab import VocabOutput, learn
 
-    output = Output(folders.vocab, [folders.corpus], overwrite=True)
+    output = VocabOutput(folders.vocab, [folders.corpus], overwrite=True)
     learnt = learn(Samples.open([folders.corpus]), output, size=PIECES)
     shown = "Imatinib inhibits BCR-ABL1."
     pieces = learnt.tokenizer.tokens(learnt.tokenizer.encode(shown, add_special_tokens=False).ids)
@@ -130,12 +130,12 @@ def _compare(made: Checkpoint, opened: Checkpoint) -> tuple[int, float]:
 def extend(folders: Folders) -> Step:
     """Add terms of the corpus to the vocabulary, and rows for them to the model."""
     from alembert.corpus.samples import Samples
-    from alembert.files.vocab import Output, open_subject
+    from alembert.files.vocab import VocabOutput, open_tokenizer_with_model
     from alembert.files.vocab import extend as extended
     from alembert.text.extend import Wish
 
-    output = Output(folders.extended, [folders.checkpoint, folders.corpus], overwrite=True)
-    subject, samples = open_subject(folders.checkpoint), Samples.open([folders.corpus])
+    output = VocabOutput(folders.extended, [folders.checkpoint, folders.corpus], overwrite=True)
+    subject, samples = open_tokenizer_with_model(folders.checkpoint), Samples.open([folders.corpus])
     done = extended(subject, samples, output, Wish(terms=TERMS), held_out_every=HELD_OUT_EVERY)
     assert done.before is not None
     assert done.after is not None

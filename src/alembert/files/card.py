@@ -63,7 +63,7 @@ _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 """What Markdown would obey; inside a word it takes `_` as it is."""
 
 
-def model_card(blueprint: Blueprint, model_type: str, training: Mapping[str, str] | None = None) -> str:
+def build_model_card(blueprint: Blueprint, model_type: str, training: Mapping[str, str] | None = None) -> str:
     """Return the text of the card; `training` is what a reader should know of the run, in the order to tell it."""
     config = blueprint.config
     opening = (
@@ -80,7 +80,7 @@ def model_card(blueprint: Blueprint, model_type: str, training: Mapping[str, str
         *_table(_model(blueprint)),
         "",
         *_reading(blueprint, model_type),
-        *(("## Training", "", *_table(_told(training)), "") if training else ()),
+        *(("## Training", "", *_table(_training_rows(training)), "") if training else ()),
         f"Open it with `alembert.open(folder)`{opening}",
         "",
     ]
@@ -98,11 +98,11 @@ def _model(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
         pooling = _VECTOR if spec.kind == "embed" else _POOLING
         yield f"head `{name}`", _MEANING[spec.kind] + pooling[spec.pooling]
     for head, labels in sorted(blueprint.labels.items()):
-        yield f"labels of `{head}`", as_markdown(", ".join(labels))
+        yield f"labels of `{head}`", escape_markdown(", ".join(labels))
 
 
-def _told(training: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    return ((as_markdown(name), as_markdown(value)) for name, value in training.items())
+def _training_rows(training: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((escape_markdown(name), escape_markdown(value)) for name, value in training.items())
 
 
 def _reading(blueprint: Blueprint, model_type: str) -> Iterator[str]:
@@ -133,10 +133,10 @@ def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"| {name} | {value} |"
 
 
-def as_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""Write a text of others, such as a label, so that Markdown shows it as it is, inside a cell of a table too.
 
-    >>> print(as_markdown("a|b\n<i> `c` snake_case _d_"))
+    >>> print(escape_markdown("a|b\n<i> `c` snake_case _d_"))
     a\|b &lt;i&gt; \`c\` snake_case \_d\_
     """
     line = " ".join(text.split())

@@ -23,21 +23,21 @@ from alembert.artifact import few
 from alembert.artifact.json_files import read_json, refused_as
 from alembert.errors import BadFile, BadSetting, OtherTokenizer
 from alembert.files import weights as stored_weights
-from alembert.files.card import model_card
-from alembert.files.families import family_for, family_of
-from alembert.files.families.native import Native
-from alembert.files.family import EXTRA, Blueprint, Format
-from alembert.files.weights import SHARD_BYTES, SafeWeights, Weights
+from alembert.files.card import build_model_card
+from alembert.files.families import choose_family, get_family
+from alembert.files.families.native import NativeFormat
+from alembert.files.family import EXTRA_KEY, Blueprint, CheckpointFormat
+from alembert.files.weights import SHARD_BYTES, SafetensorsWeights, WeightSource
 from alembert.hub import existing_folder, hub_id_of, is_hub_id, model_folder
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 
-KIND: Final = "Checkpoint"
+CHECKPOINT_KIND: Final = "Checkpoint"
 DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # Old files carry these constant buffers; they hold nothing that was learned.
 _BUFFERS: Final = ("embeddings.position_ids", "embeddings.token_type_ids")
 # Keys of a foreign config.json that say how it was made, not what it is.
-_FORGOTTEN: Final = (
+_DROPPED_KEYS: Final = (
     "_name_or_path",
     "dtype",
     "torch_dtype",
@@ -72,7 +72,7 @@ class Checkpoint:
     @property
     def family(self) -> str:
         """The family that this model is saved as."""
-        return family_for(self.blueprint).model_type
+        return choose_family(self.blueprint).model_type
 
     @property
     def parameters(self) -> int:
@@ -86,15 +86,15 @@ class Checkpoint:
 
     def save(self, folder: str | Path, *, overwrite: bool = False, shard_bytes: int = SHARD_BYTES) -> None:
         """Write the folder whole or not at all."""
-        with artifact.create(folder, KIND, config=self.config(), overwrite=overwrite) as draft:
+        with artifact.create(folder, CHECKPOINT_KIND, config=self.config(), overwrite=overwrite) as draft:
             self.write(draft, shard_bytes=shard_bytes)
 
     def config(self) -> dict[str, Any]:
         """Return the content of `config.json`."""
-        family = family_for(self.blueprint)
+        family = choose_family(self.blueprint)
         # One type for all, as in every file that is opened; the first weight stands for the rest.
         dtype = str(next(iter(self.model.state_dict().values())).dtype).removeprefix("torch.")
-        extra = {EXTRA: dict(self.extra)} if family.model_type == Native.model_type else self.extra
+        extra = {EXTRA_KEY: dict(self.extra)} if family.model_type == NativeFormat.model_type else self.extra
         return {**extra, **family.write(self.blueprint), "dtype": dtype}
 
     def write(
@@ -105,14 +105,14 @@ class Checkpoint:
         training: Mapping[str, str] | None = None,
     ) -> None:
         """Write the files into an artefact that its caller has begun; `training` goes on the model card."""
-        family = family_for(self.blueprint)
+        family = choose_family(self.blueprint)
         text = json.dumps(self.config(), indent=2, sort_keys=True) + "\n"
         (draft.path / "config.json").write_text(text, encoding="utf8")
         tensors = _to_foreign(self.model.state_dict(), family, self.blueprint)
-        stored_weights.save(tensors, draft.path, shard_bytes)
+        stored_weights.save_weights(tensors, draft.path, shard_bytes)
         if self.tokenizer is not None:
             self.tokenizer.save(draft.path)
-        card = model_card(self.blueprint, family.model_type, training)
+        card = build_model_card(self.blueprint, family.model_type, training)
         (draft.path / "README.md").write_text(card, encoding="utf8")
         draft.counts["parameters"] = self.parameters
 
@@ -128,19 +128,21 @@ def open(  # noqa: A001  the verb users know; the builtin is not used here
 
     `family` and `architecture` are for folders whose `config.json` does not say what they are.
     """
-    hardware.check_dtype(_known_dtype(dtype))
+    hardware.check_dtype(_check_dtype(dtype))
     folder = model_folder(where) if is_hub_id(where) else existing_folder(where)
-    weights = SafeWeights.find(folder)
+    weights = SafetensorsWeights.find(folder)
     if weights is None:
         raise BadFile(_why_no_weights(folder))
     return assemble(folder, weights, family=family, architecture=architecture, dtype=dtype)
 
 
-def assemble(folder: Path, weights: Weights, *, family: str | None, architecture: str | None, dtype: str) -> Checkpoint:
+def assemble(
+    folder: Path, weights: WeightSource, *, family: str | None, architecture: str | None, dtype: str
+) -> Checkpoint:
     """Build a checkpoint from a folder's configuration and tokenizer and from weights found anywhere."""
     hardware.configure_torch()
     raw = _read_config(folder)
-    table = family_of(raw.get("model_type"), family)
+    table = get_family(raw.get("model_type"), family)
     names = _canonical_names(weights.shapes, table)
     with refused_as(f"{folder}/config.json is damaged: it does not describe a model. Restore the file."):
         blueprint = table.read(raw, names, architecture)
@@ -161,18 +163,18 @@ def assemble(folder: Path, weights: Weights, *, family: str | None, architecture
     if unexpected:
         warnings.warn(f"{folder}: {few(unexpected)} left out, no part of this model", stacklevel=3)
     own = table.write(blueprint)
-    others = raw.get(EXTRA, {}) if table.model_type == Native.model_type else raw
+    others = raw.get(EXTRA_KEY, {}) if table.model_type == NativeFormat.model_type else raw
     return Checkpoint(
         model=model.eval(),
         blueprint=blueprint,
         tokenizer=tokenizer,
-        extra={k: v for k, v in others.items() if k not in own and k not in _FORGOTTEN},
+        extra={k: v for k, v in others.items() if k not in own and k not in _DROPPED_KEYS},
         unexpected=unexpected,
         folder=folder,
     )
 
 
-def _known_dtype(dtype: str) -> str:
+def _check_dtype(dtype: str) -> str:
     if dtype not in DTYPES:
         raise BadSetting(f"The numeric type is {dtype!r}; expected one of {', '.join(DTYPES)}.")
     return dtype
@@ -190,7 +192,7 @@ def _why_no_weights(folder: Path) -> str:
             f"Convert it once, safely: alembert convert {shlex.quote(str(folder))} --out NEW_FOLDER"
         )
     if (folder / artifact.MANIFEST).exists():
-        artifact.open_artifact(folder, KIND)
+        artifact.open_artifact(folder, CHECKPOINT_KIND)
     return f"{folder} has no model.safetensors; expected a checkpoint folder with config.json and weights."
 
 
@@ -210,7 +212,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return raw
 
 
-def _canonical_names(stored: Iterable[str], table: Format) -> dict[str, str]:
+def _canonical_names(stored: Iterable[str], table: CheckpointFormat) -> dict[str, str]:
     """Map canonical names to stored ones, without the constant buffers of old files."""
     names: dict[str, str] = {}
     for name in stored:
@@ -242,7 +244,7 @@ def _check_vocabulary(tokenizer: Tokenizer | None, blueprint: Blueprint, where: 
         )
 
 
-def _check_depth(folder: Path, table: Format, blueprint: Blueprint, names: Mapping[str, str]) -> None:
+def _check_depth(folder: Path, table: CheckpointFormat, blueprint: Blueprint, names: Mapping[str, str]) -> None:
     """Look for the last block, before a thousand of them are laid out in vain, and for one after it."""
     last = max(blueprint.config.layer_order)
     layers = blueprint.config.num_hidden_layers
@@ -258,7 +260,7 @@ def _check_weights(
     model: Model,
     sources: Mapping[str, tuple[str, ...]],
     names: Mapping[str, str],
-    weights: Weights,
+    weights: WeightSource,
 ) -> None:
     missing = [name for theirs in sources.values() for name in theirs if name not in names]
     if missing:
@@ -278,15 +280,15 @@ def _check_weights(
         raise BadFile(f"{folder} has weights of another shape than config.json says: {', '.join(misshapen[:3])}{more}.")
 
 
-def _load(weights: Weights, names: list[str], dtype: str) -> Tensor:
-    tensors = [stored_weights.load(weights, name) for name in names]
+def _load(weights: WeightSource, names: list[str], dtype: str) -> Tensor:
+    tensors = [stored_weights.load_tensor(weights, name) for name in names]
     if not all(tensor.is_floating_point() for tensor in tensors):
         raise BadFile(f"The weight `{names[0]}` holds whole numbers; quantised weights cannot be opened.")
     tensors = [tensor.to(DTYPES[dtype]) for tensor in tensors]
     return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
 
 
-def _to_foreign(state: Mapping[str, Tensor], family: Format, blueprint: Blueprint) -> dict[str, Tensor]:
+def _to_foreign(state: Mapping[str, Tensor], family: CheckpointFormat, blueprint: Blueprint) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for ours, tensor in state.items():
         theirs = family.foreign_names(ours, blueprint)

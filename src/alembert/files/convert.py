@@ -14,12 +14,12 @@ from torch import Tensor
 
 from alembert.errors import BadFile
 from alembert.files.checkpoint import Checkpoint, assemble
-from alembert.files.weights import SafeWeights, load_pickled
+from alembert.files.weights import SafetensorsWeights, load_pickled
 from alembert.hub import PICKLES, model_folder
 
 
 @dataclass(frozen=True)
-class _InMemory:
+class _InMemoryWeights:
     tensors: Mapping[str, Tensor]
 
     @cached_property
@@ -45,7 +45,7 @@ def convert(
     folder = model_folder(source, pickles=True)
     if not folder.is_dir():
         raise BadFile(f"There is no folder {folder}; expected one with config.json and pytorch_model.bin.")
-    weights = _pickled(folder) or SafeWeights.find(folder)
+    weights = _open_pickled(folder) or SafetensorsWeights.find(folder)
     if weights is None:
         raise BadFile(f"{folder} has no pytorch_model.bin; there is nothing to convert.")
     checkpoint = assemble(folder, weights, family=family, architecture=architecture, dtype="float32")
@@ -53,8 +53,8 @@ def convert(
     return checkpoint
 
 
-def _pickled(folder: Path) -> _InMemory | None:
+def _open_pickled(folder: Path) -> _InMemoryWeights | None:
     tensors: dict[str, Tensor] = {}
     for path in sorted(folder.glob(PICKLES)):
         tensors |= load_pickled(path)
-    return _InMemory(tensors) if tensors else None
+    return _InMemoryWeights(tensors) if tensors else None

@@ -16,21 +16,21 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 
 Names = tuple[str, ...]
-LABELLED: Final = ("classify", "tag", "crf", "pointer", "relation")
+LABELLED_HEADS: Final = ("classify", "tag", "crf", "pointer", "relation")
 """Kinds of heads whose outputs have names."""
-EXTENDED: Final = {"crf": ("tag", "crf.transitions")}
+EXTENDED_HEADS: Final = {"crf": ("tag", "crf.transitions")}
 """Kind of head -> the published kind that it is stored as, and the added weight that tells them apart.
 
 Programs that know the published kind alone open the model as that and leave the added weights out."""
-EMBED: Final = "embed"
+EMBED_HEAD: Final = "embed"
 """Kind of head that the bare architectures carry: programs that know them find the encoder's states, and no more."""
-POOLING: Final = "embed_pooling"
+EMBED_POOLING_KEY: Final = "embed_pooling"
 """Key of `config.json` for what the vector of such a head is: its weights do not tell it."""
-_PROBLEMS: Final = {"multi": "multi_label_classification", "number": "regression"}
+_PROBLEM_TYPES: Final = {"multi": "multi_label_classification", "number": "regression"}
 """What outputs of `classify` say -> how `problem_type` of config.json has it; a single label needs no word."""
-EXTRA: Final = "extra"
+EXTRA_KEY: Final = "extra"
 """Key of our own form for the keys of others; a published family keeps them beside its own."""
-_SAME_ACTIVATION: Final = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
+_ACTIVATION_ALIASES: Final = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 """Other names for mathematics that we have."""
 
 
@@ -47,10 +47,10 @@ class Blueprint:
     def __post_init__(self) -> None:
         needed = self.pooler or any(spec.needs_pooler for spec in self.heads.values())
         object.__setattr__(self, "pooler", needed)
-        labelled = {name: spec.columns for name, spec in self.heads.items() if spec.kind in LABELLED}
+        labelled = {name: spec.columns for name, spec in self.heads.items() if spec.kind in LABELLED_HEADS}
         if strange := self.labels.keys() - labelled.keys():
             raise BadSetting(f"There are labels for {', '.join(sorted(strange))}, which is no head that has labels.")
-        labels = {name: self.labels.get(name) or _numbered(count) for name, count in labelled.items()}
+        labels = {name: self.labels.get(name) or _default_labels(count) for name, count in labelled.items()}
         for name, count in labelled.items():
             if len(labels[name]) != count or len(set(labels[name])) != count:
                 raise BadSetting(
@@ -60,11 +60,11 @@ class Blueprint:
         object.__setattr__(self, "labels", labels)
 
 
-def _numbered(count: int) -> Names:
+def _default_labels(count: int) -> Names:
     return tuple(f"LABEL_{i}" for i in range(count))
 
 
-class Format(Protocol):
+class CheckpointFormat(Protocol):
     """What opening and saving needs to know of a family."""
 
     @property
@@ -134,15 +134,15 @@ class Family:
     def read(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
         config = self._read_config(raw)
         published = self.architectures[self._architecture(raw, stored, architecture)].heads
-        kinds = tuple(_extended(kind, stored) for kind in published)
-        if not kinds and raw.get(POOLING) is not None:
-            head = HeadSpec(kind=EMBED, pooling=str(raw[POOLING]), dropout=0.0)
-            return Blueprint(config=config, heads={EMBED: head}, pooler=self._has(stored, "pooler."))
+        kinds = tuple(_resolve_extended_kind(kind, stored) for kind in published)
+        if not kinds and raw.get(EMBED_POOLING_KEY) is not None:
+            head = HeadSpec(kind=EMBED_HEAD, pooling=str(raw[EMBED_POOLING_KEY]), dropout=0.0)
+            return Blueprint(config=config, heads={EMBED_HEAD: head}, pooler=self._has(stored, "pooler."))
         if "masked_lm" in kinds and raw.get("tie_word_embeddings") is False:
             raise BadFile(
                 "config.json asks for untied output weights (`tie_word_embeddings`: false); alembert ties them."
             )
-        labels = {kind: _read_labels(raw) for kind in kinds if kind in LABELLED}
+        labels = {kind: _read_labels(raw) for kind in kinds if kind in LABELLED_HEADS}
         dropout = self._read_dropout(raw, config)
         heads = {
             kind: HeadSpec(
@@ -166,20 +166,20 @@ class Family:
         dropouts = [spec.dropout for kind, spec in blueprint.heads.items() if kind not in self.undropped]
         if dropouts:
             raw[self.dropout_key] = dropouts[0]
-        if EMBED in blueprint.heads:
-            raw[POOLING] = blueprint.heads[EMBED].pooling
+        if EMBED_HEAD in blueprint.heads:
+            raw[EMBED_POOLING_KEY] = blueprint.heads[EMBED_HEAD].pooling
         for labels in blueprint.labels.values():
             raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
             raw["label2id"] = {label: i for i, label in enumerate(labels)}
         for spec in blueprint.heads.values():
-            if spec.answers in _PROBLEMS:
-                raw["problem_type"] = _PROBLEMS[spec.answers]
+            if spec.answers in _PROBLEM_TYPES:
+                raw["problem_type"] = _PROBLEM_TYPES[spec.answers]
         return raw
 
     def holds(self, blueprint: Blueprint) -> bool:
         if self._architecture_of(blueprint) is None:
             return False
-        stored = [added for kind, (_, added) in EXTENDED.items() if kind in blueprint.heads]
+        stored = [added for kind, (_, added) in EXTENDED_HEADS.items() if kind in blueprint.heads]
         stored += ["pooler.dense.weight"] if blueprint.pooler else []
         return self.read(self.write(blueprint), stored, None) == blueprint
 
@@ -199,7 +199,7 @@ class Family:
 
     def stored_name(self, canonical: str, blueprint: Blueprint) -> str:
         in_head = self._has([canonical], *(f"{m}." for kind in self.head_modules.values() for m in kind.values()))
-        is_bare = not blueprint.heads.keys() - {EMBED}
+        is_bare = not blueprint.heads.keys() - {EMBED_HEAD}
         return canonical if in_head or is_bare else self.prefix + canonical
 
     def _read_config(self, raw: Mapping[str, Any]) -> EncoderConfig:
@@ -211,7 +211,7 @@ class Family:
                 )
         given = {key: raw[key] for key in self.config_keys if raw.get(key) is not None}
         if isinstance(name := given.get("hidden_act"), str):
-            given["hidden_act"] = _SAME_ACTIVATION.get(name, name)
+            given["hidden_act"] = _ACTIVATION_ALIASES.get(name, name)
         if "vocab_size" not in given:
             raise BadFile("config.json has no `vocab_size`; expected the number of rows of the token embedding.")
         attention = "causal" if raw.get("is_decoder") else "bidirectional"
@@ -241,7 +241,7 @@ class Family:
     def _architecture_of(self, blueprint: Blueprint) -> str | None:
         if any(name != spec.kind for name, spec in blueprint.heads.items()):
             return None
-        kinds = {EXTENDED.get(kind, (kind,))[0] for kind in blueprint.heads if kind != EMBED}
+        kinds = {EXTENDED_HEADS.get(kind, (kind,))[0] for kind in blueprint.heads if kind != EMBED_HEAD}
         same_heads = {n: a for n, a in self.architectures.items() if set(a.heads) == kinds}
         by_attention = [n for n, a in same_heads.items() if a.attention == blueprint.config.attention]
         return next(iter([*by_attention, *same_heads]), None)
@@ -257,9 +257,9 @@ class Family:
         return any(name.startswith(prefixes) for name in names)
 
 
-def _extended(kind: str, stored: Collection[str]) -> str:
+def _resolve_extended_kind(kind: str, stored: Collection[str]) -> str:
     """Return the kind of head that the stored weights make of a published one."""
-    return next((ours for ours, told in EXTENDED.items() if told[0] == kind and told[1] in stored), kind)
+    return next((ours for ours, told in EXTENDED_HEADS.items() if told[0] == kind and told[1] in stored), kind)
 
 
 def _read_answers(raw: Mapping[str, Any]) -> str:
@@ -268,7 +268,7 @@ def _read_answers(raw: Mapping[str, Any]) -> str:
     >>> _read_answers({"problem_type": "regression"}), _read_answers({})
     ('number', 'single')
     """
-    return next((ours for ours, theirs in _PROBLEMS.items() if theirs == raw.get("problem_type")), "single")
+    return next((ours for ours, theirs in _PROBLEM_TYPES.items() if theirs == raw.get("problem_type")), "single")
 
 
 def _read_labels(raw: Mapping[str, Any]) -> Names:
@@ -282,7 +282,7 @@ def _read_labels(raw: Mapping[str, Any]) -> Names:
         count = raw.get("num_labels", 2)
         if not isinstance(count, int) or not 1 <= count <= 1_000_000:
             raise BadFile(f"config.json has `num_labels` = {count!r}; expected a whole number from 1 up.")
-        return _numbered(count)
+        return _default_labels(count)
     if not isinstance(table, dict) or sorted(map(str, table)) != sorted(map(str, range(len(table)))) or not table:
         raise BadFile("config.json has an `id2label` that does not number its labels 0, 1, 2, ...; mend the numbers.")
     by_number = {int(number): str(label) for number, label in table.items()}

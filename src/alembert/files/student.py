@@ -20,11 +20,16 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.resize import EMBEDDING, with_new_rows
-from alembert.files.student_narrow import State, block_sources, narrowed
-from alembert.files.student_pieces import mean_rows, piece_sources
-from alembert.files.student_settings import StudentSettings
-from alembert.files.student_shape import Shape, check_depth, is_size, parse_size, shape_of
+from alembert.files.student_shape import (
+    StudentSettings,
+    StudentShape,
+    check_depth,
+    is_size,
+    parse_size,
+    resolve_shape,
+)
+from alembert.files.student_weights import StateDict, average_rows, map_blocks, map_pieces, narrow_weights
+from alembert.files.surgery import TOKEN_EMBEDDING, with_added_pieces
 from alembert.hub import is_hub_id
 from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model
@@ -34,7 +39,7 @@ _RANDOM_ROWS: Final = 128
 _RANDOM_LENGTH: Final = 32
 
 
-def student_of(
+def make_student(
     teacher: Checkpoint,
     wanted: str,
     settings: StudentSettings,
@@ -49,26 +54,26 @@ def student_of(
     tokens, by which weights are narrowed; empty: rows of random pieces, which keep less.
     """
     if not is_size(wanted) and (is_hub_id(wanted) or Path(wanted).exists()):
-        return _opened(teacher, wanted, settings, tokenizer)
+        return _open_student(teacher, wanted, settings, tokenizer)
     config = teacher.blueprint.config
-    shape = shape_of(parse_size(wanted, config), config, settings)
+    shape = resolve_shape(parse_size(wanted, config), config, settings)
     own = tokenizer or teacher.tokenizer
     if not shape.layers:
         size = config.vocab_size if tokenizer is None else tokenizer.vocab_size
         blueprint = Blueprint(config=replace(shape.config, vocab_size=size))
-        return _finished(teacher, Checkpoint.new(blueprint, own, seed=seed))
-    state = _begun(teacher, shape, rows, seed)
+        return _inherit_extra_config(teacher, Checkpoint.new(blueprint, own, seed=seed))
+    state = _initial_weights(teacher, shape, rows, seed)
     if tokenizer is not None:
-        known = _known_tokenizer(teacher)
-        state[EMBEDDING] = mean_rows(state[EMBEDDING], piece_sources(known, tokenizer))
-    sized = replace(shape.config, vocab_size=len(state[EMBEDDING]))
+        known = _require_tokenizer(teacher)
+        state[TOKEN_EMBEDDING] = average_rows(state[TOKEN_EMBEDDING], map_pieces(known, tokenizer))
+    sized = replace(shape.config, vocab_size=len(state[TOKEN_EMBEDDING]))
     blueprint = Blueprint(config=sized, pooler=teacher.model.pooler is not None)
     model = Model.skeleton(sized, pooler=blueprint.pooler)
     model.load_state_dict({name: weight.clone() for name, weight in state.items()}, assign=True)
-    return _finished(teacher, Checkpoint(model=model, blueprint=blueprint, tokenizer=own))
+    return _inherit_extra_config(teacher, Checkpoint(model=model, blueprint=blueprint, tokenizer=own))
 
 
-def _finished(teacher: Checkpoint, student: Checkpoint) -> Checkpoint:
+def _inherit_extra_config(teacher: Checkpoint, student: Checkpoint) -> Checkpoint:
     """Take over what others have written into the teacher's configuration."""
     student.model.eval()
     extra = dict(teacher.extra)
@@ -77,17 +82,17 @@ def _finished(teacher: Checkpoint, student: Checkpoint) -> Checkpoint:
     return replace(student, extra=extra)
 
 
-def _begun(teacher: Checkpoint, shape: Shape, rows: Sequence[Sequence[int]], seed: int) -> State:
+def _initial_weights(teacher: Checkpoint, shape: StudentShape, rows: Sequence[Sequence[int]], seed: int) -> StateDict:
     old, new = teacher.blueprint.config, shape.config
     parts = ("hidden_size", "num_attention_heads", "intermediate_size")
     if all(getattr(old, part) == getattr(new, part) for part in parts):
-        return _copied(teacher.model, shape)
-    return narrowed(teacher.model, shape, rows or _random_rows(teacher, seed))
+        return _copy_layers(teacher.model, shape)
+    return narrow_weights(teacher.model, shape, rows or _random_rows(teacher, seed))
 
 
-def _copied(teacher: Model, shape: Shape) -> State:
+def _copy_layers(teacher: Model, shape: StudentShape) -> StateDict:
     state = {n: w for n, w in teacher.state_dict().items() if not n.startswith(("encoder.blocks.", "heads."))}
-    for mine, theirs in block_sources(shape, teacher.config).items():
+    for mine, theirs in map_blocks(shape, teacher.config).items():
         block = teacher.encoder.blocks[theirs].state_dict()
         state |= {f"encoder.blocks.{mine}.{name}": weight for name, weight in block.items()}
     return state
@@ -104,7 +109,7 @@ def _random_rows(teacher: Checkpoint, seed: int) -> list[list[int]]:
     return [[*ends[0], *row, *ends[1]] for row in rows]
 
 
-def _known_tokenizer(teacher: Checkpoint) -> Tokenizer:
+def _require_tokenizer(teacher: Checkpoint) -> Tokenizer:
     if teacher.tokenizer is None:
         raise BadFile(
             "The teacher has no tokenizer, so nobody knows what its pieces are. Put the files of the tokenizer that it "
@@ -113,7 +118,9 @@ def _known_tokenizer(teacher: Checkpoint) -> Tokenizer:
     return teacher.tokenizer
 
 
-def _opened(teacher: Checkpoint, wanted: str, settings: StudentSettings, tokenizer: Tokenizer | None) -> Checkpoint:
+def _open_student(
+    teacher: Checkpoint, wanted: str, settings: StudentSettings, tokenizer: Tokenizer | None
+) -> Checkpoint:
     if tokenizer is not None or settings != StudentSettings(start=settings.start):
         raise BadSetting(
             f"The student {wanted} is there and has its shape and vocabulary; `heads`, `inner`, `layers` and another "
@@ -137,7 +144,7 @@ def _check_limits(student: EncoderConfig, teacher: EncoderConfig, wanted: str) -
 
 def _with_vocabulary_of(teacher: Checkpoint, student: Checkpoint, wanted: str) -> Checkpoint:
     """Check that both cut text alike; what a task has added to the teacher's vocabulary is added to the student's."""
-    theirs, ours = _known_tokenizer(teacher), student.tokenizer
+    theirs, ours = _require_tokenizer(teacher), student.tokenizer
     if ours is None or not _begins_as(theirs, ours):
         found = "none" if ours is None else repr(ours)
         raise BadFile(
@@ -146,9 +153,9 @@ def _with_vocabulary_of(teacher: Checkpoint, student: Checkpoint, wanted: str) -
         )
     if theirs.vocab_size == ours.vocab_size:
         return replace(student, tokenizer=theirs)
-    sources = piece_sources(ours, theirs)
+    sources = map_pieces(ours, theirs)
     fresh = {number: sources[number] for number in range(ours.vocab_size, theirs.vocab_size)}
-    return with_new_rows(student, theirs, fresh)
+    return with_added_pieces(student, theirs, fresh)
 
 
 def _begins_as(longer: Tokenizer, shorter: Tokenizer) -> bool:

@@ -1,23 +1,60 @@
 """What shape a student has: `4x312`, `half`, and what is left to the teacher, as a checked configuration.
 
-In: what was asked for, the teacher's configuration and `StudentSettings`. Out: a `Shape`, the student's
+In: what was asked for, the teacher's configuration and `StudentSettings`. Out: a `StudentShape`, the student's
 configuration with the teacher's layer for each of its own; or a sentence. No torch is needed to find out.
 
 A teacher whose layers share weights (ALBERT) has students that share theirs alike: as many groups, or one a layer where
 the student has fewer layers than groups. Embeddings that are narrower than the states keep their width.
+
+How a student begins; apart from the making of it, so that settings are checked before torch is loaded.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
+from itertools import pairwise
+from typing import Final, Literal, get_args
 
 from alembert.errors import BadSetting
-from alembert.files.student_settings import StudentSettings
 from alembert.nn.config import EncoderConfig
 
-PARTS: Final = {"half": 2, "third": 3, "quarter": 4}
+StudentStart = Literal["auto", "scratch", "teacher"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentSettings:
+    """How a student begins."""
+
+    start: StudentStart = "auto"
+    """teacher: the teacher's layers, narrowed if need be; scratch: fresh weights; auto: as the teacher where its
+    weights can be narrowed to the student's shape, from scratch otherwise."""
+    heads: int | None = None
+    """Attention heads; none: the teacher's number, or the nearest below it that divides the width."""
+    inner: int | None = None
+    """Width inside the feed-forward part; none: the teacher's at its width, else four times the width (312: 1,200, as
+    published), at most the teacher's."""
+    layers: tuple[int, ...] = ()
+    """Which of the teacher's layers, from 1, the student's begin as; empty: evenly spread, the last included."""
+
+    def __post_init__(self) -> None:
+        starts = get_args(StudentStart)
+        if self.start not in starts:
+            raise BadSetting(f"`start` of the student is {self.start!r}; expected one of {', '.join(starts)}.")
+        for name in ("heads", "inner"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise BadSetting(f"`{name}` of the student is {value}; expected a whole number from 1 up.")
+        if self.layers and self.start == "scratch":
+            raise BadSetting(
+                "`layers` of the student names layers of the teacher, and `start` is scratch, which takes none of them. "
+                "Leave one of the two out."
+            )
+        if any(one >= other for one, other in pairwise(self.layers)):
+            raise BadSetting(f"`layers` of the student is {list(self.layers)}; expected rising numbers.")
+
+
+DEPTH_DIVISORS: Final = {"half": 2, "third": 3, "quarter": 4}
 """Every second, third or fourth of the teacher's layers, at its width."""
 _SIZE: Final = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 _PUBLISHED_INNER: Final = {312: 1200}
@@ -25,7 +62,7 @@ _PUBLISHED_INNER: Final = {312: 1200}
 
 
 @dataclass(frozen=True)
-class Size:
+class StudentSize:
     """How deep and how wide a student is."""
 
     layers: int
@@ -33,7 +70,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Shape:
+class StudentShape:
     """The student's configuration, and what it begins as."""
 
     config: EncoderConfig
@@ -43,25 +80,25 @@ class Shape:
 
 def is_size(wanted: str) -> bool:
     """Tell a size from a folder that is named like one: `4x312` is a size, `./4x312` a folder."""
-    return wanted in PARTS or _SIZE.fullmatch(wanted) is not None
+    return wanted in DEPTH_DIVISORS or _SIZE.fullmatch(wanted) is not None
 
 
-def parse_size(wanted: str, teacher: EncoderConfig) -> Size:
+def parse_size(wanted: str, teacher: EncoderConfig) -> StudentSize:
     """Read a size, which may depend on the teacher's.
 
     >>> parse_size("half", EncoderConfig(vocab_size=9))
     Size(layers=6, width=768)
     """
     found = _SIZE.fullmatch(wanted)
-    if found is None and wanted not in PARTS:
+    if found is None and wanted not in DEPTH_DIVISORS:
         raise BadSetting(
             f"{wanted!r} is no size of a student and no folder. Write layers x width (4x312), or one of "
-            f"{', '.join(PARTS)} for that part of the teacher's layers, or the folder of a student."
+            f"{', '.join(DEPTH_DIVISORS)} for that part of the teacher's layers, or the folder of a student."
         )
     size = (
-        Size(int(found[1]), int(found[2]))
+        StudentSize(int(found[1]), int(found[2]))
         if found
-        else Size(teacher.num_hidden_layers // PARTS[wanted], teacher.hidden_size)
+        else StudentSize(teacher.num_hidden_layers // DEPTH_DIVISORS[wanted], teacher.hidden_size)
     )
     if not size.layers:
         raise BadSetting(
@@ -80,7 +117,7 @@ def check_depth(layers: int, teacher: EncoderConfig) -> None:
         )
 
 
-def shape_of(size: Size, teacher: EncoderConfig, settings: StudentSettings) -> Shape:
+def resolve_shape(size: StudentSize, teacher: EncoderConfig, settings: StudentSettings) -> StudentShape:
     """Fill in what the size leaves open, and find out whether the teacher's weights can be narrowed to it."""
     config = replace(
         teacher,
@@ -90,15 +127,15 @@ def shape_of(size: Size, teacher: EncoderConfig, settings: StudentSettings) -> S
         intermediate_size=_inner(size.width, teacher, settings),
         num_hidden_groups=teacher.num_hidden_groups and min(teacher.num_hidden_groups, size.layers),
     )
-    obstacle = why_not(config, teacher)
+    obstacle = explain_incompatibility(config, teacher)
     if settings.start == "scratch" or (settings.start == "auto" and obstacle and not settings.layers):
-        return Shape(config, ())
+        return StudentShape(config, ())
     if obstacle:
         raise BadSetting(f"{obstacle} Or begin with fresh weights: `start` = scratch.")
-    return Shape(config, _layers(size.layers, teacher, settings.layers))
+    return StudentShape(config, _layers(size.layers, teacher, settings.layers))
 
 
-def why_not(student: EncoderConfig, teacher: EncoderConfig) -> str | None:
+def explain_incompatibility(student: EncoderConfig, teacher: EncoderConfig) -> str | None:
     """Say why a student cannot begin as its teacher; none: it can."""
     narrower = student.hidden_size != teacher.hidden_size
     for what, ours, theirs in (

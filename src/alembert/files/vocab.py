@@ -30,14 +30,14 @@ from alembert.text.tokenizer_files import Settings
 if TYPE_CHECKING:
     from alembert.files.checkpoint import Checkpoint
 
-KIND: Final = "Tokenizer"
-REPORT: Final = "vocabulary.json"
+TOKENIZER_KIND: Final = "Tokenizer"
+REPORT_FILE: Final = "vocabulary.json"
 _MENTION_SHARE: Final = 10
 """At most every tenth piece of a learnt vocabulary is given to words inside entities."""
 
 
 @dataclass(frozen=True)
-class Subject:
+class TokenizerWithModel:
     """A tokenizer, and the model that it belongs to, if there is one."""
 
     tokenizer: Tokenizer
@@ -45,7 +45,7 @@ class Subject:
 
     @property
     def kind(self) -> str:
-        return KIND if self.checkpoint is None else "Checkpoint"
+        return TOKENIZER_KIND if self.checkpoint is None else "Checkpoint"
 
     @property
     def splitter(self) -> Splitter:
@@ -53,7 +53,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Output:
+class VocabOutput:
     """Where a result goes, and the files that it was made from, which the manifest records."""
 
     folder: Path
@@ -62,7 +62,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class VocabLearnResult:
     """A new vocabulary, and how well it fits the corpus it was learnt from."""
 
     tokenizer: Tokenizer
@@ -72,7 +72,7 @@ class Learnt:
 
 
 @dataclass(frozen=True)
-class Extended:
+class VocabExtendResult:
     """An extended vocabulary, and what it saves on documents that had no part in the choice."""
 
     extension: Extension
@@ -85,7 +85,7 @@ class Extended:
 
 
 @dataclass(frozen=True)
-class Pruned:
+class VocabPruneResult:
     """A smaller vocabulary, and what that saves."""
 
     pruning: pruning.Pruning
@@ -94,11 +94,11 @@ class Pruned:
     bytes_saved: int
 
 
-def open_subject(where: str | Path) -> Subject:
+def open_tokenizer_with_model(where: str | Path) -> TokenizerWithModel:
     """Open a checkpoint with its tokenizer, or a tokenizer alone (a folder without weights, or a single file)."""
     folder = model_folder(where)
     if not _has_weights(folder):
-        return Subject(Tokenizer.open(folder))
+        return TokenizerWithModel(Tokenizer.open(folder))
     require(f"The weights of {where}", *TRAINING)
     from alembert.files.checkpoint import open as open_checkpoint
 
@@ -108,30 +108,30 @@ def open_subject(where: str | Path) -> Subject:
             f"The model {where} has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
             "Put the files of the tokenizer it was trained with there."
         )
-    return Subject(checkpoint.tokenizer, checkpoint)
+    return TokenizerWithModel(checkpoint.tokenizer, checkpoint)
 
 
 def learn(
     samples: Iterable[Sample],
-    output: Output,
+    output: VocabOutput,
     *,
     size: int,
     lowercase: bool = True,
     min_count: int = 2,
     whole: Sequence[str] = (),
     grow: bool = False,
-) -> Learnt:
+) -> VocabLearnResult:
     """Learn a vocabulary and write it as a Tokenizer folder; with `grow` of more pieces if characters alone take more."""
     _expect_positive("size", size)
     settings = {"size": size, "lowercase": lowercase, "min_count": min_count, "whole": sorted(whole)}
     config = {"verb": "vocab learn", **settings}
-    with _draft(output, KIND, config) as draft:
+    with _draft(output, TOKENIZER_KIND, config) as draft:
         splitter = Splitter(Settings(do_lower_case=lowercase))
         census = take_census(samples, splitter)
         words = [*Forced.of(whole, splitter).words, *_frequent_in_entities(census, size, min_count)]
         vocabulary = learning.learn(census, size, whole=words, min_count=min_count, grow=grow)
         tokenizer = Tokenizer.from_vocabulary(vocabulary, lowercase=lowercase)
-        learnt = Learnt(tokenizer, fit(tokenizer, census), len(set(words)))
+        learnt = VocabLearnResult(tokenizer, fit(tokenizer, census), len(set(words)))
         tokenizer.save(draft.path)
         _write_report(draft, {"fit": learnt.fit.as_json()})
         draft.counts.update({"pieces": len(vocabulary), "words": census.total, "documents": census.documents})
@@ -139,19 +139,19 @@ def learn(
 
 
 def extend(
-    subject: Subject,
+    subject: TokenizerWithModel,
     samples: Iterable[Sample],
-    output: Output,
+    output: VocabOutput,
     wish: Wish,
     *,
     forced: Sequence[str] = (),
     held_out_every: int = 10,
-) -> Extended:
+) -> VocabExtendResult:
     """Add terms and write the result; every n-th document has no part in the choice and measures it (0: none)."""
     _expect_positive("terms", wish.terms)
     config = {"verb": "vocab extend", **asdict(wish), "forced": sorted(forced), "held_out": held_out_every}
     with _draft(output, subject.kind, config) as draft:
-        census, held_out = _two_parts(samples, subject.splitter, held_out_every)
+        census, held_out = _split_counts(samples, subject.splitter, held_out_every)
         if not (census.mentions or wish.any_word or forced):
             raise BadInput(
                 "The corpus has no entities, so no word is a candidate. Give a lexicon (--lexicon gene=FILE), "
@@ -159,12 +159,12 @@ def extend(
             )
         terms = Forced.of(forced, subject.splitter)
         extension = choose_and_extend(subject.tokenizer, census, wish, terms, held_out)
-        done = _measured(subject.tokenizer, extension, census.joined(held_out), held_out)
+        done = _measure_extension(subject.tokenizer, extension, census.joined(held_out), held_out)
         _write_extended(draft, subject, done)
     return done
 
 
-def prune(subject: Subject, samples: Iterable[Sample], output: Output) -> Pruned:
+def prune(subject: TokenizerWithModel, samples: Iterable[Sample], output: VocabOutput) -> VocabPruneResult:
     """Drop the pieces that the corpus does not use and write the result."""
     with _draft(output, subject.kind, {"verb": "vocab prune"}) as draft:
         found = pruning.prune(subject.tokenizer, take_census(samples, subject.splitter))
@@ -172,19 +172,19 @@ def prune(subject: Subject, samples: Iterable[Sample], output: Output) -> Pruned
         if subject.checkpoint is None:
             found.tokenizer.save(draft.path)
         else:
-            from alembert.files.resize import with_kept_rows
+            from alembert.files.surgery import with_kept_pieces
 
-            smaller = with_kept_rows(subject.checkpoint, found.tokenizer, found.kept)
+            smaller = with_kept_pieces(subject.checkpoint, found.tokenizer, found.kept)
             smaller.write(draft)
             before, after = subject.checkpoint.parameters, smaller.parameters
             saved = subject.checkpoint.bytes - smaller.bytes
         _write_report(draft, {"dropped": found.dropped, "proof": asdict(found.proof)})
         draft.counts.update({"pieces": len(found.kept), "dropped": found.dropped, **found.proof.counts()})
-    return Pruned(found, before, after, saved)
+    return VocabPruneResult(found, before, after, saved)
 
 
 @contextmanager
-def _draft(output: Output, kind: str, config: dict[str, Any]) -> Iterator[artifact.Draft]:
+def _draft(output: VocabOutput, kind: str, config: dict[str, Any]) -> Iterator[artifact.Draft]:
     """Begin a result, unless the same one, from the same inputs, is there."""
     same: dict[str, Any] = {"config": config, "inputs": output.inputs}
     if not output.overwrite and output.inputs and artifact.finished(output.folder, kind, **same):
@@ -208,7 +208,7 @@ def _frequent_in_entities(census: Census, size: int, min_count: int) -> list[str
     return sorted(words, key=lambda word: (-found[word], word))[: size // _MENTION_SHARE]
 
 
-def _two_parts(samples: Iterable[Sample], splitter: Splitter, every: int) -> tuple[Census, Census]:
+def _split_counts(samples: Iterable[Sample], splitter: Splitter, every: int) -> tuple[Census, Census]:
     if every == 0:
         return take_census(samples, splitter), Census({})
     if every < 2:
@@ -216,8 +216,8 @@ def _two_parts(samples: Iterable[Sample], splitter: Splitter, every: int) -> tup
     return take_split_census(samples, splitter, every)
 
 
-def _measured(before: Tokenizer, extension: Extension, census: Census, held_out: Census) -> Extended:
-    return Extended(
+def _measure_extension(before: Tokenizer, extension: Extension, census: Census, held_out: Census) -> VocabExtendResult:
+    return VocabExtendResult(
         extension=extension,
         before=fit(before, held_out) if held_out.words else None,
         after=fit(extension.tokenizer, held_out) if held_out.words else None,
@@ -226,20 +226,20 @@ def _measured(before: Tokenizer, extension: Extension, census: Census, held_out:
     )
 
 
-def _write_extended(draft: artifact.Draft, subject: Subject, done: Extended) -> None:
+def _write_extended(draft: artifact.Draft, subject: TokenizerWithModel, done: VocabExtendResult) -> None:
     extension = done.extension
     if subject.checkpoint is None:
         extension.tokenizer.save(draft.path)
     else:
-        from alembert.files.resize import with_new_rows
+        from alembert.files.surgery import with_added_pieces
 
-        with_new_rows(subject.checkpoint, extension.tokenizer, extension.sources).write(draft)
+        with_added_pieces(subject.checkpoint, extension.tokenizer, extension.sources).write(draft)
     numbers = _counts(done)
-    _write_report(draft, {"counts": numbers, **described(done)})
+    _write_report(draft, {"counts": numbers, **describe_extension(done)})
     draft.counts.update({"pieces": extension.tokenizer.vocab_size, **numbers})
 
 
-def _counts(done: Extended) -> dict[str, int]:
+def _counts(done: VocabExtendResult) -> dict[str, int]:
     extension = done.extension
     return {
         "terms": len(extension.terms),
@@ -251,7 +251,7 @@ def _counts(done: Extended) -> dict[str, int]:
     }
 
 
-def described(done: Extended) -> dict[str, Any]:
+def describe_extension(done: VocabExtendResult) -> dict[str, Any]:
     """Return the terms, the proof and the fit before and after as plain values."""
     return {
         "terms": [asdict(term) for term in done.extension.terms],
@@ -261,7 +261,7 @@ def described(done: Extended) -> dict[str, Any]:
     }
 
 
-def _held_out_counts(done: Extended) -> dict[str, int]:
+def _held_out_counts(done: VocabExtendResult) -> dict[str, int]:
     if done.before is None or done.after is None:
         return {}
     return {
@@ -276,4 +276,4 @@ def _held_out_counts(done: Extended) -> dict[str, int]:
 
 def _write_report(draft: artifact.Draft, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    (draft.path / REPORT).write_text(text, encoding="utf8")
+    (draft.path / REPORT_FILE).write_text(text, encoding="utf8")

@@ -24,8 +24,8 @@ from torch import Tensor
 from alembert.artifact.json_files import parse_json, read_json, refused_as, whole_number
 from alembert.errors import BadFile
 
-SINGLE: Final = "model.safetensors"
-INDEX: Final = "model.safetensors.index.json"
+WEIGHTS_FILE: Final = "model.safetensors"
+INDEX_FILE: Final = "model.safetensors.index.json"
 SHARD_BYTES: Final = 5_000_000_000
 _LARGEST_HEADER: Final = 100_000_000
 _BITS: Final = {
@@ -42,7 +42,7 @@ _BITS: Final = {
 }
 
 
-class Weights(Protocol):
+class WeightSource(Protocol):
     """Named tensors on disk: shapes are known at once, values are loaded one by one."""
 
     @property
@@ -54,7 +54,7 @@ class Weights(Protocol):
 
 
 @dataclass(frozen=True)
-class SafeWeights:
+class SafetensorsWeights:
     """The safetensors files of one checkpoint."""
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -62,13 +62,13 @@ class SafeWeights:
     """Name of a tensor -> file that holds it."""
 
     @classmethod
-    def find(cls, folder: Path) -> SafeWeights | None:
+    def find(cls, folder: Path) -> SafetensorsWeights | None:
         """Read the headers of a folder's weights; none: there is no safetensors file."""
-        if (folder / SINGLE).is_file():
-            paths = [_own_file(folder, SINGLE)]
+        if (folder / WEIGHTS_FILE).is_file():
+            paths = [_own_file(folder, WEIGHTS_FILE)]
             listed = None
-        elif (folder / INDEX).is_file():
-            listed = _read_index(folder / INDEX)
+        elif (folder / INDEX_FILE).is_file():
+            listed = _read_index(folder / INDEX_FILE)
             paths = [_own_file(folder, name) for name in sorted(set(listed.values()))]
         else:
             return None
@@ -77,7 +77,7 @@ class SafeWeights:
         files = {name: path for path, header in headers.items() for name in header}
         if listed is not None and {name: path.name for name, path in files.items()} != listed:
             raise BadFile(
-                f"{folder / INDEX} does not list the tensors that its files hold; write the checkpoint again."
+                f"{folder / INDEX_FILE} does not list the tensors that its files hold; write the checkpoint again."
             )
         return cls(shapes, files)
 
@@ -146,7 +146,7 @@ def _read_index(path: Path) -> dict[str, str]:
     return names
 
 
-def load(weights: Weights, name: str) -> Tensor:
+def load_tensor(weights: WeightSource, name: str) -> Tensor:
     """Read one tensor, with a sentence if the file has changed or is damaged."""
     try:
         return weights.load(name)
@@ -154,11 +154,11 @@ def load(weights: Weights, name: str) -> Tensor:
         raise BadFile(f"The weight `{name}` cannot be read: {problem}.") from None
 
 
-def save(tensors: Mapping[str, Tensor], folder: Path, shard_bytes: int = SHARD_BYTES) -> None:
+def save_weights(tensors: Mapping[str, Tensor], folder: Path, shard_bytes: int = SHARD_BYTES) -> None:
     """Write tensors in one file, or in shards with an index when they exceed `shard_bytes`."""
     shards = list(_shards(tensors, shard_bytes))
     if len(shards) == 1:
-        _write(shards[0], folder / SINGLE)
+        _write(shards[0], folder / WEIGHTS_FILE)
         return
     names = [f"model-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
     for name, shard in zip(names, shards, strict=True):
@@ -167,7 +167,7 @@ def save(tensors: Mapping[str, Tensor], folder: Path, shard_bytes: int = SHARD_B
         "metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())},
         "weight_map": {key: name for name, shard in zip(names, shards, strict=True) for key in shard},
     }
-    (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf8")
+    (folder / INDEX_FILE).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf8")
 
 
 def _write(tensors: dict[str, Tensor], path: Path) -> None:

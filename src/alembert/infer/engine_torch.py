@@ -18,7 +18,7 @@ from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.heads import with_vectors
+from alembert.files.surgery import with_embedding_head
 from alembert.infer.size import Size
 from alembert.nn.batch import Batch
 from alembert.nn.config import count_multiplications_per_token
@@ -60,7 +60,7 @@ class TorchEngine:
     def open(cls, where: str | Path, device: str = "cpu") -> TorchEngine:
         """Open a Checkpoint for prediction; one of sentence-transformers makes vectors as its folder states."""
         found = checkpoints.open(where)
-        return cls(with_vectors(found, missing_head(found.folder, found.blueprint.heads)), device)
+        return cls(with_embedding_head(found, missing_head(found.folder, found.blueprint.heads)), device)
 
     @property
     def size(self) -> Size:

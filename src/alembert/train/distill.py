@@ -19,8 +19,8 @@ from alembert.data.order import stable_hash
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
-from alembert.files.heads import with_vectors
-from alembert.files.student import student_of
+from alembert.files.student import make_student
+from alembert.files.surgery import with_embedding_head
 from alembert.hub import model_folder
 from alembert.settings import as_table
 from alembert.tasks.compare_pooling import missing_head
@@ -120,11 +120,11 @@ class _Run:
 
     def _gathered(self) -> LectureHall:
         found = open_checkpoint(self.wish.teacher)
-        teacher = with_vectors(found, missing_head(found.folder, found.blueprint.heads))
+        teacher = with_embedding_head(found, missing_head(found.folder, found.blueprint.heads))
         task = open_task(Path(self.wish.teacher), self.wish.task).handed_down()
         _check_same_task(task, self.wish)
         own = None if self.wish.vocabulary is None else Tokenizer.open(self.wish.vocabulary)
-        student = student_of(
+        student = make_student(
             teacher,
             self.wish.student,
             self.settings.student,

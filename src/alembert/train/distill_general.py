@@ -20,8 +20,8 @@ from alembert.corpus.shards import Shards
 from alembert.data.feed import Cursor, HeldOutSplit, SequenceSampler
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
-from alembert.files.heads import with_dropout, with_heads
-from alembert.files.student import student_of
+from alembert.files.student import make_student
+from alembert.files.surgery import with_dropout, with_heads
 from alembert.settings import as_table, to_toml
 from alembert.train.clock import Mileage
 from alembert.train.curves import write_curves
@@ -90,7 +90,7 @@ class _Run:
         shards = self.processes.in_turn(lambda: self._shards(teacher))
         self.settings = self._with_length(self.settings)
         assembler = Assembler(shards, tokenizer_of(teacher), self.settings.batch.padded)
-        student = student_of(
+        student = make_student(
             teacher,
             self.student,
             self.settings.student,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from alembert.errors import BadSetting
-from alembert.files.student_settings import StudentSettings
+from alembert.files.student_shape import StudentSettings
 from alembert.train.augment_settings import AugmentSettings
 from alembert.train.distill_settings import (
     DistillSettings,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from alembert.errors import BadSetting
-from alembert.files.student_settings import StudentSettings
+from alembert.files.student_shape import StudentSettings
 from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.train.augment_settings import AugmentSettings
 from alembert.train.finetune_settings import EpochSettings

@@ -25,8 +25,8 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
-from alembert.files.heads import fresh_heads, with_heads
-from alembert.files.vocab import Output, learn
+from alembert.files.surgery import find_fresh_heads, with_heads
+from alembert.files.vocab import VocabOutput, learn
 from alembert.hub import existing_folder, is_hub_id
 from alembert.nn.config import EncoderConfig, preset
 from alembert.nn.heads import HeadSpec
@@ -173,7 +173,7 @@ def _learnt(corpus: Corpus, kitchen: Kitchen) -> Tokenizer:
             f"characters ({folder})."
         )
         samples = replace(Samples.open([corpus.folder]), tell=kitchen.tell)
-        learn(samples, Output(folder, [corpus.folder]), size=LEARNT_PIECES, grow=True)
+        learn(samples, VocabOutput(folder, [corpus.folder]), size=LEARNT_PIECES, grow=True)
     return Tokenizer.open(folder)
 
 
@@ -201,7 +201,7 @@ def _with_objectives(
     heads: dict[str, HeadSpec] = {each.head: each.spec for each in objectives}
     heaviest = max(objectives, key=lambda each: each.weight)
     config = replace(checkpoint.blueprint.config, attention=heaviest.attention)
-    fresh = fresh_heads(checkpoint, heads)
+    fresh = find_fresh_heads(checkpoint, heads)
     return with_heads(checkpoint, heads, config=config, seed=settings.seed), fresh
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.heads import with_heads
+from alembert.files.surgery import with_heads
 from alembert.nn.heads import HeadSpec
 from alembert.train.co_training import CoTrained, masked_lm_head
 from alembert.train.finetune_settings import FinetuneSettings

@@ -18,7 +18,7 @@ from alembert.artifact import Draft, atomic_write
 from alembert.artifact.json_files import json_bytes
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.heads import with_dropout
+from alembert.files.surgery import with_dropout
 from alembert.nn.model import Model
 from alembert.settings import to_toml
 from alembert.tasks.confidence import curve_table

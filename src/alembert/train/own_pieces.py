@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.resize import EMBEDDING
+from alembert.files.surgery import TOKEN_EMBEDDING
 from alembert.nn.model import Model
 from alembert.tasks.example import Encoded
 
@@ -53,15 +53,15 @@ class OwnPieces:
         config = replace(old.config, vocab_size=len(self.ids_K))
         model = Model.skeleton(config, old.specs, pooler=old.pooler is not None)
         state = dict(old.state_dict())
-        state[EMBEDDING] = state[EMBEDDING][torch.from_numpy(self.ids_K)]
+        state[TOKEN_EMBEDDING] = state[TOKEN_EMBEDDING][torch.from_numpy(self.ids_K)]
         model.load_state_dict({name: tensor.clone() for name, tensor in state.items()}, assign=True)
         return model
 
     def whole(self, trained: Model, checkpoint: Checkpoint) -> Model:
         """Put the trained rows back among those of the checkpoint."""
         state = dict(trained.state_dict())
-        rows_VE = checkpoint.model.state_dict()[EMBEDDING].clone()
-        rows_VE[torch.from_numpy(self.ids_K)] = state[EMBEDDING].to(rows_VE)
+        rows_VE = checkpoint.model.state_dict()[TOKEN_EMBEDDING].clone()
+        rows_VE[torch.from_numpy(self.ids_K)] = state[TOKEN_EMBEDDING].to(rows_VE)
         model = Model.skeleton(checkpoint.model.config, trained.specs, pooler=trained.pooler is not None)
-        model.load_state_dict({**state, EMBEDDING: rows_VE}, assign=True)
+        model.load_state_dict({**state, TOKEN_EMBEDDING: rows_VE}, assign=True)
         return model.eval()

@@ -14,7 +14,7 @@ from typing import Any, Final
 from alembert import artifact
 from alembert.artifact import Draft
 from alembert.corpus.inputs import expand_inputs
-from alembert.files.heads import with_dropout, with_heads
+from alembert.files.surgery import with_dropout, with_heads
 from alembert.nn.model import Model
 from alembert.settings import as_table, to_toml
 from alembert.train.clock import Mileage

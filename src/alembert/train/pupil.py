@@ -15,7 +15,7 @@ from typing import Final
 
 from alembert.artifact import atomic_write
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.heads import with_dropout, with_heads
+from alembert.files.surgery import with_dropout, with_heads
 from alembert.settings import to_toml
 from alembert.tasks.data_report import DataReport
 from alembert.train.curves import write_curves

@@ -35,7 +35,7 @@ from alembert.artifact import Digest, hash_config, hash_file
 from alembert.artifact.disk import explained, file_size, in_words, remove, remove_hidden, sync_folder
 from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile, BadSetting
-from alembert.files.weights import SafeWeights, load, read_header
+from alembert.files.weights import SafetensorsWeights, load_tensor, read_header
 
 FORMAT: Final = 1
 STATE: Final = "state.json"
@@ -299,9 +299,9 @@ def _load(folder: Path, record: _Record) -> Snapshot:
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     shapes = read_header(path)
-    weights = SafeWeights(shapes, dict.fromkeys(shapes, path))
+    weights = SafetensorsWeights(shapes, dict.fromkeys(shapes, path))
     # Cloned: a loaded tensor is a view of the file, which the run may delete.
-    return {name: load(weights, name).clone() for name in shapes}
+    return {name: load_tensor(weights, name).clone() for name in shapes}
 
 
 def _checked(snapshot: Snapshot) -> dict[str, Any]:

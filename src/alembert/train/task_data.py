@@ -17,7 +17,7 @@ from alembert.corpus.inputs import expand_patterns
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.resize import with_markers
+from alembert.files.surgery import with_markers
 from alembert.settings import as_table
 from alembert.tasks.example import Encoded, Reading, without
 from alembert.tasks.splitting import Shares, overlaps, parse_split, split

@@ -13,7 +13,7 @@ from alembert import artifact
 from alembert.artifact import Draft
 from alembert.artifact.opening import place_of
 from alembert.errors import AlreadyDone
-from alembert.files.checkpoint import KIND
+from alembert.files.checkpoint import CHECKPOINT_KIND
 from alembert.train.distributed import Processes
 
 
@@ -36,15 +36,15 @@ class Workplace:
         self.processes.first_alone(self._check)
 
     def _check(self) -> None:
-        if not self.overwrite and artifact.finished(self.out, KIND, **self.plan):
+        if not self.overwrite and artifact.finished(self.out, CHECKPOINT_KIND, **self.plan):
             raise AlreadyDone(f"{self.out} is complete already, with these settings and inputs.")
-        artifact.check(self.out, KIND, overwrite=self.overwrite, **self.plan)
+        artifact.check(self.out, CHECKPOINT_KIND, overwrite=self.overwrite, **self.plan)
 
     @contextmanager
     def begun(self) -> Iterator[Draft]:
         """Begin the artefact in the first process; the others read its states and write nothing."""
         with ExitStack() as held:
-            written = artifact.create(self.out, KIND, resume=True, overwrite=self.overwrite, **self.plan)
+            written = artifact.create(self.out, CHECKPOINT_KIND, resume=True, overwrite=self.overwrite, **self.plan)
             begin = partial(held.enter_context, written)
             read = partial(Draft, self.unfinished, resumed=True)
             yield self.processes.agree(begin if self.processes.is_first else read)

@@ -5,13 +5,13 @@ from typing import Final
 from alembert.errors import BadFile, BadSetting
 from alembert.files.families.albert import ALBERT
 from alembert.files.families.bert import BERT
-from alembert.files.families.native import Native
-from alembert.files.family import Blueprint, Format
+from alembert.files.families.native import NativeFormat
+from alembert.files.family import Blueprint, CheckpointFormat
 
-FAMILIES: Final[dict[str, Format]] = {family.model_type: family for family in (BERT, ALBERT, Native())}
+FAMILIES: Final[dict[str, CheckpointFormat]] = {family.model_type: family for family in (BERT, ALBERT, NativeFormat())}
 
 
-def family_of(model_type: object, given: str | None = None) -> Format:
+def get_family(model_type: object, given: str | None = None) -> CheckpointFormat:
     """Return the family that a `config.json` names, or the one given by the caller."""
     known = ", ".join(FAMILIES)
     if given is not None:
@@ -32,6 +32,6 @@ def family_of(model_type: object, given: str | None = None) -> Format:
     )
 
 
-def family_for(blueprint: Blueprint) -> Format:
+def choose_family(blueprint: Blueprint) -> CheckpointFormat:
     """Return the first family that holds a model without loss, the published ones before our own."""
     return next(family for family in FAMILIES.values() if family.holds(blueprint))

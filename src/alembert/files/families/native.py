@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from alembert.artifact.json_files import refused_as, text_value
 from alembert.errors import BadFile
-from alembert.files.family import EXTRA, Blueprint, Names
+from alembert.files.family import EXTRA_KEY, Blueprint, Names
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 
-_FORMAT_KEYS: Final = ("model_type", "architectures", "heads", "pooler", "labels", "dtype", EXTRA)
+_FORMAT_KEYS: Final = ("model_type", "architectures", "heads", "pooler", "labels", "dtype", EXTRA_KEY)
 
 
-class Native:
+class NativeFormat:
     """Blueprints written as they are."""
 
     model_type: Final = "alembert"
@@ -33,8 +33,8 @@ class Native:
                 raise BadFile(
                     f"config.json has an unknown key `{key}`." + (f" Did you mean `{near[0]}`?" if near else "")
                 )
-        if not isinstance(raw.get(EXTRA, {}), dict):
-            raise BadFile(f"config.json has an `{EXTRA}` that is no table; remove it.")
+        if not isinstance(raw.get(EXTRA_KEY, {}), dict):
+            raise BadFile(f"config.json has an `{EXTRA_KEY}` that is no table; remove it.")
         with refused_as("config.json is not a complete alembert configuration."):
             return Blueprint(
                 config=EncoderConfig(**{key: raw[key] for key in known if key in raw}),

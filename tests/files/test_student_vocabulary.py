@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alembert.files.student_pieces import mean_rows, piece_sources
+from alembert.files.student_weights import average_rows, map_pieces
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
 
@@ -19,17 +19,17 @@ def test_special_pieces_go_by_their_role() -> None:
     special = SpecialTokens(cls="<s>", sep="</s>")
     pieces = ("[PAD]", "[UNK]", "[MASK]", "</s>", "<s>", "a")
     small = Tokenizer.from_vocabulary(Vocabulary(pieces, special), lowercase=True)
-    assert piece_sources(cutter("a"), small) == [(0,), (1,), (4,), (3,), (2,), (5,)]
+    assert map_pieces(cutter("a"), small) == [(0,), (1,), (4,), (3,), (2,), (5,)]
 
 
 def test_a_cased_vocabulary_is_cut_as_the_teacher_lower_cases_it() -> None:
-    sources = piece_sources(cutter("br", "##af"), cutter("BRAF", "##AF", lowercase=False))
+    sources = map_pieces(cutter("br", "##af"), cutter("BRAF", "##AF", lowercase=False))
     assert sources[5:] == [(5, 6), (6,)]
 
 
 def test_unknown_pieces_are_counted() -> None:
     with pytest.warns(UserWarning, match="2 of 7 pieces are unknown"):
-        assert piece_sources(cutter("a"), cutter("β", "##β"))[5:] == [(1,), (1,)]
+        assert map_pieces(cutter("a"), cutter("β", "##β"))[5:] == [(1,), (1,)]
 
 
 @settings(deadline=None, max_examples=30)
@@ -37,4 +37,4 @@ def test_unknown_pieces_are_counted() -> None:
 def test_rows_are_means(sources: list[list[int]]) -> None:
     rows = torch.randn(9, 3, generator=torch.Generator().manual_seed(0))
     expected = torch.stack([rows[each].mean(0) for each in sources])
-    torch.testing.assert_close(mean_rows(rows, sources), expected)
+    torch.testing.assert_close(average_rows(rows, sources), expected)

@@ -1,6 +1,6 @@
 """Narrow a teacher's weights to a student's shape.
 
-In: the teacher's model, the student's `Shape`, and rows of text. Out: the student's weights. The teacher reads the rows
+In: the teacher's model, the student's `StudentShape`, and rows of text. Out: the student's weights. The teacher reads the rows
 once, and its states decide what is kept:
 
 - of the states, the coordinates that vary most, the same in all layers, so that residuals and layer norms keep their
@@ -13,12 +13,14 @@ once, and its states decide what is kept:
 At the teacher's own shape nothing is lost. The alternative, a rotation to principal components (P^T W P), was clearly
 worse where all layers are kept and about as good where most are left out: a layer norm after a rotation is another one.
 Rows of the text that the student will read keep more than rows of random pieces, most of all where all layers are kept.
+
+A smaller (or just another) vocabulary for a student: each piece begins as the mean of the teacher's pieces of it.
 """
 
-# N tokens, D and d width of teacher and student, H heads, K and k their head size, F and f inner width
 from __future__ import annotations
 
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,22 +29,27 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from alembert.files.student_shape import Shape
+from alembert.files.student_shape import StudentShape
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model
+from alembert.text.tokenizer import Tokenizer
+from alembert.text.vocabulary import CONTINUATION
 
-LOOKED_AT: Final = 8192
+# N tokens, D and d width of teacher and student, H heads, K and k their head size, F and f inner width
+
+
+MAX_TEACHER_TOKENS: Final = 8192
 """Tokens that the teacher reads at most."""
 _RIDGE: Final = 1e-3
 """Share of the mean variance that keeps least squares sound where coordinates depend on each other."""
 _FLOOR: Final = 1e-4
 """The same, of the root mean square, for directions in a head that nothing points to."""
-State = dict[str, Tensor]
+StateDict = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Seen:
+class TeacherActivations:
     """What the teacher did while it read."""
 
     inputs: dict[str, Tensor]
@@ -56,14 +63,14 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Reading:
+class StateReconstruction:
     """How the teacher's states are told from the kept coordinates: all = mix @ kept + shift."""
 
     mix_Dd: Tensor
     shift_D: Tensor
 
     @classmethod
-    def of(cls, states_ND: Tensor, kept_d: Tensor) -> Reading:
+    def of(cls, states_ND: Tensor, kept_d: Tensor) -> StateReconstruction:
         """Fit the dropped coordinates on the kept ones, which stay as they are."""
         width = states_ND.shape[1]
         dropped = torch.ones(width, dtype=torch.bool).index_fill(0, kept_d, value=False)
@@ -83,29 +90,29 @@ class Reading:
         return (wide @ self.mix_Dd).to(weight), (bias + wide @ self.shift_D).to(bias)
 
 
-def narrowed(teacher: Model, shape: Shape, rows: Sequence[Sequence[int]]) -> State:
+def narrow_weights(teacher: Model, shape: StudentShape, rows: Sequence[Sequence[int]]) -> StateDict:
     """Give the weights of a student, its pooler's among them if the teacher has one."""
     old, new = teacher.config, shape.config
-    blocks = block_sources(shape, old)
-    seen = _look(teacher, set(blocks.values()), rows)
+    blocks = map_blocks(shape, old)
+    seen = _record_activations(teacher, set(blocks.values()), rows)
     state = {name: weight.detach() for name, weight in teacher.state_dict().items()}
-    kept_d = _strongest(seen.variance(), new.hidden_size)
+    kept_d = _top_indices(seen.variance(), new.hidden_size)
     result = _narrow_embeddings(state, kept_d, old)
     for mine, theirs in blocks.items():
         at = f"encoder.blocks.{theirs}."
-        block = _narrow_attention(_inside(state, at), seen.inputs[f"{at}attention.qkv"], kept_d, (old, new))
-        block |= _narrow_feed_forward(_inside(state, at), seen, at, kept_d, new.intermediate_size)
+        block = _narrow_attention(_select_prefix(state, at), seen.inputs[f"{at}attention.qkv"], kept_d, (old, new))
+        block |= _narrow_feed_forward(_select_prefix(state, at), seen, at, kept_d, new.intermediate_size)
         block |= {name: state[at + name][kept_d] for name in _norms("attention_norm", "output_norm")}
         result |= {f"encoder.blocks.{mine}.{name}": weight for name, weight in block.items()}
     result |= {name: state[name][kept_d] for name in _norms("encoder.final_norm") if name in state}
     if teacher.pooler is not None:
-        reading = Reading.of(seen.inputs["last"], kept_d)
+        reading = StateReconstruction.of(seen.inputs["last"], kept_d)
         weight, bias = state["pooler.dense.weight"][kept_d], state["pooler.dense.bias"][kept_d]
         result["pooler.dense.weight"], result["pooler.dense.bias"] = reading.through(weight, bias)
     return {name: weight.contiguous() for name, weight in result.items()}
 
 
-def block_sources(shape: Shape, teacher: EncoderConfig) -> dict[int, int]:
+def map_blocks(shape: StudentShape, teacher: EncoderConfig) -> dict[int, int]:
     """Map the student's stored blocks to the teacher's; where layers share one, the last of them decides."""
     inner = teacher.inner_group_num
     theirs = [block for layer in shape.layers for block in teacher.layer_order[(layer - 1) * inner : layer * inner]]
@@ -113,7 +120,7 @@ def block_sources(shape: Shape, teacher: EncoderConfig) -> dict[int, int]:
 
 
 @torch.no_grad()
-def _look(teacher: Model, blocks: set[int], rows: Sequence[Sequence[int]]) -> Seen:
+def _record_activations(teacher: Model, blocks: set[int], rows: Sequence[Sequence[int]]) -> TeacherActivations:
     """Let a copy of the teacher, which shares its weights and drops nothing, read the rows."""
     model = Model.skeleton(teacher.config)
     model.load_state_dict({n: w for n, w in teacher.state_dict().items() if n in model.state_dict()}, assign=True)
@@ -124,19 +131,19 @@ def _look(teacher: Model, blocks: set[int], rows: Sequence[Sequence[int]]) -> Se
         for name in ("attention.qkv", "inner", "outer"):
             part = model.get_submodule(at + name)
             if name == "outer":
-                part.register_forward_pre_hook(_Keep(activity[at + name], spread=True))
+                part.register_forward_pre_hook(_ActivationHook(activity[at + name], spread=True))
             else:
-                part.register_forward_pre_hook(_Keep(inputs[at + name]))
-    inputs["last"].append(model.eval()(Batch.packed(_few(rows)))["hidden"])
+                part.register_forward_pre_hook(_ActivationHook(inputs[at + name]))
+    inputs["last"].append(model.eval()(Batch.packed(_limit_rows(rows)))["hidden"])
     # A block that several layers share has read several times.
-    return Seen(
+    return TeacherActivations(
         {name: torch.cat(states) for name, states in inputs.items()},
         {name: torch.stack(spreads).mean(0) for name, spreads in activity.items()},
     )
 
 
 @dataclass(frozen=True)
-class _Keep:
+class _ActivationHook:
     """A hook that keeps what a module reads, or how much each coordinate of it varies."""
 
     into: list[Tensor]
@@ -146,18 +153,18 @@ class _Keep:
         self.into.append(given[0].std(0) if self.spread else given[0])
 
 
-def _few(rows: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+def _limit_rows(rows: Sequence[Sequence[int]]) -> list[Sequence[int]]:
     taken: list[Sequence[int]] = []
     tokens = 0
     for row in rows:
         tokens += len(row)
-        if taken and tokens > LOOKED_AT:
+        if taken and tokens > MAX_TEACHER_TOKENS:
             break
         taken.append(row)
     return taken
 
 
-def _narrow_embeddings(state: State, kept_d: Tensor, old: EncoderConfig) -> State:
+def _narrow_embeddings(state: StateDict, kept_d: Tensor, old: EncoderConfig) -> StateDict:
     at = "encoder.embeddings."
     if old.embedding_size is not None:
         widened = {name: state[name][kept_d] for name in (f"{at}widen.weight", f"{at}widen.bias")}
@@ -166,8 +173,8 @@ def _narrow_embeddings(state: State, kept_d: Tensor, old: EncoderConfig) -> Stat
 
 
 def _narrow_attention(
-    block: State, states_ND: Tensor, kept_d: Tensor, configs: tuple[EncoderConfig, EncoderConfig]
-) -> State:
+    block: StateDict, states_ND: Tensor, kept_d: Tensor, configs: tuple[EncoderConfig, EncoderConfig]
+) -> StateDict:
     old, new = configs
     heads, size = old.num_attention_heads, old.head_size
     weight_3HKD = block["attention.qkv.weight"].double().view(3, heads, size, -1)
@@ -175,15 +182,15 @@ def _narrow_attention(
     out_HdK = block["attention.out.weight"][kept_d].double().view(len(kept_d), heads, size).transpose(0, 1)
     qkv_ND = nn.functional.linear(states_ND, block["attention.qkv.weight"], block["attention.qkv.bias"])
     qkv_3HNK = qkv_ND.double().view(-1, 3, heads, size).permute(1, 2, 0, 3)
-    writes_H = torch.stack([_writes(*head) for head in zip(qkv_3HNK[2], out_HdK, strict=True)])
+    writes_H = torch.stack([_output_variance(*head) for head in zip(qkv_3HNK[2], out_HdK, strict=True)])
     turns, outs = [], []
-    for head in _strongest(writes_H, new.num_attention_heads).tolist():
-        turn_3kK, back_kK = _head_turns(qkv_3HNK[:, head], out_HdK[head], new.head_size)
+    for head in _top_indices(writes_H, new.num_attention_heads).tolist():
+        turn_3kK, back_kK = _head_projections(qkv_3HNK[:, head], out_HdK[head], new.head_size)
         turns.append((turn_3kK @ weight_3HKD[:, head], (turn_3kK @ bias_3HK[:, head, :, None]).squeeze(-1)))
         outs.append(out_HdK[head] @ back_kK.T)
     weight = torch.stack([w for w, _ in turns], 1).flatten(0, 2)
     bias = torch.stack([b for _, b in turns], 1).flatten()
-    weight, bias = Reading.of(states_ND, kept_d).through(weight, bias)
+    weight, bias = StateReconstruction.of(states_ND, kept_d).through(weight, bias)
     return {
         "attention.qkv.weight": weight.to(states_ND),
         "attention.qkv.bias": bias.to(states_ND),
@@ -192,28 +199,28 @@ def _narrow_attention(
     }
 
 
-def _writes(v_NK: Tensor, out_dK: Tensor) -> Tensor:
+def _output_variance(v_NK: Tensor, out_dK: Tensor) -> Tensor:
     """Tell how much what a head writes would vary if each token saw itself alone."""
-    return (_triangle(v_NK - v_NK.mean(0)) @ out_dK.T).square().sum().sqrt()
+    return (_triangular_factor(v_NK - v_NK.mean(0)) @ out_dK.T).square().sum().sqrt()
 
 
-def _head_turns(qkv_3NK: Tensor, out_dK: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def _head_projections(qkv_3NK: Tensor, out_dK: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Give what turns queries, keys and values of a head to fewer dimensions, and its output back."""
     q_NK, k_NK, v_NK = qkv_3NK
     # A softmax does not see what all keys share.
-    to_q, to_k = fewer_dimensions(q_NK, k_NK - k_NK.mean(0), size)
-    to_out, to_v = fewer_dimensions(out_dK, v_NK, size)
+    to_q, to_k = reduce_dimensions(q_NK, k_NK - k_NK.mean(0), size)
+    to_out, to_v = reduce_dimensions(out_dK, v_NK, size)
     # Scores are divided by the root of the head's size, which has changed.
     scale = math.sqrt(size / q_NK.shape[1])
     return torch.stack((to_q * scale, to_k, to_v)), to_out
 
 
-def fewer_dimensions(left_NK: Tensor, right_MK: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def reduce_dimensions(left_NK: Tensor, right_MK: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Give two (k, K) matrices that keep `left @ right.T` as well as k dimensions can, and the ratio of their sizes.
 
     These are the leading singular vectors of the product, found from the two triangular factors.
     """
-    left_KK, right_KK = _triangle(left_NK), _triangle(right_MK)
+    left_KK, right_KK = _triangular_factor(left_NK), _triangular_factor(right_MK)
     u_KK, values_K, v_KK = torch.linalg.svd(left_KK @ right_KK.T)
     roots_k1 = values_K[:size, None].sqrt()
     to_left = roots_k1 * torch.linalg.solve(left_KK, u_KK[:, :size]).T
@@ -222,7 +229,7 @@ def fewer_dimensions(left_NK: Tensor, right_MK: Tensor, size: int) -> tuple[Tens
     return to_left * balance, to_right / balance
 
 
-def _triangle(rows_NK: Tensor) -> Tensor:
+def _triangular_factor(rows_NK: Tensor) -> Tensor:
     """Factor the mean square: R with R^T R = rows^T rows / N, made invertible."""
     rows_NK = rows_NK / math.sqrt(len(rows_NK))
     size = rows_NK.shape[1]
@@ -231,10 +238,10 @@ def _triangle(rows_NK: Tensor) -> Tensor:
     return triangle_KK
 
 
-def _narrow_feed_forward(block: State, seen: Seen, at: str, kept_d: Tensor, inner: int) -> State:
+def _narrow_feed_forward(block: StateDict, seen: TeacherActivations, at: str, kept_d: Tensor, inner: int) -> StateDict:
     outer_dF = block["outer.weight"][kept_d]
-    kept_f = _strongest(seen.activity[f"{at}outer"] * outer_dF.norm(dim=0), inner)
-    reading = Reading.of(seen.inputs[f"{at}inner"], kept_d)
+    kept_f = _top_indices(seen.activity[f"{at}outer"] * outer_dF.norm(dim=0), inner)
+    reading = StateReconstruction.of(seen.inputs[f"{at}inner"], kept_d)
     weight, bias = reading.through(block["inner.weight"][kept_f], block["inner.bias"][kept_f])
     return {
         "inner.weight": weight,
@@ -244,14 +251,68 @@ def _narrow_feed_forward(block: State, seen: Seen, at: str, kept_d: Tensor, inne
     }
 
 
-def _strongest(strength: Tensor, count: int) -> Tensor:
+def _top_indices(strength: Tensor, count: int) -> Tensor:
     """Give the places of the largest numbers, in rising order."""
     return strength.topk(count).indices.sort().values
 
 
-def _inside(state: State, at: str) -> State:
+def _select_prefix(state: StateDict, at: str) -> StateDict:
     return {name.removeprefix(at): weight for name, weight in state.items() if name.startswith(at)}
 
 
 def _norms(*names: str) -> list[str]:
     return [f"{name}.{kind}" for name in names for kind in ("weight", "bias")]
+
+
+def map_pieces(teacher: Tokenizer, student: Tokenizer) -> list[tuple[int, ...]]:
+    """Give, for each of the student's pieces, the ids of the teacher's pieces that it stands for.
+
+    Special pieces go by their role and shared ones by their name; others are cut by the teacher, what continues a word
+    as what continues a word. Parts that the teacher does not know are left out; pieces that are nothing else begin as
+    its unknown piece, and a warning counts them.
+    """
+    known = teacher.vocabulary.ids
+    ours, theirs = student.vocabulary.special.roles(), teacher.vocabulary.special.roles()
+    special = {piece: theirs[role] for role, piece in ours.items()}
+    sources = []
+    for piece in student.vocabulary:
+        name = special.get(piece, piece)
+        sources.append((known[name],) if name in known else _cut(teacher, piece))
+    unknown = sum(each == (teacher.unk_id,) for each in sources) - 1
+    if unknown:
+        warnings.warn(
+            f"{unknown:,} of {len(sources):,} pieces are unknown to the teacher's tokenizer and begin as its unknown piece",
+            stacklevel=2,
+        )
+    return sources
+
+
+def average_rows(rows_VE: Tensor, sources: Sequence[Sequence[int]]) -> Tensor:
+    """Give the mean of the rows of each list of ids."""
+    places = torch.tensor([number for each in sources for number in each])
+    starts = torch.tensor([0, *(len(each) for each in sources[:-1])]).cumsum(0)
+    means = torch.nn.functional.embedding_bag(places, rows_VE.float(), starts, mode="mean")
+    return means.to(rows_VE.dtype)
+
+
+def _cut(tokenizer: Tokenizer, piece: str) -> tuple[int, ...]:
+    bare = piece.removeprefix(CONTINUATION)
+    if bare and bare != piece:
+        text = bare.lower() if tokenizer.lowercase else bare
+        if found := _cut_continuation(tokenizer, text):
+            return found
+    ids = tokenizer.encode(bare or piece, add_special_tokens=False).ids
+    return tuple(number for number in ids if number != tokenizer.unk_id) or (tokenizer.unk_id,)
+
+
+def _cut_continuation(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    """Cut what continues a word by longest match; empty: there is no way to."""
+    known, found, start = tokenizer.vocabulary.ids, [], 0
+    while start < len(text):
+        ends = range(len(text), start, -1)
+        end = next((end for end in ends if CONTINUATION + text[start:end] in known), None)
+        if end is None:
+            return ()
+        found.append(known[CONTINUATION + text[start:end]])
+        start = end
+    return tuple(found)

@@ -1,0 +1,128 @@
+"""Change which heads a checkpoint has: those that it has already keep their weights, others begin fresh.
+
+Give a model the rows that a changed vocabulary needs.
+
+In: a Checkpoint, its new tokenizer, and where each row comes from. Out: a Checkpoint whose token embedding (and with
+it the tied output) and output bias have been resized; every other weight is the very same tensor. A new row is the
+mean of the rows of the pieces that its word had before, so that the model starts from what it knew of the word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.family import EMBED_HEAD, Blueprint
+from alembert.nn.config import EncoderConfig
+from alembert.nn.heads import HeadSpec
+from alembert.nn.model import Model, new_model
+from alembert.text.tokenizer import Tokenizer
+
+
+def with_heads(
+    checkpoint: Checkpoint,
+    heads: Mapping[str, HeadSpec],
+    *,
+    config: EncoderConfig | None = None,
+    pooler: bool = True,
+    seed: int = 0,
+) -> Checkpoint:
+    """Give a checkpoint exactly these heads, and another configuration of the same shapes if wanted.
+
+    Without `pooler`, one that no head needs is left out.
+    """
+    old, fresh = checkpoint.blueprint, find_fresh_heads(checkpoint, heads)
+    labels = {name: old.labels[name] for name in heads if name in old.labels and name not in fresh}
+    blueprint = Blueprint(config=config or old.config, heads=heads, pooler=old.pooler and pooler, labels=labels)
+    model = new_model(blueprint.config, blueprint.heads, pooler=blueprint.pooler, seed=seed)
+    state = checkpoint.model.state_dict()
+    kept = set(state) - _weights_of(fresh, checkpoint.model)
+    model.load_state_dict({n: state[n] if n in kept else w for n, w in model.state_dict().items()}, assign=True)
+    return replace(checkpoint, model=model.eval(), blueprint=blueprint, unexpected=())
+
+
+def with_embedding_head(checkpoint: Checkpoint, pooling: str | None) -> Checkpoint:
+    """Add a head that makes vectors of texts by a pooling without weights; without a pooling, change nothing."""
+    if pooling is None:
+        return checkpoint
+    return with_heads(checkpoint, {EMBED_HEAD: HeadSpec(kind=EMBED_HEAD, pooling=pooling, dropout=0.0)})
+
+
+def with_dropout(checkpoint: Checkpoint, hidden: float | None, attention: float | None) -> Checkpoint:
+    """Give a model the dropout of a run (none: its own); what is saved should be the configuration that it had."""
+    wanted = {"hidden_dropout_prob": hidden, "attention_probs_dropout_prob": attention}
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    config = replace(checkpoint.blueprint.config, **changes)
+    return with_heads(checkpoint, checkpoint.blueprint.heads, config=config)
+
+
+def find_fresh_heads(checkpoint: Checkpoint, heads: Mapping[str, HeadSpec]) -> tuple[str, ...]:
+    """Name the heads that the checkpoint does not have, or has of another shape or reading other states."""
+    old = checkpoint.blueprint.heads
+
+    def is_there(name: str, spec: HeadSpec) -> bool:
+        return name in old and replace(old[name], dropout=spec.dropout) == spec
+
+    return tuple(name for name, spec in heads.items() if not is_there(name, spec))
+
+
+def _weights_of(heads: tuple[str, ...], model: Model) -> set[str]:
+    return {name for name in model.state_dict() if any(name.startswith(f"heads.{head}.") for head in heads)}
+
+
+TOKEN_EMBEDDING: Final = "encoder.embeddings.token.weight"  # noqa: S105 (no password)
+
+
+def with_added_pieces(checkpoint: Checkpoint, tokenizer: Tokenizer, sources: Mapping[int, Sequence[int]]) -> Checkpoint:
+    """Add rows, or refill unused ones: id of a new piece -> ids of the pieces that it stands for."""
+    size = max(checkpoint.blueprint.config.vocab_size, tokenizer.vocab_size)
+    state = dict(checkpoint.model.state_dict())
+    for name in _weights_by_piece(checkpoint.model):
+        state[name] = _grow_rows(state[name], size, sources)
+    return _with_weights(checkpoint, tokenizer, state)
+
+
+def with_markers(checkpoint: Checkpoint, tokenizer: Tokenizer, markers: Mapping[str, str]) -> Checkpoint:
+    """Add special pieces, each beginning as the word that it is named with: marker -> word."""
+    grown = tokenizer.with_markers(markers)
+    fresh = [piece for piece in markers if piece not in tokenizer.vocabulary]
+    sources = {grown.id_of(piece): tokenizer.encode(markers[piece], add_special_tokens=False).ids for piece in fresh}
+    return with_added_pieces(checkpoint, grown, sources) if fresh else checkpoint
+
+
+def with_kept_pieces(checkpoint: Checkpoint, tokenizer: Tokenizer, kept: Sequence[int]) -> Checkpoint:
+    """Keep the rows of the given old ids, in this order; rows beyond the vocabulary (padding) go too."""
+    state = dict(checkpoint.model.state_dict())
+    for name in _weights_by_piece(checkpoint.model):
+        state[name] = state[name][torch.tensor(kept)]
+    return _with_weights(checkpoint, tokenizer, state)
+
+
+def _weights_by_piece(model: Model) -> list[str]:
+    """Name the weights that have one row for each piece; the output is tied, so only its bias is one of them."""
+    biases = [f"heads.{name}.bias" for name, spec in model.specs.items() if spec.kind == "masked_lm"]
+    return [TOKEN_EMBEDDING, *biases]
+
+
+def _grow_rows(rows: Tensor, size: int, sources: Mapping[int, Sequence[int]]) -> Tensor:
+    result = rows.new_zeros((size, *rows.shape[1:]))
+    result[: len(rows)] = rows
+    for number, pieces in sources.items():
+        result[number] = rows[torch.tensor(pieces)].mean(dim=0, dtype=torch.float32).to(rows.dtype)
+    return result
+
+
+def _with_weights(checkpoint: Checkpoint, tokenizer: Tokenizer, state: Mapping[str, Tensor]) -> Checkpoint:
+    config = replace(checkpoint.blueprint.config, vocab_size=len(state[TOKEN_EMBEDDING]))
+    blueprint = replace(checkpoint.blueprint, config=config)
+    model = Model.skeleton(config, blueprint.heads, pooler=blueprint.pooler)
+    model.load_state_dict(state, assign=True)
+    extra = dict(checkpoint.extra)
+    if "pad_token_id" in extra:
+        extra["pad_token_id"] = tokenizer.pad_id
+    return replace(checkpoint, model=model.eval(), blueprint=blueprint, tokenizer=tokenizer, extra=extra, unexpected=())
