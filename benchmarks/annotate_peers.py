@@ -162,7 +162,7 @@ class OpenVino(Engine):
     """OpenVINO with an int8 graph of ours, as it is compiled without a word about how."""
 
     def started(self, weights: Weights) -> Callable[[list[list[int]]], np.ndarray]:
-        from alembert.hardware.openvino_settings import import_openvino
+        from alembert.hardware.runtimes import import_openvino
 
         compiled = import_openvino().Core().compile_model(str(weights.openvino / "model.xml"), "CPU")
         request = compiled.create_infer_request()

@@ -66,7 +66,7 @@ def measure(contenders: dict[str, Callable[[], None]], rounds: int) -> tuple[dic
     """Best time of each, and the best matmul peak, in alternating rounds."""
     peaks: list[float] = []
     clocks = {name: timed(run) for name, run in contenders.items()}
-    seconds = best(clocks, rounds, between=lambda: peaks.append(hardware.matmul_peak()))
+    seconds = best(clocks, rounds, between=lambda: peaks.append(hardware.measure_matmul_peak()))
     return seconds, max(peaks)
 
 

@@ -193,7 +193,7 @@ def measure(
                 seconds = train(rows)
                 print(f"{case}, {name}: {seconds:.1f} s", file=sys.stderr, flush=True)
                 best[name][case] = min(best[name][case], seconds)
-            peak = max(peak, hardware.matmul_peak(precision))
+            peak = max(peak, hardware.measure_matmul_peak(precision))
     return best, peak
 
 

@@ -31,7 +31,7 @@ steps = 2
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with a plain model, a tagger, examples and texts."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+    monkeypatch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
     pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{each}" for each in LETTERS))
     tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*pieces), lowercase=True)
     config = EncoderConfig(

@@ -16,8 +16,8 @@ from alembert import hardware
 from alembert.cli import run
 from alembert.cli.doctor import show
 from alembert.hardware.cpu import Cpu
-from alembert.hardware.environment import ISA, OURS
-from alembert.hardware.report import doctor_report, torch_build
+from alembert.hardware.environment import ISA_VARIABLE, OWN_VARIABLES
+from alembert.hardware.report import build_doctor_report, torch_build
 from alembert.hardware.trials import Prober
 
 XEON = Cpu("Intel Xeon", frozenset({"avx2", "avx512f", "amx_tile", "amx_bf16", "amx_int8"}))
@@ -34,7 +34,9 @@ for t in sys.argv[3:]:
 
 @pytest.fixture(autouse=True)
 def _own_environment(tmp_path: Path) -> Iterator[None]:
-    clean = {name: value for name, value in os.environ.items() if name not in {ISA, OURS, "GOMP_SPINCOUNT"}}
+    clean = {
+        name: value for name, value in os.environ.items() if name not in {ISA_VARIABLE, OWN_VARIABLES, "GOMP_SPINCOUNT"}
+    }
     with mock.patch.dict(os.environ, {**clean, "ALEMBERT_CACHE": str(tmp_path / "cache")}, clear=True):
         yield
 
@@ -48,7 +50,7 @@ def prober(tmp_path: Path) -> Prober:
 @pytest.fixture
 def known(prober: Prober) -> None:
     """Put an answer for this very machine into the cache."""
-    hardware.capabilities(prober=prober)
+    hardware.detect_capabilities(prober=prober)
 
 
 def table(report: dict[str, object], width: int = 80) -> str:
@@ -58,13 +60,13 @@ def table(report: dict[str, object], width: int = 80) -> str:
 
 
 def test_says_that_amx_is_unusable(prober: Prober) -> None:
-    report = doctor_report(hardware.capabilities(cpu=XEON, prober=prober))
+    report = build_doctor_report(hardware.detect_capabilities(cpu=XEON, prober=prober))
     text = " ".join(table(report).split())
     assert "The CPU advertises AMX, but it is unusable here: bfloat16 in torch was killed by SIGILL." in text
 
 
 def test_verdicts_are_told(prober: Prober) -> None:
-    report = doctor_report(hardware.capabilities(cpu=XEON, prober=prober))
+    report = build_doctor_report(hardware.detect_capabilities(cpu=XEON, prober=prober))
     unlimited = {t["dtype"]: t["verdict"] for t in report["types"] if t["library"] == "torch" and not t["limit"]}
     assert unlimited == {
         "float32": "works",
@@ -75,7 +77,7 @@ def test_verdicts_are_told(prober: Prober) -> None:
 
 
 def test_table_fits_80_columns(prober: Prober) -> None:
-    report = doctor_report(hardware.capabilities(cpu=XEON, prober=prober))
+    report = build_doctor_report(hardware.detect_capabilities(cpu=XEON, prober=prober))
     lines = [line for line in table(report).splitlines() if not line.startswith("Remembered in")]
     assert max(map(len, lines)) <= 80
 
@@ -98,7 +100,7 @@ def test_the_build_of_torch_is_told(facts: str, build: str, tmp_path: Path, monk
 
 
 def test_what_is_not_installed_has_a_purpose_and_an_extra(prober: Prober) -> None:
-    report = doctor_report(hardware.capabilities(cpu=XEON, prober=prober))
+    report = build_doctor_report(hardware.detect_capabilities(cpu=XEON, prober=prober))
     report["libraries"]["torch"] |= {"version": None, "build": None}
     text = " ".join(table(report).split())
     assert "torch not installed runs and trains Checkpoints (pip install 'alembert[train]')" in text
@@ -130,7 +132,7 @@ def test_no_color_is_honoured(known: None, capsys: pytest.CaptureFixture[str]) -
 def test_probing_is_announced_on_stderr(
     monkeypatch: pytest.MonkeyPatch, prober: Prober, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("alembert.hardware.findings.Prober", lambda: prober)
+    monkeypatch.setattr("alembert.hardware.capabilities.Prober", lambda: prober)
     run(["doctor", "--json", "--refresh"])
     shown = capsys.readouterr()
     assert "trying" in shown.err

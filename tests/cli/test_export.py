@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from alembert.cli import run
-from alembert.hardware.choices import Verdict
-from alembert.hardware.findings import Capabilities
+from alembert.hardware.capabilities import Capabilities, ReasonedChoice
 from small_checkpoints import fine_tuned, fine_tuned_together
 
 INT8 = ["export", "ner", "--calibrate", "examples.jsonl", "--rows", "6", "--no-speed"]
@@ -134,7 +133,7 @@ def test_without_onnx_it_says_how_to_install_it(command: Any, monkeypatch: pytes
 
 
 def test_the_format_is_that_of_the_faster_library_and_said(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = Verdict("onnxruntime", "It is the fastest.")
+    verdict = ReasonedChoice("onnxruntime", "It is the fastest.")
     monkeypatch.setattr(Capabilities, "library_for", lambda found, dtype: verdict)
     code, out, err = command("export", "ner", "--fp32", "--out", "fp32")
     assert code == 0

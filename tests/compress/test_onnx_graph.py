@@ -16,7 +16,7 @@ from alembert.compress.settings import ExportSettings
 from alembert.data.windows import Row
 from alembert.errors import BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
-from alembert.hardware.openvino_settings import compile_settings, the_core
+from alembert.hardware.runtimes import get_core, make_compile_settings
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
@@ -69,7 +69,7 @@ def rows_of() -> list[Row]:
 def in_openvino(content: bytes, rows: list[Row]) -> Outputs:
     """Read the file in a program that is not made for it alone."""
     # By itself it would compute in bfloat16 on processors that have it.
-    graph = the_core().compile_model(the_core().read_model(content, b""), "CPU", compile_settings(1, 1))
+    graph = get_core().compile_model(get_core().read_model(content, b""), "CPU", make_compile_settings(1, 1))
     found = graph(masked(rows))
     return {head: found[head] for head in HEADS}
 

@@ -9,7 +9,7 @@ from alembert.compress.network import Numbers
 from alembert.compress.onnx_graph import build_onnx
 from alembert.compress.onnx_int8 import Seen, build_int8, ranked, rounded_rows, see
 from alembert.data.windows import Row
-from alembert.hardware.openvino_settings import compile_settings, the_core
+from alembert.hardware.runtimes import get_core, make_compile_settings
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
 from alembert.tasks.running_onnx import OnnxGraph, masked
@@ -61,7 +61,7 @@ def test_the_outputs_are_near_the_exact_ones(head: str, model: Model, seen: dict
 def test_another_program_computes_the_same(model: Model, seen: dict[str, Seen]) -> None:
     content = build_int8(model, list(HEADS), seen)
     onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
-    compiled = the_core().compile_model(the_core().read_model(content, b""), "CPU", compile_settings(1, 1))
+    compiled = get_core().compile_model(get_core().read_model(content, b""), "CPU", make_compile_settings(1, 1))
     (row,) = rows((12,))
     ours = OnnxGraph(content, threads=1, streams=1).infer([row])["tag"]
     assert np.corrcoef(compiled(masked([row]))["tag"].ravel(), ours.ravel())[0, 1] > 0.99

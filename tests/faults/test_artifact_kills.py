@@ -96,7 +96,7 @@ def check_after_kill(folder: Path, overwrite: bool) -> None:
 
 def check_next_run(folder: Path, options: dict[str, Any], reference: bytes) -> None:
     """The same command gives what an uninterrupted run gives, and leaves nothing else."""
-    if options.get("overwrite") or artifact.finished(folder, "Corpus", config={"content": "new"}) is None:
+    if options.get("overwrite") or artifact.find_finished(folder, "Corpus", config={"content": "new"}) is None:
         write(folder, "new", **options)
     assert content_of(folder) == "new"
     assert (folder / "manifest.json").read_bytes() == reference
@@ -188,7 +188,7 @@ def test_finished_parts_survive_every_kill(tmp_path: Path) -> None:
         run(write_and_die_inside, folder, {"resume": True})
         kept = (folder.with_name("out.partial") / FILES[0]).stat().st_ino
         exit_code = run(write_and_die, folder, step, {"resume": True})
-        if artifact.finished(folder, "Corpus", config={"content": "new"}) is None:
+        if artifact.find_finished(folder, "Corpus", config={"content": "new"}) is None:
             write(folder, "new", resume=True)
         assert (folder / FILES[0]).stat().st_ino == kept
 

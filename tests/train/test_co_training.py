@@ -34,7 +34,7 @@ SETTINGS = FinetuneSettings(epochs=1, masked_lm=MaskedLMSettings(weight=0.25, ra
 
 @pytest.fixture(autouse=True)
 def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+    monkeypatch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
 
 
 @pytest.fixture(scope="module")

@@ -312,7 +312,7 @@ def test_processes_of_one_machine_share_its_cores(
     distributed.hardware.configure_torch()  # sets threads, once
     torch.set_num_threads(8)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    monkeypatch.setattr(distributed, "of_user", lambda _: asked)
+    monkeypatch.setattr(distributed, "get_user_value", lambda _: asked)
     distributed._share_threads()
     assert torch.get_num_threads() == expected
 

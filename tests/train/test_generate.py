@@ -34,7 +34,7 @@ HEAD = {"masked_lm": HeadSpec(kind="masked_lm", dropout=0.0)}
 
 @pytest.fixture(autouse=True)
 def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+    monkeypatch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
 
 
 def write(path: Path, split: str, count: int) -> Path:

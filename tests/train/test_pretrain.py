@@ -54,7 +54,7 @@ IDS = [2, 5, 17, 23, 42, 3]
 
 @pytest.fixture(autouse=True)
 def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+    monkeypatch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ TEXT = "Imatinib inhibits BCR-ABL1 in chronic myeloid leukemia."
 
 @pytest.fixture(autouse=True)
 def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "matmul_peak", lambda dtype="float32": 100.0, raising=False)
+    monkeypatch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
 
 
 @pytest.fixture(scope="module")

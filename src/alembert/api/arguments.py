@@ -158,13 +158,13 @@ def progress_bar(shown: bool) -> Bar:
 
 def run_context(bar: Bar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None) -> Surroundings:
     """Say where a training run computes, and where it reports to."""
-    from alembert.hardware.torch_settings import device_named
+    from alembert.hardware.torch_settings import resolve_device
     from alembert.train.surroundings import Surroundings
 
     quiet = Surroundings()
     return Surroundings(
         cache=cache,
-        device=device_named(device),
+        device=resolve_device(device),
         overwrite=overwrite,
         say=note if progress else quiet.say,
         show=say_all if progress else quiet.show,

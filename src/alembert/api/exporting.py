@@ -172,7 +172,7 @@ def export_tasks(model: Path, task: str | None) -> tuple[str | None, ...]:
 def check_installed(settings: ExportSettings) -> None:
     """Say at once what the format needs; one that is chosen here is that of a library that is there."""
     from alembert.compress.onnx_graph import import_onnx
-    from alembert.hardware.openvino_settings import import_openvino
+    from alembert.hardware.runtimes import import_openvino
 
     if settings.format == "openvino":
         import_openvino()

@@ -13,43 +13,43 @@ counts and the hash of every file.
 """
 
 from alembert.artifact.disk import atomic_write, hash_file, hash_text
-from alembert.artifact.manifest import Digest, Input, Manifest, hash_config
+from alembert.artifact.manifest import FileDigest, Manifest, ManifestInput, hash_config
 from alembert.artifact.opening import (
     DRAFT,
     MANIFEST,
-    Named,
+    NamedInput,
     check_listed,
-    few,
+    explain_missing,
     hash_input,
-    is_result,
+    is_artifact,
+    locate_artifact,
     open_artifact,
-    place_of,
+    shortlist,
     verify,
-    why_missing,
 )
-from alembert.artifact.writing import Draft, check, create, finished
+from alembert.artifact.writing import Draft, check_can_create, create, find_finished
 
 __all__ = [
     "DRAFT",
     "MANIFEST",
-    "Digest",
     "Draft",
-    "Input",
+    "FileDigest",
     "Manifest",
-    "Named",
+    "ManifestInput",
+    "NamedInput",
     "atomic_write",
-    "check",
+    "check_can_create",
     "check_listed",
     "create",
-    "few",
-    "finished",
+    "explain_missing",
+    "find_finished",
     "hash_config",
     "hash_file",
     "hash_input",
     "hash_text",
-    "is_result",
+    "is_artifact",
+    "locate_artifact",
     "open_artifact",
-    "place_of",
+    "shortlist",
     "verify",
-    "why_missing",
 ]

@@ -20,9 +20,9 @@ from alembert.errors import BadFile
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-_SHAPE = {errno.ENOTDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP, errno.EXDEV}
+_BAD_PATH = {errno.ENOTDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP, errno.EXDEV}
 _DEVICE = {errno.EIO, errno.EBUSY, errno.ESTALE, errno.ENODEV}
-MENDABLE = _FULL | _FORBIDDEN | _SHAPE | _DEVICE
+USER_FIXABLE_ERRORS = _FULL | _FORBIDDEN | _BAD_PATH | _DEVICE
 
 
 def atomic_write(path: str | Path, data: bytes) -> None:
@@ -36,7 +36,7 @@ def atomic_write(path: str | Path, data: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise BadFile(f"{path} could not be written: {in_words(error)}") from error
+        raise BadFile(f"{path} could not be written: {describe_os_error(error)}") from error
 
 
 def _write_through(path: Path, data: bytes) -> None:
@@ -68,13 +68,13 @@ def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf8", "surrogatepass")).hexdigest()
 
 
-def visible(folder: Path) -> Iterator[Path]:
+def iter_visible_files(folder: Path) -> Iterator[Path]:
     """Walk over everything that is not a folder, in order; links are not followed, names with a dot are skipped."""
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
         if path.is_dir() and not path.is_symlink():
-            yield from visible(path)
+            yield from iter_visible_files(path)
         else:
             yield path
 
@@ -89,7 +89,7 @@ def file_size(path: Path) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Delete a folder; what cannot be deleted is warned about, since the result does not depend on it."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
@@ -108,7 +108,7 @@ def remove_hidden(folder: Path) -> None:
             path.unlink()
 
 
-def in_words(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Say what the file system refused and what to do."""
     reason = error.strerror or type(error).__name__
     if error.errno in _FULL:
@@ -119,12 +119,12 @@ def in_words(error: OSError) -> str:
 
 
 @contextmanager
-def explained(action: str, then: Callable[[], str] = str) -> Iterator[None]:
+def translate_os_errors(action: str, then: Callable[[], str] = str) -> Iterator[None]:
     """Turn file system errors that a user can mend into a sentence: `action` stopped, why, what to do, `then()`."""
     try:
         yield
     except OSError as error:
-        if error.errno not in MENDABLE:
+        if error.errno not in USER_FIXABLE_ERRORS:
             raise
         where = f" ({error.filename})" if error.filename else ""
-        raise BadFile(f"{action} stopped{where}: {in_words(error)} {then()}".rstrip()) from error
+        raise BadFile(f"{action} stopped{where}: {describe_os_error(error)} {then()}".rstrip()) from error

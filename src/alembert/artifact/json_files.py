@@ -2,7 +2,7 @@
 
 In: a path, or bytes. Out: plain values, or a sentence. Each reader of a `task.json`, `config.json`, `manifest.json` or
 tokenizer file comes through here, so that a damaged or hostile file is refused in one way: too large, no UTF-8, no JSON,
-nested too deeply, or no object. What a table says is for its reader to check, inside `refused_as`.
+nested too deeply, or no object. What a table says is for its reader to check, inside `refuse_malformed`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, Final
 
 from alembert.errors import BadFile
 
-LARGEST: Final = 50_000_000
+MAX_JSON_BYTES: Final = 50_000_000
 """Bytes of a file, unless its reader expects another size."""
-MALFORMED: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+MALFORMED_ERRORS: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What Python raises for values of another type, size or shape than the code that reads them expects."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-def read_json(path: Path, *, shown: str | None = None, largest: int = LARGEST) -> dict[str, Any]:
+def read_json(path: Path, *, shown: str | None = None, largest: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Read the JSON object in a file, which messages call `shown`; refuse anything else with a sentence."""
     name = shown or str(path)
     try:
@@ -73,12 +73,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def json_bytes(value: Any, *, allow_nan: bool = True) -> bytes:
+def to_json_bytes(value: Any, *, allow_nan: bool = True) -> bytes:
     r"""Write a value as JSON for people and programs: UTF-8, with escapes for what UTF-8 cannot hold.
 
     Python gives file names that are not Unicode with lone surrogates. Their escapes are read back as the same name.
 
-    >>> json_bytes({"name": "caf\udce9"})
+    >>> to_json_bytes({"name": "caf\udce9"})
     b'{\n  "name": "caf\\udce9"\n}\n'
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=2)
@@ -86,22 +86,22 @@ def json_bytes(value: Any, *, allow_nan: bool = True) -> bytes:
 
 
 @contextmanager
-def refused_as(sentence: str) -> Iterator[None]:
+def refuse_malformed(sentence: str) -> Iterator[None]:
     """Refuse with this sentence a table that the code inside cannot read; its own sentences pass."""
     try:
         yield
-    except MALFORMED:
+    except MALFORMED_ERRORS:
         raise BadFile(sentence) from None
 
 
-def whole_number(value: Any, smallest: int | None = 0) -> int:
+def check_whole_number(value: Any, smallest: int | None = 0) -> int:
     """Return a whole number of a table; raise ValueError for anything else, true and false included."""
     if type(value) is not int or (smallest is not None and value < smallest):
         raise ValueError("no whole number, or too small a one")
     return value
 
 
-def text_value(value: Any) -> str:
+def check_text(value: Any) -> str:
     """Return a text of a table; raise ValueError for anything else."""
     if not isinstance(value, str):
         raise ValueError("no text")

@@ -23,11 +23,11 @@ _NO_LOCKS_HERE = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}
 
 
 @contextmanager
-def locked(path: Path, shown: str) -> Iterator[None]:
+def hold_lock(path: Path, shown: str) -> Iterator[None]:
     """Hold the lock file `path` for the length of the block; raise `Busy` if someone else does."""
     descriptor = _take(path, shown)
     try:
-        _sign(descriptor)
+        _write_holder(descriptor)
         yield
     finally:
         # Deleted while still held: whoever has opened it already finds another file, or none, at this path.
@@ -46,7 +46,7 @@ def _take(path: Path, shown: str) -> int:
             on_failure.callback(os.close, descriptor)
             if not _flock(descriptor):
                 raise Busy(
-                    f"{shown} is being written by {_holder(descriptor)}. Wait for it to end, or choose a new folder."
+                    f"{shown} is being written by {_read_holder(descriptor)}. Wait for it to end, or choose a new folder."
                 )
             if _is_at(path, descriptor):
                 on_failure.pop_all()
@@ -83,14 +83,14 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _sign(descriptor: int) -> None:
+def _write_holder(descriptor: int) -> None:
     since = datetime.datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
     signature = {"pid": os.getpid(), "host": platform.node(), "since": since}
     os.ftruncate(descriptor, 0)
     os.write(descriptor, json.dumps(signature).encode())
 
 
-def _holder(descriptor: int) -> str:
+def _read_holder(descriptor: int) -> str:
     try:
         signature = json.loads(os.read(descriptor, 4096))
         return f"process {signature['pid']} on {signature['host']} since {signature['since']}"

@@ -17,7 +17,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from alembert.artifact.disk import hash_text
-from alembert.artifact.json_files import json_bytes, read_json, refused_as, text_value, whole_number
+from alembert.artifact.json_files import (
+    check_text,
+    check_whole_number,
+    read_json,
+    refuse_malformed,
+    to_json_bytes,
+)
 from alembert.errors import BadFile, BadSetting
 
 FORMAT = 1
@@ -27,7 +33,7 @@ _SHORT = 40
 
 
 @dataclass(frozen=True)
-class Input:
+class ManifestInput:
     """What an artefact was made from; the name is the last part of its path, or its address; the hash decides."""
 
     name: str
@@ -35,7 +41,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Digest:
+class FileDigest:
     """Hash and size in bytes of one file of an artefact."""
 
     sha256: str
@@ -51,16 +57,16 @@ class Manifest:
     versions: dict[str, str]
     seed: int | None
     config: dict[str, Any]
-    inputs: tuple[Input, ...]
+    inputs: tuple[ManifestInput, ...]
     counts: dict[str, int] = field(default_factory=dict)
-    files: dict[str, Digest] = field(default_factory=dict)
+    files: dict[str, FileDigest] = field(default_factory=dict)
 
     def to_bytes(self, **extra: Any) -> bytes:
         """Give the content of `manifest.json`."""
-        return json_bytes({**dataclasses.asdict(self), **extra}, allow_nan=False)
+        return to_json_bytes({**dataclasses.asdict(self), **extra}, allow_nan=False)
 
 
-def canonical(config: Mapping[str, Any]) -> str:
+def to_canonical_json(config: Mapping[str, Any]) -> str:
     """Write a configuration as JSON in the one way that equal configurations share."""
     try:
         return json.dumps(config, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -74,19 +80,19 @@ def hash_config(config: Mapping[str, Any]) -> str:
     >>> hash_config({"a": 1, "b": (2, 3)}) == hash_config({"b": [2, 3], "a": 1})
     True
     """
-    return hash_text(canonical(config))
+    return hash_text(to_canonical_json(config))
 
 
 def read_manifest(path: Path, shown: str) -> Manifest:
     """Read and check a manifest."""
-    return parse(read_record(path, shown), shown)
+    return parse_manifest(read_manifest_record(path, shown), shown)
 
 
-def read_record(path: Path, shown: str) -> dict[str, Any]:
+def read_manifest_record(path: Path, shown: str) -> dict[str, Any]:
     """Read the JSON object in a file, and check that this version of alembert understands it."""
     record = read_json(path, shown=shown, largest=_LARGEST)
-    with refused_as(_foreign(shown)):
-        whole_number(record["format"], smallest=1)
+    with refuse_malformed(_foreign(shown)):
+        check_whole_number(record["format"], smallest=1)
     if record["format"] > FORMAT:
         raise BadFile(
             f"{shown} has format {record['format']}, and this alembert reads up to {FORMAT}. Install a newer alembert."
@@ -94,25 +100,27 @@ def read_record(path: Path, shown: str) -> dict[str, Any]:
     return record
 
 
-def parse(record: dict[str, Any], shown: str) -> Manifest:
+def parse_manifest(record: dict[str, Any], shown: str) -> Manifest:
     """Build a manifest from JSON that may have been written by anyone."""
-    with refused_as(_foreign(shown)):
+    with refuse_malformed(_foreign(shown)):
         return Manifest(
-            kind=text_value(record["kind"]),
-            versions={name: text_value(each) for name, each in record["versions"].items()},
-            seed=None if record["seed"] is None else whole_number(record["seed"], smallest=None),
+            kind=check_text(record["kind"]),
+            versions={name: check_text(each) for name, each in record["versions"].items()},
+            seed=None if record["seed"] is None else check_whole_number(record["seed"], smallest=None),
             config=dict(record["config"].items()),
-            inputs=tuple(Input(text_value(each["name"]), text_value(each["sha256"])) for each in record["inputs"]),
-            counts={name: whole_number(each) for name, each in record["counts"].items()},
-            files={_safe(name): _digest(each) for name, each in record["files"].items()},
+            inputs=tuple(
+                ManifestInput(check_text(each["name"]), check_text(each["sha256"])) for each in record["inputs"]
+            ),
+            counts={name: check_whole_number(each) for name, each in record["counts"].items()},
+            files={_check_file_name(name): _digest(each) for name, each in record["files"].items()},
         )
 
 
-def _digest(entry: Any) -> Digest:
-    return Digest(text_value(entry["sha256"]), whole_number(entry["size"]))
+def _digest(entry: Any) -> FileDigest:
+    return FileDigest(check_text(entry["sha256"]), check_whole_number(entry["size"]))
 
 
-def _safe(name: str) -> str:
+def _check_file_name(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
         raise ValueError("a file outside of the folder")
@@ -125,7 +133,7 @@ def _foreign(shown: str) -> str:
     )
 
 
-def differences(old: Manifest, new: Manifest) -> list[str]:
+def list_differences(old: Manifest, new: Manifest) -> list[str]:
     """Name what makes two artefacts different work: kind, seed, configuration or inputs, but not versions."""
     before, now = _identity(old), _identity(new)
     places = [place for place in sorted(before | now) if before.get(place) != now.get(place)]
@@ -142,7 +150,7 @@ def _identity(manifest: Manifest) -> dict[tuple[str, ...], str]:
 def _flat(value: Any, place: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
     """Compare as JSON text: to Python, 1, 1.0 and True are equal."""
     if not isinstance(value, dict) or not value:
-        return {place: canonical(value)}
+        return {place: to_canonical_json(value)}
     parts = (_flat(item, (*place, key)) for key, item in value.items())
     return {place: text for part in parts for place, text in part.items()}
 
@@ -154,7 +162,7 @@ def _short(text: str | None) -> str:
 
 
 @functools.cache
-def versions() -> Mapping[str, str]:
+def get_library_versions() -> Mapping[str, str]:
     """Give the versions of Python, alembert and the libraries on which results depend."""
     import importlib.metadata  # slow to load, and needed by writers alone
 
@@ -167,14 +175,14 @@ def versions() -> Mapping[str, str]:
     return found
 
 
-def joined_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+def merge_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     """Keep the truth when work begun with one version is continued with another.
 
-    >>> joined_versions({"torch": "2.13.0"}, {"torch": "2.14.0"})
+    >>> merge_versions({"torch": "2.13.0"}, {"torch": "2.14.0"})
     {'torch': '2.13.0, then 2.14.0'}
     """
-    return {name: _then(old.get(name, now), now) for name, now in new.items()}
+    return {name: _join_versions(old.get(name, now), now) for name, now in new.items()}
 
 
-def _then(before: str, now: str) -> str:
+def _join_versions(before: str, now: str) -> str:
     return before if before.rsplit(", then ", maxsplit=1)[-1] == now else f"{before}, then {now}"

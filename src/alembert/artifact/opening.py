@@ -11,7 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from alembert.artifact.disk import explained, file_size, hash_file, is_occupied, visible
+from alembert.artifact.disk import (
+    file_size,
+    hash_file,
+    is_occupied,
+    iter_visible_files,
+    translate_os_errors,
+)
 from alembert.artifact.manifest import Manifest, hash_config, read_manifest
 from alembert.errors import BadFile
 
@@ -21,7 +27,7 @@ DRAFT = ".draft.json"
 
 
 @dataclass(frozen=True)
-class Place:
+class ArtifactPaths:
     """Where an artefact and its siblings are; `shown` is the folder as the user wrote it."""
 
     shown: str
@@ -41,7 +47,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedInput:
     """An input that is called otherwise than its path says, such as the copy of an object in a store."""
 
     path: Path
@@ -50,20 +56,20 @@ class Named:
 
 def open_artifact(folder: str | Path, kind: str | None = None) -> Manifest:
     """Read the manifest of a complete artefact, whose files must be there with the sizes listed."""
-    place = place_of(folder)
-    with explained(f"Reading {place.shown}"):
+    place = locate_artifact(folder)
+    with translate_os_errors(f"Reading {place.shown}"):
         if not (place.target / MANIFEST).is_file():
             raise BadFile(
-                why_missing(folder)
+                explain_missing(folder)
                 or f"{place.shown} has no {MANIFEST}, so alembert has not written it. Check the path."
             )
-        manifest = read_target(place)
+        manifest = read_target_manifest(place)
         if kind not in (None, manifest.kind):
             raise BadFile(
                 f"{place.shown} is {with_article(manifest.kind)}, and {with_article(str(kind))} was expected. Check the path."
             )
         if not manifest.files:
-            own = (name_in(place.target, path) for path in visible(place.target))
+            own = (get_relative_name(place.target, path) for path in iter_visible_files(place.target))
             check_listed(folder, manifest, (name for name in own if name != MANIFEST))
         wrong = [name for name, digest in manifest.files.items() if file_size(place.target / name) != digest.size]
         _refuse_damaged(place, wrong, "missing or of another size than the manifest says")
@@ -73,14 +79,14 @@ def open_artifact(folder: str | Path, kind: str | None = None) -> Manifest:
 def check_listed(folder: str | Path, manifest: Manifest, names: Iterable[str]) -> None:
     """Refuse files that are to be read and that the manifest does not list: nothing would check their size."""
     unlisted = [name for name in names if name not in manifest.files]
-    _refuse_damaged(place_of(folder), unlisted, f"not listed in {MANIFEST}")
+    _refuse_damaged(locate_artifact(folder), unlisted, f"not listed in {MANIFEST}")
 
 
 def verify(folder: str | Path) -> Manifest:
     """Hash every file of an artefact again and name those that have changed."""
     manifest = open_artifact(folder)
-    place = place_of(folder)
-    with explained(f"Reading {place.shown}"):
+    place = locate_artifact(folder)
+    with translate_os_errors(f"Reading {place.shown}"):
         wrong = [name for name, digest in manifest.files.items() if hash_file(place.target / name) != digest.sha256]
     _refuse_damaged(place, wrong, "not what was written")
     return manifest
@@ -96,15 +102,15 @@ def hash_input(path: str | Path) -> str:
     if (path / MANIFEST).is_file():
         open_artifact(path)
         return hash_file(path / MANIFEST)
-    files = list(visible(path))
-    results = _in_results(path, files)
+    files = list(iter_visible_files(path))
+    results = _find_artifact_files(path, files)
     files = [file for file in files if file not in results]
     if strange := [file for file in files if not file.is_file()]:
         raise BadFile(f"The input {strange[0]} is a link to a folder or to nothing. Put the files themselves there.")
-    return hash_config({name_in(path, file): hash_file(file) for file in files})
+    return hash_config({get_relative_name(path, file): hash_file(file) for file in files})
 
 
-def is_result(folder: Path) -> bool:
+def is_artifact(folder: Path) -> bool:
     """Tell whether a folder is an artefact, complete or not."""
     if (folder / DRAFT).is_file():
         return True
@@ -114,27 +120,27 @@ def is_result(folder: Path) -> bool:
         return False
 
 
-def _in_results(folder: Path, files: Sequence[Path]) -> set[Path]:
+def _find_artifact_files(folder: Path, files: Sequence[Path]) -> set[Path]:
     """Return the files that belong to artefacts inside a folder: they may lie there, and are no part of an input."""
     parents = {file: [folder / each for each in file.relative_to(folder).parents[:-1]] for file in files}
-    results = {each for each in {each for above in parents.values() for each in above} if is_result(each)}
+    results = {each for each in {each for above in parents.values() for each in above} if is_artifact(each)}
     return {file for file, above in parents.items() if not results.isdisjoint(above)}
 
 
-def place_of(folder: str | Path) -> Place:
+def locate_artifact(folder: str | Path) -> ArtifactPaths:
     """Find where an artefact is or will be."""
     # Resolved at once: the working directory may change during a long run, and a link must not be replaced.
-    return Place(str(Path(folder)), Path(os.path.realpath(folder)))
+    return ArtifactPaths(str(Path(folder)), Path(os.path.realpath(folder)))
 
 
-def read_target(place: Place) -> Manifest:
+def read_target_manifest(place: ArtifactPaths) -> Manifest:
     """Read the manifest at a place."""
     return read_manifest(place.target / MANIFEST, f"{place.shown}/{MANIFEST}")
 
 
-def why_missing(folder: str | Path) -> str | None:
+def explain_missing(folder: str | Path) -> str | None:
     """Say in a sentence why there is no folder of this name; none: there is one."""
-    place = place_of(folder)
+    place = locate_artifact(folder)
     if place.target.is_dir():
         return None
     if is_occupied(place.partial):
@@ -147,17 +153,17 @@ def why_missing(folder: str | Path) -> str | None:
     return f"{place.shown} is a file, and a folder was expected. Check the path."
 
 
-def _refuse_damaged(place: Place, names: list[str], what: str) -> None:
+def _refuse_damaged(place: ArtifactPaths, names: list[str], what: str) -> None:
     if names:
-        raise BadFile(f"{place.shown} is damaged: {what}: {few(names)}. Restore these files or write it anew.")
+        raise BadFile(f"{place.shown} is damaged: {what}: {shortlist(names)}. Restore these files or write it anew.")
 
 
-def name_in(folder: Path, path: Path) -> str:
+def get_relative_name(folder: Path, path: Path) -> str:
     """Name a file as manifests do."""
     return path.relative_to(folder).as_posix()
 
 
-def few(names: Sequence[str]) -> str:
+def shortlist(names: Sequence[str]) -> str:
     """List the first names and count the rest."""
     rest = len(names) - 5
     return ", ".join(names[:5]) + (f" and {rest} more" if rest > 0 else "")

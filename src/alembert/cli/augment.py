@@ -121,7 +121,7 @@ def _opened(
     model: str, name: str | None, files: Sequence[Path], options: ReadOptions, device: str
 ) -> tuple[Checkpoint, AnyTask, Reading[Any]]:
     """Open the model, and read the examples of its task; of a model without one, of the task that is named."""
-    from alembert.hardware.torch_settings import device_named
+    from alembert.hardware.torch_settings import resolve_device
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
     from alembert.tasks.files import has_task, read_table, task_names
@@ -131,7 +131,7 @@ def _opened(
     if has_task(folder):
         read_table(folder, name)  # a task that the model has not is refused before its weights are read
         called = name if task_names(folder) else None
-        engine = TorchEngine.open(folder, device_named(device))
+        engine = TorchEngine.open(folder, resolve_device(device))
         tuned = TaskModel.of_engine(engine, folder, called)
         found = _some(tuned.read(files, options))
         tuned.task.check(found.examples)
@@ -170,10 +170,10 @@ def _some(reading: Reading[Any]) -> Reading[Any]:
 
 def _checkpoint(folder: str | Path, device: str) -> Checkpoint:
     from alembert.files import checkpoint as checkpoints
-    from alembert.hardware.torch_settings import device_named
+    from alembert.hardware.torch_settings import resolve_device
 
     found = checkpoints.open(folder)
-    found.model.to(device_named(device))
+    found.model.to(resolve_device(device))
     return found
 
 

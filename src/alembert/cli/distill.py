@@ -166,13 +166,13 @@ class _Place:
         self.cache, self.device, self.overwrite = cache, device, overwrite
 
     def surroundings(self, **told: Any) -> Surroundings:
-        from alembert.hardware.torch_settings import device_named
+        from alembert.hardware.torch_settings import resolve_device
         from alembert.terminal.output import note, say_all
         from alembert.train.surroundings import Surroundings
 
         return Surroundings(
             cache=self.cache,
-            device=device_named(self.device),
+            device=resolve_device(self.device),
             overwrite=self.overwrite,
             say=note,
             show=say_all,

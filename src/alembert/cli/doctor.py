@@ -19,13 +19,13 @@ def doctor(
     refresh: bool = typer.Option(False, "--refresh", help="Try everything again instead of using the cache."),
 ) -> None:
     """Show what this machine can do, what was chosen and why."""
-    from alembert.hardware.findings import capabilities, remembered
-    from alembert.hardware.report import doctor_report
+    from alembert.hardware.capabilities import detect_capabilities, load_cached_capabilities
+    from alembert.hardware.report import build_doctor_report
     from alembert.terminal.output import print_json, say
 
-    if refresh or remembered() is None:
+    if refresh or load_cached_capabilities() is None:
         say("trying numeric types in child processes, about ten seconds ...")
-    report = doctor_report(capabilities(refresh=refresh))
+    report = build_doctor_report(detect_capabilities(refresh=refresh))
     if as_json:
         print_json(report, indent=2)
     else:

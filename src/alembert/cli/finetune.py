@@ -180,7 +180,7 @@ def _run(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from alembert.hardware.torch_settings import device_named
+    from alembert.hardware.torch_settings import resolve_device
     from alembert.terminal.output import note, say_all
     from alembert.terminal.progress import Bar
     from alembert.train.distributed import speaks
@@ -189,7 +189,7 @@ def _run(
 
     with Bar(sys.stderr, plain_every=60) as bar:
         around = Surroundings(
-            device=device_named(device),
+            device=resolve_device(device),
             overwrite=overwrite,
             say=note,
             show=say_all,

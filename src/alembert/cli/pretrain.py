@@ -141,9 +141,9 @@ def number(text: str) -> int:
 
 
 def _device(wanted: str) -> str:
-    from alembert.hardware.torch_settings import device_named
+    from alembert.hardware.torch_settings import resolve_device
 
-    return device_named(wanted)
+    return resolve_device(wanted)
 
 
 def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any) -> None:

@@ -69,7 +69,7 @@ def export(
     Of a model of several tasks all are exported, each with the material of its name, unless `task` names one of them.
     """
     settings = settings or ExportSettings()
-    artifact.check(out, KIND, config={}, overwrite=overwrite)
+    artifact.check_can_create(out, KIND, config={}, overwrite=overwrite)
     parts = _parts(checkpoint, material or {}, task)
     _check_calibrated(settings, parts)
     form = settings.format or _format(checkpoint, settings, parts, say)
@@ -99,7 +99,7 @@ def _check_calibrated(settings: ExportSettings, parts: Sequence[Part]) -> None:
 def _format(checkpoint: Checkpoint, settings: ExportSettings, parts: Sequence[Part], say: Say) -> Format:
     """Choose the format whose library is faster here: by the model itself, if speed is measured and there is text."""
     dtype = "int8" if settings.precision == "int8" else "float32"
-    machine = hardware.capabilities()
+    machine = hardware.detect_capabilities()
     formats: dict[str | None, Format] = {library: name for name, library in LIBRARIES.items()}
     there = [formats[library] for library in machine.libraries_for(dtype)]
     rows = _rows(parts, FEW_ROWS) if any(part.material.stopwatch for part in parts) else []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alembert.compress.network import Gelu, Numbers, describe
-from alembert.hardware.openvino_settings import import_openvino
+from alembert.hardware.runtimes import import_openvino
 
 if TYPE_CHECKING:
     from openvino import Model as Graph

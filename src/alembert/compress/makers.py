@@ -15,8 +15,7 @@ from alembert.compress import onnx_int8, quantise
 from alembert.compress.graph import build_graph
 from alembert.compress.onnx_graph import build_onnx, check_onnx
 from alembert.data.windows import Row
-from alembert.hardware.onnx_settings import import_onnxruntime
-from alembert.hardware.openvino_settings import import_openvino
+from alembert.hardware.runtimes import import_onnxruntime, import_openvino
 from alembert.nn.model import Model
 from alembert.tasks.export_files import Format
 from alembert.tasks.running_export import Compile

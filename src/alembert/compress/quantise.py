@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alembert.compress.fallback import relative_error
 from alembert.data.windows import Row
-from alembert.hardware.openvino_settings import import_nncf
+from alembert.hardware.runtimes import import_nncf
 from alembert.tasks.running_export import padded
 from alembert.tasks.running_openvino import OpenVinoGraph
 

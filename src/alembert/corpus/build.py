@@ -152,7 +152,7 @@ def build(
             "config": {**settings.as_config(), **words.as_config()},
             "inputs": [*given.recorded(files.contents), *words.files],
         }
-        if done := artifact.finished(out, KIND, **plan):
+        if done := artifact.find_finished(out, KIND, **plan):
             return Result(done, fresh=False, notes=tuple(files.notes()))
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft, site() as hands:
             job = _Build(draft.path, files.files, words, settings, hands, tell)

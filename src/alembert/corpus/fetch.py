@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Final
 
 from alembert import artifact
-from alembert.artifact.disk import explained, remove
-from alembert.artifact.lock import locked
+from alembert.artifact.disk import remove_folder, translate_os_errors
+from alembert.artifact.lock import hold_lock
 from alembert.corpus import crew
 from alembert.corpus.inputs import expand_inputs
 from alembert.corpus.jobs import Progress
@@ -70,10 +70,10 @@ class Inputs:
                 return "/".join([self.addresses[copy], *path.relative_to(copy).parts])
         return str(path)
 
-    def recorded(self, paths: Sequence[Path]) -> list[Path | artifact.Named]:
+    def recorded(self, paths: Sequence[Path]) -> list[Path | artifact.NamedInput]:
         """Give paths as a manifest records them."""
         called = [(path, self.called(path)) for path in paths]
-        return [path if name == str(path) else artifact.Named(path, name) for path, name in called]
+        return [path if name == str(path) else artifact.NamedInput(path, name) for path, name in called]
 
 
 def is_address(given: str | Path) -> bool:
@@ -108,9 +108,9 @@ def fetched(
     result = Path(os.path.realpath(out))
     folder = result.parent / CACHE / "inputs"
     with ExitStack() as stack:
-        with explained(f"Copying inputs to {folder}"):
+        with translate_os_errors(f"Copying inputs to {folder}"):
             _make(folder)
-            stack.enter_context(locked(folder / f".{result.name}.lock", str(out)))
+            stack.enter_context(hold_lock(folder / f".{result.name}.lock", str(out)))
             copied = _copies(inputs, found, folder / result.name, tell)
         if STDIN in inputs:
             stack.callback(copied.paths[list(inputs).index(STDIN)].unlink, missing_ok=True)
@@ -124,7 +124,7 @@ def local_paths(inputs: Sequence[str | Path]) -> list[Path]:
     """
     if not any(map(is_elsewhere, inputs)):
         return [Path(each) for each in inputs]
-    with explained("Copying inputs to a temporary folder"):
+    with translate_os_errors("Copying inputs to a temporary folder"):
         folder = Path(tempfile.mkdtemp(dir=_temporary_folder().name))
         return list(_copies(inputs, _all_listed(inputs), folder, lambda _: None).paths)
 
@@ -216,14 +216,14 @@ def _copied(place: Path, address: Address, stored: Sequence[Stored], tell: Calla
     folder = place / hashlib.sha256(f"{address.shown} {address.options}".encode()).hexdigest()[:16]
     root, incoming = folder / "files" / address.name, folder / "incoming"
     copies = [Copy(each, root / each.name, incoming / str(number)) for number, each in enumerate(stored)]
-    remove(incoming)
+    remove_folder(incoming)
     _clear(root, {copy.target for copy in copies})
     left = [copy for copy in copies if not _is_there(copy)]
     if left:
         for parent in {incoming, *(copy.target.parent for copy in left)}:
             parent.mkdir(parents=True, exist_ok=True)
         _copy(address, left, sum(each.size for each in stored), tell)
-        remove(incoming)
+        remove_folder(incoming)
     return root
 
 

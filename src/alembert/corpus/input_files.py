@@ -130,7 +130,7 @@ class _Walk:
 
     def __init__(self, out: str | Path | None) -> None:
         self.empty = self.unfinished = 0
-        place = None if out is None else artifact.place_of(out)
+        place = None if out is None else artifact.locate_artifact(out)
         self._own = {place.target, place.partial} if place else set()
 
     def files(self, path: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from alembert.artifact.disk import explained, sync_folder
+from alembert.artifact.disk import sync_folder, translate_os_errors
 from alembert.errors import BadFile, BadSetting
 
 SCHEMES: Final = ("s3", "gs")
@@ -134,7 +134,7 @@ def _next(numbers: Any) -> int:
 def _copy(store: Any, root: str, address: Address, copy: Copy) -> None:
     """Copy an object: it has its name when all of it is on the disk, and the time of its change in the store."""
     key, shown = f"{root}/{copy.stored.name}".rstrip("/"), address.below(copy.stored.name)
-    with explained(f"Copying {shown}"):
+    with translate_os_errors(f"Copying {shown}"):
         with copy.incoming.open("wb") as file:
             for block in _blocks(store, key, shown):
                 file.write(block)

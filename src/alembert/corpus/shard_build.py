@@ -99,7 +99,7 @@ def _build(
     workers: int,
     tell: Callable[[Progress], None],
 ) -> None:
-    if artifact.finished(folder, KIND, **plan):
+    if artifact.find_finished(folder, KIND, **plan):
         return
     with artifact.create(folder, KIND, resume=True, **plan) as draft:
         stage = draft.path / ".stage"

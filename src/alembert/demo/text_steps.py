@@ -21,7 +21,7 @@ HELD_OUT_EVERY = 5
 
 def machine(folders: Folders) -> Step:
     """Say what was chosen on this machine."""
-    choices = hardware.capabilities().choices
+    choices = hardware.detect_capabilities().choices
     lines = (f"{choice.name.replace('_', ' ')}: {choice.value}. {choice.reason}" for choice in choices)
     return Step("This machine", tuple(lines), ("alembert doctor",))
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from alembert import artifact, hardware
-from alembert.artifact import few
-from alembert.artifact.json_files import read_json, refused_as
+from alembert.artifact import shortlist
+from alembert.artifact.json_files import read_json, refuse_malformed
 from alembert.errors import BadFile, BadSetting, OtherTokenizer
 from alembert.files import weights as stored_weights
 from alembert.files.card import build_model_card
@@ -144,7 +144,7 @@ def assemble(
     raw = _read_config(folder)
     table = get_family(raw.get("model_type"), family)
     names = _canonical_names(weights.shapes, table)
-    with refused_as(f"{folder}/config.json is damaged: it does not describe a model. Restore the file."):
+    with refuse_malformed(f"{folder}/config.json is damaged: it does not describe a model. Restore the file."):
         blueprint = table.read(raw, names, architecture)
     tokenizer = _open_tokenizer(folder)
     _check_vocabulary(tokenizer, blueprint, str(folder))
@@ -161,7 +161,7 @@ def assemble(
     used = {name for theirs in sources.values() for name in theirs} | copies.keys()
     unexpected = tuple(sorted(stored for name, stored in names.items() if name not in used))
     if unexpected:
-        warnings.warn(f"{folder}: {few(unexpected)} left out, no part of this model", stacklevel=3)
+        warnings.warn(f"{folder}: {shortlist(unexpected)} left out, no part of this model", stacklevel=3)
     own = table.write(blueprint)
     others = raw.get(EXTRA_KEY, {}) if table.model_type == NativeFormat.model_type else raw
     return Checkpoint(
@@ -264,7 +264,7 @@ def _check_weights(
 ) -> None:
     missing = [name for theirs in sources.values() for name in theirs if name not in names]
     if missing:
-        raise BadFile(f"{folder} lacks {few(missing)}, which its config.json calls for.")
+        raise BadFile(f"{folder} lacks {shortlist(missing)}, which its config.json calls for.")
     expected = model.state_dict()
     misshapen = []
     for ours, theirs in sources.items():

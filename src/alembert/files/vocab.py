@@ -187,7 +187,7 @@ def prune(subject: TokenizerWithModel, samples: Iterable[Sample], output: VocabO
 def _draft(output: VocabOutput, kind: str, config: dict[str, Any]) -> Iterator[artifact.Draft]:
     """Begin a result, unless the same one, from the same inputs, is there."""
     same: dict[str, Any] = {"config": config, "inputs": output.inputs}
-    if not output.overwrite and output.inputs and artifact.finished(output.folder, kind, **same):
+    if not output.overwrite and output.inputs and artifact.find_finished(output.folder, kind, **same):
         raise AlreadyDone(f"{output.folder} is already complete: nothing to do.")
     with artifact.create(output.folder, kind, **same, overwrite=output.overwrite) as draft:
         yield draft

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from alembert.artifact.json_files import parse_json, read_json, refused_as, whole_number
+from alembert.artifact.json_files import check_whole_number, parse_json, read_json, refuse_malformed
 from alembert.errors import BadFile
 
 WEIGHTS_FILE: Final = "model.safetensors"
@@ -123,9 +123,9 @@ def read_header(path: Path) -> dict[str, tuple[int, ...]]:
 def _checked_entries(path: Path, header: dict[str, Any], space: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     end = 0
     for name, entry in header.items():
-        with refused_as(f"{path} is damaged: the entry of `{name}` cannot be read, or has an unknown type."):
-            shape = tuple(whole_number(n, smallest=None) for n in entry["shape"])
-            first, last = map(whole_number, entry["data_offsets"])
+        with refuse_malformed(f"{path} is damaged: the entry of `{name}` cannot be read, or has an unknown type."):
+            shape = tuple(check_whole_number(n, smallest=None) for n in entry["shape"])
+            first, last = map(check_whole_number, entry["data_offsets"])
             fits = first <= last <= space and last - first == prod(shape) * _BITS[entry["dtype"]] // 8
         if not fits or any(n < 0 for n in shape):
             raise BadFile(f"{path} is damaged or cut off: `{name}` of shape {list(shape)} does not fit into the file.")

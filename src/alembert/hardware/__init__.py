@@ -1,7 +1,7 @@
 """What this machine can do: safe instruction sets, numeric types and threads, found by trying.
 
 Some machines advertise instructions that kill the process (AMX in many virtual machines), and the fastest numeric type
-differs between machines. So nothing is assumed: `capabilities` tries every type in throw-away child processes,
+differs between machines. So nothing is assumed: `detect_capabilities` tries every type in throw-away child processes,
 measures it, and remembers the answer per machine and library version. `prepare_environment` runs at `import alembert`
 and sets what must be set before torch or OpenVINO load; workers inherit it. The other names are loaded on first use,
 because the import must cost a few milliseconds only. The trade-off: the first question costs about ten seconds.
@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 from alembert.hardware.environment import prepare_environment
 
 if TYPE_CHECKING:
-    from alembert.hardware.findings import Capabilities, capabilities, check_dtype
-    from alembert.hardware.torch_settings import configure_torch, matmul_peak
+    from alembert.hardware.capabilities import Capabilities, check_dtype, detect_capabilities
+    from alembert.hardware.torch_settings import configure_torch, measure_matmul_peak
 
 _HOMES = {
-    "Capabilities": "alembert.hardware.findings",
-    "capabilities": "alembert.hardware.findings",
-    "check_dtype": "alembert.hardware.findings",
+    "Capabilities": "alembert.hardware.capabilities",
+    "detect_capabilities": "alembert.hardware.capabilities",
+    "check_dtype": "alembert.hardware.capabilities",
     "configure_torch": "alembert.hardware.torch_settings",
-    "matmul_peak": "alembert.hardware.torch_settings",
+    "measure_matmul_peak": "alembert.hardware.torch_settings",
 }
 __all__ = [
     "Capabilities",
-    "capabilities",
     "check_dtype",
     "configure_torch",
-    "matmul_peak",
+    "detect_capabilities",
+    "measure_matmul_peak",
     "prepare_environment",
 ]
 

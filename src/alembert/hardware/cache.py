@@ -18,10 +18,10 @@ from alembert.errors import BadFile
 FORMAT = 1
 _LARGEST = 1 << 20
 
-Key = Mapping[str, str | int | None]
+CacheKey = Mapping[str, str | int | None]
 
 
-def folder() -> Path:
+def get_cache_folder() -> Path:
     """Name the cache folder: `ALEMBERT_CACHE`, else the user's cache folder."""
     if own := os.environ.get("ALEMBERT_CACHE"):
         return Path(own)
@@ -33,16 +33,16 @@ def folder() -> Path:
         return Path(".cache") / "alembert"
 
 
-def file_for(key: Key) -> Path:
+def get_cache_file(key: CacheKey) -> Path:
     """Name the file that holds the answer for this key."""
     digest = zlib.crc32(json.dumps(key, sort_keys=True).encode())
-    return folder() / f"hardware-{digest:08x}.json"
+    return get_cache_folder() / f"hardware-{digest:08x}.json"
 
 
-def load(key: Key) -> dict[str, Any] | None:
+def load(key: CacheKey) -> dict[str, Any] | None:
     """Return what was stored under this key, or None."""
     try:
-        with file_for(key).open("rb") as file:
+        with get_cache_file(key).open("rb") as file:
             content = json.loads(file.read(_LARGEST))
     except (OSError, ValueError, RecursionError):
         return None
@@ -51,11 +51,11 @@ def load(key: Key) -> dict[str, Any] | None:
     return content
 
 
-def store(key: Key, answer: Mapping[str, Any]) -> bool:
+def store(key: CacheKey, answer: Mapping[str, Any]) -> bool:
     """Write the answer; say whether it could be written."""
     from alembert.artifact.disk import atomic_write
 
-    target = file_for(key)
+    target = get_cache_file(key)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(target, json.dumps({"format": FORMAT, "key": key, **answer}, indent=1).encode())

@@ -15,20 +15,20 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-SIZES = (64, 256, 1024)
-PATIENCE = 0.25
-MOST_CALLS = 8
+MATRIX_SIZES = (64, 256, 1024)
+MAX_SECONDS = 0.25
+MAX_CALLS = 8
 
 Call = Callable[[], object]
 
 
-def peak(call_of_size: Callable[[int], Call], matmuls: int = 1) -> float:
+def measure_peak(call_of_size: Callable[[int], Call], matmuls: int = 1) -> float:
     """Measure GFLOP/s of a call that multiplies square matrices, at the largest size that stays quick."""
     best = 0.0
-    for size in SIZES:
+    for size in MATRIX_SIZES:
         seconds = _fastest(call_of_size(size))
         best = max(best, matmuls * 2 * size**3 / seconds / 1e9)
-        if seconds * 4**3 > 2 * PATIENCE:
+        if seconds * 4**3 > 2 * MAX_SECONDS:
             break
     return best
 
@@ -37,14 +37,14 @@ def _fastest(call: Call) -> float:
     call()
     times: list[float] = []
     # The fastest of several, because other processes can only make a call slower.
-    while len(times) < MOST_CALLS and sum(times) < PATIENCE:
+    while len(times) < MAX_CALLS and sum(times) < MAX_SECONDS:
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
     return max(min(times), 1e-9)
 
 
-def torch_forward(dtype: str) -> Callable[[int], Call]:
+def make_torch_forward(dtype: str) -> Callable[[int], Call]:
     """Make linear layers of a given size, without gradients."""
     import torch
     from torch.nn.functional import linear
@@ -62,7 +62,7 @@ def torch_forward(dtype: str) -> Callable[[int], Call]:
     return of_size_int8 if dtype == "int8" else of_size
 
 
-def _torch_training(dtype: str) -> Callable[[int], Call]:
+def _make_torch_training(dtype: str) -> Callable[[int], Call]:
     import torch
     from torch.nn.functional import linear
 
@@ -74,7 +74,7 @@ def _torch_training(dtype: str) -> Callable[[int], Call]:
     return of_size
 
 
-def _exercise_torch(dtype: str) -> None:
+def _run_encoder_kernels(dtype: str) -> None:
     """Run the kernels an encoder needs beside the linear layer; each may use its own instructions."""
     import torch
     from torch.nn.functional import scaled_dot_product_attention
@@ -93,16 +93,16 @@ def try_torch(dtype: str, threads: int) -> dict[str, float]:
 
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)
-    _exercise_torch(dtype)
-    speeds = {"one_thread": peak(torch_forward(dtype))}
+    _run_encoder_kernels(dtype)
+    speeds = {"one_thread": measure_peak(make_torch_forward(dtype))}
     torch.set_num_threads(threads)
-    speeds["all_threads"] = peak(torch_forward(dtype))
+    speeds["all_threads"] = measure_peak(make_torch_forward(dtype))
     if dtype != "int8":
-        speeds["training"] = peak(_torch_training(dtype), matmuls=3)
+        speeds["training"] = measure_peak(_make_torch_training(dtype), matmuls=3)
     return speeds
 
 
-def _openvino_forward(dtype: str, threads: int) -> Callable[[int], Call]:
+def _make_openvino_forward(dtype: str, threads: int) -> Callable[[int], Call]:
     # As in `openvino_settings`, which this program does not import: OpenVINO has nobody to report its use to.
     sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 
@@ -132,8 +132,8 @@ def _openvino_forward(dtype: str, threads: int) -> Callable[[int], Call]:
 def try_openvino(dtype: str, threads: int) -> dict[str, float]:
     """Run one type in OpenVINO, on one thread and on all."""
     return {
-        "one_thread": peak(_openvino_forward(dtype, 1)),
-        "all_threads": peak(_openvino_forward(dtype, threads)),
+        "one_thread": measure_peak(_make_openvino_forward(dtype, 1)),
+        "all_threads": measure_peak(_make_openvino_forward(dtype, threads)),
     }
 
 
@@ -201,7 +201,7 @@ def _product_graph(dtype: str, matrix: Any) -> bytes:
     return _message((1, 8), (7, graph), (8, _message((2, 17))))  # IR version 8, operations of version 17
 
 
-def _onnxruntime_forward(dtype: str, threads: int) -> Callable[[int], Call]:
+def _make_onnxruntime_forward(dtype: str, threads: int) -> Callable[[int], Call]:
     import numpy as np
     import onnxruntime
 
@@ -222,12 +222,12 @@ def _onnxruntime_forward(dtype: str, threads: int) -> Callable[[int], Call]:
 def try_onnxruntime(dtype: str, threads: int) -> dict[str, float]:
     """Run one type in ONNX Runtime, on one thread and on all."""
     return {
-        "one_thread": peak(_onnxruntime_forward(dtype, 1)),
-        "all_threads": peak(_onnxruntime_forward(dtype, threads)),
+        "one_thread": measure_peak(_make_onnxruntime_forward(dtype, 1)),
+        "all_threads": measure_peak(_make_onnxruntime_forward(dtype, threads)),
     }
 
 
-def _leave_no_core() -> None:
+def _disable_core_dumps() -> None:
     """Keep a death from writing a memory image of gigabytes into the user's folder."""
     try:
         import resource
@@ -239,7 +239,7 @@ def _leave_no_core() -> None:
 def main(library: str, threads: int, dtypes: list[str]) -> None:
     """Try each type and print what happened."""
     warnings.simplefilter("ignore")
-    _leave_no_core()
+    _disable_core_dumps()
     attempt = {"torch": try_torch, "openvino": try_openvino, "onnxruntime": try_onnxruntime}[library]
     for dtype in dtypes:
         print(json.dumps({"begin": dtype}), flush=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 AMX = frozenset({"amx_tile", "amx_bf16", "amx_int8", "amx_fp16"})
-SHOWN = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", *sorted(AMX))
+NOTABLE_FLAGS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", *sorted(AMX))
 _ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve", "sme")
 
 
@@ -32,7 +32,7 @@ class Cpu(NamedTuple):
     @property
     def notable_flags(self) -> list[str]:
         """The advertised instruction sets that matter for matrix multiplication."""
-        return [flag for flag in (*SHOWN, *_ARM) if flag in self.flags]
+        return [flag for flag in (*NOTABLE_FLAGS, *_ARM) if flag in self.flags]
 
 
 def read_cpu(cpuinfo: str | None = None) -> Cpu:

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple, TypeGuard
 from alembert.hardware import cache
 from alembert.hardware.cpu import Cpu, machine_key, read_cpu
 
-ISA = "ONEDNN_MAX_CPU_ISA"
+ISA_VARIABLE = "ONEDNN_MAX_CPU_ISA"
 WITHOUT_AMX = "AVX512_CORE_BF16"
 WITHOUT_AVX512 = "AVX2"
-OURS = "ALEMBERT_ENVIRONMENT"
+OWN_VARIABLES = "ALEMBERT_ENVIRONMENT"
 # Measured (docs/doctor.md): the default of 300,000 loses most of its speed beside one other busy process, 0 loses
 # a tenth on a quiet machine.
 SPIN_COUNT = "1000"
-RESPECTED = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+USER_VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
 
 
-class Variable(NamedTuple):
+class EnvironmentVariable(NamedTuple):
     """One variable that matters to us: its value (None: unset), who set it, and why."""
 
     name: str
@@ -35,7 +35,7 @@ class Variable(NamedTuple):
 def prepare_environment() -> None:
     """Set what must be set before torch or OpenVINO load; the user's own variables win."""
     ours = []
-    for variable in variables():
+    for variable in list_variables():
         if variable.origin != "alembert":
             continue
         if variable.value is None:
@@ -43,41 +43,41 @@ def prepare_environment() -> None:
         else:
             os.environ[variable.name] = variable.value
             ours.append(f"{variable.name}={variable.value}")
-    os.environ[OURS] = " ".join(ours)
+    os.environ[OWN_VARIABLES] = " ".join(ours)
 
 
-def variables(cpu: Cpu | None = None) -> list[Variable]:
+def list_variables(cpu: Cpu | None = None) -> list[EnvironmentVariable]:
     """List the variables that matter, with the value each should have and whose it is."""
     cpu = cpu or read_cpu()
     limit, why = _isa_limit(cpu)
     return [
-        _variable(ISA, limit, why),
-        _waiting(),
+        _variable(ISA_VARIABLE, limit, why),
+        _get_wait_policy(),
         _variable("HF_HUB_DISABLE_TELEMETRY", "1", "No dependency reports what is done here."),
-        *(_variable(name, None, "") for name in RESPECTED if of_user(name) is not None),
+        *(_variable(name, None, "") for name in USER_VARIABLES if get_user_value(name) is not None),
     ]
 
 
-def of_user(name: str) -> str | None:
+def get_user_value(name: str) -> str | None:
     """Return the user's own value of a variable, None if it is unset or ours."""
     value = os.environ.get(name)
-    ours = os.environ.get(OURS, "").split(" ")
+    ours = os.environ.get(OWN_VARIABLES, "").split(" ")
     return None if f"{name}={value}" in ours else value
 
 
-def answer_key(cpu: Cpu) -> cache.Key:
+def make_cache_key(cpu: Cpu) -> cache.CacheKey:
     """Name the machine, its libraries, and the user's own limit, under which other numbers would be measured."""
-    return {**machine_key(cpu), ISA: of_user(ISA)}
+    return {**machine_key(cpu), ISA_VARIABLE: get_user_value(ISA_VARIABLE)}
 
 
-def _variable(name: str, value: str | None, reason: str) -> Variable:
-    kept = of_user(name)
+def _variable(name: str, value: str | None, reason: str) -> EnvironmentVariable:
+    kept = get_user_value(name)
     if kept is not None:
-        return Variable(name, kept, "user", "Set by you, therefore kept.")
-    return Variable(name, value, "alembert", reason)
+        return EnvironmentVariable(name, kept, "user", "Set by you, therefore kept.")
+    return EnvironmentVariable(name, value, "alembert", reason)
 
 
-def _waiting() -> Variable:
+def _get_wait_policy() -> EnvironmentVariable:
     name = "GOMP_SPINCOUNT"
     if os.environ.get("OMP_WAIT_POLICY"):  # the spin count would override what the user asked for
         return _variable(name, None, "Left unset, because you have set OMP_WAIT_POLICY.")
@@ -87,7 +87,7 @@ def _waiting() -> Variable:
 
 
 def _isa_limit(cpu: Cpu) -> tuple[str | None, str]:
-    answer = cache.load(answer_key(cpu))
+    answer = cache.load(make_cache_key(cpu))
     if has_limit(answer):
         return answer["isa_limit"], "As found by trying on this machine."
     if cpu.advertises_amx:

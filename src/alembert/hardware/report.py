@@ -12,9 +12,9 @@ from typing import Any
 
 from alembert.extras import EXTRAS
 from alembert.hardware import cache
+from alembert.hardware.capabilities import Capabilities
 from alembert.hardware.cpu import installed_version
-from alembert.hardware.environment import answer_key, variables
-from alembert.hardware.findings import Capabilities
+from alembert.hardware.environment import list_variables, make_cache_key
 from alembert.hardware.threads import allowed_cpus, cpu_quota, physical_cores
 
 # Library -> what it is for.
@@ -35,22 +35,24 @@ LIBRARIES = {
     "ray": "runs work on a cluster",
 }
 # Slower than this share of float32, a type is of no practical use.
-TOO_SLOW = 0.25
+MIN_USEFUL_SPEED = 0.25
 
 
-def doctor_report(found: Capabilities) -> dict[str, Any]:
+def build_doctor_report(found: Capabilities) -> dict[str, Any]:
     """Collect machine, libraries, types, instruction sets, choices, environment and cache."""
     return {
         "machine": _machine(found),
         "libraries": {name: _library(name) for name in LIBRARIES},
-        "types": [{**asdict(trial), "verdict": _verdict(found, index)} for index, trial in enumerate(found.trials)],
+        "types": [
+            {**asdict(trial), "verdict": _describe_outcome(found, index)} for index, trial in enumerate(found.trials)
+        ],
         "instruction_sets": {
             "advertised": found.cpu.notable_flags,
             "amx": found.amx,
             "amx_in_words": found.reasons["amx"],
         },
         "choices": {choice.name: {"value": choice.value, "reason": choice.reason} for choice in found.choices},
-        "environment": [variable._asdict() for variable in variables(found.cpu)],
+        "environment": [variable._asdict() for variable in list_variables(found.cpu)],
         "cache": _cache(found),
     }
 
@@ -99,16 +101,16 @@ def _memory_gb() -> float | None:
         return None
 
 
-def _verdict(found: Capabilities, index: int) -> str:
+def _describe_outcome(found: Capabilities, index: int) -> str:
     trial = found.trials[index]
     if trial.outcome == "killed":
         return f"killed by {trial.detail}"
     if trial.outcome != "works":
         return f"{trial.outcome}: {trial.detail}"
     peers = [t.all_threads or 0.0 for t in found.trials if (t.library, t.limit) == (trial.library, trial.limit)]
-    return "too slow" if (trial.all_threads or 0.0) < TOO_SLOW * peers[0] else "works"
+    return "too slow" if (trial.all_threads or 0.0) < MIN_USEFUL_SPEED * peers[0] else "works"
 
 
 def _cache(found: Capabilities) -> dict[str, Any]:
-    file = cache.file_for(answer_key(found.cpu))
+    file = cache.get_cache_file(make_cache_key(found.cpu))
     return {"file": str(file), "written": file.is_file()}

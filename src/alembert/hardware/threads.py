@@ -10,31 +10,31 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from alembert.hardware.environment import of_user
+from alembert.hardware.environment import get_user_value
 
 ROOT = Path("/")
 
 
 @dataclass(frozen=True)
-class Threads:
+class ThreadCount:
     """A number of threads and the sentence that explains it."""
 
     count: int
     reason: str
 
 
-def choose_threads(root: Path = ROOT) -> Threads:
+def choose_threads(root: Path = ROOT) -> ThreadCount:
     """Count the physical cores this process may use, unless the user has said how many."""
     if asked := _asked_by_user():
-        return Threads(asked, f"You have set OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']}.")
+        return ThreadCount(asked, f"You have set OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']}.")
     allowed = allowed_cpus()
     cores = physical_cores(allowed, root)
     reason = f"{_counted(len(allowed), 'CPU')} allowed, {_counted(cores, 'physical core')}"
     quota = cpu_quota(root)
     if quota is not None and quota < cores:
         # More threads than the quota would be stopped together, in the middle of a matrix, by the scheduler.
-        return Threads(max(1, int(quota)), f"{reason}, and a container quota of {quota:g} CPUs.")
-    return Threads(cores, f"{reason}; no smaller container quota.")
+        return ThreadCount(max(1, int(quota)), f"{reason}, and a container quota of {quota:g} CPUs.")
+    return ThreadCount(cores, f"{reason}; no smaller container quota.")
 
 
 def allowed_cpus() -> set[int]:
@@ -57,7 +57,7 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def _asked_by_user() -> int | None:
-    first = (of_user("OMP_NUM_THREADS") or "").split(",")[0].strip()
+    first = (get_user_value("OMP_NUM_THREADS") or "").split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 

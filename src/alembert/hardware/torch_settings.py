@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from alembert.errors import BadSetting
-from alembert.hardware.child import peak, torch_forward
+from alembert.hardware.child import make_torch_forward, measure_peak
 from alembert.hardware.threads import choose_threads
 
 _GRAIN = 1 << 15  # elements below which torch gives elementwise work to one thread
@@ -39,7 +39,7 @@ def configure_torch() -> None:
 
     _set_threads()
     if torch.set_flush_denormal(True) and not denormals_are_flushed():
-        _dismiss_workers()
+        _stop_workers()
 
 
 def denormals_are_flushed() -> bool:
@@ -96,7 +96,7 @@ def _ask_for_huge_pages(library: ctypes.CDLL) -> None:
 
 
 @contextmanager
-def threads_per_operation(threads: int) -> Iterator[None]:
+def limit_operation_threads(threads: int) -> Iterator[None]:
     """Run each torch operation on so many threads, in the whole process, as long as the block lasts."""
     import torch
 
@@ -108,13 +108,13 @@ def threads_per_operation(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def matmul_peak(dtype: str = "float32") -> float:
+def measure_matmul_peak(dtype: str = "float32") -> float:
     """Measure the GFLOP/s of a linear layer in this process, in about 0.3 s."""
     import torch
 
     configure_torch()
     with torch.inference_mode():
-        return peak(torch_forward(dtype))
+        return measure_peak(make_torch_forward(dtype))
 
 
 @cache
@@ -124,7 +124,7 @@ def _set_threads() -> None:
     torch.set_num_threads(choose_threads().count)
 
 
-def _dismiss_workers() -> None:
+def _stop_workers() -> None:
     import torch
 
     home = Path(torch.__file__).parent
@@ -135,7 +135,7 @@ def _dismiss_workers() -> None:
             continue
 
 
-def device_named(wanted: str) -> str:
+def resolve_device(wanted: str) -> str:
     """Check that torch can use a device; auto is a GPU if there is one, otherwise the CPU."""
     import torch
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alembert.hardware.environment import ISA
+from alembert.hardware.environment import ISA_VARIABLE
 
-CHILD = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))
-TYPES: Mapping[str, tuple[str, ...]] = {
+CHILD_COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))
+PROBED_TYPES: Mapping[str, tuple[str, ...]] = {
     "torch": ("float32", "bfloat16", "float16", "int8"),
     "openvino": ("float32", "int8"),
     "onnxruntime": ("float32", "int8"),
@@ -30,7 +30,7 @@ OUTCOMES = frozenset({"works", "killed", "hangs", "fails"})
 
 
 @dataclass(frozen=True)
-class Trial:
+class ProbeResult:
     """How one numeric type fared in one library under one instruction limit; speeds in GFLOP/s."""
 
     library: str
@@ -52,7 +52,7 @@ class Trial:
 class Prober:
     """How children are started and how long they may take; tests put other commands here."""
 
-    command: Sequence[str] = CHILD
+    command: Sequence[str] = CHILD_COMMAND
     seconds: float = 60.0
     seconds_in_all: float = 120.0
 
@@ -74,7 +74,7 @@ class Deadline:
 
 
 @dataclass(frozen=True)
-class _Ending:
+class _ChildExit:
     """What a child printed and how it ended."""
 
     begun: str | None
@@ -83,22 +83,24 @@ class _Ending:
     detail: str
 
 
-def try_library(library: str, limit: str | None, threads: int, prober: Prober, deadline: Deadline) -> list[Trial]:
+def probe_library(
+    library: str, limit: str | None, threads: int, prober: Prober, deadline: Deadline
+) -> list[ProbeResult]:
     """Try every type of a library under an instruction limit, restarting after each death."""
-    waiting = list(TYPES[library])
-    trials: list[Trial] = []
+    waiting = list(PROBED_TYPES[library])
+    trials: list[ProbeResult] = []
     while waiting:
         if deadline.left <= 0:
-            return trials + [Trial(library, dtype, limit, "fails", "not tried: out of time") for dtype in waiting]
+            return trials + [ProbeResult(library, dtype, limit, "fails", "not tried: out of time") for dtype in waiting]
         seconds = min(prober.seconds, deadline.left)
         ending = _run([*prober.command, library, str(threads), *waiting], limit, seconds)
-        ended = _verdicts(ending, waiting)
-        trials += [_trial(library, limit, dtype, answer) for dtype, answer in ended.items()]
+        ended = _settle_types(ending, waiting)
+        trials += [_make_probe_result(library, limit, dtype, answer) for dtype, answer in ended.items()]
         waiting = [dtype for dtype in waiting if dtype not in ended]
     return trials
 
 
-def _verdicts(ending: _Ending, waiting: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def _settle_types(ending: _ChildExit, waiting: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Say which types are settled by this child; without a culprit its ending settles all that are left."""
     settled = {dtype: ending.answers[dtype] for dtype in waiting if dtype in ending.answers}
     fate = {"outcome": ending.outcome, "error": ending.detail}
@@ -108,21 +110,21 @@ def _verdicts(ending: _Ending, waiting: Sequence[str]) -> dict[str, Mapping[str,
     return {**settled, **dict.fromkeys(open_types, fate)}
 
 
-def _run(command: Sequence[str], limit: str | None, seconds: float) -> _Ending:
-    environment = {name: value for name, value in os.environ.items() if name != ISA}
+def _run(command: Sequence[str], limit: str | None, seconds: float) -> _ChildExit:
+    environment = {name: value for name, value in os.environ.items() if name != ISA_VARIABLE}
     if limit is not None:
-        environment[ISA] = limit
+        environment[ISA_VARIABLE] = limit
     quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     try:
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=seconds, check=False, **quiet)
     except subprocess.TimeoutExpired as late:
-        return _ending(late.stdout or b"", "hangs", f"no answer within {seconds:.0f} s")
+        return _make_child_exit(late.stdout or b"", "hangs", f"no answer within {seconds:.0f} s")
     except (OSError, ValueError) as problem:
-        return _ending(b"", "fails", f"the child process could not be started: {problem}")
-    return _ending(done.stdout, *_fate(done.returncode))
+        return _make_child_exit(b"", "fails", f"the child process could not be started: {problem}")
+    return _make_child_exit(done.stdout, *_classify_exit(done.returncode))
 
 
-def _fate(code: int) -> tuple[str, str]:
+def _classify_exit(code: int) -> tuple[str, str]:
     if code == 0:
         return "fails", "no answer that could be understood"
     if code < 0:
@@ -132,11 +134,11 @@ def _fate(code: int) -> tuple[str, str]:
     return ("killed", f"status {code:#x}") if code > 0xC0000000 else ("fails", f"exit code {code}")
 
 
-def _ending(output: bytes, outcome: str, detail: str) -> _Ending:
+def _make_child_exit(output: bytes, outcome: str, detail: str) -> _ChildExit:
     lines = [line for line in map(_parsed, output.splitlines()) if line]
     begun = [str(line["begin"]) for line in lines if "begin" in line]
     answers = {str(line["type"]): line for line in lines if "type" in line}
-    return _Ending(begun[-1] if begun else None, answers, outcome, detail)
+    return _ChildExit(begun[-1] if begun else None, answers, outcome, detail)
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
@@ -147,12 +149,12 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _trial(library: str, limit: str | None, dtype: str, answer: Mapping[str, Any]) -> Trial:
+def _make_probe_result(library: str, limit: str | None, dtype: str, answer: Mapping[str, Any]) -> ProbeResult:
     outcome = answer.get("outcome") or ("fails" if "error" in answer else "works")
     one, every, training = (_speed(answer.get(name)) for name in ("one_thread", "all_threads", "training"))
     if outcome == "works" and every is None:
-        return Trial(library, dtype, limit, "fails", "no answer that could be understood")
-    return Trial(library, dtype, limit, str(outcome), str(answer.get("error", "")), one, every, training)
+        return ProbeResult(library, dtype, limit, "fails", "no answer that could be understood")
+    return ProbeResult(library, dtype, limit, str(outcome), str(answer.get("error", "")), one, every, training)
 
 
 def _speed(value: Any) -> float | None:

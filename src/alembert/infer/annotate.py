@@ -156,7 +156,7 @@ def annotate(
         origins = [*pipeline.folders, *pipeline.lexicons.values(), *given.recorded(files.contents)]
         plan: dict[str, Any] = {"config": _config(pipeline, settings), "inputs": origins}
         notes = (*pipeline.notes, *files.notes(), *_notes_on_columns(given_settings.read, settings.read))
-        if done := artifact.finished(out, KIND, **plan):
+        if done := artifact.find_finished(out, KIND, **plan):
             return Result(done, fresh=False, notes=notes)
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
             job = _Annotating(draft.path, pipeline, settings, supply, site=site, tell=tell)

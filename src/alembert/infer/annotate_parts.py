@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from alembert.artifact.disk import sync_folder, visible
+from alembert.artifact.disk import iter_visible_files, sync_folder
 from alembert.corpus.document import Document
 from alembert.corpus.writers import write
 from alembert.errors import BadFile, UserError
@@ -117,7 +117,7 @@ def _without(numbered: Mapping[int, Document], refused: Container[int]) -> list[
 
 def _settle(hidden: Path, target: Path) -> None:
     """Bring a file, or all files of a folder, to the disk, and give it its name."""
-    for path in visible(hidden) if hidden.is_dir() else [hidden]:
+    for path in iter_visible_files(hidden) if hidden.is_dir() else [hidden]:
         with path.open("rb") as file:
             os.fsync(file.fileno())
     if hidden.is_dir():

@@ -196,10 +196,10 @@ def as_they_come(model: TaskModel, engine: ExportEngine) -> Callable[[Sequence[E
 
 
 def _in_openvino(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
-    from alembert.hardware.openvino_settings import the_core
+    from alembert.hardware.runtimes import get_core
     from alembert.tasks.running_export import padded
 
-    compiled = the_core().compile_model(engine.folder / GRAPHS["openvino"], "CPU")
+    compiled = get_core().compile_model(engine.folder / GRAPHS["openvino"], "CPU")
     request = compiled.create_infer_request()
 
     def compute(rows: Sequence[Row], head: str) -> Outputs:
@@ -210,7 +210,7 @@ def _in_openvino(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs
 
 
 def _in_onnxruntime(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
-    from alembert.hardware.onnx_settings import import_onnxruntime
+    from alembert.hardware.runtimes import import_onnxruntime
     from alembert.tasks.running_onnx import masked
 
     session = import_onnxruntime().InferenceSession(str(engine.folder / GRAPHS["onnx"]))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alembert.artifact import few
+from alembert.artifact import shortlist
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
@@ -142,4 +142,4 @@ def _check_alike(model: TaskModel, other: TaskModel) -> None:
 
 
 def _brief(value: Any) -> str:
-    return few(value) if isinstance(value, list) else str(value)
+    return shortlist(value) if isinstance(value, list) else str(value)

@@ -129,7 +129,7 @@ def encode(
         supply = supply_of(files, settings.unit, settings.read, settings.format)
         origins = given.recorded(files.contents)
         plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": origins}
-        if done := artifact.finished(out, KIND, **plan):
+        if done := artifact.find_finished(out, KIND, **plan):
             return Result(done, fresh=False, notes=tuple(files.notes()))
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
             job = _Encoding(draft.path, embedder, settings, tell)

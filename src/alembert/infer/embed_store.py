@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert import artifact
-from alembert.artifact.json_files import json_bytes, parse_json
+from alembert.artifact.json_files import parse_json, to_json_bytes
 from alembert.errors import BadFile
 from alembert.infer.embed_numbers import ROW, TYPES, Numbers, restored
 from alembert.infer.ledger import json_line
@@ -69,7 +69,7 @@ class Facts:
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        return json_bytes(asdict(self))
+        return to_json_bytes(asdict(self))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 
-from alembert.artifact import few
+from alembert.artifact import shortlist
 from alembert.errors import BadFile
-from alembert.hardware.openvino_settings import check_openvino
+from alembert.hardware.runtimes import check_openvino_installed
 from alembert.infer.size import Size
 from alembert.tasks.export_files import (
     GRAPH_WEIGHTS,
@@ -41,7 +41,7 @@ class ExportEngine:
         place = Path(folder)
         facts = read_facts(place)
         if facts.format == "openvino":
-            check_openvino()
+            check_openvino_installed()
         return cls(place, facts, Tokenizer.open(place))
 
     @property
@@ -83,9 +83,9 @@ class ExportEngine:
         name = next(iter(self.facts.heads)) if head is None else head
         found = self.facts.heads.get(name)
         if found is None or task.labels != found.labels:
-            there = few(found.labels) or "none" if found else f"no head {name!r}"
+            there = shortlist(found.labels) or "none" if found else f"no head {name!r}"
             raise BadFile(
-                f"The model and its task.json do not fit: the task {task.name} has the labels {few(task.labels)}; the "
+                f"The model and its task.json do not fit: the task {task.name} has the labels {shortlist(task.labels)}; the "
                 f"model has {there}. One of the files was changed; export again."
             )
         weights = read_decoding(self.folder, name, task.decoding_weights)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from alembert.artifact import few
+from alembert.artifact import shortlist
 from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
@@ -84,7 +84,7 @@ class TorchEngine:
         if name not in self.model.specs or not fits:
             raise BadFile(
                 f"The model and its task.json do not fit: the task {task.name} needs a head `{name}` with the labels "
-                f"{few(task.labels)}; the model has {few(labels) if labels else 'none of them'}. One of the two files was "
+                f"{shortlist(task.labels)}; the model has {shortlist(labels) if labels else 'none of them'}. One of the two files was "
                 "changed; fine-tune again."
             )
         return task.bind(self.model.head(name)), ModelRunner(self.model, name, task.attention)

@@ -47,6 +47,6 @@ def device_for(folders: Iterable[Path], wanted: str) -> str:
     """
     if not is_installed("torch") or all(is_export(folder) for folder in folders):
         return "cpu"
-    from alembert.hardware.torch_settings import device_named
+    from alembert.hardware.torch_settings import resolve_device
 
-    return device_named(wanted)
+    return resolve_device(wanted)

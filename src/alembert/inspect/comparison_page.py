@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from alembert.artifact import atomic_write
-from alembert.artifact.json_files import json_bytes
+from alembert.artifact.json_files import to_json_bytes
 from alembert.inspect.comparison import Comparison
 from alembert.inspect.comparison_plot import png, svg
 from alembert.inspect.comparison_report import sentences, table
@@ -19,7 +19,7 @@ def write(found: Comparison, folder: str | Path) -> list[Path]:
     """Write `comparison.json`, `.html` and, where matplotlib is installed, `.png`; say which were written."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    contents = {"json": json_bytes(found.to_table()), "html": page(found).encode(), "png": png(found)}
+    contents = {"json": to_json_bytes(found.to_table()), "html": page(found).encode(), "png": png(found)}
     written = []
     for ending, content in contents.items():
         if content is not None:

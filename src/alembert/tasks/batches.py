@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import torch
 
 from alembert.data.batching import batch_by_tokens, map_in_threads
-from alembert.hardware.torch_settings import threads_per_operation
+from alembert.hardware.torch_settings import limit_operation_threads
 
 Result = TypeVar("Result")
 
@@ -31,5 +31,5 @@ def in_batches(
     if streams < 2:
         yield from map(compute, batches)
         return
-    with threads_per_operation(1):
+    with limit_operation_threads(1):
         yield from map_in_threads(compute, batches, streams)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.artifact import MANIFEST, atomic_write, check_listed, open_artifact
-from alembert.artifact.json_files import refused_as, text_value, whole_number
+from alembert.artifact.json_files import check_text, check_whole_number, refuse_malformed
 from alembert.artifact.manifest import read_manifest
 from alembert.errors import BadFile
 
@@ -73,7 +73,7 @@ class HeadFacts:
         kind, per_token, labels = table["kind"], table["per_token"], table["labels"]
         if per_token is not PER_TOKEN[kind] or not isinstance(labels, list):
             raise ValueError("a head of a kind that is not known, or that answers otherwise than its kind does")
-        return cls(kind=kind, per_token=per_token, labels=tuple(map(text_value, labels)))
+        return cls(kind=kind, per_token=per_token, labels=tuple(map(check_text, labels)))
 
     def fits(self, columns: int, width: int) -> bool:
         """Say whether a model of this width may have so many numbers for what the head answers for."""
@@ -119,7 +119,7 @@ class ExportFacts:
             precision=table["precision"],
             heads={name: HeadFacts.from_table(each) for name, each in table["heads"].items()},
             **{
-                name: whole_number(table[name], smallest=1)
+                name: check_whole_number(table[name], smallest=1)
                 for name in ("longest", "parameters", "layers", "width", "multiplications")
             },
         )
@@ -137,7 +137,7 @@ def is_export(folder: Path) -> bool:
 def read_facts(folder: Path) -> ExportFacts:
     """Read what the manifest of an Export says of its graph."""
     manifest = open_artifact(folder, KIND)
-    with refused_as(
+    with refuse_malformed(
         f"{folder / MANIFEST} does not describe an Export that this version of alembert can run. Export the "
         "checkpoint again."
     ):

@@ -23,14 +23,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from alembert.artifact import atomic_write, create, open_artifact, why_missing
+from alembert.artifact import atomic_write, create, explain_missing, open_artifact
 from alembert.artifact.json_files import (
-    MALFORMED,
-    json_bytes,
+    MALFORMED_ERRORS,
+    check_whole_number,
     parse_json,
     read_json,
-    refused_as,
-    whole_number,
+    refuse_malformed,
+    to_json_bytes,
 )
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
@@ -71,7 +71,7 @@ def _table_of(task: AnyTask, training: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write(folder: Path, table: Mapping[str, Any]) -> None:
-    atomic_write(folder / TASK, json_bytes(table))
+    atomic_write(folder / TASK, to_json_bytes(table))
 
 
 def open_task(folder: Path, name: str | None = None) -> AnyTask:
@@ -85,7 +85,7 @@ def open_task(folder: Path, name: str | None = None) -> AnyTask:
         )
     try:
         return task_class(kind).from_table(table)
-    except MALFORMED as wrong:
+    except MALFORMED_ERRORS as wrong:
         reason = f" ({wrong})" if isinstance(wrong, ValueError) else ""
         raise BadFile(
             f"{folder / TASK} is damaged: it does not describe a {kind} task{reason}. Restore the file."
@@ -134,7 +134,7 @@ def _whole(folder: Path) -> dict[str, Any]:
 def _inferred_table(folder: Path) -> dict[str, Any]:
     inferred = infer_task(folder)
     if inferred is None:
-        raise BadFile(why_missing(folder) or why_no_task(folder))
+        raise BadFile(explain_missing(folder) or why_no_task(folder))
     return {"format": FORMAT, **inferred.table}
 
 
@@ -200,8 +200,8 @@ def read_surfaces(folder: Path, name: str | None = None) -> dict[str, int] | Non
     path = run_file(folder, name, SURFACES)
     if not path.is_file():
         return None
-    with refused_as(_damaged(path)):
-        return {key: whole_number(count) for key, count in parse_json(path.read_bytes()).items()}
+    with refuse_malformed(_damaged(path)):
+        return {key: check_whole_number(count) for key, count in parse_json(path.read_bytes()).items()}
 
 
 def forget_training(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from alembert.artifact import few
+from alembert.artifact import shortlist
 from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile
 from alembert.tasks.tag_scheme import TagScheme, are_nameless
@@ -86,7 +86,7 @@ def _tagger(config: Mapping[str, Any]) -> InferredTask:
     many = "type" if len(scheme.types) == 1 else "types"
     return InferredTask(
         table,
-        f"a tagger ({scheme.name}, {len(scheme.types)} {many}: {few(scheme.types)}){_nameless(names)}",
+        f"a tagger ({scheme.name}, {len(scheme.types)} {many}: {shortlist(scheme.types)}){_nameless(names)}",
     )
 
 
@@ -110,7 +110,7 @@ def _classifier(config: Mapping[str, Any]) -> InferredTask:
     if is_number:
         return InferredTask(table, "a regression model (a number for each text)")
     share = "one label" if kind == "single" else "any number of labels"
-    return InferredTask(table, f"a classifier ({share} of {len(names)}: {few(names)}){_nameless(names)}")
+    return InferredTask(table, f"a classifier ({share} of {len(names)}: {shortlist(names)}){_nameless(names)}")
 
 
 def _answerer(config: Mapping[str, Any]) -> InferredTask:

@@ -10,7 +10,7 @@ import numpy as np
 
 from alembert.data.windows import Row
 from alembert.errors import BadFile
-from alembert.hardware.onnx_settings import open_session
+from alembert.hardware.runtimes import open_session
 from alembert.tasks.runner import Outputs
 from alembert.tasks.running_export import padded
 

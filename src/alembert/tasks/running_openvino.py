@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from alembert.data.windows import Row
 from alembert.errors import BadFile
-from alembert.hardware.compiled import compiled
-from alembert.hardware.openvino_settings import compile_settings, the_core
+from alembert.hardware.runtimes import get_core, load_or_compile, make_compile_settings
 from alembert.tasks.runner import Outputs
 from alembert.tasks.running_export import padded
 
@@ -37,14 +36,14 @@ class OpenVinoGraph:
         longest: int | None = None,
         keep: bool = False,
     ) -> None:
-        settings = compile_settings(threads, streams, exact=exact)
+        settings = make_compile_settings(threads, streams, exact=exact)
         self._longest = longest if streams == 1 else None
         self._name = str(graph) if isinstance(graph, Path) else "The graph"
         with self._explained("opened"):
             if keep:
-                self._compiled = compiled(graph, settings)
+                self._compiled = load_or_compile(graph, settings)
             else:
-                self._compiled = the_core().compile_model(graph, "CPU", settings)
+                self._compiled = get_core().compile_model(graph, "CPU", settings)
         self._free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
             self._free.put(self._compiled.create_infer_request())

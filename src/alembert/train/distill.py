@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from alembert.artifact import Draft, few
+from alembert.artifact import Draft, shortlist
 from alembert.corpus.inputs import expand_inputs
 from alembert.data.order import stable_hash
 from alembert.errors import BadSetting
@@ -188,4 +188,4 @@ def _check_same_task(task: AnyTask, wish: Distillation) -> None:
 
 
 def _described(task: AnyTask) -> str:
-    return f"the task {task.name} with the labels {few(task.labels)}" if task.labels else f"the task {task.name}"
+    return f"the task {task.name} with the labels {shortlist(task.labels)}" if task.labels else f"the task {task.name}"

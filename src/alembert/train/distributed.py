@@ -29,7 +29,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from alembert import hardware
 from alembert.errors import AlreadyDone, BadFile, BadSetting, UserError
-from alembert.hardware.environment import of_user
+from alembert.hardware.environment import get_user_value
 from alembert.nn.model import Model
 from alembert.train.optim_settings import OptimiserSettings
 
@@ -268,7 +268,7 @@ def _store() -> Store:
 def _share_threads() -> None:
     """Divide the cores among the processes of this machine, unless OMP_NUM_THREADS says how (torchrun sets it to 1)."""
     hardware.configure_torch()
-    if of_user("OMP_NUM_THREADS") is None:
+    if get_user_value("OMP_NUM_THREADS") is None:
         beside = _environment("LOCAL_WORLD_SIZE", 1)
         torch.set_num_threads(max(1, torch.get_num_threads() // beside))
 

@@ -20,7 +20,7 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from alembert.hardware.torch_settings import keep_freed_memory, threads_per_operation
+from alembert.hardware.torch_settings import keep_freed_memory, limit_operation_threads
 
 Job = Callable[[], Tensor]
 _Result = tuple[Tensor, tuple[Tensor | None, ...]]
@@ -40,7 +40,7 @@ def accumulate(jobs: Sequence[Job], parameters: Sequence[nn.Parameter], streams:
         _add(trained, gradients)
         return [loss]
     losses: list[Tensor] = []
-    with threads_per_operation(1):
+    with limit_operation_threads(1):
         for loss, gradients in _in_order(jobs, trained, streams):
             losses.append(loss)
             if len(losses) < len(jobs):

@@ -294,7 +294,7 @@ class Loop:
     def _measure_peak(self) -> None:
         """Look again at what the machine can do: on a shared one, a single look may come at a bad moment."""
         if self.device.type == "cpu":
-            self.peak = max(self.peak or 0.0, hardware.matmul_peak(self.half or "float32"))
+            self.peak = max(self.peak or 0.0, hardware.measure_matmul_peak(self.half or "float32"))
 
     def _spend(self, began: float) -> float:
         """Count the time since `began`, by the clock of the first process, as time of the run without a step."""
@@ -386,7 +386,7 @@ def _half_precision(settings: RunSettings, device: str) -> str | None:
     """Name the narrow type for matrix products; none: float32 throughout."""
     wanted: str = settings.model.precision
     if wanted == "auto":
-        wanted = hardware.capabilities().training_type if device == "cpu" else "bfloat16"
+        wanted = hardware.detect_capabilities().training_type if device == "cpu" else "bfloat16"
     elif device == "cpu":
         hardware.check_dtype(wanted)
     return None if wanted == "float32" else wanted

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from alembert.artifact import Draft, atomic_write
-from alembert.artifact.json_files import json_bytes
+from alembert.artifact.json_files import to_json_bytes
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import with_dropout
@@ -149,7 +149,7 @@ class OneSeed:
         result = SeedResult(self.settings.seed, *measured, counts, scores.notes)
         self._write_tasks(tuned)
         self._write_run(loop)
-        atomic_write(self.folder / RUN / SCORES, json_bytes(asdict(result)))
+        atomic_write(self.folder / RUN / SCORES, to_json_bytes(asdict(result)))
         shutil.rmtree(self.folder / STATE, ignore_errors=True)
         return result
 
@@ -172,7 +172,7 @@ class OneSeed:
             if not self.forget_training:
                 self._write_hashes(each)
             report = self.reports[each.name].to_table()
-            atomic_write(run_file(self.folder, each.called, "data.json"), json_bytes(report))
+            atomic_write(run_file(self.folder, each.called, "data.json"), to_json_bytes(report))
         atomic_write(self.folder / RUN / "settings.toml", (self.toml or to_toml(self.settings)).encode())
         write_curves(loop.log, self.folder / RUN, self.phase.capitalize())
 

@@ -31,8 +31,15 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from alembert.artifact import Digest, hash_config, hash_file
-from alembert.artifact.disk import explained, file_size, in_words, remove, remove_hidden, sync_folder
+from alembert.artifact import FileDigest, hash_config, hash_file
+from alembert.artifact.disk import (
+    describe_os_error,
+    file_size,
+    remove_folder,
+    remove_hidden,
+    sync_folder,
+    translate_os_errors,
+)
 from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile, BadSetting
 from alembert.files.weights import SafetensorsWeights, load_tensor, read_header
@@ -83,7 +90,7 @@ class States:
         """
         facts = _checked(snapshot)
         with (
-            explained(f"Saving the state of step {snapshot.step}", self._what_is_left),
+            translate_os_errors(f"Saving the state of step {snapshot.step}", self._what_is_left),
             self._draft() as draft,
         ):
             files = {group: _write_tensors(draft, group, named) for group, named in snapshot.tensors.items()}
@@ -98,7 +105,7 @@ class States:
     def latest(self) -> tuple[Snapshot, list[str]] | None:
         """Load the newest good state, with a note on each damaged one that was passed over; none: there is no state."""
         notes: list[str] = []
-        with explained(f"Reading the states in {self._folder}"):
+        with translate_os_errors(f"Reading the states in {self._folder}"):
             for path in self._found():
                 try:
                     return _load(path, self._verified(path)), notes
@@ -113,7 +120,7 @@ class States:
 
     def best(self) -> Snapshot | None:
         """Load the best state that the newest good one knows; none: it knows none, or that folder was deleted."""
-        with explained(f"Reading the best state in {self._folder}"):
+        with translate_os_errors(f"Reading the best state in {self._folder}"):
             _, record = next(self._good(), (None, None))
             wanted = record.best if record else None
             path = next((path for path in self._found() if _step_of(path) == wanted), None)
@@ -147,7 +154,7 @@ class States:
                 self._set_aside(target)
             else:
                 older = target.with_name(f"{target.name}.old")
-                remove(older)
+                remove_folder(older)
                 target.rename(older)
         draft.rename(target)
         sync_folder(self._folder)
@@ -168,7 +175,7 @@ class States:
         for path in self._found():
             step = _step_of(path)
             if step not in wanted:
-                remove(path)
+                remove_folder(path)
             wanted.discard(step)
 
     def _set_aside(self, path: Path) -> None:
@@ -219,7 +226,7 @@ class _Record:
     step: int
     best: int | None
     facts: dict[str, Any]
-    files: dict[str, Digest]
+    files: dict[str, FileDigest]
     """Keyed by group."""
 
     def seal(self) -> str:
@@ -263,7 +270,7 @@ def _parse(content: dict[str, Any], path: Path) -> _Record:
     if content.pop("format", None) != FORMAT:
         raise BadFile(f"{path} was written by another version of alembert. Use that one to continue from it.")
     try:
-        files = {_safe(group): Digest(**digest) for group, digest in content.pop("files").items()}
+        files = {_safe(group): FileDigest(**digest) for group, digest in content.pop("files").items()}
         return _Record(**content, files=files)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise BadFile(f"{path} is damaged: it is not the record of a state.") from None
@@ -275,7 +282,7 @@ def _safe(group: str) -> str:
     return group
 
 
-def _compare_size(path: Path, digest: Digest) -> None:
+def _compare_size(path: Path, digest: FileDigest) -> None:
     size = file_size(path)
     if size is None:
         raise BadFile(f"{path} is missing.")
@@ -283,11 +290,11 @@ def _compare_size(path: Path, digest: Digest) -> None:
         raise BadFile(f"{path} is damaged: it has {size:,} bytes, and {digest.size:,} were written.")
 
 
-def _compare_hash(path: Path, digest: Digest) -> None:
+def _compare_hash(path: Path, digest: FileDigest) -> None:
     try:
         found = hash_file(path)
     except OSError as error:
-        raise BadFile(f"{path} cannot be read: {in_words(error)}") from error
+        raise BadFile(f"{path} cannot be read: {describe_os_error(error)}") from error
     if found != digest.sha256:
         raise BadFile(f"{path} is damaged: its content is not what was written.")
 
@@ -317,7 +324,7 @@ def _checked(snapshot: Snapshot) -> dict[str, Any]:
     return facts
 
 
-def _write_tensors(folder: Path, group: str, tensors: Mapping[str, Tensor]) -> Digest:
+def _write_tensors(folder: Path, group: str, tensors: Mapping[str, Tensor]) -> FileDigest:
     """Write a safetensors file piece by piece.
 
     The library's own writer makes a copy of everything in memory or leaves a file to be read again for its hash, and
@@ -350,7 +357,7 @@ def _pieces(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
         yield plain.as_strided((plain.numel(),), (1,)).view(torch.uint8).numpy().data
 
 
-def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> Digest:
+def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> FileDigest:
     """Write a new file to the disk, hashed on the way."""
     seen = hashlib.sha256()
     with path.open("xb") as file:
@@ -360,4 +367,4 @@ def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> Digest:
         size = file.tell()
         file.flush()
         os.fsync(file.fileno())
-    return Digest(seen.hexdigest(), size)
+    return FileDigest(seen.hexdigest(), size)

@@ -26,8 +26,8 @@ import numpy.typing as npt
 import torch
 
 from alembert import artifact
-from alembert.artifact.disk import explained
-from alembert.artifact.lock import locked
+from alembert.artifact.disk import translate_os_errors
+from alembert.artifact.lock import hold_lock
 from alembert.corpus.jobs import Progress
 from alembert.data.windows import Row
 from alembert.errors import BadFile
@@ -129,10 +129,10 @@ class Recorder:
 
     def record(self) -> Record:
         """Make the record, go on with it, or find it made; while one process makes it, another is refused."""
-        with explained(f"Keeping what the teacher says in {self.folder}"):
+        with translate_os_errors(f"Keeping what the teacher says in {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
             if not self.is_done:
-                with locked(self.folder.with_suffix(".lock"), str(self.folder)):
+                with hold_lock(self.folder.with_suffix(".lock"), str(self.folder)):
                     self._go_on()
             done, columns = self._found()
         self._check(done, columns or 0)

@@ -11,7 +11,7 @@ from typing import Any
 
 from alembert import artifact
 from alembert.artifact import Draft
-from alembert.artifact.opening import place_of
+from alembert.artifact.opening import locate_artifact
 from alembert.errors import AlreadyDone
 from alembert.files.checkpoint import CHECKPOINT_KIND
 from alembert.train.distributed import Processes
@@ -29,16 +29,16 @@ class Workplace:
     @property
     def unfinished(self) -> Path:
         """The folder until it is complete."""
-        return place_of(self.out).partial
+        return locate_artifact(self.out).partial
 
     def check(self) -> None:
         """Refuse a place that the result cannot go to, or where it is already."""
         self.processes.first_alone(self._check)
 
     def _check(self) -> None:
-        if not self.overwrite and artifact.finished(self.out, CHECKPOINT_KIND, **self.plan):
+        if not self.overwrite and artifact.find_finished(self.out, CHECKPOINT_KIND, **self.plan):
             raise AlreadyDone(f"{self.out} is complete already, with these settings and inputs.")
-        artifact.check(self.out, CHECKPOINT_KIND, overwrite=self.overwrite, **self.plan)
+        artifact.check_can_create(self.out, CHECKPOINT_KIND, overwrite=self.overwrite, **self.plan)
 
     @contextmanager
     def begun(self) -> Iterator[Draft]:

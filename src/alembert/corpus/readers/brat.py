@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from alembert.artifact import is_result
+from alembert.artifact import is_artifact
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers.contract import Damaged, Item, ReadOptions, SetAside
 from alembert.corpus.readers.mentions import linked, settle, unlinked_reason, with_own_ids
@@ -51,7 +51,7 @@ def _folder(folder: Path, source: Source, options: ReadOptions) -> Iterator[Item
     for stem in stems:
         yield from _pair(folder / stem, source, options)
     for name in names:
-        if not _is_ours(name) and name not in SETTINGS and not is_result(folder / name):
+        if not _is_ours(name) and name not in SETTINGS and not is_artifact(folder / name):
             yield SetAside(str(folder / name), "file", None, "this is neither .txt nor .ann", "file")
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from difflib import get_close_matches
 from typing import Any, Final
 
-from alembert.artifact.json_files import refused_as, text_value
+from alembert.artifact.json_files import check_text, refuse_malformed
 from alembert.errors import BadFile
 from alembert.files.family import EXTRA_KEY, Blueprint, Names
 from alembert.nn.config import EncoderConfig
@@ -35,12 +35,12 @@ class NativeFormat:
                 )
         if not isinstance(raw.get(EXTRA_KEY, {}), dict):
             raise BadFile(f"config.json has an `{EXTRA_KEY}` that is no table; remove it.")
-        with refused_as("config.json is not a complete alembert configuration."):
+        with refuse_malformed("config.json is not a complete alembert configuration."):
             return Blueprint(
                 config=EncoderConfig(**{key: raw[key] for key in known if key in raw}),
                 heads={name: HeadSpec(**spec) for name, spec in raw["heads"].items()},
                 pooler=bool(raw["pooler"]),
-                labels={head: tuple(map(text_value, each)) for head, each in raw["labels"].items()},
+                labels={head: tuple(map(check_text, each)) for head, each in raw["labels"].items()},
             )
 
     def write(self, blueprint: Blueprint) -> dict[str, Any]:

@@ -76,11 +76,11 @@ class TestWriting:
         manifest = artifact.open_artifact(tmp_path / "out", "Corpus")
         assert (manifest.kind, manifest.seed, manifest.counts) == ("Corpus", 7, {"documents": 3})
         assert manifest.config == CONFIG
-        assert manifest.inputs == (artifact.Input("source.txt", artifact.hash_file(source)),)
+        assert manifest.inputs == (artifact.ManifestInput("source.txt", artifact.hash_file(source)),)
         assert manifest.versions.keys() >= {"alembert", "python"}
         # The digest of "abc" is the example of FIPS 180-2.
         sha = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        assert manifest.files == {"deep/词.txt": artifact.Digest(sha, 3)}
+        assert manifest.files == {"deep/词.txt": artifact.FileDigest(sha, 3)}
 
     def test_nothing_else_stays_behind(self, tmp_path: Path) -> None:
         write(tmp_path / "out")
@@ -287,17 +287,17 @@ class TestResuming:
 
     def test_both_versions_are_recorded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in ("1.0", "1.0", "2.0", "2.0"):
-            monkeypatch.setattr(writing, "versions", lambda number=number: {"torch": number})
+            monkeypatch.setattr(writing, "get_library_versions", lambda number=number: {"torch": number})
             interrupt(tmp_path / "out")
         write(tmp_path / "out", resume=True)
         assert artifact.open_artifact(tmp_path / "out").versions == {"torch": "1.0, then 2.0"}
 
     def test_finished_knows_this_very_artefact(self, tmp_path: Path) -> None:
         work = {"config": CONFIG, "seed": 1}
-        assert artifact.finished(tmp_path / "out", "Corpus", **work) is None
+        assert artifact.find_finished(tmp_path / "out", "Corpus", **work) is None
         write(tmp_path / "out", seed=1)
-        assert artifact.finished(tmp_path / "out", "Corpus", **work) == artifact.open_artifact(tmp_path / "out")
-        assert artifact.finished(tmp_path / "out", "Corpus", config=CONFIG, seed=2) is None
+        assert artifact.find_finished(tmp_path / "out", "Corpus", **work) == artifact.open_artifact(tmp_path / "out")
+        assert artifact.find_finished(tmp_path / "out", "Corpus", config=CONFIG, seed=2) is None
         assert names(tmp_path) == ["out"]
 
 
@@ -446,7 +446,7 @@ class TestLock:
             with pytest.raises(Busy, match=rf"process {os.getpid()} on .* since \d\d\d\d-"):
                 write(tmp_path / "out")
             with pytest.raises(Busy):
-                artifact.finished(tmp_path / "out", "Corpus", config={})
+                artifact.find_finished(tmp_path / "out", "Corpus", config={})
         artifact.verify(tmp_path / "out")
 
     def test_second_writer_in_another_thread(self, tmp_path: Path) -> None:
@@ -577,7 +577,7 @@ class TestHashes:
 )
 def test_a_folder_that_is_missing_has_a_reason(made: str, sentence: str | None, tmp_path: Path) -> None:
     (tmp_path / made).mkdir(parents=True)
-    found = artifact.why_missing(tmp_path / "model")
+    found = artifact.explain_missing(tmp_path / "model")
     assert found is None if sentence is None else re.search(sentence, found or "")
     if sentence is not None:
         with pytest.raises(BadFile, match=sentence):

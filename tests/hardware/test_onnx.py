@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from alembert.errors import BadFile
-from alembert.hardware.onnx_settings import open_session
+from alembert.hardware.runtimes import open_session
 
 # Counts what is switched off by name: the library cannot be asked whether it reports.
 SWITCHED_OFF = """
 import onnxruntime
 calls = []
 onnxruntime.disable_telemetry_events = lambda: calls.append("off")
-from alembert.hardware.onnx_settings import import_onnxruntime
+from alembert.hardware.runtimes import import_onnxruntime
 import_onnxruntime(), import_onnxruntime()
 assert calls == ["off"], calls
 """

@@ -6,13 +6,13 @@ import sys
 import pytest
 
 from alembert.errors import MissingExtra
-from alembert.hardware.openvino_settings import compile_settings, import_nncf, import_openvino, the_core
+from alembert.hardware.runtimes import get_core, import_nncf, import_openvino, make_compile_settings
 
 
 @pytest.mark.parametrize("door", ["import_openvino", "import_nncf"])
 def test_the_package_that_reports_use_is_not_loaded(door: str) -> None:
     check = (
-        f"import sys; from alembert.hardware.openvino_settings import {door}; {door}(); "
+        f"import sys; from alembert.hardware.runtimes import {door}; {door}(); "
         "sys.exit(any(name.startswith('openvino_telemetry') and module for name, module in sys.modules.items()))"
     )
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=120)
@@ -20,21 +20,21 @@ def test_the_package_that_reports_use_is_not_loaded(door: str) -> None:
 
 @pytest.mark.parametrize("door", [import_openvino, import_nncf])
 def test_what_is_not_installed_is_one_sentence(door: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    the_core()  # opened before, as NNCF needs it
+    get_core()  # opened before, as NNCF needs it
     monkeypatch.setattr("alembert.extras.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"not installed\. Install it with: pip install 'alembert\[openvino\]'"):
         door()  # type: ignore[operator]
 
 
 def test_openvino_takes_the_options_of_compiling() -> None:
-    core = the_core()
-    assert compile_settings(threads=2, streams=2).keys() <= set(core.get_property("CPU", "SUPPORTED_PROPERTIES"))
+    core = get_core()
+    assert make_compile_settings(threads=2, streams=2).keys() <= set(core.get_property("CPU", "SUPPORTED_PROPERTIES"))
 
 
 def test_other_loggers_stay_as_they_are() -> None:
     """NNCF makes every later logger of the process one of its own, which tells the root nothing."""
     check = (
-        "import logging; from alembert.hardware.openvino_settings import import_nncf; import_nncf(); "
+        "import logging; from alembert.hardware.runtimes import import_nncf; import_nncf(); "
         "assert logging.getLoggerClass() is logging.Logger"
     )
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=120)
@@ -44,7 +44,7 @@ def test_signals_are_handled_after_other_cores_came_and_went() -> None:
     """A Core moves the stack of signal handlers; two that end in the order of their making leave it on lost memory."""
     check = (
         "import faulthandler, signal; faulthandler.enable(); "
-        "from alembert.hardware.openvino_settings import import_nncf, import_openvino, the_core; "
+        "from alembert.hardware.runtimes import import_nncf, import_openvino, the_core; "
         "import_nncf(); cores = [the_core(), the_core()]; "
         "other = import_openvino().Core(); other.get_property('CPU', 'FULL_DEVICE_NAME'); del other; cores.clear(); "
         "heard = []; signal.signal(signal.SIGTERM, lambda *_: heard.append(1)); "

@@ -16,13 +16,19 @@ from hypothesis import strategies as st
 
 from alembert import hardware
 from alembert.errors import UserError
-from alembert.hardware import cache, choices, environment, findings
+from alembert.hardware import cache, capabilities, environment
 from alembert.hardware import child as trial_program
 from alembert.hardware.cpu import Cpu, read_cpu
-from alembert.hardware.environment import ISA, OURS, WITHOUT_AMX, answer_key, variables
-from alembert.hardware.onnx_settings import import_onnxruntime
+from alembert.hardware.environment import (
+    ISA_VARIABLE,
+    OWN_VARIABLES,
+    WITHOUT_AMX,
+    list_variables,
+    make_cache_key,
+)
+from alembert.hardware.runtimes import import_onnxruntime
 from alembert.hardware.threads import choose_threads, cpu_quota, physical_cores
-from alembert.hardware.trials import TYPES, Prober, Trial, try_library
+from alembert.hardware.trials import PROBED_TYPES, Prober, ProbeResult, probe_library
 
 XEON = """processor	: 0
 vendor_id	: GenuineIntel
@@ -32,14 +38,21 @@ flags		: fpu sse2 avx2 avx512f avx512_bf16 avx512_vnni amx_bf16 amx_tile amx_int
 GRAVITON = "processor\t: 0\nFeatures\t: fp asimd bf16 i8mm\nCPU part\t: 0xd40\n"
 
 ANSWER = 'print(json.dumps({"type": t, "one_thread": 50.0, "all_threads": 90.0, "training": 80.0}), flush=True)'
-TOUCHES_AMX = f'if t in ("bfloat16", "int8") and "{ISA}" not in os.environ:'
+TOUCHES_AMX = f'if t in ("bfloat16", "int8") and "{ISA_VARIABLE}" not in os.environ:'
 HEALTHY = ANSWER
 AMX_KILLS = f"{TOUCHES_AMX} os.kill(os.getpid(), signal.SIGILL)\n    {ANSWER}"
 
 
 @pytest.fixture(autouse=True)
 def _own_environment(tmp_path: Path) -> Iterator[None]:
-    ours = {ISA, OURS, "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS", "HF_HUB_DISABLE_TELEMETRY"}
+    ours = {
+        ISA_VARIABLE,
+        OWN_VARIABLES,
+        "GOMP_SPINCOUNT",
+        "OMP_WAIT_POLICY",
+        "OMP_NUM_THREADS",
+        "HF_HUB_DISABLE_TELEMETRY",
+    }
     clean = {name: value for name, value in os.environ.items() if name not in ours}
     with mock.patch.dict(os.environ, {**clean, "ALEMBERT_CACHE": str(tmp_path / "cache")}, clear=True):
         yield
@@ -50,7 +63,7 @@ def xeon(monkeypatch: pytest.MonkeyPatch) -> Cpu:
     """Pretend that this process runs on a machine that advertises AMX."""
     cpu = read_cpu(XEON)
     monkeypatch.setattr(environment, "read_cpu", lambda: cpu)
-    monkeypatch.setattr(findings, "read_cpu", lambda: cpu)
+    monkeypatch.setattr(capabilities, "read_cpu", lambda: cpu)
     return cpu
 
 
@@ -70,8 +83,8 @@ def child(tmp_path: Path):
 
 
 def outcomes(prober: Prober, limit: str | None = None) -> dict[str, tuple[str, str]]:
-    trials = try_library("torch", limit, 2, prober, prober.started())
-    assert sorted(t.dtype for t in trials) == sorted(TYPES["torch"])
+    trials = probe_library("torch", limit, 2, prober, prober.started())
+    assert sorted(t.dtype for t in trials) == sorted(PROBED_TYPES["torch"])
     return {t.dtype: (t.outcome, t.detail) for t in trials}
 
 
@@ -116,7 +129,7 @@ def test_a_killed_child_is_an_answer(child, name: str) -> None:
     assert found["float32"][0] == found["float16"][0] == found["int8"][0] == "works"
 
 
-@pytest.mark.parametrize("dtype", TYPES["onnxruntime"])
+@pytest.mark.parametrize("dtype", PROBED_TYPES["onnxruntime"])
 def test_onnx_runtime_is_tried_without_the_package_onnx(dtype: str) -> None:
     """The graph that is tried is written by hand: it computes the product, and is one that onnx accepts."""
     values = np.random.default_rng(1).integers(-3, 4, (16, 16)).astype(np.float32)
@@ -157,9 +170,9 @@ def test_a_command_that_cannot_start_is_an_answer() -> None:
 
 
 def test_the_child_gets_the_limit(child) -> None:
-    lines = f'print(json.dumps({{"type": t, "error": os.environ.get("{ISA}", "no limit")}}))'
+    lines = f'print(json.dumps({{"type": t, "error": os.environ.get("{ISA_VARIABLE}", "no limit")}}))'
     assert outcomes(child(lines), "AVX2")["int8"][1] == "AVX2"
-    os.environ[ISA] = "SSE41"
+    os.environ[ISA_VARIABLE] = "SSE41"
     assert outcomes(child(lines), None)["int8"][1] == "no limit"
 
 
@@ -167,38 +180,38 @@ def test_the_child_gets_the_limit(child) -> None:
 
 
 def test_the_limit_is_chosen_where_amx_kills(xeon: Cpu, child) -> None:
-    found = hardware.capabilities(prober=child(AMX_KILLS))
+    found = hardware.detect_capabilities(prober=child(AMX_KILLS))
     assert (found.isa_limit, found.amx) == (WITHOUT_AMX, "unusable")
     assert "bfloat16 in torch was killed by SIGILL" in found.reasons["isa_limit"]
 
 
 def test_the_limit_found_is_set_at_import(xeon: Cpu, child) -> None:
-    hardware.capabilities(prober=child(AMX_KILLS))
-    os.environ.pop(ISA)
+    hardware.detect_capabilities(prober=child(AMX_KILLS))
+    os.environ.pop(ISA_VARIABLE)
     hardware.prepare_environment()
-    assert os.environ[ISA] == WITHOUT_AMX
+    assert os.environ[ISA_VARIABLE] == WITHOUT_AMX
 
 
 def test_amx_is_used_where_it_works(xeon: Cpu, child) -> None:
     hardware.prepare_environment()
-    found = hardware.capabilities(prober=child(HEALTHY))
+    found = hardware.detect_capabilities(prober=child(HEALTHY))
     assert (found.isa_limit, found.amx) == (None, "usable")
-    assert ISA not in os.environ, "the precaution is lifted once AMX is seen to work"
+    assert ISA_VARIABLE not in os.environ, "the precaution is lifted once AMX is seen to work"
 
 
 def test_a_type_that_kills_is_refused(xeon: Cpu, child) -> None:
-    hardware.capabilities(prober=child(f'if t == "bfloat16": os.abort()\n    {ANSWER}'))
+    hardware.detect_capabilities(prober=child(f'if t == "bfloat16": os.abort()\n    {ANSWER}'))
     with pytest.raises(UserError, match="bfloat16 cannot be used on this machine"):
         hardware.check_dtype("bfloat16")
 
 
 def test_a_type_that_runs_under_the_limit_is_allowed(xeon: Cpu, child) -> None:
-    hardware.capabilities(prober=child(AMX_KILLS))
+    hardware.detect_capabilities(prober=child(AMX_KILLS))
     hardware.check_dtype("bfloat16")
 
 
 def test_float32_is_allowed_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "capabilities", mock.Mock(side_effect=AssertionError))
+    monkeypatch.setattr(capabilities, "detect_capabilities", mock.Mock(side_effect=AssertionError))
     hardware.check_dtype("float32")
 
 
@@ -210,57 +223,57 @@ def test_an_unknown_type_is_named() -> None:
 # Choices
 
 
-def speeds(library: str = "torch", **by_type: float) -> list[Trial]:
-    return [Trial(library, dtype, None, "works", "", s, s, s) for dtype, s in by_type.items()]
+def speeds(library: str = "torch", **by_type: float) -> list[ProbeResult]:
+    return [ProbeResult(library, dtype, None, "works", "", s, s, s) for dtype, s in by_type.items()]
 
 
 @pytest.mark.parametrize(
     ("bfloat16", "chosen"), [(2.0, "float32"), (110.0, "float32"), (121.0, "bfloat16"), (900.0, "bfloat16")]
 )
 def test_training_type_is_the_clearly_fastest(bfloat16: float, chosen: str) -> None:
-    assert choices.choose_training(speeds(float32=100, bfloat16=bfloat16, float16=5000)).value == chosen
+    assert capabilities.choose_training_type(speeds(float32=100, bfloat16=bfloat16, float16=5000)).value == chosen
 
 
 def test_export_type_is_measured_in_the_libraries_that_run_exports() -> None:
-    assert choices.choose_export(speeds("openvino", float32=100, int8=90)).value == "float32"
-    assert choices.choose_export(speeds("openvino", float32=100, int8=390)).value == "int8"
+    assert capabilities.choose_export_type(speeds("openvino", float32=100, int8=90)).value == "float32"
+    assert capabilities.choose_export_type(speeds("openvino", float32=100, int8=390)).value == "int8"
     both = speeds("openvino", float32=100, int8=90) + speeds("onnxruntime", float32=90, int8=300)
-    assert choices.choose_export(both).value == "int8"
-    assert choices.choose_export(speeds("torch", float32=100, int8=900)).value == "int8"
+    assert capabilities.choose_export_type(both).value == "int8"
+    assert capabilities.choose_export_type(speeds("torch", float32=100, int8=900)).value == "int8"
 
 
 def test_an_export_runs_in_the_library_that_is_fastest_for_its_numbers() -> None:
     both = speeds("openvino", float32=100, int8=90) + speeds("onnxruntime", float32=90, int8=300)
-    assert choices.choose_library(both, "int8").value == "onnxruntime"
-    assert choices.choose_library(both, "float32").value == "openvino"
-    assert choices.choose_library(speeds("onnxruntime", float32=90), "float32").value == "onnxruntime"
-    assert choices.choose_library(speeds("torch", float32=90), "float32").value is None
+    assert capabilities.choose_export_library(both, "int8").value == "onnxruntime"
+    assert capabilities.choose_export_library(both, "float32").value == "openvino"
+    assert capabilities.choose_export_library(speeds("onnxruntime", float32=90), "float32").value == "onnxruntime"
+    assert capabilities.choose_export_library(speeds("torch", float32=90), "float32").value is None
 
 
 def test_reasons_carry_the_numbers() -> None:
-    assert "float32 100, bfloat16 300" in choices.choose_inference(speeds(float32=100, bfloat16=300)).reason
+    assert "float32 100, bfloat16 300" in capabilities.choose_inference_type(speeds(float32=100, bfloat16=300)).reason
 
 
 def test_without_any_trial_the_choice_is_safe() -> None:
-    assert choices.choose_limit([], read_cpu(XEON), None).value == WITHOUT_AMX
+    assert capabilities.choose_isa_limit([], read_cpu(XEON), None).value == WITHOUT_AMX
 
 
 # The cache
 
 
 def test_the_second_answer_comes_from_the_cache(xeon: Cpu, child, tmp_path: Path) -> None:
-    first = hardware.capabilities(prober=child(AMX_KILLS))
-    assert hardware.capabilities(prober=Prober(command=("/no/such/python",))) == first
+    first = hardware.detect_capabilities(prober=child(AMX_KILLS))
+    assert hardware.detect_capabilities(prober=Prober(command=("/no/such/python",))) == first
 
 
 def test_refresh_tries_again(xeon: Cpu, child) -> None:
-    hardware.capabilities(prober=child(AMX_KILLS))
-    assert hardware.capabilities(refresh=True, prober=child(HEALTHY)).amx == "usable"
+    hardware.detect_capabilities(prober=child(AMX_KILLS))
+    assert hardware.detect_capabilities(refresh=True, prober=child(HEALTHY)).amx == "usable"
 
 
 def test_an_answer_for_another_machine_is_not_used(child) -> None:
-    hardware.capabilities(cpu=read_cpu(XEON), prober=child(AMX_KILLS))
-    assert findings.remembered(Cpu("another", frozenset())) is None
+    hardware.detect_capabilities(cpu=read_cpu(XEON), prober=child(AMX_KILLS))
+    assert capabilities.load_cached_capabilities(Cpu("another", frozenset())) is None
 
 
 @pytest.mark.parametrize(
@@ -278,40 +291,40 @@ def test_an_answer_for_another_machine_is_not_used(child) -> None:
     ],
 )
 def test_a_cache_that_makes_no_sense_is_rewritten(xeon: Cpu, child, change: dict[str, object]) -> None:
-    found = hardware.capabilities(prober=child(AMX_KILLS))
-    file = cache.file_for(answer_key(xeon))
+    found = hardware.detect_capabilities(prober=child(AMX_KILLS))
+    file = cache.get_cache_file(make_cache_key(xeon))
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     hardware.prepare_environment()
-    assert os.environ[ISA] == WITHOUT_AMX
-    assert hardware.capabilities(prober=child(AMX_KILLS)) == found
-    assert findings.remembered() == found
+    assert os.environ[ISA_VARIABLE] == WITHOUT_AMX
+    assert hardware.detect_capabilities(prober=child(AMX_KILLS)) == found
+    assert capabilities.load_cached_capabilities() == found
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(), st.just(b"[" * 100_000), st.just(b'{"format": 1}')))
 def test_a_damaged_cache_is_survived(xeon: Cpu, content: bytes) -> None:
-    file = cache.file_for(answer_key(xeon))
+    file = cache.get_cache_file(make_cache_key(xeon))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     hardware.prepare_environment()
-    assert os.environ[ISA] == WITHOUT_AMX
-    assert findings.remembered() is None
+    assert os.environ[ISA_VARIABLE] == WITHOUT_AMX
+    assert capabilities.load_cached_capabilities() is None
 
 
 def test_an_answer_without_a_limit_is_not_taken_for_no_limit(xeon: Cpu) -> None:
-    cache.store(answer_key(xeon), {"trials": []})
+    cache.store(make_cache_key(xeon), {"trials": []})
     hardware.prepare_environment()
-    assert os.environ[ISA] == WITHOUT_AMX
+    assert os.environ[ISA_VARIABLE] == WITHOUT_AMX
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(xeon: Cpu, child, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     os.environ["ALEMBERT_CACHE"] = str(tmp_path / "file" / "cache")
-    assert hardware.capabilities(prober=child(AMX_KILLS)).amx == "unusable"
+    assert hardware.detect_capabilities(prober=child(AMX_KILLS)).amx == "unusable"
 
 
 def test_writers_may_race(xeon: Cpu) -> None:
-    key = answer_key(xeon)
+    key = make_cache_key(xeon)
     cache.store(key, {"isa_limit": None})
 
     def write_and_read(_: int) -> bool:
@@ -319,14 +332,14 @@ def test_writers_may_race(xeon: Cpu) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(write_and_read, range(64)))
-    assert [f.name for f in cache.folder().iterdir()] == [cache.file_for(key).name]
+    assert [f.name for f in cache.get_cache_folder().iterdir()] == [cache.get_cache_file(key).name]
 
 
 def test_cache_folder_follows_the_variables(tmp_path: Path) -> None:
-    assert cache.folder() == tmp_path / "cache"
+    assert cache.get_cache_folder() == tmp_path / "cache"
     os.environ.pop("ALEMBERT_CACHE")
     os.environ["XDG_CACHE_HOME"] = str(tmp_path)
-    assert cache.folder() == tmp_path / "alembert"
+    assert cache.get_cache_folder() == tmp_path / "alembert"
 
 
 # The environment
@@ -334,19 +347,19 @@ def test_cache_folder_follows_the_variables(tmp_path: Path) -> None:
 
 def test_amx_is_not_trusted_before_it_was_tried(xeon: Cpu) -> None:
     hardware.prepare_environment()
-    assert os.environ[ISA] == WITHOUT_AMX
+    assert os.environ[ISA_VARIABLE] == WITHOUT_AMX
 
 
 def test_no_limit_without_amx() -> None:
-    assert variables(Cpu("old", frozenset({"avx2"})))[0].value is None
+    assert list_variables(Cpu("old", frozenset({"avx2"})))[0].value is None
 
 
 def test_the_users_variables_win(xeon: Cpu) -> None:
-    own = {ISA: "AVX2", "GOMP_SPINCOUNT": "7", "HF_HUB_DISABLE_TELEMETRY": "0"}
+    own = {ISA_VARIABLE: "AVX2", "GOMP_SPINCOUNT": "7", "HF_HUB_DISABLE_TELEMETRY": "0"}
     os.environ.update(own)
     hardware.prepare_environment()
     assert {name: os.environ[name] for name in own} == own
-    assert {v.origin for v in variables(xeon)} == {"user"}
+    assert {v.origin for v in list_variables(xeon)} == {"user"}
 
 
 def test_the_users_wait_policy_is_not_overridden() -> None:
@@ -356,8 +369,8 @@ def test_the_users_wait_policy_is_not_overridden() -> None:
 
 
 def test_only_the_users_limit_is_tried(xeon: Cpu, child) -> None:
-    os.environ[ISA] = "AVX2"
-    found = hardware.capabilities(prober=child(AMX_KILLS))
+    os.environ[ISA_VARIABLE] = "AVX2"
+    found = hardware.detect_capabilities(prober=child(AMX_KILLS))
     assert {t.limit for t in found.trials} == {"AVX2"}
 
 
@@ -370,12 +383,12 @@ def test_preparing_twice_changes_nothing(xeon: Cpu) -> None:
 
 def test_a_worker_inherits(xeon: Cpu) -> None:
     hardware.prepare_environment()
-    assert in_new_process(f"import os; print(os.environ['{ISA}'])") == WITHOUT_AMX
+    assert in_new_process(f"import os; print(os.environ['{ISA_VARIABLE}'])") == WITHOUT_AMX
 
 
 def test_a_worker_that_imports_alembert_knows_whose_values_it_inherited() -> None:
     hardware.prepare_environment()
-    code = "import alembert; from alembert.hardware.environment import of_user; print(of_user('GOMP_SPINCOUNT'))"
+    code = "import alembert; from alembert.hardware.environment import of_user; print(get_user_value('GOMP_SPINCOUNT'))"
     assert in_new_process(code) == "None"
     assert in_new_process(code, GOMP_SPINCOUNT="5") == "5"
 
@@ -466,7 +479,7 @@ def test_matmul_peak_is_a_speed() -> None:
 
 @pytest.mark.slow
 def test_this_machine_is_understood() -> None:
-    found = hardware.capabilities()
+    found = hardware.detect_capabilities()
     assert found.trial("torch", "float32").outcome == "works"
     assert found.training_type in {"float32", "bfloat16"}
-    assert findings.remembered() == found
+    assert capabilities.load_cached_capabilities() == found

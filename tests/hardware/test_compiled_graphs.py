@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from alembert.errors import BadFile
-from alembert.hardware import compiled as keeping
-from alembert.hardware.compiled import compiled
-from alembert.hardware.openvino_settings import compile_settings, import_openvino, the_core
+from alembert.hardware import runtimes as keeping
+from alembert.hardware.runtimes import get_core, import_openvino, load_or_compile, make_compile_settings
 
-SETTINGS = compile_settings(threads=1, streams=1)
+SETTINGS = make_compile_settings(threads=1, streams=1)
 
 
 @pytest.fixture
@@ -37,24 +36,24 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     class Counted:
         def __getattr__(self, name: str) -> Any:
-            return getattr(the_core(), name)
+            return getattr(get_core(), name)
 
         def compile_model(self, graph: Any, *more: Any) -> Any:
             found.append(graph)
-            return the_core().compile_model(graph, *more)
+            return get_core().compile_model(graph, *more)
 
-    monkeypatch.setattr(keeping, "the_core", Counted)
+    monkeypatch.setattr(keeping, "get_core", Counted)
     return found
 
 
 def doubled(graph: Path) -> list[float]:
     numbers = np.array([1, 2, 3], np.float32)
-    found: list[float] = compiled(graph, SETTINGS)([numbers])[0].tolist()
+    found: list[float] = load_or_compile(graph, SETTINGS)([numbers])[0].tolist()
     return found
 
 
 def kept() -> list[Path]:
-    return sorted(keeping.folder().glob("*"))
+    return sorted(keeping.get_compiled_folder().glob("*"))
 
 
 def test_a_graph_is_compiled_once(graph: Path, compiling: list[Any]) -> None:
@@ -64,7 +63,7 @@ def test_a_graph_is_compiled_once(graph: Path, compiling: list[Any]) -> None:
 
 def test_other_settings_are_compiled_anew(graph: Path, compiling: list[Any]) -> None:
     doubled(graph)
-    compiled(graph, compile_settings(threads=1, streams=2))
+    load_or_compile(graph, make_compile_settings(threads=1, streams=2))
     assert len(compiling) == 2
 
 
@@ -114,12 +113,12 @@ def test_a_folder_that_cannot_be_written_is_no_error(
 
 
 def test_a_few_are_kept(graph: Path) -> None:
-    for number in range(keeping.KEPT + 2):
+    for number in range(keeping.MAX_KEPT_GRAPHS + 2):
         doubled(multiplying(number, graph))
-    assert len(kept()) == keeping.KEPT
+    assert len(kept()) == keeping.MAX_KEPT_GRAPHS
 
 
 def test_a_large_one_is_not_kept(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "LARGEST", 100)
+    monkeypatch.setattr(keeping, "MAX_GRAPH_BYTES", 100)
     assert doubled(graph) == [2, 4, 6]
     assert kept() == []
