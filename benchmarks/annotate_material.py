@@ -122,9 +122,9 @@ def _sample_texts() -> list[str]:
 
 
 def sentences(texts: Iterable[str]) -> list[str]:
-    from alembert.text.sentences import split
+    from alembert.text.sentences import split_sentences
 
-    return [text[start:end] for text in texts for start, end in split(text)]
+    return [text[start:end] for text in texts for start, end in split_sentences(text)]
 
 
 def fitting(checkpoint: Path, texts: Sequence[str]) -> Texts:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from alembert.text.sentences import split
+from alembert.text.sentences import split_sentences
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PARTS = {"train": "train", "devel": "develop", "test": "test"}
@@ -156,7 +156,7 @@ def pysbd_splitter() -> Split | None:
 
 def run(data: Path, quick: bool) -> dict[str, object]:
     peer = pysbd_splitter()
-    splitters: dict[str, Split] = {"alembert": split} | ({"pysbd": peer} if peer else {})
+    splitters: dict[str, Split] = {"alembert": split_sentences} | ({"pysbd": peer} if peer else {})
     if not peer:
         print("pysbd is not installed, so there is nothing to compare with. Install it with: pip install pysbd")
     f1 = {name: {} for name in splitters}

@@ -10,8 +10,8 @@ from alembert.corpus.document import Document
 from alembert.corpus.samples import Samples
 from alembert.corpus.store import Entry, Mention, to_bytes, to_table
 from alembert.errors import BadFile
-from alembert.text.census import Sample
 from alembert.text.lexicon import Lexicon
+from alembert.text.word_counts import TextSample
 
 GENES = Lexicon("gene", [("BRAF", "1"), ("IL-6", "2")])
 
@@ -52,7 +52,7 @@ def test_a_corpus_gives_its_entities(tmp_path: Path) -> None:
     with artifact.create(tmp_path / "corpus", "Corpus", config={}) as draft:
         (draft.path / "parts").mkdir()
         (draft.path / "parts/part-00000.parquet").write_bytes(to_bytes(to_table([entry])))
-    assert list(Samples.open([tmp_path / "corpus"])) == [Sample("BRAF", (("gene", "BRAF"),))]
+    assert list(Samples.open([tmp_path / "corpus"])) == [TextSample("BRAF", (("gene", "BRAF"),))]
 
 
 def test_what_is_not_there_or_no_corpus_is_refused_at_once(tmp_path: Path) -> None:

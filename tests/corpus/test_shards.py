@@ -26,7 +26,7 @@ from alembert.corpus.store import KIND, Corpus, Entry, Mention, to_bytes, to_tab
 from alembert.errors import BadFile, MissingExtra
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
-from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, words
+from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, find_words
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = tuple("abcdefghijklmnopqrstuvwxyz0123456789.,-()%/;:'")
@@ -90,7 +90,7 @@ def plainly(each: Entry, segmenter: object = None, dictionary: Dictionary | None
     """Give id, sentence and flags of each piece, found by going through all of them for each question."""
     text = each.document.text
     found = TOKENIZER.encode(text, add_special_tokens=False)
-    spans = words(text, segmenter or DictionarySegmenter(Dictionary(())), dictionary)
+    spans = find_words(text, segmenter or DictionarySegmenter(Dictionary(())), dictionary)
     is_chinese = any("\u3400" <= mark <= "\u9fff" for mark in text)
     rows, before_sentence, before_word = [], None, None
     for piece, (start, _) in zip(found.ids, found.offsets, strict=True):

@@ -16,7 +16,7 @@ from alembert.data.order import make_rng
 from alembert.data.sequences import TokenSpan, build_instance
 from alembert.text.sentences import CJK
 from alembert.text.tokenizer import Tokenizer
-from alembert.text.words import Dictionary, JiebaSegmenter, words
+from alembert.text.words import Dictionary, JiebaSegmenter, find_words
 
 pytest.importorskip("rjieba")
 IS_CHINESE = re.compile(f"[{CJK}]+")
@@ -43,7 +43,7 @@ def test_words_are_masked_whole(shared: Path, chinese_albert: Path, tmp_path: Pa
         instance = build_instance(stretch, part.ids, part.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
         chosen = set(choose_positions(instance, MaskSettings(unit="word", rate=0.3), make_rng(document)).positions)
         offsets = np.array(tokenizer.encode(item.text, add_special_tokens=False).offsets)
-        for start, end in words(item.text, JiebaSegmenter(), terms):
+        for start, end in find_words(item.text, JiebaSegmenter(), terms):
             pieces = np.flatnonzero((offsets[:, 0] >= start) & (offsets[:, 1] <= end)) + 1
             if IS_CHINESE.fullmatch(item.text, start, end):
                 assert len(chosen & set(pieces.tolist())) in (0, len(pieces)), (name, document)

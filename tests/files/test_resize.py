@@ -18,7 +18,7 @@ from alembert.files.surgery import (
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
-from alembert.text.extend import with_terms
+from alembert.text.extend import add_vocabulary_terms
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
 
@@ -46,7 +46,7 @@ def checkpoint(rows: int = len(PIECES), **config: object) -> Checkpoint:
 
 def extended(old: Checkpoint, *, reuse_unused: bool = False) -> Checkpoint:
     assert old.tokenizer is not None
-    new = with_terms(old.tokenizer, ["braf", "imatinib"], reuse_unused=reuse_unused)
+    new = add_vocabulary_terms(old.tokenizer, ["braf", "imatinib"], reuse_unused=reuse_unused)
     sources = {new.id_of("braf"): (6, 7), new.id_of("imatinib"): (8, 9, 10)}
     return with_added_pieces(old, new, sources)
 

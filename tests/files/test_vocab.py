@@ -17,11 +17,11 @@ from alembert.files.vocab import TokenizerWithModel, VocabOutput
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
-from alembert.text.census import Sample
-from alembert.text.extend import Wish
+from alembert.text.extend import ExtendSettings
 from alembert.text.tokenizer import Tokenizer
+from alembert.text.word_counts import TextSample
 
-SAMPLES = [Sample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages()]
+SAMPLES = [TextSample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages()]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,9 @@ def model(learnt: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def extended(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vocab") / "extended"
-    vocab.extend(vocab.open_tokenizer_with_model(model), SAMPLES, VocabOutput(folder, [model]), Wish(terms=150))
+    vocab.extend(
+        vocab.open_tokenizer_with_model(model), SAMPLES, VocabOutput(folder, [model]), ExtendSettings(terms=150)
+    )
     return folder
 
 
@@ -119,7 +121,7 @@ def test_pruning_saves_rows_and_changes_no_word(model: Path, tmp_path: Path) -> 
 def test_a_tokenizer_without_weights_is_extended_and_pruned_too(learnt: Path, tmp_path: Path) -> None:
     subject = vocab.open_tokenizer_with_model(learnt / "vocab.txt")
     assert subject.checkpoint is None
-    vocab.extend(subject, SAMPLES, VocabOutput(tmp_path / "more"), Wish(terms=5))
+    vocab.extend(subject, SAMPLES, VocabOutput(tmp_path / "more"), ExtendSettings(terms=5))
     vocab.prune(subject, SAMPLES[:3], VocabOutput(tmp_path / "less"))
     assert Tokenizer.open(tmp_path / "more").vocab_size == 1805
     assert Tokenizer.open(tmp_path / "less").vocab_size < 1800
@@ -133,18 +135,18 @@ def test_a_model_without_a_tokenizer_is_refused(model: Path, tmp_path: Path) -> 
 
 
 def test_a_corpus_without_entities_needs_a_lexicon_or_any_word(learnt: Path, tmp_path: Path) -> None:
-    subject, texts = TokenizerWithModel(Tokenizer.open(learnt)), [Sample(each.text) for each in SAMPLES]
+    subject, texts = TokenizerWithModel(Tokenizer.open(learnt)), [TextSample(each.text) for each in SAMPLES]
     with pytest.raises(BadInput, match=r"no entities.*--lexicon.*--any-word"):
-        vocab.extend(subject, texts, VocabOutput(tmp_path / "out"), Wish(terms=5))
+        vocab.extend(subject, texts, VocabOutput(tmp_path / "out"), ExtendSettings(terms=5))
     assert list(tmp_path.iterdir()) in ([], [tmp_path / ".out.lock"])
-    vocab.extend(subject, texts, VocabOutput(tmp_path / "out"), Wish(terms=5, any_word=True))
+    vocab.extend(subject, texts, VocabOutput(tmp_path / "out"), ExtendSettings(terms=5, any_word=True))
 
 
 @pytest.mark.parametrize("every", [-1, 1])
 def test_a_bad_share_of_held_out_documents_is_refused(learnt: Path, tmp_path: Path, every: int) -> None:
     subject = TokenizerWithModel(Tokenizer.open(learnt))
     with pytest.raises(BadSetting, match="held_out"):
-        vocab.extend(subject, SAMPLES, VocabOutput(tmp_path / "out"), Wish(terms=5), held_out_every=every)
+        vocab.extend(subject, SAMPLES, VocabOutput(tmp_path / "out"), ExtendSettings(terms=5), held_out_every=every)
 
 
 def test_nothing_is_read_when_the_folder_is_taken(learnt: Path) -> None:

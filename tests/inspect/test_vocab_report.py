@@ -9,18 +9,20 @@ from alembert import sample
 from alembert.inspect.vocab_page import page
 from alembert.inspect.vocab_report import Report, report
 from alembert.plots import bar_chart, line_chart
-from alembert.text.census import Sample
-from alembert.text.extend import with_terms
+from alembert.text.extend import add_vocabulary_terms
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
+from alembert.text.word_counts import TextSample
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 OLD = Tokenizer.from_vocabulary(
     Vocabulary((*SpecialTokens().roles().values(), *LETTERS, *(f"##{letter}" for letter in LETTERS))),
     lowercase=True,
 )
-NEW = with_terms(OLD, ["patients", "warfarin"])
-SAMPLES = [Sample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages("en")]
+NEW = add_vocabulary_terms(OLD, ["patients", "warfarin"])
+SAMPLES = [
+    TextSample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages("en")
+]
 
 
 class Elements(HTMLParser):
@@ -102,7 +104,7 @@ def test_names_of_users_are_escaped(both: Report) -> None:
 
 
 def test_a_corpus_without_entities_has_a_page_too() -> None:
-    assert "Pieces per entity" not in page(report(OLD, [Sample("aspirin and water")]))
+    assert "Pieces per entity" not in page(report(OLD, [TextSample("aspirin and water")]))
 
 
 @pytest.mark.parametrize("chart", [bar_chart("t", ["1"], {"a": [0.0]}), line_chart("t", [(1.0, 0.0)])])

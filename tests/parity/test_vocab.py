@@ -13,7 +13,7 @@ from alembert.corpus.samples import Samples
 from alembert.files import vocab
 from alembert.files.vocab import VocabOutput
 from alembert.nn.batch import Batch
-from alembert.text.extend import Wish
+from alembert.text.extend import ExtendSettings
 from alembert.text.lexicon import read_lexicon
 from alembert.text.tokenizer import Tokenizer
 
@@ -38,7 +38,9 @@ def lines(samples: Samples) -> list[str]:
 @pytest.fixture(scope="module")
 def extended(minilm: Path, samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real") / "extended"
-    vocab.extend(vocab.open_tokenizer_with_model(minilm), samples, VocabOutput(folder, [minilm]), Wish(terms=2700))
+    vocab.extend(
+        vocab.open_tokenizer_with_model(minilm), samples, VocabOutput(folder, [minilm]), ExtendSettings(terms=2700)
+    )
     return folder
 
 

@@ -19,8 +19,7 @@ from alembert.tasks.relate_rewrite import RelateRewriter
 from alembert.tasks.tag_examples import TagExample
 from alembert.tasks.tag_rewrite import TagRewriter
 from alembert.tasks.task import AnyTask, task_class
-from alembert.text.edits import Edit
-from alembert.text.replaceable import replaceable
+from alembert.text.replacement import TextEdit, find_replaceable_words
 from alembert.text.words import Dictionary, DictionarySegmenter
 
 SEGMENTER = DictionarySegmenter(Dictionary(["糖尿病"]))
@@ -153,13 +152,13 @@ def ready(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return ready_for(CASES[request.param], tmp_path_factory.mktemp("rewriting"))
 
 
-def every_word(ready: Ready, example: Any, fresh: str = "zebra") -> list[list[Edit]]:
+def every_word(ready: Ready, example: Any, fresh: str = "zebra") -> list[list[TextEdit]]:
     """Replace all words that may be, by words of another length."""
     return [
         [
-            Edit(*span, fresh * (1 + number % 3))
+            TextEdit(*span, fresh * (1 + number % 3))
             for number, span in enumerate(
-                span for stretch in stretches for span in replaceable(text, stretch, SEGMENTER)
+                span for stretch in stretches for span in find_replaceable_words(text, stretch, SEGMENTER)
             )
         ]
         for text, stretches in zip(example.texts, ready.task.rewriter().stretches(example), strict=True)
@@ -255,7 +254,7 @@ def test_answers_and_choices_stay(tmp_path: Path) -> None:
 
 def test_a_copy_in_which_an_answer_would_stand_in_new_places_is_not_used(tmp_path: Path) -> None:
     example, _ = rewritten("answer, several places", tmp_path)
-    edit = Edit(example.passage.index("Diet"), example.passage.index("Diet") + 4, "cancer")
+    edit = TextEdit(example.passage.index("Diet"), example.passage.index("Diet") + 4, "cancer")
     assert AnswerRewriter().rewritten(example, [[], [edit]], "copy") is None
 
 
@@ -276,9 +275,11 @@ def test_any_words_leave_every_label_around_its_own(data: st.DataObject) -> None
     entities = [(start, end, f"E{start}") for start, end in pairwise(bounds)]
     example = TagExample(id="x", texts=(text,), entities=tuple(entities))
     rewriter = TagRewriter()
-    spans = [span for stretch in rewriter.stretches(example)[0] for span in replaceable(text, stretch, SEGMENTER)]
+    spans = [
+        span for stretch in rewriter.stretches(example)[0] for span in find_replaceable_words(text, stretch, SEGMENTER)
+    ]
     owner = {span: label for span in spans for start, end, label in entities if start <= span[0] < end}
-    copy = rewriter.rewritten(example, [[Edit(*span, f"<{owner.get(span)}>") for span in spans]], "y")
+    copy = rewriter.rewritten(example, [[TextEdit(*span, f"<{owner.get(span)}>") for span in spans]], "y")
     for start, end, label in copy.entities or ():
         inside = copy.text[start:end]
         assert inside.count("<") == inside.count(f"<{label}>") == list(owner.values()).count(label)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.text.gazetteer import Gazetteer, Match
+from alembert.text.gazetteer import Gazetteer, TermMatch
 from alembert.text.lexicon import Lexicon, read_lexicon
-from alembert.text.stop_words import ordinary_words
+from alembert.text.stop_words import find_ordinary_words
 from alembert.text.wordhash import WINDOW
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -26,7 +26,7 @@ def found(gazetteer: Gazetteer, text: str) -> list[str]:
 
 def test_a_match_names_place_label_and_concept():
     gazetteer = Gazetteer.of([Lexicon("gene", [("BRAF", "H:1"), ("BRAF", "H:2"), ("BRAF", "H:1")])])
-    assert gazetteer.find("a BRAF gene") == [Match(2, 6, "gene", ("H:1", "H:2"))]
+    assert gazetteer.find("a BRAF gene") == [TermMatch(2, 6, "gene", ("H:1", "H:2"))]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_user_can_stop_and_keep():
 
 
 def test_a_corpus_teaches_ordinary_words():
-    ordinary = ordinary_words(["penumbra penumbra PENUMBRA"])
+    ordinary = find_ordinary_words(["penumbra penumbra PENUMBRA"])
     assert found(of("PENUMBRA", "Penumbra syndrome", ordinary=ordinary), "PENUMBRA, penumbra syndrome") == [
         "penumbra syndrome"
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from alembert.text.language import detect
+from alembert.text.language import detect_language
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 MEDLINE = SHARED / "data" / "corpus" / "pubmed21n1298.xml.gz"
@@ -46,21 +46,21 @@ CODES = {
     ],
 )
 def test_each_language_is_told(language, text):
-    assert detect(text) == language
+    assert detect_language(text) == language
 
 
 @pytest.mark.parametrize("text", ["", "BRAF V600E", "12.5 %", "Optimierte Insuline."])
 def test_thin_evidence_is_unknown(text):
-    assert detect(text) == "und"
+    assert detect_language(text) == "und"
 
 
 def test_greek_letters_do_not_make_greek():
-    assert detect("The level of TNF-α and of IFN-γ was raised in the μ group of the β cells.") == "en"
+    assert detect_language("The level of TNF-α and of IFN-γ was raised in the μ group of the β cells.") == "en"
 
 
 @pytest.mark.skipif(not MEDLINE.exists(), reason="needs ../shared")
 def test_abstracts_of_medline_have_the_language_they_state():
-    told = [(CODES[language], detect(text)) for language, text in other_abstracts()]
+    told = [(CODES[language], detect_language(text)) for language, text in other_abstracts()]
     wrong = [pair for pair in told if pair[0] != pair[1]]
     assert len(told) == 86
     assert wrong == [("fr", "es")]  # PMID 33529388: a Spanish text that is labelled French

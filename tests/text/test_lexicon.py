@@ -7,14 +7,14 @@ import pytest
 
 from alembert.errors import BadFile, BadSetting
 from alembert.text.lexicon import (
-    EXACT,
-    FIRST,
-    FREE,
-    case_rule,
-    parse_option,
+    CASE_EXACT,
+    CASE_FIRST,
+    CASE_FREE,
+    choose_case_rule,
+    list_spellings,
+    parse_lexicon_option,
     read_lexicon,
-    read_words,
-    spellings,
+    read_word_list,
 )
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -37,7 +37,7 @@ def write(folder: Path, text: str | bytes, name: str = "lexicon.tsv") -> Path:
 def test_a_path_may_be_a_string(tmp_path: Path) -> None:
     path = write(tmp_path, "aspirin\tC1\n")
     assert read_lexicon(str(path), "drug") == read_lexicon(path, "drug")
-    assert read_words(str(path)) == {"aspirin"}
+    assert read_word_list(str(path)) == {"aspirin"}
 
 
 def terms(folder: Path, text: str | bytes) -> list[tuple[str, str]]:
@@ -120,17 +120,17 @@ def test_a_missing_file_is_an_error(tmp_path):
 
 
 def test_a_stop_list_takes_the_first_cells(tmp_path):
-    assert read_words(write(tmp_path, "WAS\nCAT\n")) == {"WAS", "CAT"}
+    assert read_word_list(write(tmp_path, "WAS\nCAT\n")) == {"WAS", "CAT"}
 
 
 def test_the_option_names_label_and_path():
-    assert parse_option("gene=a=b.tsv") == ("gene", Path("a=b.tsv"))
+    assert parse_lexicon_option("gene=a=b.tsv") == ("gene", Path("a=b.tsv"))
 
 
 @pytest.mark.parametrize("option", ["gene", "=x.tsv", "gene=", "a b=x.tsv"])
 def test_a_wrong_option_is_explained(option):
     with pytest.raises(BadSetting, match="LABEL=PATH"):
-        parse_option(option)
+        parse_lexicon_option(option)
 
 
 @pytest.mark.parametrize(
@@ -142,33 +142,33 @@ def test_a_wrong_option_is_explained(option):
     ],
 )
 def test_inverted_names_are_turned_round(term, turned):
-    assert spellings(term) == [term, turned]
+    assert list_spellings(term) == [term, turned]
 
 
 @pytest.mark.parametrize("term", ["2,4-D", "acid, 5-(methylamino)-", "Acute Abdomen"])
 def test_other_names_are_left(term):
-    assert spellings(term) == [term]
+    assert list_spellings(term) == [term]
 
 
 @pytest.mark.parametrize(
     ("term", "rule"),
     [
-        ("WAS", EXACT),
-        ("IMPACT", EXACT),
-        ("IL-6", EXACT),
-        ("p53", EXACT),
-        ("mTOR", EXACT),
-        ("52A", EXACT),
-        ("Gout", FIRST),
-        ("lupus", FIRST),
-        ("asthma", FREE),
-        ("Acute Abdomen", FREE),
-        ("ACUTE ABDOMEN", FREE),
-        ("糖尿病", FREE),
+        ("WAS", CASE_EXACT),
+        ("IMPACT", CASE_EXACT),
+        ("IL-6", CASE_EXACT),
+        ("p53", CASE_EXACT),
+        ("mTOR", CASE_EXACT),
+        ("52A", CASE_EXACT),
+        ("Gout", CASE_FIRST),
+        ("lupus", CASE_FIRST),
+        ("asthma", CASE_FREE),
+        ("Acute Abdomen", CASE_FREE),
+        ("ACUTE ABDOMEN", CASE_FREE),
+        ("糖尿病", CASE_FREE),
     ],
 )
 def test_case_rules(term, rule):
-    assert case_rule(term) == rule
+    assert choose_case_rule(term) == rule
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")

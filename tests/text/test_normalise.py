@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.text.normalise import Normalised, normalise
+from alembert.text.normalise import NormalisedText, normalise
 
 ODD = "\u00a0\u2009\u00ad\u200b\ufeff\x00\x1f\r\n\t\u2028 é\u0301\u0327e²ﬁ…\u1100\u1161\u11a8Å\uf900\u0344¨가ab"
 TEXT = st.text(st.one_of(st.sampled_from(ODD), st.characters()), max_size=40)
@@ -20,7 +20,7 @@ def tables():
         normalise("e\u0301", form)
 
 
-def aligned(plain: Normalised, position: int) -> bool:
+def aligned(plain: NormalisedText, position: int) -> bool:
     """Whether a place of the plain text lies outside all edits."""
     return not any(a <= position < b for a, b in zip(plain.plain_starts, plain.plain_ends, strict=True))
 
@@ -35,7 +35,7 @@ def test_equals_the_reference_where_only_the_form_matters(text, form):
 @given(TEXT, FORM, st.booleans())
 def test_a_plain_text_stays_as_it_is(text, form, collapse):
     once = normalise(text, form, collapse_spaces=collapse).text
-    assert normalise(once, form, collapse_spaces=collapse) == Normalised(once)
+    assert normalise(once, form, collapse_spaces=collapse) == NormalisedText(once)
 
 
 @given(TEXT, FORM, st.booleans())

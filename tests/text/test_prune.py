@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadInput
-from alembert.text.census import Census
 from alembert.text.prune import prune
 from alembert.text.tokenizer import Tokenizer
-from alembert.text.tokenizer_files import AddedToken, Parts, Settings
+from alembert.text.tokenizer_files import AddedToken, TokenizerParts, TokenizerSettings
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
+from alembert.text.word_counts import WordCounts
 
 SPECIAL = tuple(SpecialTokens().roles().values())
 LETTERS = (*"abc", "##a", "##b", "##c")
@@ -26,7 +26,7 @@ def tokenizer(*pieces: str) -> Tokenizer:
 )
 def test_every_word_is_cut_as_before(words: list[str], first: set[str], rest: set[str]) -> None:
     old = tokenizer(*sorted(first), *(f"##{piece}" for piece in sorted(rest)))
-    pruning = prune(old, Census(dict.fromkeys(sorted(words), 1)))
+    pruning = prune(old, WordCounts(dict.fromkeys(sorted(words), 1)))
     new = pruning.tokenizer
     assert pruning.proof.changed == 0
     for word in words:
@@ -35,23 +35,23 @@ def test_every_word_is_cut_as_before(words: list[str], first: set[str], rest: se
 
 
 def test_unused_pieces_go_and_characters_stay() -> None:
-    pruning = prune(tokenizer("[unused1]", *LETTERS, "ab", "abc", "##bc"), Census({"abc": 1}))
+    pruning = prune(tokenizer("[unused1]", *LETTERS, "ab", "abc", "##bc"), WordCounts({"abc": 1}))
     assert pruning.tokenizer.vocabulary.pieces == (*SPECIAL, *LETTERS, "abc")
     assert pruning.dropped == 3
 
 
 def test_added_tokens_stay() -> None:
-    parts = Parts(
+    parts = TokenizerParts(
         Vocabulary((*SPECIAL, *LETTERS, "ab", "@GENE$")),
-        Settings(do_lower_case=True),
+        TokenizerSettings(do_lower_case=True),
         (AddedToken(content="@GENE$"),),
         len(SPECIAL) + len(LETTERS) + 1,
     )
-    smaller = prune(Tokenizer(parts), Census({"a": 1})).tokenizer
+    smaller = prune(Tokenizer(parts), WordCounts({"a": 1})).tokenizer
     assert smaller.tokens(smaller.encode("@GENE$", add_special_tokens=False).ids) == ["@GENE$"]
     assert smaller.parts.model_size == len(SPECIAL) + len(LETTERS)
 
 
 def test_an_empty_corpus_is_refused() -> None:
     with pytest.raises(BadInput, match="no words"):
-        prune(tokenizer(*LETTERS), Census({}))
+        prune(tokenizer(*LETTERS), WordCounts({}))

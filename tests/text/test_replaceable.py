@@ -2,7 +2,7 @@
 
 import pytest
 
-from alembert.text.replaceable import in_case_of, is_word, replaceable
+from alembert.text.replacement import find_replaceable_words, is_replacement_word, match_case
 from alembert.text.words import Dictionary, DictionarySegmenter
 
 SEGMENTER = DictionarySegmenter(Dictionary(["糖尿病", "血糖"]))
@@ -10,7 +10,7 @@ SEGMENTER = DictionarySegmenter(Dictionary(["糖尿病", "血糖"]))
 
 def found(text: str, *stretch: int) -> list[str]:
     start, end = stretch or (0, len(text))
-    return [text[slice(*span)] for span in replaceable(text, (start, end), SEGMENTER)]
+    return [text[slice(*span)] for span in find_replaceable_words(text, (start, end), SEGMENTER)]
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def test_half_a_word_is_no_word() -> None:
 
 @pytest.mark.parametrize("piece", ["##in", "[unused1]", "[MASK]", "the", "7", "a", "糖", "-", "<e1>"])
 def test_pieces_that_are_no_words(piece: str) -> None:
-    assert not is_word(piece)
+    assert not is_replacement_word(piece)
 
 
 def test_case_is_taken_over() -> None:
-    assert [in_case_of(word, "gene") for word in ("Protein", "DNA", "mRNA", "rna", "McCune")] == [
+    assert [match_case(word, "gene") for word in ("Protein", "DNA", "mRNA", "rna", "McCune")] == [
         "Gene",
         "GENE",
         "gene",

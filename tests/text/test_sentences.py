@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadSetting
-from alembert.text.sentences import language_of, split
+from alembert.text.sentences import guess_language, split_sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -108,7 +108,7 @@ CHINESE = [
 
 
 def cut(text: str, language: str | None = None) -> list[str]:
-    return [text[start:end] for start, end in split(text, language)]
+    return [text[start:end] for start, end in split_sentences(text, language)]
 
 
 def expected(case: str) -> list[str]:
@@ -136,21 +136,21 @@ def test_chinese(case: str) -> None:
     ],
 )
 def test_language_follows_the_share_of_chinese(text: str, language: str) -> None:
-    assert language_of(text) == language
+    assert guess_language(text) == language
 
 
 def test_one_chinese_name_leaves_a_text_english() -> None:
-    assert language_of("The plant 黄芪 was boiled in water for two hours.") == "en"
+    assert guess_language("The plant 黄芪 was boiled in water for two hours.") == "en"
 
 
 def test_unknown_language_is_refused() -> None:
     with pytest.raises(BadSetting, match="'fr'"):
-        split("Bonjour.", "fr")
+        split_sentences("Bonjour.", "fr")
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t \u3000\u2029"])
 def test_white_space_has_no_sentences(text: str) -> None:
-    assert split(text) == []
+    assert split_sentences(text) == []
 
 
 LIKELY = st.text(alphabet=".!?…。；”\"')(][ \n\r\u2028\u3000\u00a0aAeE1２中文β-–,:•\u0301\U0001f600\udc80", max_size=60)
@@ -160,7 +160,7 @@ LANGUAGES = st.sampled_from([None, "en", "zh"])
 
 @given(TEXTS, LANGUAGES)
 def test_spans_hold_every_character_once_and_in_order(text: str, language: str | None) -> None:
-    spans = split(text, language)
+    spans = split_sentences(text, language)
     inside = "".join(text[start:end] for start, end in spans)
     assert "".join(inside.split()) == "".join(text.split())
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
@@ -193,7 +193,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_takes_linear_time(name: str, language: str) -> None:
     text = HOSTILE[name]
-    spans = split(text, language)
+    spans = split_sentences(text, language)
     assert spans[0][0] == 0
     assert spans[-1][1] == len(text.rstrip())
 
@@ -225,7 +225,7 @@ def test_every_gold_sentence_is_aligned(part: str, sentences: int) -> None:
 @pytest.mark.parametrize("part", ["train", "devel", "test"])
 def test_borders_of_real_abstracts(part: str) -> None:
     bench = benchmark()
-    assert bench.score(bench.read_gold(SHARED / "data", part), split).f1 >= 0.98
+    assert bench.score(bench.read_gold(SHARED / "data", part), split_sentences).f1 >= 0.98
 
 
 def test_alignment_counts_what_it_cannot_place() -> None:

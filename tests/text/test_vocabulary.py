@@ -65,7 +65,7 @@ def test_damage_is_named_with_its_line(tmp_path: Path, content: bytes, sentence:
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_FILE", 3)
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", 3)
     assert "4 bytes" in refused(tmp_path / "vocab.txt", b"a\nb\n")
 
 

@@ -7,26 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.text.wordhash import WINDOW, cut_words, fold, word_hashes
+from alembert.text.wordhash import WINDOW, compute_word_hashes, fold_case, hash_words
 
 
 @pytest.fixture(autouse=True, scope="module")
 def tables():
     """Make the tables of first use before hypothesis looks at the clock."""
-    cut_words("α")
+    hash_words("α")
 
 
 def surfaces(text: str) -> list[str]:
-    words = cut_words(text)
+    words = hash_words(text)
     return [text[start:end] for start, end in zip(words.starts, words.ends, strict=True)]
 
 
 def same(one: str, other: str) -> bool:
-    return cut_words(one).hashes.tolist() == cut_words(other).hashes.tolist()
+    return hash_words(one).hashes.tolist() == hash_words(other).hashes.tolist()
 
 
 def test_folding_keeps_the_length_of_every_character():
-    assert all(len(fold(chr(code))) == 1 for code in range(sys.maxunicode + 1))
+    assert all(len(fold_case(chr(code))) == 1 for code in range(sys.maxunicode + 1))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_spellings_that_differ(one, other):
 
 
 def test_a_border_is_missing_inside_a_written_word():
-    assert cut_words("TGFβ1-x y").glued.tolist() == [False, True, True, False, False]
+    assert hash_words("TGFβ1-x y").glued.tolist() == [False, True, True, False, False]
 
 
 @given(st.text())
@@ -72,21 +72,21 @@ def test_words_are_in_order_and_hold_all_letters(text):
 
 @given(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=8), st.text(max_size=30))
 def test_a_hash_does_not_depend_on_the_place(word, before):
-    alone = cut_words(word).hashes.tolist()
-    after = cut_words(before + " " + word).hashes.tolist()
+    alone = hash_words(word).hashes.tolist()
+    after = hash_words(before + " " + word).hashes.tolist()
     assert after[len(after) - len(alone) :] == alone
 
 
 @given(st.lists(st.text("abcdefghijkl", min_size=1, max_size=12), unique=True))
 def test_different_words_have_different_hashes(words):
     stems = {word for word in words if not word.endswith("s")}
-    assert len(set(cut_words(" ".join(stems)).hashes.tolist())) == len(stems)
+    assert len(set(hash_words(" ".join(stems)).hashes.tolist())) == len(stems)
 
 
 def test_a_long_text_is_hashed_like_its_parts():
     part = "interleukin 6 and 糖尿病 "
     long = part * (3 * WINDOW // len(part))
-    assert word_hashes(long).tolist() == word_hashes(part).tolist() * (3 * WINDOW // len(part))
+    assert compute_word_hashes(long).tolist() == compute_word_hashes(part).tolist() * (3 * WINDOW // len(part))
 
 
 def test_surrogates_do_no_harm():

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadFile, MissingExtra
-from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, Segmenter, words
+from alembert.text.words import (
+    Dictionary,
+    DictionarySegmenter,
+    JiebaSegmenter,
+    Segmenter,
+    find_words,
+)
 
 CHINESE = Path(__file__).resolve().parents[3] / "shared" / "data" / "zh"
 TERMS = ["糖尿病", "糖尿病足", "2型糖尿病", "CT", "CT检查", "B超", "高血压", "血压计", "DNA-PK"]
@@ -22,7 +28,7 @@ needs_terms = pytest.mark.skipif(
 
 
 def cut(text: str, terms: list[str]) -> list[str]:
-    spans = words(text, DictionarySegmenter(Dictionary([])), Dictionary(terms))
+    spans = find_words(text, DictionarySegmenter(Dictionary([])), Dictionary(terms))
     return [text[start:end] for start, end in spans]
 
 
@@ -73,19 +79,19 @@ TEXTS = st.one_of(
 
 @given(TEXTS, st.sampled_from(SEGMENTERS), st.sampled_from([None, Dictionary(TERMS)]))
 def test_spans_hold_every_character_once(text: str, segmenter: Segmenter, dictionary: Dictionary | None) -> None:
-    covered = [at for start, end in words(text, segmenter, dictionary) for at in range(start, end)]
+    covered = [at for start, end in find_words(text, segmenter, dictionary) for at in range(start, end)]
     assert covered == [at for at, character in enumerate(text) if not character.isspace()]
 
 
 @given(TEXTS, st.sampled_from(SEGMENTERS))
 def test_terms_found_are_words(text: str, segmenter: Segmenter) -> None:
     dictionary = Dictionary(TERMS)
-    assert set(dictionary.find(text)) <= set(words(text, segmenter, dictionary))
+    assert set(dictionary.find(text)) <= set(find_words(text, segmenter, dictionary))
 
 
 @given(TEXTS, st.sampled_from(SEGMENTERS))
 def test_the_same_text_gives_the_same_words(text: str, segmenter: Segmenter) -> None:
-    assert words(text, segmenter, Dictionary(TERMS)) == words(text, segmenter, Dictionary(reversed(TERMS)))
+    assert find_words(text, segmenter, Dictionary(TERMS)) == find_words(text, segmenter, Dictionary(reversed(TERMS)))
 
 
 def test_read_takes_lists_and_tables(tmp_path: Path) -> None:
@@ -117,7 +123,7 @@ def test_jieba_without_a_dictionary_gives_its_own_words() -> None:
     import rjieba
 
     text = "妊娠期高血压的概念"
-    found = [text[start:end] for start, end in words(text, JiebaSegmenter())]
+    found = [text[start:end] for start, end in find_words(text, JiebaSegmenter())]
     assert found == rjieba.Jieba().cut(text)
 
 
@@ -138,7 +144,9 @@ def test_medical_terms_are_whole_in_real_text(segmenter: Segmenter) -> None:
     dictionary = Dictionary.read(CHINESE / "THUOCL_medical.txt")
     texts = real_texts()
     found = [span for text in texts for span in dictionary.find(text)]
-    whole = [span for text in texts for span in words(text, segmenter, dictionary) if text[slice(*span)] in dictionary]
+    whole = [
+        span for text in texts for span in find_words(text, segmenter, dictionary) if text[slice(*span)] in dictionary
+    ]
     assert len(found) > 3000
     assert whole == found
 
@@ -147,5 +155,5 @@ def test_medical_terms_are_whole_in_real_text(segmenter: Segmenter) -> None:
 @pytest.mark.parametrize("segmenter", SEGMENTERS, ids=lambda segmenter: type(segmenter).__name__)
 def test_real_text_is_covered(segmenter: Segmenter) -> None:
     for text in real_texts():
-        covered = "".join(text[start:end] for start, end in words(text, segmenter))
+        covered = "".join(text[start:end] for start, end in find_words(text, segmenter))
         assert covered == "".join(text.split())

@@ -85,13 +85,13 @@ def annotate(
     from alembert.infer import annotate as verb
     from alembert.infer.engines import device_for
     from alembert.terminal.progress import Bar
-    from alembert.text.lexicon import parse_options
+    from alembert.text.lexicon import parse_lexicon_options
 
     cluster = cluster_of(on, workers, worker_cpus, ray_address)
     if workers and not cluster:
         raise BadSetting("`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out.")
     check_given(files)
-    lexicons = {label: path.absolute() for label, path in parse_options(lexicon or []).items()}
+    lexicons = {label: path.absolute() for label, path in parse_lexicon_options(lexicon or []).items()}
     options = {
         "task": task,
         "keep": keep,

@@ -76,7 +76,7 @@ def augment(
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.terminal.output import note
     from alembert.terminal.progress import Bar
-    from alembert.text.lexicon import parse_option, read_lexicon
+    from alembert.text.lexicon import parse_lexicon_option, read_lexicon
     from alembert.train.augment import augment as run
     from alembert.train.augment import write_augmented
     from alembert.train.augment_settings import AugmentSettings
@@ -88,7 +88,8 @@ def augment(
     files = list_files(given)
     _check_out(out, files.paths, overwrite=overwrite)
     lexicons = [
-        read_lexicon(path, kind) for kind, path in (parse_option(each, "dictionary") for each in dictionary or ())
+        read_lexicon(path, kind)
+        for kind, path in (parse_lexicon_option(each, "dictionary") for each in dictionary or ())
     ]
     options = ReadOptions(text=tuple(text or ()), label=one_label(label), delimiter=delimiter, types=tuple(types or ()))
     checkpoint, known, reading = _opened(model, task, files.paths, options, device)

@@ -107,9 +107,9 @@ def _settings(
 
 def _words(options: list[str], stop: Path | None, keep: Path | None) -> Words:
     from alembert.corpus.build import Words
-    from alembert.text.lexicon import parse_options
+    from alembert.text.lexicon import parse_lexicon_options
 
-    return Words(lexicons=parse_options(options), stop=stop, keep=keep)
+    return Words(lexicons=parse_lexicon_options(options), stop=stop, keep=keep)
 
 
 def _guesses(counts: Mapping[str, int]) -> Iterator[str]:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         VocabPruneResult,
     )
     from alembert.inspect.vocab_report import Table
-    from alembert.text.cuts import Proof
-    from alembert.text.fit import Fit
     from alembert.text.lexicon import Lexicon
+    from alembert.text.segmentation import SegmentationComparison
+    from alembert.text.tokenizer_report import TokenizerReport
 
 app = typer.Typer(
     help="Learn, extend, prune and judge the vocabulary of a tokenizer.",
@@ -106,11 +106,11 @@ def extend(
 ) -> None:
     """Add words to a vocabulary, so that each becomes one token, and give the model rows for them."""
     from alembert.files import vocab
-    from alembert.text.extend import Wish
+    from alembert.text.extend import ExtendSettings
 
     lexicons, forced = _lexicons(lexicon), _terms(term_file)
     samples, subject = _samples(corpus, lexicons), vocab.open_tokenizer_with_model(model)
-    wish = Wish(terms=terms, min_count=min_count, any_word=any_word, strict=strict, reuse_unused=reuse_unused)
+    wish = ExtendSettings(terms=terms, min_count=min_count, any_word=any_word, strict=strict, reuse_unused=reuse_unused)
     output = _output(out, [*_local(model), *corpus], lexicons, term_file, overwrite=overwrite)
     with _shown(samples):
         done = vocab.extend(subject, samples, output, wish, forced=forced, held_out_every=held_out)
@@ -167,9 +167,9 @@ def report(
 
 
 def _lexicons(options: list[str] | None) -> list[Lexicon]:
-    from alembert.text.lexicon import parse_option, read_lexicon
+    from alembert.text.lexicon import parse_lexicon_option, read_lexicon
 
-    found = [read_lexicon(path, label) for label, path in map(parse_option, options or [])]
+    found = [read_lexicon(path, label) for label, path in map(parse_lexicon_option, options or [])]
     for warning in (warning for lexicon in found for warning in lexicon.warnings()):
         note(warning)
     return found
@@ -272,7 +272,7 @@ def _extended_lines(done: VocabExtendResult) -> list[str]:
     return lines
 
 
-def _proof_lines(proof: Proof) -> list[str]:
+def _proof_lines(proof: SegmentationComparison) -> list[str]:
     lines = [
         f"{proof.words:,} distinct words checked: {proof.unchanged:,} cut as before, {proof.joined:,} became one piece, "
         f"{proof.changed:,} changed otherwise ({proof.changed_occurrences / max(1, proof.occurrences):.3%} of all words; "
@@ -285,7 +285,7 @@ def _proof_lines(proof: Proof) -> list[str]:
     return [*lines, *examples]
 
 
-def _held_out_line(before: Fit, after: Fit) -> str:
+def _held_out_line(before: TokenizerReport, after: TokenizerReport) -> str:
     line = (
         f"held-out documents ({before.words:,} words): {before.pieces:,} pieces before, {after.pieces:,} after, "
         f"{1 - after.pieces / before.pieces:.2%} fewer"

@@ -44,7 +44,7 @@ from alembert.corpus.store import KIND, NEEDED_FOR, PARTS, SET_ASIDE
 from alembert.errors import BadFile, BadSetting
 from alembert.extras import require
 from alembert.text.gazetteer import Gazetteer
-from alembert.text.lexicon import Lexicon, read_lexicon, read_words
+from alembert.text.lexicon import Lexicon, read_lexicon, read_word_list
 from alembert.text.stop_words import STOP_WORDS
 
 _TERMS: Final = "terms.tsv"
@@ -249,8 +249,8 @@ class _Build:
         stop = STOP_WORDS if self.settings.default_stop_words else frozenset()
         gazetteer, terms = Gazetteer.with_terms(
             lexicons,
-            stop=stop | (read_words(self.words.stop) if self.words.stop else frozenset()),
-            keep=read_words(self.words.keep) if self.words.keep else (),
+            stop=stop | (read_word_list(self.words.stop) if self.words.stop else frozenset()),
+            keep=read_word_list(self.words.keep) if self.words.keep else (),
         )
         lines = (f"{term.label}\t{','.join(map(str, term.entries))}\t{term.text}\n" for term in terms)
         artifact.atomic_write(self.stage.folder / _TERMS, "".join(lines).encode())

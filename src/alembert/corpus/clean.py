@@ -14,9 +14,9 @@ from typing import Literal
 
 from alembert.corpus.boilerplate import copyright_notices, headings, publisher_notes
 from alembert.errors import BadSetting
-from alembert.text.language import UNKNOWN, detect
-from alembert.text.normalise import Form, Normalised, normalise, without
-from alembert.text.sentences import CJK, language_of
+from alembert.text.language import UNKNOWN_LANGUAGE, detect_language
+from alembert.text.normalise import NormalisedText, UnicodeForm, normalise, remove_spans
+from alembert.text.sentences import CJK, guess_language
 
 Reason = Literal["too short", "wrong language", "exact duplicate", "near duplicate"]
 _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
@@ -28,7 +28,7 @@ class CleanSettings:
 
     normalise: bool = True
     """Make odd spaces, line ends, control and zero-width characters plain, and compose accents."""
-    form: Form = "NFC"
+    form: UnicodeForm = "NFC"
     """Unicode form: NFC, or NFKC to replace ligatures, superscripts and full-width letters too."""
     collapse_spaces: bool = True
     """Make one space of several, as they stand where a formula was taken out."""
@@ -68,11 +68,11 @@ class Cleaned:
     """A cleaned text, and what was done to it."""
 
     text: str
-    steps: tuple[Normalised, ...] = ()
+    steps: tuple[NormalisedText, ...] = ()
     """The alignments of the steps that changed the text, in order."""
     counts: dict[str, int] = field(default_factory=dict)
     """How often each step changed something; steps that did nothing are absent."""
-    language: str = UNKNOWN
+    language: str = UNKNOWN_LANGUAGE
     """Found only if `languages` is set."""
     dropped: Reason | None = None
 
@@ -95,7 +95,7 @@ def clean(text: str, settings: CleanSettings, *, annotated: bool = False) -> Cle
     >>> clean("TITLE: Aspirin in the treatment of gout", CleanSettings()).text
     'Aspirin in the treatment of gout'
     """
-    steps: list[Normalised] = []
+    steps: list[NormalisedText] = []
     counts: dict[str, int] = {}
     for name, step in _steps(settings):
         changed, count = step(text)
@@ -103,12 +103,12 @@ def clean(text: str, settings: CleanSettings, *, annotated: bool = False) -> Cle
             steps.append(changed)
             counts[name] = count
             text = changed.text
-    language = detect(text) if settings.languages else UNKNOWN
+    language = detect_language(text) if settings.languages else UNKNOWN_LANGUAGE
     short = not text.strip() if annotated else _is_short(text, settings)
     return Cleaned(text, tuple(steps), counts, language, _reason(short, language, settings))
 
 
-_Step = Callable[[str], tuple[Normalised, int]]
+_Step = Callable[[str], tuple[NormalisedText, int]]
 
 
 def _steps(settings: CleanSettings) -> Iterator[tuple[str, _Step]]:
@@ -127,21 +127,21 @@ def _steps(settings: CleanSettings) -> Iterator[tuple[str, _Step]]:
         yield "publisher notes", lambda text: _take_out(text, publisher_notes(text))
 
 
-def _take_out(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Normalised, int]:
+def _take_out(text: str, spans: Iterable[tuple[int, int]]) -> tuple[NormalisedText, int]:
     found = list(spans)
-    return without(text, found), len(found)
+    return remove_spans(text, found), len(found)
 
 
 def _is_short(text: str, settings: CleanSettings) -> bool:
     """Tell a text that says too little; a Chinese question of twelve characters says as much as forty letters do."""
-    few = len(text.strip()) < settings.min_characters and language_of(text) != "zh"
+    few = len(text.strip()) < settings.min_characters and guess_language(text) != "zh"
     return few or not _has_words(text, settings.min_words)
 
 
 def _reason(short: bool, language: str, settings: CleanSettings) -> Reason | None:
     if short:
         return "too short"
-    if settings.languages and language not in (*settings.languages, UNKNOWN):
+    if settings.languages and language not in (*settings.languages, UNKNOWN_LANGUAGE):
         return "wrong language"
     return None
 

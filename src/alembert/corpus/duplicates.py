@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert.errors import BadSetting
-from alembert.text.wordhash import Uint64, fold, word_hashes
+from alembert.text.wordhash import Uint64Array, compute_word_hashes, fold_case
 
 SIGNATURE_BYTES = 144
 _DIGEST_WORDS = 2
@@ -50,14 +50,16 @@ class Duplicate:
 
 def signature(text: str) -> bytes:
     """Sum up a text in 144 bytes. Texts of fewer than 24 words or so can only be exact duplicates."""
-    digest = hashlib.blake2b(" ".join(fold(text).split()).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    shingles = _shingles(word_hashes(text))
+    digest = hashlib.blake2b(
+        " ".join(fold_case(text).split()).encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
+    shingles = _shingles(compute_word_hashes(text))
     if len(shingles) < _FEWEST_SHINGLES:
         return digest + hashlib.shake_128(digest).digest(_VALUES)
     return digest + _minhash(shingles).tobytes()
 
 
-def _shingles(words: Uint64) -> Uint64:
+def _shingles(words: Uint64Array) -> Uint64Array:
     """Hash every run of five words."""
     count = max(0, len(words) - _SHINGLE + 1)
     runs = np.zeros(count, dtype=np.uint64)
@@ -67,7 +69,7 @@ def _shingles(words: Uint64) -> Uint64:
     return runs
 
 
-def _minhash(shingles: Uint64) -> NDArray[np.uint8]:
+def _minhash(shingles: Uint64Array) -> NDArray[np.uint8]:
     """Take the smallest hash of each 128th of the range; an empty part borrows from the next one that is not."""
     ordered = np.sort(shingles)
     places = np.searchsorted(ordered, _BORDERS) % len(ordered)
@@ -99,14 +101,14 @@ class Deduplicator:
         self._asked += 1
         return duplicate
 
-    def _slots(self, words: Uint64) -> NDArray[np.int64]:
+    def _slots(self, words: Uint64Array) -> NDArray[np.int64]:
         """Where each key of a signature may stand: one row of places for each key."""
         mixed = (words[_KEYS] ^ _SALT) * _MIX
         home = (mixed ^ (mixed >> np.uint64(32))) % np.uint64(len(self._table))
         places: NDArray[np.int64] = (home.astype(np.int64)[:, None] + np.arange(_PROBES)) % len(self._table)
         return places
 
-    def _find(self, words: Uint64, slots: NDArray[np.int64]) -> Duplicate | None:
+    def _find(self, words: Uint64Array, slots: NDArray[np.int64]) -> Duplicate | None:
         owners = self._table[slots].astype(np.int64) - 1
         owners = np.unique(owners[owners >= 0])
         if not owners.size:
@@ -123,7 +125,7 @@ class Deduplicator:
             return None
         return Duplicate(int(self._numbers[owners[best]]), float(shared[best]), exact=False)
 
-    def _remember(self, words: Uint64, slots: NDArray[np.int64]) -> None:
+    def _remember(self, words: Uint64Array, slots: NDArray[np.int64]) -> None:
         if self._kept == len(self._numbers):
             self._grow()
             slots = self._slots(words)
@@ -158,7 +160,7 @@ class Deduplicator:
         return np.memmap(path, dtype=kind, mode="w+", shape=shape)
 
 
-def _shared(others: Uint64, words: Uint64) -> NDArray[np.float64]:
+def _shared(others: Uint64Array, words: Uint64Array) -> NDArray[np.float64]:
     """Estimate the similarity to each of some documents; one value in 256 agrees by chance."""
     values = np.ascontiguousarray(others[:, _DIGEST_WORDS:]).view(np.uint8)
     agree = (values == words[_DIGEST_WORDS:].view(np.uint8)).mean(axis=1)

@@ -21,8 +21,8 @@ from alembert.corpus.duplicates import signature
 from alembert.corpus.readers import Deleted, Item, Remark, SetAside
 from alembert.corpus.store import Entry, Mention
 from alembert.text.gazetteer import Gazetteer
-from alembert.text.language import UNKNOWN, detect
-from alembert.text.sentences import CJK, language_of, split
+from alembert.text.language import UNKNOWN_LANGUAGE, detect_language
+from alembert.text.sentences import CJK, guess_language, split_sentences
 
 _CJK = re.compile(f"[{CJK}]")
 _DETAIL = re.compile(r"\s*[(:;].*")
@@ -93,8 +93,8 @@ class Refinery:
             return False
         document = carried(document, cleaned, chunk.counts)
         language = document.language or cleaned.language
-        if language == UNKNOWN:
-            language = detect(document.text)
+        if language == UNKNOWN_LANGUAGE:
+            language = detect_language(document.text)
         sentences = tuple(sentences_of(document, language))
         chunk.entries.append(Entry(document, source, language, sentences))
         chunk.signatures.append(signature(document.text))
@@ -194,11 +194,11 @@ def _whole(relations: Sequence[Relation], entities: Sequence[Entity]) -> Iterato
 def sentences_of(document: Document, language: str) -> Iterator[Span]:
     """Split a document into sentences, each inside one section or between two."""
     text = document.text
-    rules = "zh" if language == "zh" else language_of(text)
+    rules = "zh" if language == "zh" else guess_language(text)
     borders = [0, *(place for part in document.sections for place in (part.start, part.end)), len(text)]
     for start, end in pairwise(borders):
         if end - start > 1 or not text[start:end].isspace():
-            yield from ((start + first, start + last) for first, last in split(text[start:end], rules))
+            yield from ((start + first, start + last) for first, last in split_sentences(text[start:end], rules))
 
 
 def words_in(text: str) -> int:

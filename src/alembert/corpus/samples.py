@@ -18,9 +18,9 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import SetAside, read
 from alembert.corpus.store import KIND, Corpus
 from alembert.errors import BadFile
-from alembert.text.census import Sample
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import Lexicon
+from alembert.text.word_counts import TextSample
 
 _BATCH = 64
 
@@ -46,13 +46,13 @@ class Samples:
             _check(path)
         return cls(found, Gazetteer.of(lexicons) if lexicons else None)
 
-    def __iter__(self) -> Iterator[Sample]:
+    def __iter__(self) -> Iterator[TextSample]:
         self.set_aside = 0
         given = (sample for path in self.paths for sample in self._read(path))
         found = given if self.gazetteer is None else _matched(given, self.gazetteer)
         return found if self.tell is None else self._watched(found, self.tell)
 
-    def _watched(self, samples: Iterator[Sample], tell: Callable[[Progress], None]) -> Iterator[Sample]:
+    def _watched(self, samples: Iterator[TextSample], tell: Callable[[Progress], None]) -> Iterator[TextSample]:
         known = all(_is_corpus(path) for path in self.paths)
         total = sum(Corpus.open(path).counts["documents"] for path in self.paths) if known else 0
         characters = 0
@@ -62,13 +62,13 @@ class Samples:
             characters += len(sample.text)
             yield sample
 
-    def _read(self, path: Path) -> Iterator[Sample]:
+    def _read(self, path: Path) -> Iterator[TextSample]:
         if _is_corpus(path):
             yield from _from_corpus(path)
             return
         for item in read(path):
             if isinstance(item, Document):
-                yield Sample(item.text, tuple((e.label, e.surface(item.text)) for e in item.entities))
+                yield TextSample(item.text, tuple((e.label, e.surface(item.text)) for e in item.entities))
             elif isinstance(item, SetAside):
                 self.set_aside += 1
                 self.first_reason = self.first_reason or f"{item.source}, {item.position}: {item.reason}"
@@ -85,19 +85,19 @@ def _is_corpus(path: Path) -> bool:
     return path.is_dir() and (path / artifact.MANIFEST).exists()
 
 
-def _from_corpus(folder: Path) -> Iterator[Sample]:
+def _from_corpus(folder: Path) -> Iterator[TextSample]:
     for table in Corpus.open(folder).tables("text", "entities"):
         for batch in table.to_batches(max_chunksize=256):
             rows = zip(batch.column("text").to_pylist(), batch.column("entities").to_pylist(), strict=True)
             for text, found in rows:
-                yield Sample(text, tuple((e["label"], text[e["start"] : e["end"]]) for e in found))
+                yield TextSample(text, tuple((e["label"], text[e["start"] : e["end"]]) for e in found))
 
 
-def _matched(samples: Iterator[Sample], gazetteer: Gazetteer) -> Iterator[Sample]:
+def _matched(samples: Iterator[TextSample], gazetteer: Gazetteer) -> Iterator[TextSample]:
     known = set(gazetteer.labels)
     while batch := list(islice(samples, _BATCH)):
         found = gazetteer.find_all([sample.text for sample in batch])
         for sample, matches in zip(batch, found, strict=True):
             others = tuple(mention for mention in sample.mentions if mention[0] not in known)
             matched = tuple((match.label, sample.text[match.start : match.end]) for match in matches)
-            yield Sample(sample.text, others + matched)
+            yield TextSample(sample.text, others + matched)

@@ -22,9 +22,9 @@ from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD, array_types
 from alembert.extras import is_installed, require
 from alembert.text.sentences import CJK
 from alembert.text.tokenizer import Tokenizer
-from alembert.text.vocabulary import CONTINUATION
+from alembert.text.vocabulary import CONTINUATION_PREFIX
 from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, Segmenter
-from alembert.text.words import words as words_of
+from alembert.text.words import find_words as words_of
 
 Numbers = NDArray[np.int64]
 Truths = NDArray[np.bool_]
@@ -78,7 +78,7 @@ class Cutter:
         self._dictionary = Dictionary.read(words.dictionary) if words.dictionary else None
         self._has_jieba = words.segmenter == "jieba"
         pieces = tokenizer.vocabulary.pieces
-        self._goes_on = np.array([piece.startswith(CONTINUATION) for piece in pieces], bool)
+        self._goes_on = np.array([piece.startswith(CONTINUATION_PREFIX) for piece in pieces], bool)
 
     def cut(self, part: Path) -> tuple[Counter[str], Arrays]:
         """Cut the documents of a part; give counts and arrays."""

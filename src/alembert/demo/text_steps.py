@@ -132,11 +132,11 @@ def extend(folders: Folders) -> Step:
     from alembert.corpus.samples import Samples
     from alembert.files.vocab import VocabOutput, open_tokenizer_with_model
     from alembert.files.vocab import extend as extended
-    from alembert.text.extend import Wish
+    from alembert.text.extend import ExtendSettings
 
     output = VocabOutput(folders.extended, [folders.checkpoint, folders.corpus], overwrite=True)
     subject, samples = open_tokenizer_with_model(folders.checkpoint), Samples.open([folders.corpus])
-    done = extended(subject, samples, output, Wish(terms=TERMS), held_out_every=HELD_OUT_EVERY)
+    done = extended(subject, samples, output, ExtendSettings(terms=TERMS), held_out_every=HELD_OUT_EVERY)
     assert done.before is not None
     assert done.after is not None
     saved = 1 - done.after.pieces / done.before.pieces

@@ -34,7 +34,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
-from alembert.text.vocabulary import CONTINUATION
+from alembert.text.vocabulary import CONTINUATION_PREFIX
 
 # N tokens, D and d width of teacher and student, H heads, K and k their head size, F and f inner width
 
@@ -296,7 +296,7 @@ def average_rows(rows_VE: Tensor, sources: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _cut(tokenizer: Tokenizer, piece: str) -> tuple[int, ...]:
-    bare = piece.removeprefix(CONTINUATION)
+    bare = piece.removeprefix(CONTINUATION_PREFIX)
     if bare and bare != piece:
         text = bare.lower() if tokenizer.lowercase else bare
         if found := _cut_continuation(tokenizer, text):
@@ -310,9 +310,9 @@ def _cut_continuation(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     known, found, start = tokenizer.vocabulary.ids, [], 0
     while start < len(text):
         ends = range(len(text), start, -1)
-        end = next((end for end in ends if CONTINUATION + text[start:end] in known), None)
+        end = next((end for end in ends if CONTINUATION_PREFIX + text[start:end] in known), None)
         if end is None:
             return ()
-        found.append(known[CONTINUATION + text[start:end]])
+        found.append(known[CONTINUATION_PREFIX + text[start:end]])
         start = end
     return tuple(found)

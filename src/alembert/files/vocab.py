@@ -20,12 +20,18 @@ from alembert.extras import TRAINING, require
 from alembert.hub import model_folder
 from alembert.text import learn as learning
 from alembert.text import prune as pruning
-from alembert.text.census import Census, Sample, Splitter, take_census, take_split_census
-from alembert.text.extend import Extension, Forced, Wish
+from alembert.text.extend import ExtendSettings, Extension, RequiredTerms
 from alembert.text.extend import extend as choose_and_extend
-from alembert.text.fit import Fit, fit
 from alembert.text.tokenizer import Tokenizer
-from alembert.text.tokenizer_files import Settings
+from alembert.text.tokenizer_files import TokenizerSettings
+from alembert.text.tokenizer_report import TokenizerReport, build_tokenizer_report
+from alembert.text.word_counts import (
+    TextSample,
+    WordCounts,
+    WordSplitter,
+    count_corpus_words,
+    count_corpus_words_split,
+)
 
 if TYPE_CHECKING:
     from alembert.files.checkpoint import Checkpoint
@@ -48,8 +54,8 @@ class TokenizerWithModel:
         return TOKENIZER_KIND if self.checkpoint is None else "Checkpoint"
 
     @property
-    def splitter(self) -> Splitter:
-        return Splitter(self.tokenizer.parts.settings)
+    def splitter(self) -> WordSplitter:
+        return WordSplitter(self.tokenizer.parts.settings)
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class VocabLearnResult:
     """A new vocabulary, and how well it fits the corpus it was learnt from."""
 
     tokenizer: Tokenizer
-    fit: Fit
+    fit: TokenizerReport
     whole: int
     """Words that were made whole because they were asked for or stand in entities."""
 
@@ -76,9 +82,9 @@ class VocabExtendResult:
     """An extended vocabulary, and what it saves on documents that had no part in the choice."""
 
     extension: Extension
-    before: Fit | None
+    before: TokenizerReport | None
     """On the held-out documents; none if there are none."""
-    after: Fit | None
+    after: TokenizerReport | None
     mentions: int
     several_words: int
     """Mentions of more than one word; WordPiece cannot hold such a term as one piece."""
@@ -112,7 +118,7 @@ def open_tokenizer_with_model(where: str | Path) -> TokenizerWithModel:
 
 
 def learn(
-    samples: Iterable[Sample],
+    samples: Iterable[TextSample],
     output: VocabOutput,
     *,
     size: int,
@@ -126,12 +132,12 @@ def learn(
     settings = {"size": size, "lowercase": lowercase, "min_count": min_count, "whole": sorted(whole)}
     config = {"verb": "vocab learn", **settings}
     with _draft(output, TOKENIZER_KIND, config) as draft:
-        splitter = Splitter(Settings(do_lower_case=lowercase))
-        census = take_census(samples, splitter)
-        words = [*Forced.of(whole, splitter).words, *_frequent_in_entities(census, size, min_count)]
+        splitter = WordSplitter(TokenizerSettings(do_lower_case=lowercase))
+        census = count_corpus_words(samples, splitter)
+        words = [*RequiredTerms.of(whole, splitter).words, *_frequent_in_entities(census, size, min_count)]
         vocabulary = learning.learn(census, size, whole=words, min_count=min_count, grow=grow)
         tokenizer = Tokenizer.from_vocabulary(vocabulary, lowercase=lowercase)
-        learnt = VocabLearnResult(tokenizer, fit(tokenizer, census), len(set(words)))
+        learnt = VocabLearnResult(tokenizer, build_tokenizer_report(tokenizer, census), len(set(words)))
         tokenizer.save(draft.path)
         _write_report(draft, {"fit": learnt.fit.as_json()})
         draft.counts.update({"pieces": len(vocabulary), "words": census.total, "documents": census.documents})
@@ -140,9 +146,9 @@ def learn(
 
 def extend(
     subject: TokenizerWithModel,
-    samples: Iterable[Sample],
+    samples: Iterable[TextSample],
     output: VocabOutput,
-    wish: Wish,
+    wish: ExtendSettings,
     *,
     forced: Sequence[str] = (),
     held_out_every: int = 10,
@@ -157,17 +163,17 @@ def extend(
                 "The corpus has no entities, so no word is a candidate. Give a lexicon (--lexicon gene=FILE), "
                 "or take any word of the corpus as a candidate (--any-word)."
             )
-        terms = Forced.of(forced, subject.splitter)
+        terms = RequiredTerms.of(forced, subject.splitter)
         extension = choose_and_extend(subject.tokenizer, census, wish, terms, held_out)
         done = _measure_extension(subject.tokenizer, extension, census.joined(held_out), held_out)
         _write_extended(draft, subject, done)
     return done
 
 
-def prune(subject: TokenizerWithModel, samples: Iterable[Sample], output: VocabOutput) -> VocabPruneResult:
+def prune(subject: TokenizerWithModel, samples: Iterable[TextSample], output: VocabOutput) -> VocabPruneResult:
     """Drop the pieces that the corpus does not use and write the result."""
     with _draft(output, subject.kind, {"verb": "vocab prune"}) as draft:
-        found = pruning.prune(subject.tokenizer, take_census(samples, subject.splitter))
+        found = pruning.prune(subject.tokenizer, count_corpus_words(samples, subject.splitter))
         before = after = saved = 0
         if subject.checkpoint is None:
             found.tokenizer.save(draft.path)
@@ -202,25 +208,27 @@ def _expect_positive(name: str, value: int) -> None:
         raise BadSetting(f"`{name}` is {value}; a whole number from 1 up was expected.")
 
 
-def _frequent_in_entities(census: Census, size: int, min_count: int) -> list[str]:
+def _frequent_in_entities(census: WordCounts, size: int, min_count: int) -> list[str]:
     found = census.mention_words()
     words = [word for word, count in found.items() if count >= min_count and word.isalpha()]
     return sorted(words, key=lambda word: (-found[word], word))[: size // _MENTION_SHARE]
 
 
-def _split_counts(samples: Iterable[Sample], splitter: Splitter, every: int) -> tuple[Census, Census]:
+def _split_counts(samples: Iterable[TextSample], splitter: WordSplitter, every: int) -> tuple[WordCounts, WordCounts]:
     if every == 0:
-        return take_census(samples, splitter), Census({})
+        return count_corpus_words(samples, splitter), WordCounts({})
     if every < 2:
         raise BadSetting(f"`held_out` is {every}; use 2 or more (every n-th document), or 0 for none.")
-    return take_split_census(samples, splitter, every)
+    return count_corpus_words_split(samples, splitter, every)
 
 
-def _measure_extension(before: Tokenizer, extension: Extension, census: Census, held_out: Census) -> VocabExtendResult:
+def _measure_extension(
+    before: Tokenizer, extension: Extension, census: WordCounts, held_out: WordCounts
+) -> VocabExtendResult:
     return VocabExtendResult(
         extension=extension,
-        before=fit(before, held_out) if held_out.words else None,
-        after=fit(extension.tokenizer, held_out) if held_out.words else None,
+        before=build_tokenizer_report(before, held_out) if held_out.words else None,
+        after=build_tokenizer_report(extension.tokenizer, held_out) if held_out.words else None,
         mentions=sum(sum(found.values()) for found in census.mentions.values()),
         several_words=census.several_words(),
     )

@@ -18,7 +18,7 @@ from alembert.corpus.refine import kind_of, sentences_of
 from alembert.infer import supply
 from alembert.infer.embed_store import Unit
 from alembert.infer.supply import Place, Supply, Taken
-from alembert.text.language import detect
+from alembert.text.language import detect_language
 
 UnitKind = Literal["document", "sentence"]
 
@@ -98,7 +98,7 @@ def _whole(document: Document) -> list[Span]:
 def _sentences(document: Document, known: Sequence[Span] | None) -> Sequence[Span]:
     if known is not None:
         return known
-    return list(sentences_of(document, document.language or detect(document.text)))
+    return list(sentences_of(document, document.language or detect_language(document.text)))
 
 
 def _counts_of(aside: SetAside) -> dict[str, int]:

@@ -18,8 +18,7 @@ from alembert.errors import BadInput, BadSetting
 from alembert.infer.fill_mask import TokenEngine
 from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.tasks.decoding.writing import Prompt, Writer, Written, write_all
-from alembert.text.joining import join_pieces
-from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer import Tokenizer, detokenize
 
 
 @dataclass(frozen=True)
@@ -96,5 +95,5 @@ def _prompt(ids: list[int], limit: int) -> Prompt:
 
 
 def _generated(tokenizer: Tokenizer, prompt: str, written: Written) -> GeneratedText:
-    text = join_pieces(tokenizer.tokens(written.ids), before=prompt)
+    text = detokenize(tokenizer.tokens(written.ids), before=prompt)
     return GeneratedText(text, written.ids, written.score, written.finished)

@@ -8,7 +8,7 @@ from html import escape
 from alembert.inspect.vocab_report import BARS, Report, Table
 from alembert.plots import bar_chart, figure, legend, line_chart
 from alembert.plots import page as framed
-from alembert.text.fit import Fit
+from alembert.text.tokenizer_report import TokenizerReport
 
 
 def page(report: Report) -> str:
@@ -64,7 +64,7 @@ def _entity_plots(report: Report, labels: list[str]) -> Iterator[str]:
     yield "</div>"
 
 
-def _named(report: Report) -> Iterator[tuple[str, Fit]]:
+def _named(report: Report) -> Iterator[tuple[str, TokenizerReport]]:
     return zip(report.names, report.fits, strict=True)
 
 

@@ -10,11 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from alembert.text.census import Sample, Splitter, take_census
-from alembert.text.fit import LONGEST_BAR, EntityFit, Fit, fit
 from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer_report import (
+    MAX_HISTOGRAM_PIECES,
+    EntityReport,
+    TokenizerReport,
+    build_tokenizer_report,
+)
+from alembert.text.word_counts import TextSample, WordSplitter, count_corpus_words
 
-BARS = (*(str(length) for length in range(1, LONGEST_BAR)), f"{LONGEST_BAR}+")
+BARS = (*(str(length) for length in range(1, MAX_HISTOGRAM_PIECES)), f"{MAX_HISTOGRAM_PIECES}+")
 """Names of the bars of a histogram of pieces."""
 
 
@@ -39,7 +44,7 @@ class Report:
     """The fit of one tokenizer, or of two to compare."""
 
     names: tuple[str, ...]
-    fits: tuple[Fit, ...]
+    fits: tuple[TokenizerReport, ...]
     spelt: tuple[tuple[str, ...], ...]
     """The pieces of the costliest words of the first tokenizer."""
 
@@ -118,21 +123,21 @@ class Report:
 
 def report(
     tokenizer: Tokenizer,
-    samples: Iterable[Sample],
+    samples: Iterable[TextSample],
     *,
     name: str = "this",
     against: tuple[str, Tokenizer] | None = None,
 ) -> Report:
     """Measure a tokenizer, and another one if given; `samples` must be such that it can be gone through twice."""
-    census = take_census(samples, Splitter(tokenizer.parts.settings))
-    first = fit(tokenizer, census)
+    census = count_corpus_words(samples, WordSplitter(tokenizer.parts.settings))
+    first = build_tokenizer_report(tokenizer, census)
     spelt = tuple(_pieces(tokenizer, candidate.word) for candidate in first.costly)
     if against is None:
         return Report((name,), (first,), spelt)
     other_name, other = against
     if other.parts.settings != tokenizer.parts.settings:
-        census = take_census(samples, Splitter(other.parts.settings))
-    return Report((name, other_name), (first, fit(other, census)), spelt)
+        census = count_corpus_words(samples, WordSplitter(other.parts.settings))
+    return Report((name, other_name), (first, build_tokenizer_report(other, census)), spelt)
 
 
 _ENTITY_COLUMNS = (
@@ -147,13 +152,13 @@ _ENTITY_COLUMNS = (
 )
 
 
-def _entity_cells(entity: EntityFit) -> Sequence[str]:
+def _entity_cells(entity: EntityReport) -> Sequence[str]:
     shares = [entity.split, entity.unknown, *entity.histogram[:3], sum(entity.histogram[3:])]
     mean = entity.pieces / entity.mentions
     return [f"{entity.mentions:,}", f"{mean:.2f}", *(f"{n / entity.mentions:.0%}" for n in shares)]
 
 
-def _summary_of(fitted: Fit) -> dict[str, str]:
+def _summary_of(fitted: TokenizerReport) -> dict[str, str]:
     return {
         "pieces in the vocabulary": f"{fitted.vocabulary:,}",
         "of these never used here": f"{fitted.unused_pieces:,}",

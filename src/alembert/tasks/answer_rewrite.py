@@ -13,7 +13,7 @@ from alembert.corpus.answer_places import places_of
 from alembert.corpus.questions import RightAnswer
 from alembert.tasks.answer_example import AnswerExample
 from alembert.tasks.rewriting import Edits, Rewriter, rewritings
-from alembert.text.edits import Rewriting, stretches
+from alembert.text.replacement import EditedText, find_editable_spans
 from alembert.text.sentences import Span
 
 _NOWHERE: Final = -1
@@ -25,7 +25,7 @@ class AnswerRewriter(Rewriter[AnswerExample]):
 
     def stretches(self, example: AnswerExample) -> list[list[Span]]:
         fixed = [span for answer in example.answers or () for span in _written(answer)]
-        return [[(0, len(example.question))], stretches(len(example.passage), fixed=fixed)]
+        return [[(0, len(example.question))], find_editable_spans(len(example.passage), fixed=fixed)]
 
     def rewritten(self, example: AnswerExample, edits: Edits, name: str) -> AnswerExample | None:
         question, passage = rewritings(example, edits)
@@ -63,5 +63,5 @@ def _start(answer: RightAnswer) -> int | None:
     return _written(answer)[0][0] if len(answer.spans) == 1 else None
 
 
-def _moved(answer: RightAnswer, passage: Rewriting) -> RightAnswer:
+def _moved(answer: RightAnswer, passage: EditedText) -> RightAnswer:
     return replace(answer, spans=tuple(map(passage.span, answer.spans)))

@@ -24,9 +24,8 @@ from alembert.tasks.answer_example import AnswerExample
 from alembert.tasks.answer_settings import AnswerSettings
 from alembert.tasks.example import Coverage, Encoded
 from alembert.tasks.metrics.answers import Script
-from alembert.text.encoding import Encoding
-from alembert.text.sentences import split as split_sentences
-from alembert.text.tokenizer import Tokenizer
+from alembert.text.sentences import split_sentences
+from alembert.text.tokenizer import Encoding, Tokenizer
 
 _LETTER: Final = "[0-9A-Za-zªµºÀ-ÖØ-öø-ԯḀ-῿]"
 _INSIDE: Final = re.compile(f"(?<={_LETTER})(?={_LETTER})")

@@ -20,7 +20,7 @@ from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadInput
 from alembert.tasks.classify_settings import ClassifySettings, Kind
 from alembert.tasks.example import Example, Reading
-from alembert.text.sentences import split as split_sentences
+from alembert.text.sentences import split_sentences
 
 _FEWEST: Final = 0.01
 """Share of the rows that have several labels at least, where this is told from them."""

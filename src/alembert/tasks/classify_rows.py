@@ -19,9 +19,8 @@ import numpy.typing as npt
 
 from alembert.data.windows import IntArray, Row, Window, compute_windows
 from alembert.tasks.example import Coverage, Encoded
-from alembert.text.encoding import Encoding
-from alembert.text.sentences import split as split_sentences
-from alembert.text.tokenizer import Tokenizer
+from alembert.text.sentences import split_sentences
+from alembert.text.tokenizer import Encoding, Tokenizer
 
 Targets = npt.NDArray[Any]
 _KEPT_TEXTS: Final = 16

@@ -24,7 +24,7 @@ from alembert.errors import BadInput
 from alembert.tasks.compare_columns import PARTNERS, Columns, columns_of, named
 from alembert.tasks.compare_settings import CompareSettings, Kind
 from alembert.tasks.example import Example, Reading
-from alembert.text.sentences import split as split_sentences
+from alembert.text.sentences import split_sentences
 
 _NAMED: Final = ("jsonl", "parquet")
 """Formats in which every field has a name."""

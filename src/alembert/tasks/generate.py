@@ -26,8 +26,7 @@ from alembert.tasks.generate_scores import MAIN, SourceTask, TextPrediction
 from alembert.tasks.generate_settings import GenerateSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.runner import Runner
-from alembert.text.joining import join_pieces
-from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer import Tokenizer, detokenize
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -165,7 +164,7 @@ class GenerateTask(SourceTask):
     def decode(self, encoded: Encoded, outputs: Candidates) -> GeneratePrediction:
         tokenizer = encoded.layout.tokenizer
         texts = tuple(
-            Text(join_pieces(tokenizer.tokens(ids[ids >= 0].tolist())), score, finished)
+            Text(detokenize(tokenizer.tokens(ids[ids >= 0].tolist())), score, finished)
             for ids, score, finished in zip(
                 outputs.ids_CL, outputs.scores_C.tolist(), outputs.finished_C.tolist(), strict=True
             )

@@ -25,7 +25,7 @@ from alembert.tasks.imitation_settings import ImitationSettings
 from alembert.tasks.loss_settings import LossSettings
 from alembert.tasks.metrics.rouge import overlap, words
 from alembert.tasks.runner import Outputs
-from alembert.text.sentences import split
+from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ExtractTask(SourceTask):
 
     def answers(self, example: GenerateExample) -> list[str]:
         """Give how the sentences are labelled, of which the balance tells something, unlike of the targets."""
-        sentences = [example.source[start:end] for start, end in split(example.source)]
+        sentences = [example.source[start:end] for start, end in split_sentences(example.source)]
         return list(self._golds(example, sentences))
 
     # -- the model
@@ -107,7 +107,7 @@ class ExtractTask(SourceTask):
         return self.classify.head()
 
     def encode(self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
-        spans = [tuple(split(example.source)) for example in examples]
+        spans = [tuple(split_sentences(example.source)) for example in examples]
         documents = [self._document(example, own) for example, own in zip(examples, spans, strict=True)]
         encoded = self.classify.encode(documents, tokenizer, longest)
         return [

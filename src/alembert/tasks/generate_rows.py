@@ -15,8 +15,7 @@ import numpy as np
 from alembert.data.windows import IntArray, Row
 from alembert.tasks.example import Coverage, Encoded
 from alembert.tasks.generate_example import GenerateExample
-from alembert.text.encoding import Encoding
-from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer import Encoding, Tokenizer
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from alembert.corpus.marked import Mark, marked_pair
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput
 from alembert.tasks.example import Example
-from alembert.text.sentences import split as split_sentences
+from alembert.text.sentences import split_sentences
 
 Form = Literal["marked", "anonymised", "document", "plain"]
 """plain: a text without entities, in which there is nothing to relate."""

@@ -10,7 +10,7 @@ from alembert.errors import BadInput
 from alembert.tasks.classify_rewrite import labelled_row
 from alembert.tasks.relate_example import Mention, RelateExample, UnlinkedRelation
 from alembert.tasks.rewriting import Edits, Named, Rewriter, rewritings, sentence_records
-from alembert.text.edits import Rewriting, apart, stretches
+from alembert.text.replacement import EditedText, are_isolated, find_editable_spans
 from alembert.text.sentences import Span
 
 
@@ -21,13 +21,13 @@ class RelateRewriter(Rewriter[RelateExample]):
         borders = {place for each in example.mentions for place in (each.start, each.end)}
         borders |= {place for span in example.given_sentences for place in span}
         fixed = [span for each in example.mentions for span in _fixed(each)]
-        return [stretches(len(example.text), borders=borders, fixed=fixed)]
+        return [find_editable_spans(len(example.text), borders=borders, fixed=fixed)]
 
     def entities(self, example: RelateExample) -> list[list[Named]]:
         """Give entities of documents; one that stands for a concept is left, since others may stand for it too."""
         if example.form != "document":
             return [[]]
-        alone = apart([each.whole for each in example.mentions])
+        alone = are_isolated([each.whole for each in example.mentions])
         return [
             [
                 (each.start, each.end, each.type)
@@ -90,7 +90,7 @@ def _holds_border(mention: Mention, example: RelateExample) -> bool:
     return any(mention.start < place < mention.end for place in places)
 
 
-def _moved(mention: Mention, made: Rewriting) -> Mention:
+def _moved(mention: Mention, made: EditedText) -> Mention:
     start, end = made.span((mention.start, mention.end))
     outer = None if mention.outer is None else made.span(mention.outer)
     return replace(mention, start=start, end=end, outer=outer)

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from alembert.data.windows import IntArray, Row
 from alembert.tasks.relate_example import Mention, RelateExample
 from alembert.tasks.relate_pairs import Candidate, context_of
-from alembert.text.encoding import Encoding
-from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer import Encoding, Tokenizer
 
 FIRST: Final = ("[E1]", "[/E1]")
 SECOND: Final = ("[E2]", "[/E2]")

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any, Generic
 
 from alembert.tasks.example import E
-from alembert.text.edits import Edit, Rewriting
+from alembert.text.replacement import EditedText, TextEdit
 from alembert.text.sentences import Span
 
-Edits = Sequence[Sequence[Edit]]
+Edits = Sequence[Sequence[TextEdit]]
 """For each text of an example, what is replaced in it."""
 Named = tuple[int, int, str]
 """Start, end and type of an entity."""
@@ -42,9 +42,9 @@ class Rewriter(ABC, Generic[E]):
         """Give an example with its right answers as JSON objects, one a line, of which `read` makes the same example."""
 
 
-def rewritings(example: E, edits: Edits) -> list[Rewriting]:
+def rewritings(example: E, edits: Edits) -> list[EditedText]:
     """Edit each text of an example, and keep track of places in it."""
-    return [Rewriting(text, each) for text, each in zip(example.texts, edits, strict=True)]
+    return [EditedText(text, each) for text, each in zip(example.texts, edits, strict=True)]
 
 
 def sentence_records(spans: Sequence[Span]) -> list[dict[str, Any]]:

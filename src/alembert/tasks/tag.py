@@ -59,8 +59,7 @@ from alembert.tasks.tag_words import (
 )
 from alembert.tasks.task import Measure, Scores, Task
 from alembert.tasks.viterbi import Legal, best_legal, legal_moves
-from alembert.text.encoding import Encoding
-from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer import Encoding, Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

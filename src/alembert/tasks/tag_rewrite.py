@@ -10,7 +10,7 @@ from typing import Any
 from alembert.tasks.rewriting import Edits, Named, Rewriter, rewritings, sentence_records
 from alembert.tasks.tag_examples import ANNOTATED, TagExample
 from alembert.tasks.tag_words import Span as Labelled
-from alembert.text.edits import Rewriting, apart, stretches
+from alembert.text.replacement import EditedText, are_isolated, find_editable_spans
 from alembert.text.sentences import Span
 
 
@@ -19,11 +19,11 @@ class TagRewriter(Rewriter[TagExample]):
 
     def stretches(self, example: TagExample) -> list[list[Span]]:
         borders = {place for start, end, _ in _all(example) for place in (start, end)}
-        return [stretches(len(example.text), borders=borders | {*example.sentences})]
+        return [find_editable_spans(len(example.text), borders=borders | {*example.sentences})]
 
     def entities(self, example: TagExample) -> list[list[Named]]:
         spans = [(start, end) for start, end, _ in _all(example)]
-        alone = zip(example.entities or (), apart(spans), strict=False)
+        alone = zip(example.entities or (), are_isolated(spans), strict=False)
         crossed = [
             entity
             for entity, is_alone in alone
@@ -65,5 +65,5 @@ def _all(example: TagExample) -> list[Labelled]:
     return [*(example.entities or ()), *example.in_parts]
 
 
-def _moved(entities: Sequence[Labelled], made: Rewriting) -> tuple[Labelled, ...]:
+def _moved(entities: Sequence[Labelled], made: EditedText) -> tuple[Labelled, ...]:
     return tuple((*made.span((start, end)), label) for start, end, label in entities)

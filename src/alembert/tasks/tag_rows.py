@@ -12,7 +12,7 @@ import numpy.typing as npt
 from alembert.data.windows import Window, compute_windows
 from alembert.tasks.tag_examples import TagExample
 from alembert.tasks.tag_words import OUTSIDE, Span, Words
-from alembert.text.sentences import split as split_sentences
+from alembert.text.sentences import split_sentences
 
 UNKNOWN_TYPE: Final = -1
 """First word of a line of a span head's labels that says: entities of this type are not annotated in the row."""

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from alembert.text.encoding import Encoding
+from alembert.text.tokenizer import Encoding
 
 Scheme = Literal["bio", "bioes"]
 Span = tuple[int, int, str]

@@ -1,6 +1,6 @@
 """Extend a WordPiece vocabulary so that chosen words become one token each.
 
-In: a tokenizer, a `Census` of the corpus, how many terms. Out: an `Extension`: the new tokenizer, the old pieces that
+In: a tokenizer, a `WordCounts` of the corpus, how many terms. Out: an `Extension`: the new tokenizer, the old pieces that
 each new one stands for, and the proof of what changed. New entries sit in WordPiece itself, never among the added
 tokens, which would cut words that merely contain them. A WordPiece entry is one word between white space and
 punctuation, so "IL-6" cannot be one piece; of a term of several words, each word is made whole.
@@ -25,22 +25,28 @@ from itertools import accumulate
 import numpy as np
 
 from alembert.errors import BadInput, BadSetting
-from alembert.text.census import Census, Splitter
-from alembert.text.cuts import Cuts, Ints, Proof, cut, prove
+from alembert.text.segmentation import (
+    Int64Array,
+    SegmentationComparison,
+    Segmentations,
+    compare_segmentations,
+    segment_words,
+)
 from alembert.text.tokenizer import Tokenizer
-from alembert.text.tokenizer_files import MAX_WORD, Parts
-from alembert.text.vocabulary import CONTINUATION, Vocabulary
+from alembert.text.tokenizer_files import MAX_WORD_CHARACTERS, TokenizerParts
+from alembert.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
+from alembert.text.word_counts import WordCounts, WordSplitter
 
 _UNUSED = re.compile(r"\[unused\d+\]")
 _SHORTEST_STEM = 5
 _LONGEST_ENDING = 3
 _ROUNDS = 6
-_SPARE = 4
+_CANDIDATES_PER_TERM = 4
 """Candidates looked at first for each term wanted, since some will disturb more than they save."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class ExtendSettings:
     """What to add."""
 
     terms: int
@@ -56,7 +62,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TermCandidate:
     """A word that is not one piece yet."""
 
     word: str
@@ -83,57 +89,57 @@ class Extension:
     tokenizer: Tokenizer
     sources: Mapping[int, tuple[int, ...]]
     """Id of each new piece -> ids of the pieces that its word had before."""
-    terms: tuple[Candidate, ...]
+    terms: tuple[TermCandidate, ...]
     forced: int
     """How many of the terms come from the user's list."""
     already_whole: int
     """Words of the user's list that were one piece before."""
     several_words: int
     """Terms of the user's list with more than one word, which cannot be one piece."""
-    proof: Proof
+    proof: SegmentationComparison
 
 
 @dataclass(frozen=True)
-class Forced:
+class RequiredTerms:
     """The words of a user's list of terms."""
 
     words: tuple[str, ...] = ()
     several: int = 0
 
     @classmethod
-    def of(cls, terms: Iterable[str], splitter: Splitter) -> Forced:
+    def of(cls, terms: Iterable[str], splitter: WordSplitter) -> RequiredTerms:
         """Cut terms into words as the tokenizer does; punctuation and single characters are no words here.
 
         >>> from alembert.text.tokenizer_files import Settings
-        >>> Forced.of(["IL-6", "BRAF"], Splitter(Settings(do_lower_case=True)))
+        >>> RequiredTerms.of(["IL-6", "BRAF"], WordSplitter(Settings(do_lower_case=True)))
         Forced(words=('il', 'braf'), several=1)
         """
         split = [splitter.split(term) for term in terms]
-        words = dict.fromkeys(word for term in split for word in term if 1 < len(word) <= MAX_WORD)
+        words = dict.fromkeys(word for term in split for word in term if 1 < len(word) <= MAX_WORD_CHARACTERS)
         return cls(tuple(words), sum(len(term) > 1 for term in split))
 
 
 def extend(
     tokenizer: Tokenizer,
-    census: Census,
-    wish: Wish,
-    forced: Forced | None = None,
-    held_out: Census | None = None,
+    census: WordCounts,
+    wish: ExtendSettings,
+    forced: RequiredTerms | None = None,
+    held_out: WordCounts | None = None,
 ) -> Extension:
     """Choose terms by one part of a corpus, add them, and prove on both parts what became of every other word."""
     if not census.words:
         raise BadInput("The corpus has no words, so there is nothing to choose terms from.")
-    forced = forced or Forced()
+    forced = forced or RequiredTerms()
     whole = census if held_out is None else census.joined(held_out)
     words = sorted({*whole.words, *forced.words})
-    cuts = cut(tokenizer, words)
-    must = [c for c in _described(forced.words, census, cuts) if c.word not in tokenizer.vocabulary]
+    cuts = segment_words(tokenizer, words)
+    must = [c for c in _make_candidates(forced.words, census, cuts) if c.word not in tokenizer.vocabulary]
     # Held-out documents have no say in the choice, unless the promise is to change none of their words.
-    harm = _Disturbance(tokenizer, whole if wish.strict else census, cuts, joined_too=wish.strict)
+    harm = _SideEffects(tokenizer, whole if wish.strict else census, cuts, joined_too=wish.strict)
     chosen = (*must, *_choose(census, cuts, wish, must, harm))
-    extended = with_terms(tokenizer, [term.word for term in chosen], reuse_unused=wish.reuse_unused)
+    extended = add_vocabulary_terms(tokenizer, [term.word for term in chosen], reuse_unused=wish.reuse_unused)
     positions = {word: position for position, word in enumerate(words)}
-    after = cut(extended, words)
+    after = segment_words(extended, words)
     counts = {word: whole.words.get(word, 0) for word in words}
     return Extension(
         tokenizer=extended,
@@ -142,16 +148,18 @@ def extend(
         forced=len(must),
         already_whole=len(forced.words) - len(must),
         several_words=forced.several,
-        proof=prove((tokenizer, cuts), (extended, after), counts, terms=frozenset(term.word for term in chosen)),
+        proof=compare_segmentations(
+            (tokenizer, cuts), (extended, after), counts, terms=frozenset(term.word for term in chosen)
+        ),
     )
 
 
-def with_terms(tokenizer: Tokenizer, terms: Sequence[str], *, reuse_unused: bool = False) -> Tokenizer:
+def add_vocabulary_terms(tokenizer: Tokenizer, terms: Sequence[str], *, reuse_unused: bool = False) -> Tokenizer:
     """Add words to WordPiece; every old piece keeps its id.
 
     >>> from alembert.text.vocabulary import SpecialTokens
     >>> old = Tokenizer.from_vocabulary(Vocabulary((*SpecialTokens().roles().values(), "br", "##af")), lowercase=True)
-    >>> new = with_terms(old, ["braf"])
+    >>> new = add_vocabulary_terms(old, ["braf"])
     >>> new.tokens(new.encode("BRAF", add_special_tokens=False).ids)
     ['braf']
     """
@@ -164,21 +172,23 @@ def with_terms(tokenizer: Tokenizer, terms: Sequence[str], *, reuse_unused: bool
     # Tokens that stood outside WordPiece move into it, which keeps their ids below those of the new pieces.
     vocabulary = Vocabulary(tuple(pieces), parts.vocabulary.special)
     added = tuple(token for token in parts.added if token.content in vocabulary)
-    return Tokenizer(Parts(vocabulary, parts.settings, added))
+    return Tokenizer(TokenizerParts(vocabulary, parts.settings, added))
 
 
-def candidates(census: Census, cuts: Cuts, *, min_count: int = 2, any_word: bool = False) -> list[Candidate]:
+def rank_candidates(
+    census: WordCounts, cuts: Segmentations, *, min_count: int = 2, any_word: bool = False
+) -> list[TermCandidate]:
     """List the words that are split or unknown, the most worthwhile first."""
     weights = census.words if any_word else _inside_entities(census)
     found = [
         replace(candidate, weight=weights[candidate.word])
-        for candidate in _described(cuts.words, census, cuts, only_cut=True)
+        for candidate in _make_candidates(cuts.words, census, cuts, only_cut=True)
         if candidate.count >= min_count and weights.get(candidate.word) and _is_term(candidate.word)
     ]
     return sorted(found, key=lambda candidate: (-candidate.worth, candidate.word))
 
 
-def _inside_entities(census: Census) -> dict[str, int]:
+def _inside_entities(census: WordCounts) -> dict[str, int]:
     """Count words inside entities; an inflected form that no lexicon has gets the share that its stem has."""
     inside = census.mention_words()
     weights = {word: min(count, census.words.get(word, 0)) for word, count in inside.items()}
@@ -195,21 +205,25 @@ def _stem(word: str, known: Container[str]) -> str | None:
 
 
 def _is_term(word: str) -> bool:
-    return len(word) <= MAX_WORD and any(character.isalpha() for character in word)
+    return len(word) <= MAX_WORD_CHARACTERS and any(character.isalpha() for character in word)
 
 
-def _described(words: Iterable[str], census: Census, cuts: Cuts, *, only_cut: bool = False) -> list[Candidate]:
+def _make_candidates(
+    words: Iterable[str], census: WordCounts, cuts: Segmentations, *, only_cut: bool = False
+) -> list[TermCandidate]:
     positions = {word: position for position, word in enumerate(cuts.words)}
     sizes, cut_words = cuts.sizes.tolist(), ((cuts.sizes > 1) | cuts.unknown).tolist()
     places = [(word, positions[word]) for word in words]
     return [
-        Candidate(word, census.words.get(word, 0), sizes[place])
+        TermCandidate(word, census.words.get(word, 0), sizes[place])
         for word, place in places
         if cut_words[place] or not only_cut
     ]
 
 
-def _choose(census: Census, cuts: Cuts, wish: Wish, must: Sequence[Candidate], harm: _Disturbance) -> list[Candidate]:
+def _choose(
+    census: WordCounts, cuts: Segmentations, wish: ExtendSettings, must: Sequence[TermCandidate], harm: _SideEffects
+) -> list[TermCandidate]:
     wanted = wish.terms - len(must)
     if wanted < 0:
         raise BadSetting(
@@ -217,24 +231,24 @@ def _choose(census: Census, cuts: Cuts, wish: Wish, must: Sequence[Candidate], h
             "terms asked for. Ask for more terms, or shorten the list."
         )
     taken = {term.word for term in must}
-    ranked = candidates(census, cuts, min_count=wish.min_count, any_word=wish.any_word)
+    ranked = rank_candidates(census, cuts, min_count=wish.min_count, any_word=wish.any_word)
     free = [candidate for candidate in ranked if candidate.word not in taken]
-    chosen = _settle(free[: _SPARE * wanted], wanted, taken, harm, strict=wish.strict)
+    chosen = _choose_iteratively(free[: _CANDIDATES_PER_TERM * wanted], wanted, taken, harm, strict=wish.strict)
     if len(chosen) < wanted:
-        chosen = _settle(free, wanted, taken, harm, strict=wish.strict)
+        chosen = _choose_iteratively(free, wanted, taken, harm, strict=wish.strict)
     if len(chosen) < wanted:
         raise BadSetting(_too_few(wish, len(chosen) + len(must)))
     return chosen
 
 
-def _settle(
-    pool: Sequence[Candidate], wanted: int, taken: set[str], harm: _Disturbance, *, strict: bool
-) -> list[Candidate]:
+def _choose_iteratively(
+    pool: Sequence[TermCandidate], wanted: int, taken: set[str], harm: _SideEffects, *, strict: bool
+) -> list[TermCandidate]:
     """Choose again and again: how much a term disturbs depends on which others are chosen beside it."""
     chosen = list(pool[:wanted])
     for _ in range(1 if strict else _ROUNDS):
         beside = taken if strict else taken | {candidate.word for candidate in chosen}
-        net = {c.word: _net(c, harm.of(c.word, beside), strict) for c in pool}
+        net = {c.word: _compute_net_saving(c, harm.of(c.word, beside), strict) for c in pool}
         useful = [candidate for candidate in pool if net[candidate.word] > 0]
         best = sorted(useful, key=lambda candidate: (-net[candidate.word], candidate.word))[:wanted]
         if best == chosen:
@@ -243,13 +257,13 @@ def _settle(
     return chosen
 
 
-def _net(candidate: Candidate, disturbed: int, strict: bool) -> float:
+def _compute_net_saving(candidate: TermCandidate, disturbed: int, strict: bool) -> float:
     if strict and disturbed:
         return -math.inf
     return candidate.worth - disturbed
 
 
-def _too_few(wish: Wish, found: int) -> str:
+def _too_few(wish: ExtendSettings, found: int) -> str:
     where = "The corpus" if wish.any_word else "The entities of the corpus"
     advice = "" if wish.any_word else " With any word of the corpus as a candidate (--any-word) there may be more."
     if not found:
@@ -263,13 +277,13 @@ def _too_few(wish: Wish, found: int) -> str:
     )
 
 
-class _Disturbance:
+class _SideEffects:
     """How many occurrences of other words a new piece would cut differently."""
 
-    def __init__(self, tokenizer: Tokenizer, census: Census, cuts: Cuts, *, joined_too: bool) -> None:
-        self._lengths = [len(piece.removeprefix(CONTINUATION)) for piece in tokenizer.vocabulary]
+    def __init__(self, tokenizer: Tokenizer, census: WordCounts, cuts: Segmentations, *, joined_too: bool) -> None:
+        self._lengths = [len(piece.removeprefix(CONTINUATION_PREFIX)) for piece in tokenizer.vocabulary]
         self._words, self._cuts = cuts.words, cuts
-        self._first: Ints = np.where(cuts.unknown, 0, np.array(self._lengths, dtype=np.int64)[cuts.firsts])
+        self._first: Int64Array = np.where(cuts.unknown, 0, np.array(self._lengths, dtype=np.int64)[cuts.firsts])
         self._counts = census.words
         self._joined_too = joined_too
         self._known: dict[str, list[str]] = {}

@@ -23,13 +23,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert.errors import BadSetting
-from alembert.text.lexicon import EXACT, FREE, LONGEST_TERM, Lexicon, bare, case_agrees, case_rule, spellings
+from alembert.text.lexicon import (
+    CASE_EXACT,
+    CASE_FREE,
+    MAX_TERM_LENGTH,
+    Lexicon,
+    case_agrees,
+    choose_case_rule,
+    list_spellings,
+    strip_hyphens,
+)
 from alembert.text.stop_words import STOP_WORDS
 from alembert.text.trie import Trie
-from alembert.text.wordhash import HYPHENS, WINDOW, after_space, cut_words, fold
+from alembert.text.wordhash import HYPHENS, WINDOW, find_split_point, fold_case, hash_words
 
-_OVERLAP = 4 * LONGEST_TERM
-_WALL = "\n\n"  # wider than the one space or hyphen that a term may span
+_OVERLAP = 4 * MAX_TERM_LENGTH
+_TEXT_SEPARATOR = "\n\n"  # wider than the one space or hyphen that a term may span
 _MAX_LABELS = 255
 _LONGEST_NUMBER = 12
 _SEPARATORS = re.compile(rf"[\s{re.escape(HYPHENS)}]+")
@@ -39,7 +48,7 @@ _Group = tuple[int, int, int, str]
 """Node, lexicon, rule of case, and the spelling where case matters."""
 
 
-class Match(NamedTuple):
+class TermMatch(NamedTuple):
     """A term in a text."""
 
     start: int
@@ -49,7 +58,7 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Built:
+class GazetteerCounts:
     """What became of the lexicons' rows."""
 
     rows: int
@@ -76,7 +85,7 @@ class TermEntries(NamedTuple):
     entries: tuple[int, ...]
 
 
-class Spelling(NamedTuple):
+class TermSpelling(NamedTuple):
     """One way to write a term of one lexicon."""
 
     text: str
@@ -85,7 +94,7 @@ class Spelling(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Entries:
+class TrieEntries:
     """What stands at the trie's final nodes: parallel lists, sorted by node and then by lexicon."""
 
     first: array[int]
@@ -103,8 +112,8 @@ class Gazetteer:
 
     labels: tuple[str, ...]
     trie: Trie
-    entries: Entries
-    built: Built
+    entries: TrieEntries
+    built: GazetteerCounts
 
     @classmethod
     def of(
@@ -135,41 +144,43 @@ class Gazetteer:
         if len(lexicons) > _MAX_LABELS:
             raise BadSetting(f"{len(lexicons)} lexicons were given; at most {_MAX_LABELS} can be matched at once.")
         rows = sum(len(lexicon.terms) for lexicon in lexicons)
-        wanted = list(_wanted(lexicons, _Stops.of(stop, keep, ordinary)))
-        written = [Spelling(text, order, concept) for term, order, concept in wanted for text in spellings(term)]
-        trie, ends = _plant(written)
-        built = Built(rows, rows - len(wanted), len(written) - len(wanted))
+        wanted = list(_select_spellings(lexicons, _StopFilter.of(stop, keep, ordinary)))
+        written = [
+            TermSpelling(text, order, concept) for term, order, concept in wanted for text in list_spellings(term)
+        ]
+        trie, ends = _build_trie(written)
+        built = GazetteerCounts(rows, rows - len(wanted), len(written) - len(wanted))
         labels = tuple(lexicon.label for lexicon in lexicons)
-        entries, numbers = _enter(written, ends, len(trie.final))
+        entries, numbers = _group_entries(written, ends, len(trie.final))
         return cls(labels, trie, entries, built), _terms(wanted, labels, numbers)
 
-    def find(self, text: str, seen: set[int] | None = None) -> list[Match]:
+    def find(self, text: str, seen: set[int] | None = None) -> list[TermMatch]:
         """Find the terms of a text, in order, none overlapping another; `seen` gets the numbers of their entries."""
-        matches: list[Match] = []
+        matches: list[TermMatch] = []
         begin = 0
         while begin < len(text):
             end = begin + WINDOW
             last = end >= len(text)
-            cut = len(text) if last else after_space(text, end - _OVERLAP)
+            cut = len(text) if last else find_split_point(text, end - _OVERLAP)
             matches += self._find_in(text, begin, end, cut, seen)
             begin = max(cut, matches[-1].end if matches else 0)
         return matches
 
-    def find_all(self, texts: Sequence[str], seen: set[int] | None = None) -> list[list[Match]]:
+    def find_all(self, texts: Sequence[str], seen: set[int] | None = None) -> list[list[TermMatch]]:
         """Find the terms of many texts. For short texts this is several times faster than one call for each."""
-        borders = np.cumsum([len(text) + len(_WALL) for text in texts])
-        matches = self.find(_WALL.join(texts), seen)
+        borders = np.cumsum([len(text) + len(_TEXT_SEPARATOR) for text in texts])
+        matches = self.find(_TEXT_SEPARATOR.join(texts), seen)
         owners = np.searchsorted(borders, [match.start for match in matches], side="right")
-        found: list[list[Match]] = [[] for _ in texts]
+        found: list[list[TermMatch]] = [[] for _ in texts]
         shifts = [0, *borders.tolist()]
         for owner, (start, end, label, concepts) in zip(owners.tolist(), matches, strict=True):
             shift = shifts[owner]
-            found[owner].append(Match(start - shift, end - shift, label, concepts))
+            found[owner].append(TermMatch(start - shift, end - shift, label, concepts))
         return found
 
-    def _find_in(self, text: str, begin: int, end: int, cut: int, seen: set[int] | None) -> Iterator[Match]:
+    def _find_in(self, text: str, begin: int, end: int, cut: int, seen: set[int] | None) -> Iterator[TermMatch]:
         """Give the matches that start between `begin` and `cut`; they may reach up to `end`."""
-        words = cut_words(text[begin:end])
+        words = hash_words(text[begin:end])
         places, depths, nodes = self.trie.walk(words)
         order = np.lexsort((-depths, places))
         starts = (words.starts[places[order]] + begin).tolist()
@@ -182,25 +193,25 @@ class Gazetteer:
                     taken = stop
                     if seen is not None:
                         seen.add(entry)
-                    yield Match(start, stop, self.labels[self.entries.labels[entry]], self.entries.concepts[entry])
+                    yield TermMatch(start, stop, self.labels[self.entries.labels[entry]], self.entries.concepts[entry])
 
     def _entry(self, node: int, surface: str) -> int | None:
         """Choose the first entry of a node whose case rule the surface keeps."""
         entries = self.entries
         for entry in range(entries.first[node], entries.first[node + 1]):
             rule = entries.cases[entry]
-            if rule == FREE or case_agrees(rule, entries.surfaces[entry], surface):
+            if rule == CASE_FREE or case_agrees(rule, entries.surfaces[entry], surface):
                 return entry
         return None
 
 
-def key_of(term: str) -> str:
+def make_stop_list_key(term: str) -> str:
     """Write a term as stop lists are compared: folded, hyphens as spaces."""
-    return _SEPARATORS.sub(" ", fold(term)).strip()
+    return _SEPARATORS.sub(" ", fold_case(term)).strip()
 
 
 @dataclass(frozen=True)
-class _Stops:
+class _StopFilter:
     """Decide which terms are not to be matched."""
 
     stopped: frozenset[str]
@@ -209,34 +220,34 @@ class _Stops:
     longest: int
 
     @classmethod
-    def of(cls, stop: Iterable[str], keep: Iterable[str], ordinary: Iterable[str]) -> _Stops:
-        stopped, kept, common = (frozenset(map(key_of, words)) for words in (stop, keep, ordinary))
+    def of(cls, stop: Iterable[str], keep: Iterable[str], ordinary: Iterable[str]) -> _StopFilter:
+        stopped, kept, common = (frozenset(map(make_stop_list_key, words)) for words in (stop, keep, ordinary))
         return cls(stopped, kept, common, max([_LONGEST_NUMBER, *map(len, stopped | common)]))
 
     def hold(self, term: str) -> bool:
         if len(term) > self.longest:
             return False
-        key = key_of(term)
+        key = make_stop_list_key(term)
         if key in self.kept:
             return False
         if len(key) == 1 or key.isdecimal() or key in self.stopped:
             return True
-        return key in self.ordinary and case_rule(term) == EXACT
+        return key in self.ordinary and choose_case_rule(term) == CASE_EXACT
 
 
-def _wanted(lexicons: Sequence[Lexicon], stops: _Stops) -> Iterator[Spelling]:
+def _select_spellings(lexicons: Sequence[Lexicon], stops: _StopFilter) -> Iterator[TermSpelling]:
     for order, lexicon in enumerate(lexicons):
         for term, concept in lexicon.terms:
             if not stops.hold(term):
-                yield Spelling(term, order, concept)
+                yield TermSpelling(term, order, concept)
 
 
-def _plant(written: list[Spelling]) -> tuple[Trie, NDArray[np.int32]]:
+def _build_trie(written: list[TermSpelling]) -> tuple[Trie, NDArray[np.int32]]:
     """Cut all spellings into words, many at a time, and make their trie."""
     hashes, lengths = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
     for begin in range(0, len(written), 4096):
         texts = [row.text for row in written[begin : begin + 4096]]
-        words = cut_words("\n".join(texts))
+        words = hash_words("\n".join(texts))
         borders = np.cumsum([len(text) + 1 for text in texts])
         owner = np.searchsorted(borders, words.starts, side="right")
         hashes.append(words.hashes)
@@ -244,21 +255,23 @@ def _plant(written: list[Spelling]) -> tuple[Trie, NDArray[np.int32]]:
     return Trie.of(np.concatenate(hashes), np.concatenate(lengths))
 
 
-def _terms(wanted: list[Spelling], labels: Sequence[str], numbers: Sequence[int]) -> Iterator[TermEntries]:
+def _terms(wanted: list[TermSpelling], labels: Sequence[str], numbers: Sequence[int]) -> Iterator[TermEntries]:
     """Yield each term with the entries of its spellings, whose numbers come in the same order."""
     rest = iter(numbers)
     for term, order, _ in wanted:
-        yield TermEntries(labels[order], term, tuple(islice(rest, len(spellings(term)))))
+        yield TermEntries(labels[order], term, tuple(islice(rest, len(list_spellings(term)))))
 
 
-def _enter(written: list[Spelling], ends: NDArray[np.int32], nodes: int) -> tuple[Entries, Sequence[int]]:
+def _group_entries(
+    written: list[TermSpelling], ends: NDArray[np.int32], nodes: int
+) -> tuple[TrieEntries, Sequence[int]]:
     """Group the spellings that are alike to the eye (same words, lexicon and case); say in which group each is."""
     groups: dict[_Group, tuple[str, ...]] = {}
     group_of: list[_Group] = []
     alone: dict[str, tuple[str, ...]] = {"": ()}  # one tuple for all spellings of a concept
     for (text, order, concept), node in zip(written, ends.tolist(), strict=True):
-        rule = case_rule(text)
-        key = (node, order, rule, bare(text) if rule else "")
+        rule = choose_case_rule(text)
+        key = (node, order, rule, strip_hyphens(text) if rule else "")
         group_of.append(key)
         known = groups.get(key)
         if not known:
@@ -268,7 +281,7 @@ def _enter(written: list[Spelling], ends: NDArray[np.int32], nodes: int) -> tupl
     keys = sorted(groups, key=itemgetter(0, 1))
     first = np.searchsorted([key[0] for key in keys], np.arange(nodes + 1)).astype(np.int32)
     places = {key: number for number, key in enumerate(keys)}
-    entries = Entries(
+    entries = TrieEntries(
         first=array("i", first.tobytes()),
         labels=bytes(key[1] for key in keys),
         cases=bytes(key[2] for key in keys),

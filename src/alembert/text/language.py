@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-UNKNOWN = "und"
+UNKNOWN_LANGUAGE = "und"
 _SAMPLE = 1500
 _LATIN_WORD = re.compile(r"[^\W\d_]+")
 _SCRIPTS = {
@@ -57,10 +57,10 @@ _SMALL_WORDS = {
 }
 
 
-def detect(text: str) -> str:
+def detect_language(text: str) -> str:
     """Name the language of a text.
 
-    >>> detect("The patients were treated with aspirin for a week."), detect("糖尿病患者的治疗")
+    >>> detect_language("The patients were treated with aspirin for a week."), detect_language("糖尿病患者的治疗")
     ('en', 'zh')
     """
     sample = _sample(text)
@@ -112,6 +112,6 @@ def _by_words(sample: str) -> str:
             scores[language] += weight * words[word]
     ranked = sorted(scores, key=lambda language: -scores[language])
     if not ranked or scores[ranked[0]] < max(_LEAST_SCORE, 0.04 * words.total()):
-        return UNKNOWN
+        return UNKNOWN_LANGUAGE
     clear = len(ranked) == 1 or scores[ranked[0]] >= 1.3 * scores[ranked[1]]
-    return ranked[0] if clear else UNKNOWN
+    return ranked[0] if clear else UNKNOWN_LANGUAGE

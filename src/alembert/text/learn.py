@@ -1,6 +1,6 @@
 """Learn a WordPiece vocabulary from the words of a corpus.
 
-In: a `Census` and the wanted size. Out: a `Vocabulary` with BERT's special tokens first ([PAD] is 0), then the
+In: a `WordCounts` and the wanted size. Out: a `Vocabulary` with BERT's special tokens first ([PAD] is 0), then the
 characters, then the words that must be whole, then pieces in the order in which they were learnt.
 
 Pieces are learnt by joining the most frequent pair again and again (byte-pair encoding on characters), as the trainer
@@ -18,32 +18,32 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from alembert.errors import BadInput, BadSetting
-from alembert.text.census import Census
-from alembert.text.cuts import cut
+from alembert.text.segmentation import segment_words
 from alembert.text.tokenizer import Tokenizer
-from alembert.text.tokenizer_files import MAX_WORD
-from alembert.text.vocabulary import CONTINUATION, SpecialTokens, Vocabulary
+from alembert.text.tokenizer_files import MAX_WORD_CHARACTERS
+from alembert.text.vocabulary import CONTINUATION_PREFIX, SpecialTokens, Vocabulary
+from alembert.text.word_counts import WordCounts
 
-Pair = tuple[int, int]
+PiecePair = tuple[int, int]
 
-UNCOVERED = 1e-6
+MAX_UNCOVERED_SHARE = 1e-6
 """The rarest characters, together this share of the text, get no piece; words with them are unknown."""
 _ROUNDS = 4
 
 
 def learn(
-    census: Census, size: int, *, whole: Iterable[str] = (), min_count: int = 2, grow: bool = False
+    census: WordCounts, size: int, *, whole: Iterable[str] = (), min_count: int = 2, grow: bool = False
 ) -> Vocabulary:
     """Learn `size` pieces, or fewer if pairs that occur `min_count` times run out.
 
     With `grow`, a corpus whose characters alone take more has them all; without it, it is refused.
 
-    >>> learn(Census({"abab": 5, "abc": 3}), 13).pieces[5:]
+    >>> learn(WordCounts({"abab": 5, "abc": 3}), 13).pieces[5:]
     ('a', 'b', 'c', '##a', '##b', '##c', 'ab', '##ab')
     """
     if not census.words:
         raise BadInput("The corpus has no words, so there is nothing to learn a vocabulary from.")
-    known = alphabet(census.words)
+    known = collect_alphabet(census.words)
     start = [*SpecialTokens().roles().values(), *known, *_continued(known, census.words)]
     words = sorted({word for word in whole if len(word) > 1 and set(word) <= set(known)})
     if grow:
@@ -53,19 +53,19 @@ def learn(
             f"A vocabulary of {size:,} pieces is too small: the special tokens and the characters of this corpus take "
             f"{len(start):,}, and the words that must be whole {len(words):,}. Ask for more."
         )
-    table = _Pieces([*start, *words])
-    fitting = {w: n for w, n in census.words.items() if n >= min_count and 1 < len(w) <= MAX_WORD}
-    pairs = _Pairs(table, {w: n for w, n in fitting.items() if set(w) <= set(known)})
-    return Vocabulary(tuple(_refined(pairs, list(fitting), len(start) + len(words), size, min_count)))
+    table = _PieceTable([*start, *words])
+    fitting = {w: n for w, n in census.words.items() if n >= min_count and 1 < len(w) <= MAX_WORD_CHARACTERS}
+    pairs = _PairCounts(table, {w: n for w, n in fitting.items() if set(w) <= set(known)})
+    return Vocabulary(tuple(_learn_used_pieces(pairs, list(fitting), len(start) + len(words), size, min_count)))
 
 
-def alphabet(words: Mapping[str, int]) -> list[str]:
+def collect_alphabet(words: Mapping[str, int]) -> list[str]:
     """Return the characters that the vocabulary needs, in order; the very rarest are left out."""
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
             counts[character] += count
-    allowed = UNCOVERED * counts.total()
+    allowed = MAX_UNCOVERED_SHARE * counts.total()
     dropped = set()
     for character, count in sorted(counts.items(), key=lambda entry: (entry[1], entry[0])):
         allowed -= count
@@ -75,36 +75,36 @@ def alphabet(words: Mapping[str, int]) -> list[str]:
     return sorted(counts.keys() - dropped)
 
 
-class _Pieces:
+class _PieceTable:
     """Pieces and their numbers; joining two may give a piece that is there already."""
 
     def __init__(self, pieces: list[str]) -> None:
         self.pieces = pieces
         self.ids = {piece: number for number, piece in enumerate(pieces)}
 
-    def joined(self, pair: Pair) -> int:
-        text = self.pieces[pair[0]] + self.pieces[pair[1]].removeprefix(CONTINUATION)
+    def joined(self, pair: PiecePair) -> int:
+        text = self.pieces[pair[0]] + self.pieces[pair[1]].removeprefix(CONTINUATION_PREFIX)
         if text not in self.ids:
             self.ids[text] = len(self.pieces)
             self.pieces.append(text)
         return self.ids[text]
 
     def spelt(self, word: str) -> list[int]:
-        return [self.ids[word[0]], *(self.ids[CONTINUATION + character] for character in word[1:])]
+        return [self.ids[word[0]], *(self.ids[CONTINUATION_PREFIX + character] for character in word[1:])]
 
 
 def _continued(characters: Iterable[str], words: Iterable[str]) -> list[str]:
     """Give a continuing form to each character that may stand inside a word, seen there or not."""
     seen = {character for word in words for character in word[1:]}
     # Punctuation and Chinese characters are words of their own.
-    return [CONTINUATION + c for c in characters if c in seen or (c.isalnum() and not _is_ideograph(c))]
+    return [CONTINUATION_PREFIX + c for c in characters if c in seen or (c.isalnum() and not _is_ideograph(c))]
 
 
 def _is_ideograph(character: str) -> bool:
     return "\u3400" <= character <= "\u9fff" or "\uf900" <= character <= "\ufaff" or character >= "\U00020000"
 
 
-def _refined(pairs: _Pairs, words: list[str], fixed: int, size: int, min_count: int) -> list[str]:
+def _learn_used_pieces(pairs: _PairCounts, words: list[str], fixed: int, size: int, min_count: int) -> list[str]:
     """Learn more pieces than wanted, until those that are of use are as many as wanted."""
     target = size
     for _ in range(_ROUNDS):
@@ -121,19 +121,19 @@ def _refined(pairs: _Pairs, words: list[str], fixed: int, size: int, min_count: 
 
 def _in_use(pieces: list[str], words: list[str], fixed: int) -> list[int]:
     tokenizer = Tokenizer.from_vocabulary(Vocabulary(tuple(pieces)), lowercase=False)
-    used = set(cut(tokenizer, words).ids.tolist())
+    used = set(segment_words(tokenizer, words).ids.tolist())
     return [number for number in range(len(pieces)) if number < fixed or number in used]
 
 
-class _Pairs:
+class _PairCounts:
     """The neighbours in all words: how often each pair occurs, and in which words."""
 
-    def __init__(self, table: _Pieces, counts: Mapping[str, int]) -> None:
+    def __init__(self, table: _PieceTable, counts: Mapping[str, int]) -> None:
         self.table = table
         self._spelt = [table.spelt(word) for word in counts]
         self._weights = list(counts.values())
-        self._totals: defaultdict[Pair, int] = defaultdict(int)
-        self._places: defaultdict[Pair, set[int]] = defaultdict(set)
+        self._totals: defaultdict[PiecePair, int] = defaultdict(int)
+        self._places: defaultdict[PiecePair, set[int]] = defaultdict(set)
         for position, pieces in enumerate(self._spelt):
             self._add(position, pieces)
         self._heap = [(-total, pair) for pair, total in self._totals.items()]
@@ -152,9 +152,9 @@ class _Pairs:
             for other in self._join(pair, self.table.joined(pair)):
                 heapq.heappush(self._heap, (-self._totals[other], other))
 
-    def _join(self, pair: Pair, piece: int) -> set[Pair]:
+    def _join(self, pair: PiecePair, piece: int) -> set[PiecePair]:
         """Join a pair wherever it stands and return the pairs that became more frequent."""
-        grown: set[Pair] = set()
+        grown: set[PiecePair] = set()
         for position in self._places.pop(pair):
             before = self._spelt[position]
             after = _with_joined(before, pair, piece)
@@ -174,7 +174,7 @@ class _Pairs:
             self._places[pair].add(position)
 
 
-def _with_joined(pieces: list[int], pair: Pair, piece: int) -> list[int]:
+def _with_joined(pieces: list[int], pair: PiecePair, piece: int) -> list[int]:
     result: list[int] = []
     for number in pieces:
         if result and result[-1] == pair[0] and number == pair[1]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from alembert.errors import BadFile, BadSetting
 from alembert.text.wordhash import HYPHENS
 
-LONGEST_TERM = 512
+MAX_TERM_LENGTH = 512
 _LONGEST_ROW = 1 << 16
 _LARGEST_FILE = 1 << 32
 _BAD_ROWS_KEPT = 20
@@ -39,16 +39,16 @@ _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
 
 
 # Where the case of letters matters when a term is looked for. Plain numbers: members of an Enum are slow to reach.
-FREE = 0
+CASE_FREE = 0
 """Nowhere: "Acute Abdomen" is also "acute abdomen" and "ACUTE ABDOMEN"."""
-FIRST = 1
+CASE_FIRST = 1
 """Everywhere but in the first letter: "Gout" is also "gout", and "All" is not "ALL"."""
-EXACT = 2
+CASE_EXACT = 2
 """Everywhere: "WAS" is not "was", "p53" is not "P53"."""
 
 
 @dataclass(frozen=True)
-class BadRow:
+class BadLexiconRow:
     """A row that was set aside."""
 
     line: int
@@ -63,7 +63,7 @@ class Lexicon:
     terms: list[tuple[str, str]]
     """Each term with its concept's id; the id is empty where the file gives none."""
     path: Path | None = None
-    bad_rows: tuple[BadRow, ...] = ()
+    bad_rows: tuple[BadLexiconRow, ...] = ()
     """The first bad rows."""
     bad_count: int = 0
 
@@ -75,10 +75,10 @@ class Lexicon:
         return told
 
 
-def parse_option(option: str, flag: str = "lexicon") -> tuple[str, Path]:
+def parse_lexicon_option(option: str, flag: str = "lexicon") -> tuple[str, Path]:
     """Read the command-line form of a lexicon, which is given by a flag.
 
-    >>> parse_option("gene=hgnc.tsv.gz")[0]
+    >>> parse_lexicon_option("gene=hgnc.tsv.gz")[0]
     'gene'
     """
     label, sign, path = option.partition("=")
@@ -87,11 +87,11 @@ def parse_option(option: str, flag: str = "lexicon") -> tuple[str, Path]:
     return label, Path(path)
 
 
-def parse_options(options: Iterable[str]) -> dict[str, Path]:
+def parse_lexicon_options(options: Iterable[str]) -> dict[str, Path]:
     """Read lexicons that are given by a flag, by label in the order given."""
     lexicons: dict[str, Path] = {}
     for option in options:
-        label, path = parse_option(option)
+        label, path = parse_lexicon_option(option)
         if label in lexicons:
             raise BadSetting(f"`--lexicon {label}=...` is given twice. Give each lexicon a label of its own.")
         lexicons[label] = path
@@ -102,12 +102,12 @@ def read_lexicon(path: str | Path, label: str) -> Lexicon:
     """Read a lexicon file and set its bad rows aside."""
     path = Path(path)
     terms: list[tuple[str, str]] = []
-    bad: list[BadRow] = []
-    layout: _Layout | None = None
+    bad: list[BadLexiconRow] = []
+    layout: _LexiconLayout | None = None
     separator, has_header = _dialect(path)
     for line, row in _rows(path, separator):
         if isinstance(row, str):
-            bad.append(BadRow(line, row))
+            bad.append(BadLexiconRow(line, row))
             continue
         if layout is None:
             layout = _layout(row, has_header)
@@ -117,24 +117,24 @@ def read_lexicon(path: str | Path, label: str) -> Lexicon:
         if fault is None:
             terms.append(layout.take(row))
         else:
-            bad.append(BadRow(line, fault))
+            bad.append(BadLexiconRow(line, fault))
     _check(path, len(terms), bad)
     if layout and not layout.named and layout.width == 2 and _are_counts(terms):
         terms = [(term, "") for term, _ in terms]
     return Lexicon(label, terms, path, tuple(bad[:_BAD_ROWS_KEPT]), len(bad))
 
 
-def read_words(path: str | Path) -> frozenset[str]:
+def read_word_list(path: str | Path) -> frozenset[str]:
     """Read a `--stop` or `--keep` list: the first cell of each row."""
     return frozenset(term for term, _ in read_lexicon(path, "words").terms)
 
 
-def spellings(term: str) -> list[str]:
+def list_spellings(term: str) -> list[str]:
     """Give a term and, if its name is inverted, also the name turned round.
 
-    >>> spellings("Leukemia, Myeloid, Acute")
+    >>> list_spellings("Leukemia, Myeloid, Acute")
     ['Leukemia, Myeloid, Acute', 'Acute Myeloid Leukemia']
-    >>> spellings("2,4-Dichlorophenol")
+    >>> list_spellings("2,4-Dichlorophenol")
     ['2,4-Dichlorophenol']
     """
     if ", " not in term or not _INVERTED.fullmatch(term):
@@ -142,36 +142,36 @@ def spellings(term: str) -> list[str]:
     return [term, " ".join(reversed(term.split(", ")))]
 
 
-def case_rule(term: str) -> int:
+def choose_case_rule(term: str) -> int:
     """Decide where case matters: in symbols, and in words too short to be sure of.
 
-    >>> [case_rule(term) for term in ("BRCA1", "p53", "Gout", "Acute Abdomen")] == [EXACT, EXACT, FIRST, FREE]
+    >>> [choose_case_rule(term) for term in ("BRCA1", "p53", "Gout", "Acute Abdomen")] == [CASE_EXACT, CASE_EXACT, CASE_FIRST, CASE_FREE]
     True
     """
     if _IDEOGRAPH.search(term):
-        return FREE
+        return CASE_FREE
     if " " not in term and term == term.upper():
-        return EXACT
+        return CASE_EXACT
     if len(term) > 5:
-        return FREE
-    return EXACT if _SYMBOL.search(term, 1) or term[0].isdigit() else FIRST
+        return CASE_FREE
+    return CASE_EXACT if _SYMBOL.search(term, 1) or term[0].isdigit() else CASE_FIRST
 
 
 def case_agrees(rule: int, term: str, surface: str) -> bool:
     """Compare a place in the text with the term, whose words it has. Hyphens and a word's plural are free."""
     found = surface.translate(_WITHOUT_HYPHENS)
-    if rule == EXACT:
+    if rule == CASE_EXACT:
         return found == term
     return found[1:].removesuffix("s") == term[1:].removesuffix("s")
 
 
-def bare(term: str) -> str:
+def strip_hyphens(term: str) -> str:
     """Write a term as `case_agrees` compares it."""
     return term.translate(_WITHOUT_HYPHENS)
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _LexiconLayout:
     """Which columns a file has: learnt from its first row."""
 
     named: bool
@@ -189,12 +189,12 @@ class _Layout:
         return _fault(row[self.term].strip())
 
 
-def _layout(first: list[str], has_header: bool) -> _Layout:
+def _layout(first: list[str], has_header: bool) -> _LexiconLayout:
     header = [cell.strip().lower() for cell in first]
     if "term" in header:
         concept = header.index("id") if "id" in header else None
-        return _Layout(True, len(header), concept, header.index("term"))
-    return _Layout(has_header, len(header), 1 if len(header) > 1 else None)
+        return _LexiconLayout(True, len(header), concept, header.index("term"))
+    return _LexiconLayout(has_header, len(header), 1 if len(header) > 1 else None)
 
 
 def _dialect(path: Path) -> tuple[str, bool]:
@@ -231,7 +231,7 @@ def _has_ids(rows: list[list[str]]) -> bool:
     return all(len(row) > 1 and _NAME.search(row[0]) and _ID.fullmatch(row[1].strip()) for row in rows)
 
 
-def _check(path: Path, good: int, bad: list[BadRow]) -> None:
+def _check(path: Path, good: int, bad: list[BadLexiconRow]) -> None:
     if len(bad) > good:
         raise BadFile(
             f"{path}: {len(bad)} of {len(bad) + good} rows cannot be used; the first is line {bad[0].line} "
@@ -277,8 +277,8 @@ def _texts(path: Path) -> Iterator[tuple[int, str, str | None]]:
 def _fault(term: str) -> str | None:
     if not _WORD.search(term):
         return "its term has no letter or digit"
-    if len(term) > LONGEST_TERM:
-        return f"its term has {len(term)} characters and the longest allowed is {LONGEST_TERM}"
+    if len(term) > MAX_TERM_LENGTH:
+        return f"its term has {len(term)} characters and the longest allowed is {MAX_TERM_LENGTH}"
     return "its term holds a control character" if _CONTROL.search(term) else None
 
 

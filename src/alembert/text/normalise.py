@@ -23,7 +23,7 @@ from functools import cache, lru_cache
 from itertools import accumulate, groupby
 from typing import Literal
 
-Form = Literal["NFC", "NFKC"]
+UnicodeForm = Literal["NFC", "NFKC"]
 
 _SPACES = "\t\v\f\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _LINE_ENDS = "\u0085\u2028\u2029"
@@ -31,14 +31,14 @@ _DROPPED = (
     "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff"
 )
-_ODD = re.compile(f"[\r{_SPACES}{_LINE_ENDS}{_DROPPED}]")
+_SPECIAL_CHARACTERS = re.compile(f"[\r{_SPACES}{_LINE_ENDS}{_DROPPED}]")
 _ANY_LINE_END = re.compile(f"\r\n?|[{_LINE_ENDS}]")
 _ANY_SPACE = re.compile(f"[{_SPACES}]")
 _ANY_DROPPED = re.compile(f"[{_DROPPED}]+")
 
 
 @dataclass(frozen=True)
-class Normalised:
+class NormalisedText:
     """A text made plain, and its alignment with the original.
 
     The four sequences describe the edits that did not keep characters one to one, in order: where each begins and ends
@@ -60,10 +60,10 @@ class Normalised:
         return _carry((start, end), self.plain_starts, self.plain_ends, self.starts, self.ends)
 
 
-def normalise(text: str, form: Form = "NFC", *, collapse_spaces: bool = False) -> Normalised:
+def normalise(text: str, form: UnicodeForm = "NFC", *, collapse_spaces: bool = False) -> NormalisedText:
     """Make a text plain. With `collapse_spaces`, a run of spaces, as a lost formula leaves it, becomes one."""
     if _is_plain(text, form) and not (collapse_spaces and "  " in text):
-        return Normalised(text)
+        return NormalisedText(text)
     pieces: list[str] = []
     edits: list[tuple[int, int, int, int]] = []
     done = length = 0
@@ -76,34 +76,34 @@ def normalise(text: str, form: Form = "NFC", *, collapse_spaces: bool = False) -
         if len(after) != len(before) or any(_width(char, form) != 1 for char in before):
             edits.append(_trimmed(before, after, done, length))
     pieces.append(text[done:])
-    return Normalised("".join(pieces), *zip(*edits, strict=True))
+    return NormalisedText("".join(pieces), *zip(*edits, strict=True))
 
 
-def without(text: str, spans: Sequence[tuple[int, int]]) -> Normalised:
+def remove_spans(text: str, spans: Sequence[tuple[int, int]]) -> NormalisedText:
     """Take spans, which come in order and do not overlap, out of a text.
 
-    >>> without("TITLE: Gout", [(0, 7)]).to_original(0, 4)
+    >>> remove_spans("TITLE: Gout", [(0, 7)]).to_original(0, 4)
     (7, 11)
     """
     spans = [span for span in spans if span[0] < span[1]]
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     kept = [text[start:end] for start, end in zip([0, *ends], [*starts, len(text)], strict=True)]
     places = tuple(accumulate(map(len, kept[:-1])))
-    return Normalised("".join(kept), tuple(starts), tuple(ends), places, places)
+    return NormalisedText("".join(kept), tuple(starts), tuple(ends), places, places)
 
 
-def _is_plain(text: str, form: Form) -> bool:
-    return unicodedata.is_normalized(form, text) and not _ODD.search(text)
+def _is_plain(text: str, form: UnicodeForm) -> bool:
+    return unicodedata.is_normalized(form, text) and not _SPECIAL_CHARACTERS.search(text)
 
 
-def _plain(text: str, form: Form, collapse_spaces: bool) -> str:
+def _plain(text: str, form: UnicodeForm, collapse_spaces: bool) -> str:
     text = _ANY_SPACE.sub(" ", _ANY_LINE_END.sub("\n", text))
     text = unicodedata.normalize(form, _ANY_DROPPED.sub("", text))
     return re.sub(" {2,}", " ", text) if collapse_spaces else text
 
 
 @lru_cache(maxsize=1 << 14)
-def _width(char: str, form: Form) -> int:
+def _width(char: str, form: UnicodeForm) -> int:
     """Say how many characters one becomes: losses and gains side by side may add up to the same length."""
     return len(_plain(char, form, collapse_spaces=False))
 
@@ -137,7 +137,7 @@ def _carry(
     return first, max(first, last)
 
 
-def _stretches(text: str, form: Form, collapse_spaces: bool) -> Iterator[tuple[int, int]]:
+def _stretches(text: str, form: UnicodeForm, collapse_spaces: bool) -> Iterator[tuple[int, int]]:
     """Find the stretches that may change, each wide enough to be made plain without looking at its neighbours."""
     first = last = 0
     for found in _touched(form, collapse_spaces).finditer(text):
@@ -165,13 +165,13 @@ def _with_spaces(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 @cache
-def _touched(form: Form, collapse_spaces: bool) -> re.Pattern[str]:
+def _touched(form: UnicodeForm, collapse_spaces: bool) -> re.Pattern[str]:
     unstable = f"[\r{_SPACES}{_LINE_ENDS}{_DROPPED}{_unstable(form)}]+"
     return re.compile(f"{unstable}| {{2,}}" if collapse_spaces else unstable)
 
 
 @cache
-def _unstable(form: Form) -> str:
+def _unstable(form: UnicodeForm) -> str:
     """Collect, as ranges for a regular expression, the characters that normalisation may change or join.
 
     Above U+FFFF all count as such: `re` is fast on sets of 16-bit characters only, and looking twice does no harm.

@@ -1,6 +1,6 @@
 """Drop the pieces of a vocabulary that a corpus never uses.
 
-In: a tokenizer and a `Census`. Out: a `Pruning`: the smaller tokenizer, the ids that are kept, and the proof that every
+In: a tokenizer and a `WordCounts`. Out: a `Pruning`: the smaller tokenizer, the ids that are kept, and the proof that every
 word of the corpus is cut as before. A piece that longest match never takes can go without changing any cut. Special
 tokens, added tokens and single characters stay, so that text from elsewhere is cut smaller but seldom unknown.
 """
@@ -13,11 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from alembert.errors import BadInput
-from alembert.text.census import Census
-from alembert.text.cuts import Cuts, Ints, Proof, cut, prove
+from alembert.text.segmentation import (
+    Int64Array,
+    SegmentationComparison,
+    Segmentations,
+    compare_segmentations,
+    segment_words,
+)
 from alembert.text.tokenizer import Tokenizer
-from alembert.text.tokenizer_files import MAX_WORD, Parts
-from alembert.text.vocabulary import CONTINUATION, Vocabulary
+from alembert.text.tokenizer_files import MAX_WORD_CHARACTERS, TokenizerParts
+from alembert.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
+from alembert.text.word_counts import WordCounts
 
 
 @dataclass(frozen=True)
@@ -28,39 +34,39 @@ class Pruning:
     kept: tuple[int, ...]
     """Old ids of the pieces that stay, in the order of their new ids."""
     dropped: int
-    proof: Proof
+    proof: SegmentationComparison
 
 
-def prune(tokenizer: Tokenizer, census: Census) -> Pruning:
+def prune(tokenizer: Tokenizer, census: WordCounts) -> Pruning:
     """Drop what the corpus does not use."""
     if not census.words:
         raise BadInput("The corpus has no words, so every piece would be dropped. Give a corpus with text.")
     words = list(census.words)
-    before = cut(tokenizer, words)
-    kept = sorted({*_always_kept(tokenizer), *before.ids.tolist(), *_tried(tokenizer, before)})
-    smaller = _only(tokenizer, kept)
-    new_ids: Ints = np.full(tokenizer.vocab_size, -1, dtype=np.int64)
+    before = segment_words(tokenizer, words)
+    kept = sorted({*_always_kept(tokenizer), *before.ids.tolist(), *_first_pieces_of_unknown(tokenizer, before)})
+    smaller = _keep_only(tokenizer, kept)
+    new_ids: Int64Array = np.full(tokenizer.vocab_size, -1, dtype=np.int64)
     new_ids[kept] = np.arange(len(kept))
-    after = (smaller, cut(smaller, words))
-    proof = prove((tokenizer, before), after, census.words, new_ids=new_ids)
+    after = (smaller, segment_words(smaller, words))
+    proof = compare_segmentations((tokenizer, before), after, census.words, new_ids=new_ids)
     return Pruning(smaller, tuple(kept), tokenizer.vocab_size - len(kept), proof)
 
 
 def _always_kept(tokenizer: Tokenizer) -> Iterator[int]:
     named = {token.content for token in tokenizer.parts.added} | set(tokenizer.vocabulary.special.roles().values())
     for number, piece in enumerate(tokenizer.vocabulary):
-        if piece in named or len(piece.removeprefix(CONTINUATION)) == 1:
+        if piece in named or len(piece.removeprefix(CONTINUATION_PREFIX)) == 1:
             yield number
 
 
-def _tried(tokenizer: Tokenizer, cuts: Cuts) -> Iterator[int]:
+def _first_pieces_of_unknown(tokenizer: Tokenizer, cuts: Segmentations) -> Iterator[int]:
     """Give the pieces that unknown words begin with: without them, such a word might become known."""
     ids = tokenizer.vocabulary.ids
     for position in np.flatnonzero(cuts.unknown).tolist():
         word = cuts.words[position]
         start = 0
-        while start < len(word) <= MAX_WORD:
-            mark = CONTINUATION if start else ""
+        while start < len(word) <= MAX_WORD_CHARACTERS:
+            mark = CONTINUATION_PREFIX if start else ""
             ends = range(len(word), start, -1)
             end = next((end for end in ends if mark + word[start:end] in ids), None)
             if end is None:
@@ -69,9 +75,9 @@ def _tried(tokenizer: Tokenizer, cuts: Cuts) -> Iterator[int]:
             start = end
 
 
-def _only(tokenizer: Tokenizer, kept: list[int]) -> Tokenizer:
+def _keep_only(tokenizer: Tokenizer, kept: list[int]) -> Tokenizer:
     parts = tokenizer.parts
     size = parts.model_size
     vocabulary = Vocabulary(tuple(parts.vocabulary.pieces[number] for number in kept), parts.vocabulary.special)
     inside = None if size is None else sum(number < size for number in kept)
-    return Tokenizer(Parts(vocabulary, parts.settings, parts.added, inside))
+    return Tokenizer(TokenizerParts(vocabulary, parts.settings, parts.added, inside))

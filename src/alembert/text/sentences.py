@@ -8,6 +8,12 @@ One compiled expression finds the places where a sentence could end; small funct
 either side. Both are bounded, so the time grows linearly with the text, whatever the text is. The trade-off: rules
 without training are fast and can be explained, but they know nothing of meaning ("... in group A. Patients ..." is a
 guess). Where the evidence is thin, two sentences stay together rather than one being cut in half.
+
+Decide whether an English period ends a sentence, from the words around it.
+
+In go the words before the period and the text after it, out comes yes or no. The sets hold lower-case words without
+their last period. A word belongs in one only if a period after it is commoner inside a sentence than at its end:
+every further word hides some real border.
 """
 
 from __future__ import annotations
@@ -16,11 +22,156 @@ import re
 from collections.abc import Callable
 
 from alembert.errors import BadSetting
-from alembert.text.abbreviations import is_plain, opens, period_ends, starts
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NEVER_LAST = _words(
+    """
+    e.g eg i.e ie cf viz vs approx ca resp a.k.a
+    dr drs mr mrs prof st mt capt
+    fig figs eq eqs eqn eqns suppl supp
+    """
+)
+"""Always followed by more of the same sentence: "vs. The Control Group", "Fig. 2", "Dr. Smith", "St. Louis"."""
+
+NOT_BEFORE_NUMBER = _words(
+    """
+    no nos nr pp pg vol vols chap sec sect tab ref refs art exp exps ex fr ver app cat lot
+    sp spp subsp ssp var cv etc max avg temp conc jan feb mar apr jun jul aug sep sept oct nov dec
+    """
+)
+"""Inside a sentence if a number or a bracket follows, and able to end one otherwise: "no. 5", "Vibrio sp. (ATCC)"."""
+
+LAST_ONLY_BEFORE_OPENER = _words(
+    """
+    al inc ltd co corp dept univ jr sr bros proc natl acad sci biol chem genet hum mol med am assoc surv mutat
+    biochem biophys physiol pharmacol immunol pathol clin lett rev ann eur int intl inst soc microbiol neurosci
+    """
+)
+"""Followed by a name or a number more often than by a sentence; only a word of `SENTENCE_OPENERS` makes a border."""
+
+SENTENCE_OPENERS = _words(
+    """
+    a an the this these those that we our it its they their there here he she his her you one two three both each
+    all some several such many most other another no none not neither any only even
+    in on at by for from to of with within without under upon over between among after before during since until
+    through throughout along across against as if when where whether while whereas because although though despite
+    unlike like using based given due
+    however moreover furthermore further thus therefore hence then finally first second third next also additionally
+    similarly conversely importantly interestingly notably indeed instead overall together taken again once so but and
+    yet or nor how what which who why can could did do does is are was were have has had
+    background objective objectives aim aims purpose methods results conclusion conclusions discussion introduction
+    """
+)
+"""Words that open sentences and are seldom names."""
+
+BEFORE_INITIAL = _words("by and or of from with for per the see dear")
+"""Words before a person's initial. After other small words a lone capital is the end of a name: "vitamin C."."""
+
+PARTICLES = _words("von van de di du der den del della la le")
+"""Small words that begin a family name, and so may begin a sentence: "von Willebrand disease"."""
+
+_ABBREVIATIONS = NEVER_LAST | NOT_BEFORE_NUMBER | LAST_ONLY_BEFORE_OPENER
+_OPERATORS = "=<>≤≥~≈±×(-–,;:/"
+_MUTATION_PREFIXES = "cgmnpr"  # c. 38T>C and p. Arg22Cys, with a space
+_AFTER_CHINESE = re.compile(r".*[\u2e80-\uffff](?=[A-Za-z])")
+_DOTTED = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
+_ROMAN_OR_NUMBER = re.compile(r"\d{1,3}|[IVXivx]{1,5}|\d{1,2}(?:\.\d{1,2})+")
+# mRNA, p53, c-Myc, beta-Glucuronidase; p-values, n = 5, p<0.05; (a) Cells
+_SMALL_OPENING = re.compile(r"[^\W\d_A-Z]{1,7}-?[A-Z0-9]|[^\W\d_A-Z](?:-\w|\s?[<=>≤≥])|[a-z]{1,4}\)\s")
+
+
+def period_ends_sentence(words: list[str], following: str, bracketed: bool) -> bool:
+    """Tell whether the period after `words`, the last few of a sentence, ends it.
+
+    `following` is the text after the period without white space and opening brackets or quotes; `bracketed` says
+    whether there were any.
+
+    >>> period_ends_sentence(["see", "Fig"], "2 and 3", False), period_ends_sentence(["the", "cells"], "The next", False)
+    (False, True)
+    """
+    word = _bare(words[-1])
+    if not can_start_sentence(following):
+        return False
+    first = following[:1]
+    key = word.lower()
+    if key in _ABBREVIATIONS:
+        return _ends_after_abbreviation(key, following, bracketed)
+    if len(word) <= 1:
+        return word != "" and _ends_after_letter(words, word, following)
+    if "." in word and _DOTTED.fullmatch(word):
+        return starts_with_sentence_opener(following) or (word.islower() and first.isupper())
+    if len(words) == 1 and _ROMAN_OR_NUMBER.fullmatch(word):
+        return False
+    return not (first.isdigit() and word[-1] in _OPERATORS)
+
+
+def _bare(word: str) -> str:
+    """Strip opening brackets and quotes, and the Chinese that a Latin word may follow without a space."""
+    word = word.lstrip("([{\"'“‘")
+    return word if word.isascii() else _AFTER_CHINESE.sub("", word)
+
+
+def can_start_sentence(following: str) -> bool:
+    """Tell whether a text can be the beginning of a sentence."""
+    first = following[:1]
+    if first.islower():
+        return _SMALL_OPENING.match(following) is not None or _opens_with_particle(following)
+    return first.isalnum() or first in "~$•"
+
+
+def starts_with_sentence_opener(following: str) -> bool:
+    """Tell whether a text begins with a word that opens sentences and is seldom a name."""
+    words = following.split(maxsplit=1)
+    return bool(words) and words[0].rstrip(",:;").lower() in SENTENCE_OPENERS
+
+
+def is_ordinary_word(word: str) -> bool:
+    """Tell whether a word is ordinary enough to end a sentence even without white space after its period.
+
+    Names such as ``bEnd.3``, ``lecrk-I.8`` and ``Tris.Cl`` are not; ``cells.12`` and ``(C4).The`` are.
+    """
+    return word[-1:] in ")]" or (len(word) > 2 and word.isalpha() and word.islower() and word not in _ABBREVIATIONS)
+
+
+def _opens_with_particle(following: str) -> bool:
+    words = following.split(maxsplit=3)[:3]
+    capital = next((at for at, word in enumerate(words) if word not in PARTICLES), 0)
+    return capital > 0 and words[capital][0].isupper()
+
+
+def _ends_after_abbreviation(key: str, following: str, bracketed: bool) -> bool:
+    if key in NEVER_LAST:
+        return False
+    if key in NOT_BEFORE_NUMBER:
+        return following[:1].isupper() and not bracketed
+    return not bracketed and starts_with_sentence_opener(following)
+
+
+def _ends_after_letter(words: list[str], letter: str, following: str) -> bool:
+    if letter.isdigit():
+        return len(words) > 1
+    if not letter.isalpha():
+        return letter not in _OPERATORS
+    if len(words) == 1:
+        return False
+    before = words[-2]
+    if before[-1].isdigit():  # a unit: 5 m, 0.2 M
+        return True
+    if not letter.isupper():
+        return following[:1].isupper() and letter not in _MUTATION_PREFIXES
+    if starts_with_sentence_opener(following):
+        return True
+    is_name = before.isalpha() and before.islower() and len(before) > 2 and before not in BEFORE_INITIAL
+    return is_name and following[1:2] != "."
+
 
 Span = tuple[int, int]
 
-CHINESE_SHARE = 0.15
+MIN_CHINESE_SHARE = 0.15
 """A Chinese character says as much as two or three letters: far less than half of them makes a text Chinese."""
 SHORT_LINE = 40
 """No paragraph is wrapped this narrow: a line of at most so many characters ends where its author wanted it to."""
@@ -68,26 +219,26 @@ _WORD_AND_GAP = re.compile(r"[A-Z][A-Za-z]*[\s,:]|[\u2e80-\uffff]")
 _ITEM = re.compile(r"(?:\(?\d{1,2}[.)]|[-•*–—·]|\([a-z]\))\s")
 
 
-def split(text: str, language: str | None = None) -> list[Span]:
+def split_sentences(text: str, language: str | None = None) -> list[Span]:
     """Return the spans of the sentences of `text`; without a language, its share of Chinese characters decides.
 
     >>> text = "E. coli grew (Fig. 2). No growth at 3.5 mM."
-    >>> [text[start:end] for start, end in split(text)]
+    >>> [text[start:end] for start, end in split_sentences(text)]
     ['E. coli grew (Fig. 2).', 'No growth at 3.5 mM.']
     """
     if language not in (None, "en", "zh"):
         raise BadSetting(f"There are no sentence rules for the language {language!r}. Use 'en', 'zh' or None.")
-    if (language or language_of(text)) == "zh":
+    if (language or guess_language(text)) == "zh":
         return _split(text, _CHINESE, _chinese_end)
     return _split(text, _ENGLISH, _english_end)
 
 
-def language_of(text: str) -> str:
+def guess_language(text: str) -> str:
     """Return ``"zh"`` if Chinese characters make up enough of a text, else ``"en"``."""
     if text.isascii() or not _PERHAPS_CJK.search(text):
         return "en"
     chinese = sum(map(len, _CJK.findall(text)))
-    return "zh" if chinese > CHINESE_SHARE * len(text) else "en"
+    return "zh" if chinese > MIN_CHINESE_SHARE * len(text) else "en"
 
 
 def _split(text: str, candidates: re.Pattern[str], end_at: Callable[[str, int, re.Match[str]], int]) -> list[Span]:
@@ -135,7 +286,7 @@ def _period_end(text: str, start: int, stop: int, after: int) -> int:
     words = text[max(start, stop - NEARBY) : stop].split()
     following = text[after : after + NEARBY]
     bare = following.lstrip(_BEFORE_SENTENCE)
-    if not words or not period_ends(words, bare, len(bare) < len(following)):
+    if not words or not period_ends_sentence(words, bare, len(bare) < len(following)):
         return 0
     return _before_item(text, start, words[-1], stop) or stop + 1
 
@@ -151,14 +302,16 @@ def _opens_after_mark(text: str, start: int, match: re.Match[str]) -> bool:
     """Judge every other candidate: question marks, ellipses, closed quotes, glued numbers and glued sentences."""
     following = text[match.end() : match.end() + NEARBY].lstrip(_BEFORE_SENTENCE)
     if match.lastindex == _SPACED:
-        return opens(following)
+        return can_start_sentence(following)
     words = text[max(start, match.start() - NEARBY) : match.start()].split()
-    plain = bool(words) and is_plain(words[-1])
+    plain = bool(words) and is_ordinary_word(words[-1])
     if match.lastindex == _REFERENCE:
         return plain
     if _WORD_AND_GAP.match(following) is None:
         return False
-    return plain or (starts(following) and not following[:2].isupper())  # ABSTRACT.METHODS: is one heading
+    return plain or (
+        starts_with_sentence_opener(following) and not following[:2].isupper()
+    )  # ABSTRACT.METHODS: is one heading
 
 
 def _inside(text: str, start: int, end: int, brackets: tuple[tuple[str, str], ...]) -> bool:

@@ -2,7 +2,7 @@
 
 Gene and drug lexicons hold symbols that are spelt like English words ("WAS", "CAT", "REST"), units ("MG") or statistics
 ("CI"); phenotype lexicons hold plain adjectives ("severe", "left"). A term that is, as a whole, one of these words is
-not matched. `ordinary_words` learns more such words from the user's own corpus. Single characters and bare numbers are
+not matched. `find_ordinary_words` learns more such words from the user's own corpus. Single characters and bare numbers are
 never matched either. `--keep` brings a word back, `--stop` adds more.
 """
 
@@ -100,7 +100,7 @@ proximal rabbit recurrent refractory secondary severe severity solution solution
 disease diseases disorder disorders syndrome syndromes illness drug drugs enzyme enzymes peptide peptides acid acids
 """
 
-PHRASES = (
+STOP_PHRASES = (
     "part of",
     "parts of",
     "improved by",
@@ -124,15 +124,15 @@ STOP_WORDS = frozenset(
     word
     for part in (FUNCTION_WORDS, COMMON_WORDS, RESEARCH_WORDS, UNITS_AND_STATISTICS, METHODS_AND_SUBJECTS)
     for word in part.split()
-) | frozenset(PHRASES)
+) | frozenset(STOP_PHRASES)
 
 
-def ordinary_words(texts: Iterable[str], per_million: float = 10.0) -> frozenset[str]:
+def find_ordinary_words(texts: Iterable[str], per_million: float = 10.0) -> frozenset[str]:
     """Learn which words a corpus writes in small letters, often, and more often than in capitals.
 
     Give them to `Gazetteer.of` as `ordinary`: symbols that are spelt like them are not matched.
 
-    >>> sorted(ordinary_words(["the mice and the CAT", "mice MICE cat"]))
+    >>> sorted(find_ordinary_words(["the mice and the CAT", "mice MICE cat"]))
     ['and', 'mice', 'the']
     """
     counts: Counter[str] = Counter()

@@ -4,24 +4,97 @@ In: Python strings of any kind and length. Out: `Encoding`, whose offsets point 
 The work is done by the Rust library `tokenizers`, set up as transformers sets it up for BERT, so that ids and offsets
 are the same (docs/tokenizer.md lists where both differ from the original program). Nothing is ever truncated or
 padded here: the length limit belongs to the model, and cutting text is a decision that its caller takes openly.
+
+What a tokenizer gives for one text or one pair of texts.
+
+An `Encoding` is a view of the object that the Rust library made: each property crosses into Python when it is first
+asked for and is then kept. A caller that packs millions of documents and reads `ids` alone pays for `ids` alone.
+Values are tuples: no conversion beyond what the Rust side hands over, `None` where there is no word, plain integers
+for `text[start:end]`, and `numpy.array(encoding.ids, dtype=numpy.int32)` is one cheap step away for those who pack.
+
+Pieces written out as a person would write them.
+
+In: pieces in order, perhaps after a text that stands before them. Out: the text. `Tokenizer.decode` does what
+transformers does, with a space between any two Chinese characters; here spaces go where readers expect them: none beside
+Chinese and Japanese characters and their punctuation, none before a comma, inside brackets and around hyphens. Pieces
+do not say where spaces were, so this is a good guess and no inverse of the tokenizer.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from alembert.errors import BadFile, BadInput
+from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.hub import model_folder
 from alembert.text import tokenizer_files
-from alembert.text.encoding import Encoding
-from alembert.text.tokenizer_files import AddedToken, Parts, Settings
-from alembert.text.vocabulary import CONTINUATION, Vocabulary
+from alembert.text.sentences import CJK
+from alembert.text.tokenizer_files import AddedToken, TokenizerParts, TokenizerSettings
+from alembert.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Encoding:
+    """Ids of the pieces of a text, or of a pair, and where each comes from."""
+
+    raw: tokenizers.Encoding
+    replaced_surrogates: int = 0
+    """How many unpaired surrogates of the input were read as U+FFFD (BERT drops that character)."""
+    has_offsets: bool = True
+
+    @cached_property
+    def ids(self) -> tuple[int, ...]:
+        """The id of each piece."""
+        return tuple(self.raw.ids)
+
+    @cached_property
+    def type_ids(self) -> tuple[int, ...]:
+        """0 for the first text with its special tokens, 1 for the second."""
+        return tuple(self.raw.type_ids)
+
+    @cached_property
+    def special(self) -> tuple[bool, ...]:
+        """True for the special tokens that the encoding added; a `[MASK]` written in the text is not one of them."""
+        return tuple(map(bool, self.raw.special_tokens_mask))
+
+    @cached_property
+    def sequence_ids(self) -> tuple[int | None, ...]:
+        """0 for pieces of the first text, 1 for the second, None for added special tokens."""
+        return tuple(self.raw.sequence_ids)
+
+    @cached_property
+    def offsets(self) -> tuple[tuple[int, int], ...]:
+        """Where each piece stands in its text: `text[start:end]`; (0, 0) for added special tokens."""
+        self._need_offsets()
+        return tuple(self.raw.offsets)
+
+    @cached_property
+    def word_ids(self) -> tuple[int | None, ...]:
+        """The number of the word that each piece belongs to, from 0 in each text; None for added special tokens."""
+        self._need_offsets()
+        return tuple(self.raw.word_ids)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __repr__(self) -> str:
+        # Neither ids nor pieces: a repr lands in logs, and they give the user's text away.
+        return f"Encoding({len(self)} pieces)"
+
+    def _need_offsets(self) -> None:
+        if not self.has_offsets:
+            raise BadSetting(
+                "This encoding was made with offsets=False, so it knows neither offsets nor words. "
+                "Encode with offsets=True to have them."
+            )
+
 
 _Input = str | tuple[str, str]
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -36,7 +109,7 @@ class Tokenizer:
     ['[CLS]', 'un', '##aff', '##able', '[SEP]']
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: TokenizerParts) -> None:
         missing = parts.vocabulary.missing_special()
         if missing:
             raise BadFile(
@@ -63,7 +136,7 @@ class Tokenizer:
         one (lower-casing would put it out of reach), and for uncased otherwise (keeping case would make every
         capitalised word unknown).
         """
-        return cls(tokenizer_files.read(model_folder(path), lowercase))
+        return cls(tokenizer_files.read_tokenizer(model_folder(path), lowercase))
 
     @classmethod
     def from_vocabulary(
@@ -76,13 +149,13 @@ class Tokenizer:
         model_max_length: int | None = None,
     ) -> Tokenizer:
         """Make a tokenizer; `strip_accents=None` strips accents when lower-casing, as the original BERT does."""
-        settings = Settings(
+        settings = TokenizerSettings(
             do_lower_case=lowercase,
             strip_accents=strip_accents,
             tokenize_chinese_chars=tokenize_chinese_chars,
             model_max_length=model_max_length,
         )
-        return cls(Parts(vocabulary, settings))
+        return cls(TokenizerParts(vocabulary, settings))
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, which transformers opens alike."""
@@ -90,7 +163,7 @@ class Tokenizer:
         target.mkdir(parents=True, exist_ok=True)
         self.vocabulary.save(target / "vocab.txt")
         (target / "tokenizer.json").write_bytes((self._rust.to_str(pretty=True) + "\n").encode())
-        (target / "tokenizer_config.json").write_bytes(tokenizer_files.config_json(self._parts).encode())
+        (target / "tokenizer_config.json").write_bytes(tokenizer_files.make_config_json(self._parts).encode())
 
     def encode(self, text: str, pair: str | None = None, *, add_special_tokens: bool = True) -> Encoding:
         """Encode one text, or a text and its pair (an empty pair is a second text without pieces)."""
@@ -146,7 +219,7 @@ class Tokenizer:
             *parts.added,
             *(AddedToken(content=piece, special=True, normalized=False) for piece in fresh),
         )
-        return Tokenizer(Parts(vocabulary, parts.settings, added, parts.model_size or len(parts.vocabulary)))
+        return Tokenizer(TokenizerParts(vocabulary, parts.settings, added, parts.model_size or len(parts.vocabulary)))
 
     @property
     def vocab_size(self) -> int:
@@ -159,7 +232,7 @@ class Tokenizer:
         return self._parts.settings.do_lower_case
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> TokenizerParts:
         """All that defines this tokenizer, for those who make another from it."""
         return self._parts
 
@@ -174,16 +247,16 @@ class Tokenizer:
         return numbers
 
 
-def _with_special_tokens(parts: Parts) -> Parts:
+def _with_special_tokens(parts: TokenizerParts) -> TokenizerParts:
     """List the five special tokens among the added ones, where the Rust library looks for them in the text."""
     listed = {token.content: token for token in parts.added}
     for piece in parts.vocabulary.special.roles().values():
         listed.setdefault(piece, AddedToken(content=piece, special=True, normalized=False))
     added = sorted(listed.values(), key=lambda token: parts.vocabulary.id_of(token.content))
-    return Parts(parts.vocabulary, parts.settings, tuple(added), parts.model_size)
+    return TokenizerParts(parts.vocabulary, parts.settings, tuple(added), parts.model_size)
 
 
-def _build(parts: Parts) -> tokenizers.Tokenizer:
+def _build(parts: TokenizerParts) -> tokenizers.Tokenizer:
     special, settings = parts.vocabulary.special, parts.settings
     rust = tokenizers.Tokenizer(_model(parts))
     rust.normalizer = normalizers.BertNormalizer(
@@ -198,17 +271,17 @@ def _build(parts: Parts) -> tokenizers.Tokenizer:
         pair=[f"{special.cls}:0", "$A:0", f"{special.sep}:0", "$B:1", f"{special.sep}:1"],
         special_tokens=[(piece, parts.vocabulary.id_of(piece)) for piece in (special.cls, special.sep)],
     )
-    rust.decoder = decoders.WordPiece(prefix=CONTINUATION)
+    rust.decoder = decoders.WordPiece(prefix=CONTINUATION_PREFIX)
     rust.add_tokens([tokenizers.AddedToken(**asdict(token)) for token in parts.added])
     return rust
 
 
-def _model(parts: Parts) -> models.WordPiece:
+def _model(parts: TokenizerParts) -> models.WordPiece:
     pieces = parts.vocabulary.pieces[: parts.model_size]
     return models.WordPiece(
         {piece: position for position, piece in enumerate(pieces)},
         unk_token=parts.vocabulary.special.unk,
-        continuing_subword_prefix=CONTINUATION,
+        continuing_subword_prefix=CONTINUATION_PREFIX,
         max_input_chars_per_word=parts.settings.max_input_chars_per_word,
     )
 
@@ -248,3 +321,33 @@ def _without_surrogates(entry: _Input) -> tuple[_Input, int]:
         return _SURROGATE.subn("\ufffd", entry)
     (first, in_first), (second, in_second) = (_SURROGATE.subn("\ufffd", side) for side in entry)
     return (first, second), in_first + in_second
+
+
+_WIDE: Final = rf"{CJK}\u3001-\u303f\uff01-\uffef—…·"
+"""No space on either side: CJK and full-width characters, and the marks that Chinese shares with other scripts."""
+_LINKS: Final = r"\-/'’"
+_OPENS: Final = r"(\[{“‘"
+_CLOSES: Final = r".,;:!?%)\]}”"
+_SEAM: Final = "\n"  # no piece holds it
+_TIGHT: Final = re.compile(rf"[{_WIDE}{_LINKS}{_OPENS}]{_SEAM}|{_SEAM}[{_WIDE}{_LINKS}{_CLOSES}]|[0-9]\.{_SEAM}[0-9]")
+
+
+def detokenize(pieces: Iterable[str], before: str = "") -> str:
+    """Write pieces after a text, which stays as it is but for spaces at its end.
+
+    >>> detokenize(["明", "月", "光", "，"], before="床前")
+    '床前明月光，'
+    >>> detokenize(["il", "-", "6", "(", "2", ".", "5", "ng", ")", "in", "血", "清", "wa", "##s", "low", "."])
+    'il-6 (2.5 ng) in血清was low.'
+    """
+    text = before.rstrip()
+    for piece in pieces:
+        if piece.startswith(CONTINUATION_PREFIX):
+            text += piece.removeprefix(CONTINUATION_PREFIX)
+        else:
+            text += _space_between(text, piece) + piece
+    return text
+
+
+def _space_between(text: str, piece: str) -> str:
+    return "" if not text or _TIGHT.search(f"{text[-2:]}{_SEAM}{piece[:1]}") else " "

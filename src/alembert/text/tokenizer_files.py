@@ -1,6 +1,6 @@
 """The files of a tokenizer: `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`.
 
-In: a folder or a single file as Hugging Face tools write them. Out: `Parts`, all that defines a BERT tokenizer.
+In: a folder or a single file as Hugging Face tools write them. Out: `TokenizerParts`, all that defines a BERT tokenizer.
 Files are read in Python, checked, and reduced to these few parts, rather than handed to the Rust library as they are:
 so a damaged file gets a sentence, settings that would cut or pad text (all-MiniLM's `tokenizer.json` cuts at 128) are
 left behind, and what is saved depends on the parts alone. The price is that a `tokenizer.json` with other than BERT's
@@ -17,9 +17,9 @@ from typing import Any
 
 from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile, BadInput, OtherTokenizer
-from alembert.text.vocabulary import LARGEST_FILE, SpecialTokens, Vocabulary
+from alembert.text.vocabulary import MAX_FILE_BYTES, SpecialTokens, Vocabulary
 
-MAX_WORD = 100
+MAX_WORD_CHARACTERS = 100
 """What transformers has for BERT where a file is silent (the original program had 200)."""
 _NOT_IN_CONFIG = ("model_max_length", "max_input_chars_per_word")
 _BERT_CLASSES = {
@@ -32,7 +32,7 @@ _BERT_CLASSES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class TokenizerSettings:
     """How text is normalised before it is cut into pieces, under the names that Hugging Face gives."""
 
     do_lower_case: bool
@@ -41,7 +41,7 @@ class Settings:
     tokenize_chinese_chars: bool = True
     model_max_length: int | None = None
     """Written for other tools; nothing here is ever cut."""
-    max_input_chars_per_word: int = MAX_WORD
+    max_input_chars_per_word: int = MAX_WORD_CHARACTERS
     """Longer words are unknown."""
 
 
@@ -58,18 +58,18 @@ class AddedToken:
 
 
 @dataclass(frozen=True)
-class Parts:
+class TokenizerParts:
     """All that defines a tokenizer."""
 
     vocabulary: Vocabulary
-    settings: Settings
+    settings: TokenizerSettings
     added: tuple[AddedToken, ...] = ()
     """In the order of their ids; those outside the WordPiece model are the last pieces of the vocabulary."""
     model_size: int | None = None
     """How many pieces, counted from the first, belong to the WordPiece model; None: all."""
 
 
-def read(path: Path, lowercase: bool | None) -> Parts:
+def read_tokenizer(path: Path, lowercase: bool | None) -> TokenizerParts:
     """Read a folder, a `vocab.txt` or a `tokenizer.json`; a given `lowercase` wins over what the files say."""
     _expect_path(path)
     source = _main_file(path) if path.is_dir() else path
@@ -80,7 +80,7 @@ def read(path: Path, lowercase: bool | None) -> Parts:
     return _from_lines(source, config, special, lowercase)
 
 
-def config_json(parts: Parts) -> str:
+def make_config_json(parts: TokenizerParts) -> str:
     """Return the text of `tokenizer_config.json`."""
     content = {
         **{f"{role}_token": piece for role, piece in parts.vocabulary.special.roles().items()},
@@ -114,7 +114,7 @@ def _main_file(folder: Path) -> Path:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    return read_json(path, largest=LARGEST_FILE) if path.is_file() else {}
+    return read_json(path, largest=MAX_FILE_BYTES) if path.is_file() else {}
 
 
 def _special_tokens(config: Mapping[str, Any]) -> SpecialTokens:
@@ -123,7 +123,9 @@ def _special_tokens(config: Mapping[str, Any]) -> SpecialTokens:
     return SpecialTokens(**{role: token for role, token in named.items() if isinstance(token, str)})
 
 
-def _settings(path: Path, config: Mapping[str, Any], defaults: Mapping[str, Any], lowercase: bool | None) -> Settings:
+def _settings(
+    path: Path, config: Mapping[str, Any], defaults: Mapping[str, Any], lowercase: bool | None
+) -> TokenizerSettings:
     values = {name: config.get(name, default) for name, default in defaults.items()}
     if lowercase is not None:
         values["do_lower_case"] = lowercase
@@ -133,10 +135,12 @@ def _settings(path: Path, config: Mapping[str, Any], defaults: Mapping[str, Any]
     limit = config.get("model_max_length")
     # transformers writes 10**30 for "no limit".
     usable = isinstance(limit, int) and not isinstance(limit, bool) and 0 < limit < 10**9
-    return Settings(**values, model_max_length=limit if usable else None)
+    return TokenizerSettings(**values, model_max_length=limit if usable else None)
 
 
-def _from_lines(path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None) -> Parts:
+def _from_lines(
+    path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None
+) -> TokenizerParts:
     vocabulary = Vocabulary.open(path, special)
     kind = str(config.get("tokenizer_class") or "BertTokenizer")
     if kind.removesuffix("Fast") not in _BERT_CLASSES:
@@ -155,8 +159,8 @@ def _from_lines(path: Path, config: Mapping[str, Any], special: SpecialTokens, l
     return _with_added(path, vocabulary.pieces, special, settings, _listed_tokens(config))
 
 
-def _from_json(path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None) -> Parts:
-    content = read_json(path, largest=LARGEST_FILE)
+def _from_json(path: Path, config: Mapping[str, Any], special: SpecialTokens, lowercase: bool | None) -> TokenizerParts:
+    content = read_json(path, largest=MAX_FILE_BYTES)
     pieces = _model_pieces(path, content.get("model"), special)
     settings = _settings(path, config, _normalizer_settings(path, content.get("normalizer")), lowercase)
     settings = replace(settings, max_input_chars_per_word=_longest_word(path, content["model"]))
@@ -164,12 +168,14 @@ def _from_json(path: Path, config: Mapping[str, Any], special: SpecialTokens, lo
     return _with_added(path, pieces, special, settings, content.get("added_tokens") or [])
 
 
-def _with_added(path: Path, pieces: Sequence[str], special: SpecialTokens, settings: Settings, entries: Any) -> Parts:
+def _with_added(
+    path: Path, pieces: Sequence[str], special: SpecialTokens, settings: TokenizerSettings, entries: Any
+) -> TokenizerParts:
     added = _added_tokens(path, entries, pieces)
     known = set(pieces)
     beyond = [token.content for token in added if token.content not in known]
     try:
-        return Parts(Vocabulary((*pieces, *beyond), special), settings, added, len(pieces))
+        return TokenizerParts(Vocabulary((*pieces, *beyond), special), settings, added, len(pieces))
     except BadInput as problem:
         raise BadFile(f"{path} cannot be used. {problem}") from None
 
@@ -190,10 +196,10 @@ def _model_pieces(path: Path, model: Any, special: SpecialTokens) -> list[str]:
 
 
 def _longest_word(path: Path, model: Mapping[str, Any]) -> int:
-    limit = model.get("max_input_chars_per_word", MAX_WORD)
-    if type(limit) is not int or not 1 <= limit <= LARGEST_FILE:
+    limit = model.get("max_input_chars_per_word", MAX_WORD_CHARACTERS)
+    if type(limit) is not int or not 1 <= limit <= MAX_FILE_BYTES:
         raise BadFile(
-            f"`max_input_chars_per_word` in {path} is {limit!r}; expected a whole number from 1 to {LARGEST_FILE:,}."
+            f"`max_input_chars_per_word` in {path} is {limit!r}; expected a whole number from 1 to {MAX_FILE_BYTES:,}."
         )
     return limit
 
@@ -260,14 +266,14 @@ def _expect_steps(path: Path, content: Mapping[str, Any], special: SpecialTokens
     if not isinstance(splitter, dict) or splitter.get("type") != "BertPreTokenizer":
         raise BadFile(f"`pre_tokenizer` in {path} is not a BertPreTokenizer, so this is not BERT's tokenizer.")
     frame = content.get("post_processor")
-    if frame is not None and _frame(frame) != [special.cls, "A", special.sep, "B", special.sep]:
+    if frame is not None and _read_template(frame) != [special.cls, "A", special.sep, "B", special.sep]:
         raise BadFile(
             f"`post_processor` in {path} does not frame texts as {special.cls} A {special.sep} B {special.sep}, "
             "so this is not BERT's tokenizer."
         )
 
 
-def _frame(processor: Any) -> list[str] | None:
+def _read_template(processor: Any) -> list[str] | None:
     """Return the parts of an encoded pair in their order."""
     try:
         if processor["type"] == "BertProcessing":

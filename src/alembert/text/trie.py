@@ -12,28 +12,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from alembert.text.wordhash import Index, Uint64, Words
+from alembert.text.wordhash import HashedWords, IndexArray, Uint64Array
 
-Nodes = NDArray[np.int32]
+NodeArray = NDArray[np.int32]
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 _WORD_BITS = np.uint64(24)
 ROOT = 0
-NOTHING = -1
+NOT_FOUND = -1
 
 
 @dataclass(frozen=True)
 class HashTable:
     """An unchangeable map from 64-bit keys to small numbers, asked about many keys at once."""
 
-    keys: Uint64
-    values: Nodes
+    keys: Uint64Array
+    values: NodeArray
 
     @classmethod
-    def of(cls, keys: Uint64, values: Nodes) -> HashTable:
+    def of(cls, keys: Uint64Array, values: NodeArray) -> HashTable:
         """Build from keys that are all different. At most half of the slots are filled."""
         size = 1 << max(4, (2 * len(keys) - 1).bit_length())
-        table = cls(np.full(size, _EMPTY), np.full(size, NOTHING, dtype=np.int32))
+        table = cls(np.full(size, _EMPTY), np.full(size, NOT_FOUND, dtype=np.int32))
         slots, left = table._home(keys), np.arange(len(keys))
         while left.size:
             free = left[table.keys[slots[left]] == _EMPTY]
@@ -43,13 +43,13 @@ class HashTable:
             slots[left] = (slots[left] + 1) & (size - 1)
         return table
 
-    def find(self, keys: Uint64) -> Nodes:
-        """Give the value of each key, `NOTHING` where there is none."""
+    def find(self, keys: Uint64Array) -> NodeArray:
+        """Give the value of each key, `NOT_FOUND` where there is none."""
         slots = self._home(keys)
         found = self.keys[slots]
         values = self.values[slots]
         wrong = found != keys
-        values[wrong] = NOTHING
+        values[wrong] = NOT_FOUND
         left = np.flatnonzero(wrong & (found != _EMPTY))
         while left.size:
             slots[left] = (slots[left] + 1) & (len(self.keys) - 1)
@@ -59,7 +59,7 @@ class HashTable:
             left = left[~right & (found != _EMPTY)]
         return values
 
-    def _home(self, keys: Uint64) -> Index:
+    def _home(self, keys: Uint64Array) -> IndexArray:
         shift = np.uint64(65 - len(self.keys).bit_length())
         return ((keys * _SPREAD) >> shift).astype(np.int64)
 
@@ -70,8 +70,8 @@ class Trie:
 
     words: HashTable
     """From a word's hash to its number."""
-    roots: Nodes
-    """From a word's number to the node below the root, `NOTHING` if no term starts with it."""
+    roots: NodeArray
+    """From a word's number to the node below the root, `NOT_FOUND` if no term starts with it."""
     edges: HashTable
     """From a node and a word's number to the next node."""
     inner: NDArray[np.bool_]
@@ -80,7 +80,7 @@ class Trie:
     """Whether a term ends at a node."""
 
     @classmethod
-    def of(cls, hashes: Uint64, lengths: Index) -> tuple[Trie, Nodes]:
+    def of(cls, hashes: Uint64Array, lengths: IndexArray) -> tuple[Trie, NodeArray]:
         """Build from the words of all terms, one term after the other; also give each term's last node."""
         vocabulary, words = np.unique(hashes, return_inverse=True)
         table = HashTable.of(vocabulary, np.arange(len(vocabulary), dtype=np.int32))
@@ -91,18 +91,18 @@ class Trie:
         final = np.zeros(len(keys) + 1, dtype=bool)
         final[ends] = True
         top = keys < np.uint64(1) << _WORD_BITS
-        roots = np.full(len(vocabulary) + 1, NOTHING, dtype=np.int32)
+        roots = np.full(len(vocabulary) + 1, NOT_FOUND, dtype=np.int32)
         roots[keys[top].astype(np.int64)] = nodes[top]
         return cls(table, roots, HashTable.of(keys[~top], nodes[~top]), inner, final), ends
 
-    def walk(self, words: Words) -> tuple[Index, Index, Nodes]:
+    def walk(self, words: HashedWords) -> tuple[IndexArray, IndexArray, NodeArray]:
         """Find all terms that stand between word borders: first word, number of words, node; by depth."""
         numbers = self.words.find(words.hashes)
-        near = _joined(words)
+        near = _find_word_gaps(words)
         places = np.flatnonzero((numbers >= 0) & ~words.glued)
         nodes = self.roots[numbers[places]]
         places, nodes = places[nodes >= 0], nodes[nodes >= 0]
-        found: list[tuple[Index, Index, Nodes]] = []
+        found: list[tuple[IndexArray, IndexArray, NodeArray]] = []
         depth = 1
         while places.size:
             ended = np.flatnonzero(self.final[nodes] & ~near.glued_after[places + depth - 1])
@@ -110,9 +110,11 @@ class Trie:
             onward = self.inner[nodes] & near.close_after[places + depth - 1]
             places, nodes = self._step(numbers, places[onward], nodes[onward], depth)
             depth += 1
-        return _together(found)
+        return _concatenate_matches(found)
 
-    def _step(self, numbers: Nodes, places: Index, nodes: Nodes, depth: int) -> tuple[Index, Nodes]:
+    def _step(
+        self, numbers: NodeArray, places: IndexArray, nodes: NodeArray, depth: int
+    ) -> tuple[IndexArray, NodeArray]:
         following = numbers[places + depth]
         known = following >= 0
         places = places[known]
@@ -121,21 +123,23 @@ class Trie:
 
 
 @dataclass(frozen=True)
-class _Neighbours:
+class _WordGaps:
     glued_after: NDArray[np.bool_]
     close_after: NDArray[np.bool_]
 
 
-def _joined(words: Words) -> _Neighbours:
+def _find_word_gaps(words: HashedWords) -> _WordGaps:
     """For each word: does the next follow without a border, and is it at most one space or hyphen away."""
     glued = np.zeros(len(words.starts), dtype=bool)
     glued[:-1] = words.glued[1:]
     close = np.zeros(len(words.starts), dtype=bool)
     close[:-1] = words.starts[1:] - words.ends[:-1] <= 1
-    return _Neighbours(glued, close)
+    return _WordGaps(glued, close)
 
 
-def _together(found: list[tuple[Index, Index, Nodes]]) -> tuple[Index, Index, Nodes]:
+def _concatenate_matches(
+    found: list[tuple[IndexArray, IndexArray, NodeArray]],
+) -> tuple[IndexArray, IndexArray, NodeArray]:
     if not found:
         nothing = np.zeros(0, dtype=np.int64)
         return nothing, nothing, nothing.astype(np.int32)
@@ -143,15 +147,15 @@ def _together(found: list[tuple[Index, Index, Nodes]]) -> tuple[Index, Index, No
     return places, depths, nodes
 
 
-def _edge(nodes: NDArray[np.integer], words: NDArray[np.integer]) -> Uint64:
+def _edge(nodes: NDArray[np.integer], words: NDArray[np.integer]) -> Uint64Array:
     return (nodes.astype(np.uint64) << _WORD_BITS) | words.astype(np.uint64)
 
 
-def _grow(words: Index, lengths: Index) -> tuple[Uint64, Nodes]:
+def _grow(words: IndexArray, lengths: IndexArray) -> tuple[Uint64Array, NodeArray]:
     """Number the prefixes of all terms, level by level: the edge into each node, and each term's last node."""
     begins = np.cumsum(lengths) - lengths
     nodes = np.zeros(len(lengths), dtype=np.int32)
-    levels: list[Uint64] = []
+    levels: list[Uint64Array] = []
     known = 1
     for depth in range(int(lengths.max(initial=0))):
         longer = np.flatnonzero(lengths > depth)

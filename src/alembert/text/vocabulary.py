@@ -16,8 +16,8 @@ from pathlib import Path
 
 from alembert.errors import BadFile, BadInput
 
-CONTINUATION = "##"
-LARGEST_FILE = 64 * 2**20
+CONTINUATION_PREFIX = "##"
+MAX_FILE_BYTES = 64 * 2**20
 """Bytes. The largest published BERT vocabularies (half a million pieces) take a tenth of it."""
 
 
@@ -97,7 +97,7 @@ class Vocabulary:
         >>> Vocabulary.of("[CLS]", "aspirin").is_cased(), Vocabulary.of("[CLS]", "BRAF").is_cased()
         (False, True)
         """
-        plain = (piece.removeprefix(CONTINUATION) for piece in self.pieces)
+        plain = (piece.removeprefix(CONTINUATION_PREFIX) for piece in self.pieces)
         return any(piece.isalpha() and piece != piece.lower() for piece in plain)
 
     def __len__(self) -> int:
@@ -115,9 +115,9 @@ def read_limited(path: Path) -> bytes:
     if not path.is_file():
         raise BadFile(f"{path} is not a file. Give the path of a file that exists.")
     size = path.stat().st_size
-    if size > LARGEST_FILE:
+    if size > MAX_FILE_BYTES:
         raise BadFile(
-            f"{path} has {size:,} bytes; a tokenizer's file has at most {LARGEST_FILE:,}. "
+            f"{path} has {size:,} bytes; a tokenizer's file has at most {MAX_FILE_BYTES:,}. "
             "Check that this is the right file."
         )
     try:

@@ -10,7 +10,7 @@ The price is that two different words could share a number, with a chance of abo
 words against a corpus of a million different words. Folding keeps the length (one character gives one character), so
 offsets are those of the original text.
 
->>> cut = cut_words("IL-6 in TGFβ")
+>>> cut = hash_words("IL-6 in TGFβ")
 >>> [(int(start), int(end)) for start, end in zip(cut.starts, cut.ends)]
 [(0, 2), (3, 4), (5, 7), (8, 11), (11, 12)]
 """
@@ -23,8 +23,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-Uint64 = NDArray[np.uint64]
-Index = NDArray[np.int64]
+Uint64Array = NDArray[np.uint64]
+IndexArray = NDArray[np.int64]
 
 GAP, LETTER, DIGIT, MARK, GREEK, IDEOGRAPH = range(6)
 HYPHENS = "-\u2010\u2011\u2012\u2013\u2212"
@@ -65,26 +65,26 @@ _WORD_LIKE = np.array([False, True, True, False, True, False])
 
 
 @dataclass(frozen=True)
-class Words:
+class HashedWords:
     """The words of one text: parallel arrays, in order."""
 
-    starts: Index
-    ends: Index
-    hashes: Uint64
+    starts: IndexArray
+    ends: IndexArray
+    hashes: Uint64Array
     glued: NDArray[np.bool_]
     """True where a word follows another without a word border between them, as β does in "TGFβ"."""
 
 
-def fold(text: str) -> str:
+def fold_case(text: str) -> str:
     """Lower-case a text and keep its length.
 
-    >>> len(fold("İL-6")) == len("İL-6")
+    >>> len(fold_case("İL-6")) == len("İL-6")
     True
     """
     return text.replace("İ", "i").lower()
 
 
-def cut_words(text: str) -> Words:
+def hash_words(text: str) -> HashedWords:
     """Find the words of a text. Memory is about 60 bytes a character: give long texts in windows."""
     codes = _codes(text)
     kinds = _kinds()[codes]
@@ -93,21 +93,21 @@ def cut_words(text: str) -> Words:
     first = kinds[starts]
     glued = _WORD_LIKE[first] & _WORD_LIKE[kinds[starts - 1]]
     glued[:1] = False
-    return Words(starts, ends, _hashes(codes, first, starts, ends), glued)
+    return HashedWords(starts, ends, _hashes(codes, first, starts, ends), glued)
 
 
-def word_hashes(text: str) -> Uint64:
+def compute_word_hashes(text: str) -> Uint64Array:
     """Give the hashes of all words of a text of any length, in bounded extra memory."""
-    parts: list[Uint64] = []
+    parts: list[Uint64Array] = []
     begin = 0
     while begin < len(text):
-        end = len(text) if len(text) - begin <= WINDOW else after_space(text, begin + WINDOW)
-        parts.append(cut_words(text[begin:end]).hashes)
+        end = len(text) if len(text) - begin <= WINDOW else find_split_point(text, begin + WINDOW)
+        parts.append(hash_words(text[begin:end]).hashes)
         begin = end
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
 
 
-def after_space(text: str, near: int) -> int:
+def find_split_point(text: str, near: int) -> int:
     """Find a place to part a text: after the last space or line end before `near`, if one is in reach."""
     space = max(text.rfind(" ", near - _REACH, near), text.rfind("\n", near - _REACH, near))
     return space + 1 if space >= 0 else near
@@ -119,26 +119,26 @@ def _codes(text: str) -> NDArray[np.uint8] | NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
-def _starts(kinds: NDArray[np.uint8]) -> Index:
+def _starts(kinds: NDArray[np.uint8]) -> IndexArray:
     new = kinds != GAP
     new[1:] &= (kinds[1:] != kinds[:-1]) | (kinds[1:] >= MARK)
     return np.flatnonzero(new)
 
 
-def _ends(kinds: NDArray[np.uint8]) -> Index:
+def _ends(kinds: NDArray[np.uint8]) -> IndexArray:
     last = kinds != GAP
     last[:-1] &= (kinds[1:] != kinds[:-1]) | (kinds[:-1] >= MARK)
     return np.flatnonzero(last) + 1
 
 
 def _hashes(
-    codes: NDArray[np.uint8] | NDArray[np.uint32], kinds: NDArray[np.uint8], starts: Index, ends: Index
-) -> Uint64:
+    codes: NDArray[np.uint8] | NDArray[np.uint32], kinds: NDArray[np.uint8], starts: IndexArray, ends: IndexArray
+) -> Uint64Array:
     powers, inverses = _powers(1 << max(12, len(codes).bit_length()))
     sums = np.zeros(len(codes) + 1, dtype=np.uint64)
     np.cumsum(_numbers()[codes] * powers[: len(codes)], out=sums[1:])
     stems = ends - _plural(codes, kinds, starts, ends)
-    hashes: Uint64 = (sums[stems] - sums[starts]) * inverses[starts]
+    hashes: Uint64Array = (sums[stems] - sums[starts]) * inverses[starts]
     greek = np.flatnonzero(kinds == GREEK)
     if greek.size:
         hashes[greek] = _greek_hashes()[codes[starts[greek]] - 0x370]
@@ -146,7 +146,7 @@ def _hashes(
 
 
 def _plural(
-    codes: NDArray[np.uint8] | NDArray[np.uint32], kinds: NDArray[np.uint8], starts: Index, ends: Index
+    codes: NDArray[np.uint8] | NDArray[np.uint32], kinds: NDArray[np.uint8], starts: IndexArray, ends: IndexArray
 ) -> NDArray[np.bool_]:
     """Tell which words end in a plural "s", which is left out of the hash: "tumors" equals "tumor"."""
     last, before = codes[ends - 1], codes[ends - 2]
@@ -157,13 +157,13 @@ def _plural(
 
 
 @cache
-def _powers(size: int) -> tuple[Uint64, Uint64]:
+def _powers(size: int) -> tuple[Uint64Array, Uint64Array]:
     """The powers of the base and of its inverse modulo 2^64 (the base is odd, so it has one)."""
     inverse = pow(_BASE, -1, 1 << 64)
     return _powers_of(_BASE, size), _powers_of(inverse, size)
 
 
-def _powers_of(base: int, size: int) -> Uint64:
+def _powers_of(base: int, size: int) -> Uint64Array:
     powers = np.full(size, base, dtype=np.uint64)
     powers[0] = 1
     return np.cumprod(powers, dtype=np.uint64)
@@ -190,9 +190,9 @@ def _kinds() -> NDArray[np.uint8]:
 
 
 @cache
-def _numbers() -> Uint64:
+def _numbers() -> Uint64Array:
     """Give every code point the random-looking number of its folded character (the finaliser of SplitMix64)."""
-    folded = fold(_characters().replace("Σ", "σ"))  # a lone sigma: lower() would look at its neighbours
+    folded = fold_case(_characters().replace("Σ", "σ"))  # a lone sigma: lower() would look at its neighbours
     mixed = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
     mixed = (mixed + np.uint64(1)) * np.uint64(_BASE)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -201,9 +201,9 @@ def _numbers() -> Uint64:
 
 
 @cache
-def _greek_hashes() -> Uint64:
+def _greek_hashes() -> Uint64Array:
     """The hash of the name of each Greek letter, small and capital, counted from U+0370."""
-    names = cut_words(" ".join(GREEK_NAMES)).hashes
+    names = hash_words(" ".join(GREEK_NAMES)).hashes
     table = np.zeros(0x90, dtype=np.uint64)
     table[0x21:0x3A] = table[_FIRST_GREEK - 0x370 : _FIRST_GREEK - 0x370 + len(names)] = names
     return table

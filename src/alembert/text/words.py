@@ -117,12 +117,12 @@ class JiebaSegmenter:
         return words
 
 
-def words(text: str, segmenter: Segmenter, dictionary: Dictionary | None = None) -> list[Span]:
+def find_words(text: str, segmenter: Segmenter, dictionary: Dictionary | None = None) -> list[Span]:
     """Return the spans of the words of `text`, the terms of `dictionary` whole.
 
     >>> segmenter = DictionarySegmenter(Dictionary(["血糖"]))
     >>> text = "血糖 7.2，2型糖尿病"
-    >>> [text[start:end] for start, end in words(text, segmenter, Dictionary(["2型糖尿病"]))]
+    >>> [text[start:end] for start, end in find_words(text, segmenter, Dictionary(["2型糖尿病"]))]
     ['血糖', '7', '.', '2', '，', '2型糖尿病']
     """
     spans: list[Span] = []

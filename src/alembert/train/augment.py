@@ -26,9 +26,8 @@ from alembert.errors import BadInput
 from alembert.files.checkpoint import Checkpoint
 from alembert.tasks.rewriting import Named, Rewriter
 from alembert.tasks.task import AnyTask
-from alembert.text.edits import Edit
 from alembert.text.lexicon import Lexicon
-from alembert.text.replaceable import is_chinese, replaceable
+from alembert.text.replacement import TextEdit, find_replaceable_words, is_chinese
 from alembert.text.sentences import Span
 from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, Segmenter
 from alembert.train.augment_settings import AugmentSettings
@@ -123,7 +122,7 @@ def _segmenter(examples: Sequence[Any]) -> tuple[Segmenter, list[str]]:
 
 def _words(rewriter: Rewriter[Any], example: Any, segmenter: Segmenter) -> list[list[Span]]:
     return [
-        [span for stretch in stretches for span in replaceable(text, stretch, segmenter)]
+        [span for stretch in stretches for span in find_replaceable_words(text, stretch, segmenter)]
         for text, stretches in zip(example.texts, rewriter.stretches(example), strict=True)
     ]
 
@@ -179,23 +178,23 @@ class _Maker:
 
     def _edits(
         self, text: str, slots: Sequence[Slot], entities: Sequence[Named], rng: np.random.Generator
-    ) -> list[Edit]:
+    ) -> list[TextEdit]:
         """Draw what is replaced in a text: whole entities first, then words outside of them."""
         whole = [] if self._names is None else self._whole(text, entities, rng)
         taken = {place for edit in whole for place in range(edit.start, edit.end)}
         chances, choices = rng.random((2, len(slots))).tolist()
         return whole + [
-            Edit(slot.start, slot.end, slot.candidates[int(choice * len(slot.candidates))])
+            TextEdit(slot.start, slot.end, slot.candidates[int(choice * len(slot.candidates))])
             for slot, chance, choice in zip(slots, chances, choices, strict=True)
             if chance < self._settings.rate and slot.start not in taken
         ]
 
-    def _whole(self, text: str, entities: Sequence[Named], rng: np.random.Generator) -> list[Edit]:
+    def _whole(self, text: str, entities: Sequence[Named], rng: np.random.Generator) -> list[TextEdit]:
         assert self._names is not None
         chances, choices = rng.random((2, len(entities))).tolist()
         edits = []
         for (start, end, label), chance, choice in zip(entities, chances, choices, strict=True):
             other = self._names.other(label, text[start:end], choice)
             if chance < self._settings.entities and other is not None:
-                edits.append(Edit(start, end, other))
+                edits.append(TextEdit(start, end, other))
         return edits

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from alembert.files.checkpoint import Checkpoint
-from alembert.text.encoding import Encoding
-from alembert.text.replaceable import in_case_of
+from alembert.text.replacement import match_case
 from alembert.text.sentences import Span
-from alembert.text.tokenizer import Tokenizer
-from alembert.text.vocabulary import CONTINUATION
+from alembert.text.tokenizer import Encoding, Tokenizer
+from alembert.text.vocabulary import CONTINUATION_PREFIX
 from alembert.train.fill import Filler, Gap, masked_lm_of
 from alembert.train.substitutes import Neighbours, Substitutes, folded, group_of
 
@@ -43,7 +42,7 @@ class Candidates:
         self._neighbours = Neighbours(substitutes, checkpoint.model.encoder.embeddings.token.weight.cpu(), count)
         head = masked_lm_of(checkpoint)
         self._filler = None if head is None else Filler(checkpoint, head, substitutes, count)
-        self._goes_on = [piece.startswith(CONTINUATION) for piece in tokenizer.vocabulary]
+        self._goes_on = [piece.startswith(CONTINUATION_PREFIX) for piece in tokenizer.vocabulary]
 
     @property
     def note(self) -> str:
@@ -74,7 +73,7 @@ class Candidates:
         own = folded(word, self._tokenizer)
         others = [each for each in known if folded(each, self._tokenizer) != own][: self._count]
         if self._tokenizer.lowercase:
-            others = [in_case_of(word, each) for each in others]
+            others = [match_case(word, each) for each in others]
         # Which are the best hardly depends on how texts were put into batches, their order may: it must not matter.
         return Slot(*span, tuple(sorted(others)), filled is not None)
 

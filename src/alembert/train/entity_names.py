@@ -14,7 +14,7 @@ from typing import Any
 from alembert.errors import BadSetting
 from alembert.tasks.rewriting import Rewriter
 from alembert.tasks.task import AnyTask
-from alembert.text.lexicon import Lexicon, spellings
+from alembert.text.lexicon import Lexicon, list_spellings
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,6 @@ def _of_lexicons(lexicons: Sequence[Lexicon], types: Sequence[str]) -> dict[str,
                 f"The dictionary {lexicon.path} is of the type {lexicon.label!r}; the entities of the examples are "
                 f"{', '.join(types)}. Write --dictionary TYPE=FILE with one of them."
             )
-        terms = {spellings(term)[-1] for term, _ in lexicon.terms}
+        terms = {list_spellings(term)[-1] for term, _ in lexicon.terms}
         named.setdefault(known[lexicon.label.casefold()], set()).update(terms)
     return named

@@ -14,7 +14,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.samples import Samples
 from alembert.data.order import make_rng
 from alembert.errors import BadFile
-from alembert.text.sentences import split
+from alembert.text.sentences import split_sentences
 
 
 def sentences_of(
@@ -25,7 +25,7 @@ def sentences_of(
     drawn: dict[int, tuple[int, str]] = {}
     seen: set[str] = set()
     for sample in replace(Samples.open(inputs), tell=tell):
-        for start, end in split(sample.text):
+        for start, end in split_sentences(sample.text):
             sentence = " ".join(sample.text[start:end].split())
             if sentence in seen or not any(map(str.isalpha, sentence)):
                 continue

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alembert.text.replaceable import is_chinese, is_word
+from alembert.text.replacement import is_chinese, is_replacement_word
 from alembert.text.tokenizer import Tokenizer
 
 _AT_ONCE: Final = 512
@@ -45,7 +45,7 @@ class Substitutes:
     @classmethod
     def of(cls, tokenizer: Tokenizer, words: Mapping[str, int]) -> Substitutes:
         """Take the words of the vocabulary, and those of the data in their most frequent spelling."""
-        pieces = (piece for piece in tokenizer.vocabulary if is_word(piece) and len(piece) >= _SHORTEST)
+        pieces = (piece for piece in tokenizer.vocabulary if is_replacement_word(piece) and len(piece) >= _SHORTEST)
         counts = Counter(dict.fromkeys(pieces, 0))
         counts.update(words)
         spelt: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """How well a tokenizer fits a corpus.
 
-In: a tokenizer and a `Census`. Out: a `Fit`: pieces per word and per character, what is split or unknown, by kind of
+In: a tokenizer and a `WordCounts`. Out: a `TokenizerReport`: pieces per word and per character, what is split or unknown, by kind of
 entity too, which words cost most, and what adding terms would save. All numbers are over occurrences, not over
 distinct words, unless their name says so.
 """
@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 
 from alembert.errors import BadInput
-from alembert.text.census import Census, Words
-from alembert.text.cuts import Cuts, cut
-from alembert.text.extend import Candidate, candidates
+from alembert.text.extend import TermCandidate, rank_candidates
+from alembert.text.segmentation import Segmentations, segment_words
 from alembert.text.tokenizer import Tokenizer
+from alembert.text.word_counts import WordCounts, WordSequence
 
-LONGEST_BAR = 8
+MAX_HISTOGRAM_PIECES = 8
 """Histograms count words of this many pieces or more together."""
 _LISTED = 25
 _STEPS = (100, 250, 500, 1000, 2000, 2700, 5000, 10_000, 20_000)
 
 
 @dataclass(frozen=True)
-class EntityFit:
+class EntityReport:
     """The entities of one kind."""
 
     mentions: int
@@ -41,7 +41,7 @@ class EntityFit:
 
 
 @dataclass(frozen=True)
-class Saving:
+class PieceSaving:
     """What adding the best terms would save."""
 
     terms: int
@@ -51,7 +51,7 @@ class Saving:
 
 
 @dataclass(frozen=True)
-class Fit:
+class TokenizerReport:
     """The numbers of one tokenizer on one corpus."""
 
     vocabulary: int
@@ -66,12 +66,12 @@ class Fit:
     unknown: int
     unused_pieces: int
     histogram: tuple[int, ...]
-    entities: Mapping[str, EntityFit]
-    costly: tuple[Candidate, ...]
+    entities: Mapping[str, EntityReport]
+    costly: tuple[TermCandidate, ...]
     """The split words on which most pieces are spent."""
-    strange: tuple[Candidate, ...]
+    strange: tuple[TermCandidate, ...]
     """The most frequent unknown words."""
-    savings: tuple[Saving, ...]
+    savings: tuple[PieceSaving, ...]
     """For more and more terms; before the few words that a term disturbs."""
 
     @property
@@ -96,16 +96,16 @@ class Fit:
         return {**asdict(self), **{name: round(value, 5) for name, value in rates.items()}}
 
 
-def fit(tokenizer: Tokenizer, census: Census) -> Fit:
+def build_tokenizer_report(tokenizer: Tokenizer, census: WordCounts) -> TokenizerReport:
     """Measure a tokenizer on a corpus."""
     if not census.words:
         raise BadInput("The corpus has no words, so there is nothing to measure.")
     words = sorted({*census.words, *census.mention_words()})
-    cuts = cut(tokenizer, words)
+    cuts = segment_words(tokenizer, words)
     counts = np.array([census.words.get(word, 0) for word in words], dtype=np.int64)
     pieces = int((counts * cuts.sizes).sum())
-    ranked = candidates(census, cuts, any_word=True)
-    return Fit(
+    ranked = rank_candidates(census, cuts, any_word=True)
+    return TokenizerReport(
         vocabulary=tokenizer.vocab_size,
         lowercase=tokenizer.lowercase,
         documents=census.documents,
@@ -125,27 +125,27 @@ def fit(tokenizer: Tokenizer, census: Census) -> Fit:
     )
 
 
-def _best(census: Census, cuts: Cuts, ranked: list[Candidate]) -> list[Candidate]:
-    return candidates(census, cuts) if census.mentions else ranked
+def _best(census: WordCounts, cuts: Segmentations, ranked: list[TermCandidate]) -> list[TermCandidate]:
+    return rank_candidates(census, cuts) if census.mentions else ranked
 
 
-def _savings(ranked: list[Candidate], pieces: int) -> tuple[Saving, ...]:
+def _savings(ranked: list[TermCandidate], pieces: int) -> tuple[PieceSaving, ...]:
     total = np.cumsum([term.count * (term.pieces - 1) for term in ranked], dtype=np.int64)
     steps = [step for step in _STEPS if step < len(ranked)] + ([len(ranked)] if ranked else [])
-    return tuple(Saving(n, int(total[n - 1]), round(float(total[n - 1]) / pieces, 5)) for n in steps)
+    return tuple(PieceSaving(n, int(total[n - 1]), round(float(total[n - 1]) / pieces, 5)) for n in steps)
 
 
-def _entity_fits(census: Census, cuts: Cuts) -> dict[str, EntityFit]:
+def _entity_fits(census: WordCounts, cuts: Segmentations) -> dict[str, EntityReport]:
     sizes = cuts.table()
     unknown = {cuts.words[position] for position in np.flatnonzero(cuts.unknown).tolist()}
     return {label: _entity_fit(found, sizes, unknown) for label, found in census.mentions.items()}
 
 
-def _entity_fit(found: Mapping[Words, int], sizes: Mapping[str, int], unknown: set[str]) -> EntityFit:
+def _entity_fit(found: Mapping[WordSequence, int], sizes: Mapping[str, int], unknown: set[str]) -> EntityReport:
     lengths: Counter[int] = Counter()
     for words, count in found.items():
         lengths[sum(sizes[word] for word in words)] += count
-    return EntityFit(
+    return EntityReport(
         mentions=sum(found.values()),
         pieces=sum(length * count for length, count in lengths.items()),
         split=sum(count for words, count in found.items() if any(sizes[word] > 1 for word in words)),
@@ -155,8 +155,8 @@ def _entity_fit(found: Mapping[Words, int], sizes: Mapping[str, int], unknown: s
 
 
 def _histogram(lengths: Mapping[int, int]) -> tuple[int, ...]:
-    bars = [0] * LONGEST_BAR
+    bars = [0] * MAX_HISTOGRAM_PIECES
     for length, count in lengths.items():
         if length:
-            bars[min(length, LONGEST_BAR) - 1] += count
+            bars[min(length, MAX_HISTOGRAM_PIECES) - 1] += count
     return tuple(bars)

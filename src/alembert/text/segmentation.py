@@ -1,6 +1,6 @@
 """How a tokenizer cuts many words, as arrays, and the proof that two tokenizers cut them alike.
 
-In: words as a `Census` has them. Out: `Cuts`, the ids of all pieces in a row with the border of each word; and `Proof`,
+In: words as a `Census` has them. Out: `Segmentations`, the ids of all pieces in a row with the border of each word; and `SegmentationComparison`,
 which counts the words that two tokenizers cut differently. The words are cut by the real tokenizer, many in one text,
 since a word begins at every piece without `##`; where that does not hold, each word is cut alone.
 """
@@ -15,38 +15,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert.text.tokenizer import Tokenizer
-from alembert.text.vocabulary import CONTINUATION
+from alembert.text.vocabulary import CONTINUATION_PREFIX
 
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+Int64Array = NDArray[np.int64]
+_BoolArray = NDArray[np.bool_]
 _BATCH = 1024
 _BATCHES = 64
 _EXAMPLES = 20
 
 
 @dataclass(frozen=True)
-class Cuts:
+class Segmentations:
     """The pieces of each of many words."""
 
     words: Sequence[str]
-    ids: Ints
+    ids: Int64Array
     """Ids of all pieces, word after word."""
-    starts: Ints
+    starts: Int64Array
     """Where in `ids` each word begins, and the end of the last."""
     unk_id: int
 
     @cached_property
-    def sizes(self) -> Ints:
+    def sizes(self) -> Int64Array:
         """How many pieces each word has."""
         return np.diff(self.starts)
 
     @cached_property
-    def unknown(self) -> Flags:
+    def unknown(self) -> _BoolArray:
         """Which words the tokenizer does not know; such a word is one piece."""
         return np.equal(self.firsts, self.unk_id)
 
     @property
-    def firsts(self) -> Ints:
+    def firsts(self) -> Int64Array:
         """The id of each word's first piece."""
         return self.ids[self.starts[:-1]]
 
@@ -60,7 +60,7 @@ class Cuts:
 
 
 @dataclass(frozen=True)
-class Change:
+class SegmentationChange:
     """A word that is cut differently."""
 
     word: str
@@ -70,7 +70,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Proof:
+class SegmentationComparison:
     """What became of every distinct word of a corpus."""
 
     words: int
@@ -83,7 +83,7 @@ class Proof:
     """Those of the changed words that begin with a new piece and are cut as before behind it."""
     changed_occurrences: int
     occurrences: int
-    examples: tuple[Change, ...] = field(default=())
+    examples: tuple[SegmentationChange, ...] = field(default=())
     """The most frequent of the changed words."""
 
     def counts(self) -> dict[str, int]:
@@ -99,7 +99,7 @@ class Proof:
         }
 
 
-def cut(tokenizer: Tokenizer, words: Sequence[str]) -> Cuts:
+def segment_words(tokenizer: Tokenizer, words: Sequence[str]) -> Segmentations:
     """Cut each word into its pieces."""
     continues = np.array([_continues(piece) for piece in tokenizer.vocabulary], dtype=bool)
     ids, sizes = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
@@ -120,26 +120,26 @@ def cut(tokenizer: Tokenizer, words: Sequence[str]) -> Cuts:
                 sizes.append(lengths)
             ids.append(found)
     starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-    return Cuts(words, np.concatenate(ids), starts, tokenizer.unk_id)
+    return Segmentations(words, np.concatenate(ids), starts, tokenizer.unk_id)
 
 
-def prove(
-    before: tuple[Tokenizer, Cuts],
-    after: tuple[Tokenizer, Cuts],
+def compare_segmentations(
+    before: tuple[Tokenizer, Segmentations],
+    after: tuple[Tokenizer, Segmentations],
     counts: Mapping[str, int],
     *,
-    new_ids: Ints | None = None,
+    new_ids: Int64Array | None = None,
     terms: Collection[str] = (),
-) -> Proof:
+) -> SegmentationComparison:
     """Compare two cuts of the same words; `new_ids` maps old ids to new ones, where ids have moved."""
     old, new = before[1], after[1]
-    differs = _differing(old if new_ids is None else _moved(old, new_ids), new)
+    differs = _find_differences(old if new_ids is None else _renumber(old, new_ids), new)
     wanted = np.fromiter((word in terms for word in old.words), dtype=bool, count=len(old.words))
     joined = differs & wanted & (new.sizes == 1) & ~new.unknown
     changed = np.flatnonzero(differs & ~joined).tolist()
     weights = {position: counts[old.words[position]] for position in changed}
     shown = sorted(changed, key=lambda position: (-weights[position], position))[:_EXAMPLES]
-    return Proof(
+    return SegmentationComparison(
         words=len(old.words),
         unchanged=int((~differs).sum()),
         joined=int(joined.sum()),
@@ -148,7 +148,7 @@ def prove(
         changed_occurrences=sum(weights.values()),
         occurrences=sum(counts[word] for word in old.words),
         examples=tuple(
-            Change(
+            SegmentationChange(
                 old.words[position],
                 weights[position],
                 tuple(before[0].tokens(old.of(position))),
@@ -165,10 +165,10 @@ def _same_behind_first(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
 
 
 def _continues(piece: str) -> bool:
-    return piece.startswith(CONTINUATION) and piece != CONTINUATION
+    return piece.startswith(CONTINUATION_PREFIX) and piece != CONTINUATION_PREFIX
 
 
-def _one_by_one(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[Ints, Ints]:
+def _one_by_one(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[Int64Array, Int64Array]:
     rows = [e.ids for e in tokenizer.encode_batch(words, add_special_tokens=False, offsets=False)]
     # A word that normalisation leaves nothing of would have no pieces and no place in the row.
     rows = [row or (tokenizer.unk_id,) for row in rows]
@@ -176,12 +176,12 @@ def _one_by_one(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[Ints, Ints]
     return np.array([number for row in rows for number in row], dtype=np.int64), sizes
 
 
-def _moved(cuts: Cuts, new_ids: Ints) -> Cuts:
-    return Cuts(cuts.words, new_ids[cuts.ids], cuts.starts, int(new_ids[cuts.unk_id]))
+def _renumber(cuts: Segmentations, new_ids: Int64Array) -> Segmentations:
+    return Segmentations(cuts.words, new_ids[cuts.ids], cuts.starts, int(new_ids[cuts.unk_id]))
 
 
-def _differing(old: Cuts, new: Cuts) -> Flags:
-    differs: Flags = np.not_equal(old.sizes, new.sizes)
+def _find_differences(old: Segmentations, new: Segmentations) -> _BoolArray:
+    differs: _BoolArray = np.not_equal(old.sizes, new.sizes)
     same = np.flatnonzero(~differs)
     if len(same):
         sizes = old.sizes[same]

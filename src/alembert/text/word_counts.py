@@ -1,6 +1,6 @@
 """A census of a corpus: which words it has, how often, and which words its entities are made of.
 
-In: samples (a text and the entities in it), read once as a stream. Out: a `Census`, on which `learn`, `extend`, `prune`
+In: samples (a text and the entities in it), read once as a stream. Out: a `WordCounts`, on which `learn`, `extend`, `prune`
 and `report` work without reading the corpus again. Words are those that WordPiece sees: after the tokenizer's own
 normalisation, cut at white space and punctuation, so "IL-6" is the three words "il", "-" and "6".
 
@@ -21,12 +21,12 @@ from typing import TypeVar
 
 from tokenizers import normalizers, pre_tokenizers
 
-from alembert.text.tokenizer_files import Settings
+from alembert.text.tokenizer_files import TokenizerSettings
 
-Words = tuple[str, ...]
-_Key = TypeVar("_Key", str, Words)
+WordSequence = tuple[str, ...]
+_Key = TypeVar("_Key", str, WordSequence)
 
-MOST_WORDS = 8_000_000
+MAX_WORDS = 8_000_000
 """Distinct words kept: about a gigabyte. The 18 billion words of PubMed and PMC have more, nearly all seen once."""
 _CHUNK_CHARACTERS = 1 << 24
 _BATCH = 4096
@@ -35,7 +35,7 @@ _DROPPED = re.compile("[\x0b\x0c\x1c-\x1f\x85\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Sample:
+class TextSample:
     """A text and the entities in it, each with its label and its surface."""
 
     text: str
@@ -43,12 +43,12 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Census:
+class WordCounts:
     """What a corpus consists of, seen through one tokenizer's normalisation."""
 
     words: Mapping[str, int]
     """Word -> occurrences, in alphabetical order."""
-    mentions: Mapping[str, Mapping[Words, int]] = field(default_factory=dict)
+    mentions: Mapping[str, Mapping[WordSequence, int]] = field(default_factory=dict)
     """Label -> the words of an entity -> occurrences."""
     documents: int = 0
     characters: int = 0
@@ -73,10 +73,10 @@ class Census:
         """Count the entities of more than one word, which WordPiece cannot hold as one piece."""
         return sum(n for found in self.mentions.values() for words, n in found.items() if len(words) > 1)
 
-    def joined(self, other: Census) -> Census:
+    def joined(self, other: WordCounts) -> WordCounts:
         """Put two parts of a corpus together."""
         labels = sorted({*self.mentions, *other.mentions})
-        return Census(
+        return WordCounts(
             words=_sorted(Counter(self.words) + Counter(other.words)),
             mentions={
                 label: _sorted(Counter(self.mentions.get(label)) + Counter(other.mentions.get(label)))
@@ -88,14 +88,14 @@ class Census:
         )
 
 
-class Splitter:
+class WordSplitter:
     """Normalise a text as a BERT tokenizer does and cut it into the words that WordPiece sees.
 
-    >>> Splitter(Settings(do_lower_case=True)).split("IL-6 (Naïve)")
+    >>> WordSplitter(TokenizerSettings(do_lower_case=True)).split("IL-6 (Naïve)")
     ['il', '-', '6', '(', 'naive', ')']
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: TokenizerSettings) -> None:
         self._normalizer = normalizers.BertNormalizer(
             clean_text=True,
             handle_chinese_chars=settings.tokenize_chinese_chars,
@@ -108,20 +108,20 @@ class Splitter:
         return _word_pattern().findall(self._normalizer.normalize_str(_DROPPED.sub("", text)))
 
 
-class CensusTaker:
+class WordCounter:
     """Counts samples one after another; `census` closes the count."""
 
-    def __init__(self, splitter: Splitter, *, most_words: int = MOST_WORDS) -> None:
+    def __init__(self, splitter: WordSplitter, *, most_words: int = MAX_WORDS) -> None:
         self._splitter = splitter
         self._most = most_words
         self._chunks: Counter[str] = Counter()
         self._held = 0
         self._words: Counter[str] = Counter()
         self._surfaces: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._mentions: defaultdict[str, Counter[Words]] = defaultdict(Counter)
+        self._mentions: defaultdict[str, Counter[WordSequence]] = defaultdict(Counter)
         self._documents = self._characters = self._forgotten = 0
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: TextSample) -> None:
         """Count one sample."""
         self._documents += 1
         self._characters += len(sample.text)
@@ -132,11 +132,11 @@ class CensusTaker:
         if self._held > _CHUNK_CHARACTERS:
             self._settle()
 
-    def census(self) -> Census:
+    def census(self) -> WordCounts:
         """Return the count so far."""
         self._settle()
         mentions = {label: _sorted(self._mentions[label]) for label in sorted(self._mentions)}
-        return Census(_sorted(self._words), mentions, self._documents, self._characters, self._forgotten)
+        return WordCounts(_sorted(self._words), mentions, self._documents, self._characters, self._forgotten)
 
     def _settle(self) -> None:
         """Turn stretches and surfaces into words."""
@@ -160,17 +160,21 @@ class CensusTaker:
             self._forgotten += sum(self._words.pop(word) for word in gone)
 
 
-def take_census(samples: Iterable[Sample], splitter: Splitter, *, most_words: int = MOST_WORDS) -> Census:
+def count_corpus_words(
+    samples: Iterable[TextSample], splitter: WordSplitter, *, most_words: int = MAX_WORDS
+) -> WordCounts:
     """Count the words of a stream of samples."""
-    taker = CensusTaker(splitter, most_words=most_words)
+    taker = WordCounter(splitter, most_words=most_words)
     for sample in samples:
         taker.add(sample)
     return taker.census()
 
 
-def take_split_census(samples: Iterable[Sample], splitter: Splitter, every: int) -> tuple[Census, Census]:
+def count_corpus_words_split(
+    samples: Iterable[TextSample], splitter: WordSplitter, every: int
+) -> tuple[WordCounts, WordCounts]:
     """Count a corpus in two parts: every n-th document is held out and counted apart."""
-    main, held_out = CensusTaker(splitter), CensusTaker(splitter)
+    main, held_out = WordCounter(splitter), WordCounter(splitter)
     for number, sample in enumerate(samples, start=1):
         (held_out if number % every == 0 else main).add(sample)
     return main.census(), held_out.census()

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from alembert.text.joining import join_pieces
-from alembert.text.tokenizer import Tokenizer
+from alembert.text.tokenizer import Tokenizer, detokenize
 from alembert.text.vocabulary import Vocabulary
 
 WORDS = ["un", "##aff", "##able", "aspirin", ".", ",", "?", "!"]
@@ -30,13 +29,13 @@ TOKENIZER = Tokenizer.from_vocabulary(
 def test_a_text_comes_back_from_its_pieces(text: str) -> None:
     spaced = BertNormalizer(lowercase=False).normalize_str(text)
     words = [word for word, _ in BertPreTokenizer().pre_tokenize_str(spaced)]
-    assert join_pieces(words) == text
+    assert detokenize(words) == text
 
 
 @given(st.lists(st.sampled_from(WORDS)))
 def test_plain_english_is_as_tokenizers_decodes_it(pieces: list[str]) -> None:
     ids = [TOKENIZER.id_of(piece) for piece in ["un", *pieces]]
-    assert join_pieces(["un", *pieces]) == TOKENIZER.decode(ids)
+    assert detokenize(["un", *pieces]) == TOKENIZER.decode(ids)
 
 
 @pytest.mark.parametrize(
@@ -51,4 +50,4 @@ def test_plain_english_is_as_tokenizers_decodes_it(pieces: list[str]) -> None:
     ],
 )
 def test_the_text_before_stays_as_it_was_given(before: str, pieces: list[str], text: str) -> None:
-    assert join_pieces(pieces, before) == text
+    assert detokenize(pieces, before) == text
