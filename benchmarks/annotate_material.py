@@ -118,7 +118,7 @@ def texts_of(file: Path) -> list[str]:
 
 
 def _sample_texts() -> list[str]:
-    return [passage.text for passage in sample.passages("en")]
+    return [passage.text for passage in sample.load_passages("en")]
 
 
 def sentences(texts: Iterable[str]) -> list[str]:

@@ -160,12 +160,12 @@ def build(files: list[Path], lexicons: Path) -> dict[str, float]:
 
 
 def build_here(task: dict) -> dict[str, float]:
-    from alembert.corpus.build import Words
+    from alembert.corpus.build import LexiconFiles
     from alembert.corpus.build import build as build_corpus
 
     lexicons = {name: Path(task["lexicons"]) / f"{name}.tsv.gz" for name in LEXICONS}
     start = time.perf_counter()
-    result = build_corpus(task["files"], task["out"], words=Words(lexicons=lexicons))
+    result = build_corpus(task["files"], task["out"], words=LexiconFiles(lexicons=lexicons))
     seconds = time.perf_counter() - start
     worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     cpu = sum(os.times()[:4])

@@ -187,7 +187,7 @@ def sentences(path: Path) -> list[str]:
     from alembert import sample
 
     print("note: no CoNLL file; the embedded sample is used, and its ratio is another", file=sys.stderr)
-    return [part for passage in sample.passages("en") for part in passage.text.split(". ") if part]
+    return [part for passage in sample.load_passages("en") for part in passage.text.split(". ") if part]
 
 
 def _arguments() -> argparse.Namespace:

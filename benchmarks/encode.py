@@ -103,7 +103,7 @@ def sample_sentences() -> list[str]:
     from alembert import sample
 
     print("note: no CoNLL file; the embedded sample is used, and the ratios are not those of real data")
-    return [part for passage in sample.passages("en") for part in passage.text.split(". ")] * 7
+    return [part for passage in sample.load_passages("en") for part in passage.text.split(". ")] * 7
 
 
 def _arguments() -> argparse.Namespace:

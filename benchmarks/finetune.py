@@ -168,7 +168,7 @@ def sample_sentences() -> list[str]:
     print("note: no CoNLL file; the embedded sample is used, and the ratio is not that of real data")
     return [
         "\n".join(f"{word.group()}\t{tag(word, passage.entities)}" for word in re.finditer(r"\S+", passage.text))
-        for passage in sample.passages("en")
+        for passage in sample.load_passages("en")
     ]
 
 

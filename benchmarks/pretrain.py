@@ -246,7 +246,7 @@ def sample_texts() -> list[str]:
     from alembert import sample
 
     print("note: no file of articles; the embedded sample is used, and the ratios are not those of real data")
-    return [passage.text for passage in sample.passages("en")]
+    return [passage.text for passage in sample.load_passages("en")]
 
 
 def _arguments() -> argparse.Namespace:

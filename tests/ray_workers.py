@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from alembert.corpus.cluster import Cluster, Connection, connected
 from alembert.infer.annotate_models import Pipeline
+from alembert.workers.ray import RayCluster, RayConnection, connect
 from finding_models import Finder, finder
 
-TWO = Cluster(workers=2)
+TWO = RayCluster(workers=2)
 PATIENCE = 60
 _TESTS = Path(__file__).parent
 
@@ -26,12 +26,12 @@ def search_path() -> str:
 
 
 @contextmanager
-def two_workers() -> Iterator[Connection]:
+def two_workers() -> Iterator[RayConnection]:
     """Start a cluster that runs use until the block ends."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", search_path())
         patch.delenv("RAY_ADDRESS", raising=False)
-        with connected(TWO) as connection:
+        with connect(TWO) as connection:
             yield connection
 
 

@@ -20,7 +20,7 @@ def labelled(split: str, count: int, longest: int | None = None) -> list[dict[st
                 if longest is None or each.end <= longest
             ],
         }
-        for passage in sample.passages("en", split)[:count]
+        for passage in sample.load_passages("en", split)[:count]
     ]
 
 

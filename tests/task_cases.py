@@ -37,12 +37,12 @@ def tagged() -> list[dict[str, Any]]:
                 if each.end <= 150
             ],
         }
-        for passage in sample.passages("en")[:24]
+        for passage in sample.load_passages("en")[:24]
     ]
 
 
 def topics() -> list[dict[str, Any]]:
-    return [{"id": p.id, "text": p.text[:150], "label": p.topic} for p in sample.passages("en")[:24]]
+    return [{"id": p.id, "text": p.text[:150], "label": p.topic} for p in sample.load_passages("en")[:24]]
 
 
 def several_topics() -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ def numbers() -> list[dict[str, Any]]:
 def pairs() -> list[dict[str, Any]]:
     return [
         {"a": p.text[:90], "b": p.text[60:180], "label": ["no", "yes"][n % 2]}
-        for n, p in enumerate(sample.passages("en")[:24])
+        for n, p in enumerate(sample.load_passages("en")[:24])
     ]
 
 
@@ -64,12 +64,12 @@ def choices() -> list[dict[str, Any]]:
     words = ["imatinib", "asthma", "kras", "warfarin", "sepsis"]
     return [
         {"question": p.text[:60], "choices": words[: 4 + n % 2], "answer": n % 4}
-        for n, p in enumerate(sample.passages("en")[:24])
+        for n, p in enumerate(sample.load_passages("en")[:24])
     ]
 
 
 def choices_about_passages() -> list[dict[str, Any]]:
-    passages = sample.passages("en")
+    passages = sample.load_passages("en")
     return [{**line, "passage": p.text[60:180]} for line, p in zip(choices(), passages, strict=False)]
 
 
@@ -86,7 +86,7 @@ def questions_or_none() -> list[dict[str, Any]]:
             "answers": [{"text": passage.text[a:b], "answer_start": a} for a, b in asked.answers],
             "is_impossible": not asked.answers,
         }
-        for passage in sample.passages("en")[:24]
+        for passage in sample.load_passages("en")[:24]
         for asked in passage.questions
     ]
 
@@ -122,25 +122,25 @@ def related() -> list[dict[str, Any]]:
 
 
 def plain_texts() -> list[dict[str, Any]]:
-    return [{"text": p.text[:150]} for p in sample.passages("en")[:24]]
+    return [{"text": p.text[:150]} for p in sample.load_passages("en")[:24]]
 
 
 def triples() -> list[dict[str, Any]]:
     return [
         {"anchor": p.text[:60], "positive": p.text[20:80], "negative": p.text[80:150]}
-        for p in sample.passages("en")[:24]
+        for p in sample.load_passages("en")[:24]
     ]
 
 
 def scored_pairs() -> list[dict[str, Any]]:
     return [
         {"sentence1": p.text[:60], "sentence2": p.text[20:90], "score": n % 6 / 2}
-        for n, p in enumerate(sample.passages("en")[:24])
+        for n, p in enumerate(sample.load_passages("en")[:24])
     ]
 
 
 def titled() -> list[dict[str, Any]]:
-    return [{"abstract": p.text[30:200], "title": p.text[:30]} for p in sample.passages("en")[:24]]
+    return [{"abstract": p.text[30:200], "title": p.text[:30]} for p in sample.load_passages("en")[:24]]
 
 
 CASES = {

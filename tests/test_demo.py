@@ -47,7 +47,7 @@ def comparison() -> Comparison:
     )
 
 
-def found_in(passage: sample.Passage) -> Document:
+def found_in(passage: sample.SamplePassage) -> Document:
     """A document in which all but the last entity was found."""
     entities = enumerate(passage.entities[:-1])
     found = [Entity(id=f"T{n}", label=each.label, spans=((each.start, each.end),)) for n, each in entities]
@@ -59,7 +59,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """What annotation and training leave behind, as far as the page reads it."""
     made = Folders(tmp_path_factory.mktemp("demo"))
     made.annotated.mkdir()
-    write_part(made.annotated, 0, [found_in(each) for each in sample.passages(split="test")], "jsonl")
+    write_part(made.annotated, 0, [found_in(each) for each in sample.load_passages(split="test")], "jsonl")
     for folder in (made.pretrained, made.tagger, made.classifier, made.student):
         log = RunLog(folder / "run", tensorboard=False)
         for step in (1, 2):
@@ -76,8 +76,8 @@ def html(folders: Folders, comparison: Comparison) -> str:
     return page(folders, steps, ("alembert predict next",))
 
 
-def shown() -> list[sample.Passage]:
-    return [each for language in ("en", "zh") for each in sample.passages(language, "test")[:SHOWN]]
+def shown() -> list[sample.SamplePassage]:
+    return [each for language in ("en", "zh") for each in sample.load_passages(language, "test")[:SHOWN]]
 
 
 def test_the_page_fetches_and_runs_nothing(html: str) -> None:
@@ -85,7 +85,7 @@ def test_the_page_fetches_and_runs_nothing(html: str) -> None:
 
 
 @pytest.mark.parametrize("passage", shown(), ids=lambda passage: passage.id)
-def test_every_entity_of_a_shown_document_is_marked_with_its_label(html: str, passage: sample.Passage) -> None:
+def test_every_entity_of_a_shown_document_is_marked_with_its_label(html: str, passage: sample.SamplePassage) -> None:
     for entity in passage.entities:
         surface = escape(passage.text[entity.start : entity.end])
         assert re.search(rf'<span style="[^"]*" title="right: {entity.label}[^"]*">{re.escape(surface)}</span>', html)

@@ -10,10 +10,10 @@ import pytest
 
 from alembert import sample
 from alembert.errors import BadSetting
-from alembert.sample import LABELS, SPLITS, TOPICS, Passage, passages
+from alembert.sample import LABELS, SPLITS, TOPICS, SamplePassage, load_passages
 
 DOCS_PAGE = Path(__file__).parent.parent / "docs" / "sample.md"
-ALL = passages()
+ALL = load_passages()
 SHARES = {"train": 0.70, "dev": 0.15, "test": 0.15}
 PARTS = list(product(("en", "zh"), SPLITS))
 ENTITIES = [(p, e) for p in ALL for e in p.entities]
@@ -24,7 +24,7 @@ def is_trimmed(surface: str) -> bool:
     return surface.strip(" ,;:，。；：、") == surface
 
 
-def missed_mentions(passage: Passage) -> list[str]:
+def missed_mentions(passage: SamplePassage) -> list[str]:
     """Find words of the passage that are annotated in one place and not in another; Chinese has no word edges."""
     covered = {i for e in passage.entities for i in range(e.start, e.end)}
     surfaces = {re.escape(passage.text[e.start : e.end]) for e in passage.entities}
@@ -34,7 +34,7 @@ def missed_mentions(passage: Passage) -> list[str]:
 
 
 def surfaces(split: str, language: str) -> set[str]:
-    return {p.text[e.start : e.end].lower() for p in passages(language, split) for e in p.entities}
+    return {p.text[e.start : e.end].lower() for p in load_passages(language, split) for e in p.entities}
 
 
 def test_example_in_docstring() -> None:
@@ -42,19 +42,19 @@ def test_example_in_docstring() -> None:
 
 
 def test_enough_passages() -> None:
-    assert len(passages("en")) >= 150
-    assert len(passages("zh")) >= 50
+    assert len(load_passages("en")) >= 150
+    assert len(load_passages("zh")) >= 50
 
 
 def test_filters_divide_the_whole() -> None:
-    parts = [p for language, split in PARTS for p in passages(language, split)]
+    parts = [p for language, split in PARTS for p in load_passages(language, split)]
     assert sorted(parts, key=lambda p: p.id) == sorted(ALL, key=lambda p: p.id)
 
 
 @pytest.mark.parametrize("wrong", [{"language": "fr"}, {"split": "training"}])
 def test_unknown_choice_is_named(wrong: dict[str, str]) -> None:
     with pytest.raises(BadSetting, match=next(iter(wrong.values()))):
-        passages(**wrong)
+        load_passages(**wrong)
 
 
 def test_ids_are_unique() -> None:
@@ -69,19 +69,19 @@ def test_texts_are_unique() -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_topic_in_every_split(language: str) -> None:
-    found = {(p.topic, p.split) for p in passages(language)}
+    found = {(p.topic, p.split) for p in load_passages(language)}
     assert found == set(product(TOPICS, SPLITS))
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_topics_are_balanced(language: str) -> None:
-    counts = Counter(p.topic for p in passages(language))
+    counts = Counter(p.topic for p in load_passages(language))
     assert max(counts.values()) <= 1.2 * min(counts.values())
 
 
 @pytest.mark.parametrize(("language", "split"), PARTS)
 def test_split_shares(language: str, split: str) -> None:
-    share = len(passages(language, split)) / len(passages(language))
+    share = len(load_passages(language, split)) / len(load_passages(language))
     assert share == pytest.approx(SHARES[split], abs=0.02)
 
 
@@ -126,7 +126,7 @@ def test_every_mention_of_an_entity_is_annotated() -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_surface_has_one_label(language: str) -> None:
-    pairs = {(p.text[e.start : e.end], e.label) for p in passages(language) for e in p.entities}
+    pairs = {(p.text[e.start : e.end], e.label) for p in load_passages(language) for e in p.entities}
     assert [s for s, n in Counter(surface for surface, _ in pairs).items() if n > 1] == []
 
 
@@ -140,22 +140,22 @@ def test_answers_are_trimmed() -> None:
 
 @pytest.mark.parametrize(("language", "fewest"), [("en", 40), ("zh", 15)])
 def test_enough_questions(language: str, fewest: int) -> None:
-    questions = [q for p in passages(language) for q in p.questions]
+    questions = [q for p in load_passages(language) for q in p.questions]
     assert len(questions) >= fewest
 
 
 @pytest.mark.parametrize(("language", "split"), PARTS)
 def test_each_split_has_questions_with_and_without_answer(language: str, split: str) -> None:
-    questions = [q for p in passages(language, split) for q in p.questions]
+    questions = [q for p in load_passages(language, split) for q in p.questions]
     assert {bool(q.answers) for q in questions} == {True, False}
 
 
 @pytest.mark.parametrize(("name", "language"), [("English", "en"), ("Chinese", "zh")])
 def test_docs_page_states_the_counts(name: str, language: str) -> None:
-    splits = " / ".join(str(len(passages(language, split))) for split in SPLITS)
-    labels = Counter(e.label for p in passages(language) for e in p.entities)
-    questions = [q for p in passages(language) for q in p.questions]
+    splits = " / ".join(str(len(load_passages(language, split))) for split in SPLITS)
+    labels = Counter(e.label for p in load_passages(language) for e in p.entities)
+    questions = [q for p in load_passages(language) for q in p.questions]
     unanswerable = sum(not q.answers for q in questions)
-    cells = [name, len(passages(language)), splits, *(labels[label] for label in LABELS)]
+    cells = [name, len(load_passages(language)), splits, *(labels[label] for label in LABELS)]
     row = " | ".join(map(str, [*cells, f"{len(questions)} ({unanswerable})"]))
     assert f"| {row} |" in DOCS_PAGE.read_text(encoding="utf-8")

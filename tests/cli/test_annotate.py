@@ -9,7 +9,6 @@ import pytest
 
 from alembert.cli import run
 from alembert.cli.annotate import _opened
-from alembert.corpus.cluster import Cluster
 from alembert.corpus.document import Document
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import ReadOptions, read
@@ -24,6 +23,7 @@ from alembert.terminal.progress import line
 from alembert.train.finetune import Assignment, finetune
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.task_data import Data
+from alembert.workers.ray import RayCluster
 from fake_s3 import FakeS3, serving
 from scripted_models import Engine, write_labelled, write_tagged
 
@@ -126,7 +126,7 @@ def test_a_precision_is_looked_up_in_what_training_measured(work: Path, capsys: 
 
 def test_workers_of_a_cluster_withhold_as_well(work: Path) -> None:
     options = {"device": "cpu", "min_score": 0.7, "min_precision": None}
-    pipeline, site = _opened([work / "tag"], options, Cluster(workers=1))
+    pipeline, site = _opened([work / "tag"], options, RayCluster(workers=1))
     assert isinstance(site, OnRay)
     assert [model.min_score for model in (*pipeline.models, *site.open_pipeline().models)] == [0.7, 0.7]
 

@@ -69,7 +69,7 @@ def test_augmented_copies_are_counted(folder: Path, capsys: pytest.CaptureFixtur
 
 
 def test_plain_text_is_labelled_by_the_teacher(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.passages("en")[:5])
+    texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.load_passages("en")[:5])
     (folder / "texts.jsonl").write_text(texts, encoding="utf8")
     assert run([*TASK, "--student", "half", "--texts", "texts.jsonl", "--out", "small"]) == 0
     told = capsys.readouterr().err
@@ -97,7 +97,7 @@ def test_types_are_said_of_each_file(folder: Path, capsys: pytest.CaptureFixture
 def test_a_student_that_is_done_is_compared_and_plain_text_is_left_out_of_a_control(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.passages("en")[:5])
+    texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.load_passages("en")[:5])
     (folder / "texts.jsonl").write_text(texts, encoding="utf8")
     asked = [*TASK, "--student", "half", "--texts", "texts.jsonl", "--out", "small"]
     assert run(asked) == 0
@@ -114,7 +114,7 @@ def test_what_the_general_stage_has_no_use_for_is_refused(folder: Path, capsys: 
 
 
 def test_the_general_stage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.passages("en"))
+    texts = "".join(json.dumps({"id": p.id, "text": p.text}) + "\n" for p in sample.load_passages("en"))
     (folder / "texts.jsonl").write_text(texts, encoding="utf8")
     asked = ["distill", "plain", "--student", "1x12", "--corpus", "texts.jsonl", "--tokens", "4k"]
     assert run([*asked, "--out", "general"]) == 0

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=512)
     Checkpoint.new(Blueprint(config=config), tokenizer).save(folder / "model")
     lines = []
-    for passage in sample.passages("en")[:16]:
+    for passage in sample.load_passages("en")[:16]:
         entities = [
             {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
             for n, each in enumerate(passage.entities)

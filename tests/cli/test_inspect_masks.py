@@ -18,7 +18,7 @@ from alembert.text.vocabulary import SpecialTokens, Vocabulary
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("masks")
-    passages = sample.passages()
+    passages = sample.load_passages()
     lines = [json.dumps({"id": passage.id, "text": passage.text}) for passage in passages]
     (folder / "notes.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "one.jsonl").write_text(lines[0] + "\n")
@@ -108,7 +108,7 @@ def test_raw_files_leave_no_file_behind(show: Any, folder: Path) -> None:
 
 
 def test_a_large_corpus_is_sampled(show: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alembert.corpus.excerpt.Limit.is_reached", lambda _, documents, __: documents >= 30)
+    monkeypatch.setattr("alembert.corpus.excerpt.ExcerptLimit.is_reached", lambda _, documents, __: documents >= 30)
     assert show("corpus --model vocab").startswith("A sample: the first 30 of 200 documents")
     assert show("notes.jsonl --model vocab").startswith("A sample: the first 30 documents")
 

@@ -23,7 +23,7 @@ QUICK = ["--steps", "2", "--seed", "5", "--workers", "1", "--device", "cpu"]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few documents and a file of settings for a run of a moment."""
     folder = tmp_path_factory.mktemp("pretrain")
-    texts = [passage.text for passage in sample.passages("en")][:20]
+    texts = [passage.text for passage in sample.load_passages("en")][:20]
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (folder / "notes.jsonl").write_text(lines)
     (folder / "quick.toml").write_text(

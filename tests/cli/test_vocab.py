@@ -12,7 +12,7 @@ from alembert.cli import run
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vocab")
-    passages = sample.passages("en")
+    passages = sample.load_passages("en")
     texts = [json.dumps({"id": passage.id, "text": passage.text}) for passage in passages]
     (folder / "notes.jsonl").write_text("\n".join(texts) + "\n")
     for label in sample.LABELS:

@@ -11,8 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alembert.corpus.document import Document, Entity, Section, problems
-from alembert.corpus.readers import FORMATS, Item, ReadOptions, Remark, SetAside, read, reader_for
+from alembert.corpus.document import Document, Entity, Section, find_problems
+from alembert.corpus.readers import (
+    FORMATS,
+    Item,
+    ReadOptions,
+    Remark,
+    SetAside,
+    detect_file_format,
+    read,
+)
 from alembert.corpus.writers import write
 
 TITLE, BODY = "Aspirin and fever", "Aspirin lowers fever in mice."
@@ -131,7 +139,7 @@ def test_keeps_the_text(name: str, tmp_path: Path) -> None:
 def test_gives_sound_documents_and_nothing_aside(name: str, tmp_path: Path) -> None:
     items = read_all(name, sample(name, tmp_path))
     assert asides(items) == []
-    assert [list(problems(document)) for document in documents(items)] == [[], [], []]
+    assert [list(find_problems(document)) for document in documents(items)] == [[], [], []]
 
 
 @pytest.mark.parametrize("name", ["bioc-json", "bioc-xml", "brat", "conll", "jsonl", "parquet", "pubtator"])
@@ -143,7 +151,7 @@ def test_offsets_cut_out_the_mentions(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_is_recognised(name: str, tmp_path: Path) -> None:
-    assert reader_for(sample(name, tmp_path)) == name
+    assert detect_file_format(sample(name, tmp_path)) == name
 
 
 @pytest.mark.parametrize("name", ONE_STREAM)
@@ -232,7 +240,7 @@ def test_never_raises_on_a_damaged_file(name: str, data: st.DataObject) -> None:
         width = data.draw(st.integers(0, 12))
         damaged[place : place + width] = data.draw(st.binary(max_size=6) | st.sampled_from(SNIPPETS))
     for item in read(io.BytesIO(bytes(damaged)), format=name):
-        assert not isinstance(item, Document) or list(problems(item)) == []
+        assert not isinstance(item, Document) or list(find_problems(item)) == []
 
 
 @pytest.mark.parametrize("name", sorted({*STREAMED} - {"text", "conll"}))

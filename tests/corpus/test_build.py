@@ -11,15 +11,15 @@ import pytest
 
 from alembert import artifact
 from alembert.cli.corpus import app
-from alembert.corpus import crew
-from alembert.corpus.build import Result, Words, build
+from alembert.corpus.build import BuildResult, LexiconFiles, build
+from alembert.corpus.chunks import ChunkProcessor, generalise_reason
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.readers import SetAside
-from alembert.corpus.refine import Refinery, kind_of
-from alembert.corpus.settings import BuildSettings, read_settings
+from alembert.corpus.settings import BuildSettings, read_build_settings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.settings import changed
+from alembert.workers import processes
 
 SMALL = BuildSettings(part_characters=2_000)
 
@@ -65,10 +65,10 @@ def deletion(pmid: int) -> str:
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> Words:
+def words(tmp_path: Path) -> LexiconFiles:
     (tmp_path / "drug.tsv").write_text("term\tid\naspirin\tD1\nimatinib\tD2\n")
     (tmp_path / "disease.txt").write_text("gout\n糖尿病\n")
-    return Words(lexicons={"drug": tmp_path / "drug.tsv", "disease": tmp_path / "disease.txt"})
+    return LexiconFiles(lexicons={"drug": tmp_path / "drug.tsv", "disease": tmp_path / "disease.txt"})
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def inputs(tmp_path: Path) -> list[Path]:
     return [write_lines(tmp_path / f"{n}.jsonl", [article(n * 100 + k) for k in range(20)]) for n in range(3)]
 
 
-def built(inputs: list[Path], out: Path, **options: Any) -> tuple[Result, Corpus]:
+def built(inputs: list[Path], out: Path, **options: Any) -> tuple[BuildResult, Corpus]:
     options.setdefault("workers", 1)
     return build(inputs, out, **options), Corpus.open(out)
 
@@ -95,7 +95,7 @@ def test_documents_come_in_the_order_of_the_inputs(inputs: list[Path], tmp_path:
     assert len(corpus.parts) > 3
 
 
-def test_sentences_and_entities_are_exact_slices(inputs: list[Path], words: Words, tmp_path: Path) -> None:
+def test_sentences_and_entities_are_exact_slices(inputs: list[Path], words: LexiconFiles, tmp_path: Path) -> None:
     _, corpus = built(inputs[:1], tmp_path / "out", words=words)
     first = next(iter(corpus.entries()))
     text = first.document.text
@@ -136,7 +136,7 @@ def test_discontinuous_mentions_and_relations_survive(tmp_path: Path) -> None:
     assert entry.document.relations[0].arguments == (("drug", "T2"), ("disease", "T1"))
 
 
-def test_any_number_of_workers_writes_the_same_bytes(inputs: list[Path], words: Words, tmp_path: Path) -> None:
+def test_any_number_of_workers_writes_the_same_bytes(inputs: list[Path], words: LexiconFiles, tmp_path: Path) -> None:
     for workers in (1, 2, 5):
         build(inputs, tmp_path / str(workers), words=words, settings=SMALL, workers=workers)
     assert content(tmp_path / "1") == content(tmp_path / "2") == content(tmp_path / "5")
@@ -198,7 +198,7 @@ def test_what_is_set_aside_is_counted_by_kind() -> None:
         SetAside("in", "line 3", "8", "annotation T3 has no place", "annotation"),
         SetAside("in", "after line 3", None, "the file is cut", "file"),
     ]
-    counts = Refinery(CleanSettings(), None).refine(items, "in", None).counts
+    counts = ChunkProcessor(CleanSettings(), None).refine(items, "in", None).counts
     assert counts == {
         "set aside": 4,
         "records set aside": 1,
@@ -220,10 +220,10 @@ def test_what_is_set_aside_is_counted_by_kind() -> None:
     ],
 )
 def test_counts_have_names_that_read_well(reason: str, kind: str) -> None:
-    assert kind_of(reason) == kind
+    assert generalise_reason(reason) == kind
 
 
-def test_counts_are_those_of_the_parts(inputs: list[Path], words: Words, tmp_path: Path) -> None:
+def test_counts_are_those_of_the_parts(inputs: list[Path], words: LexiconFiles, tmp_path: Path) -> None:
     result, corpus = built([*inputs, inputs[0]], tmp_path / "out", words=words, settings=SMALL)
     counts = result.manifest.counts
     entries = list(corpus.entries())
@@ -333,10 +333,10 @@ def test_a_stopped_build_goes_on_with_what_is_staged(
 ) -> None:
     build(inputs, tmp_path / "whole", settings=SMALL, workers=1)
     with monkeypatch.context() as stopped:
-        stopped.setattr("alembert.corpus.build.part_job", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        stopped.setattr("alembert.corpus.build.write_parts", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         with pytest.raises(UserError, match="run the same command again"):
             build(inputs, tmp_path / "out", settings=SMALL, workers=1)
-    monkeypatch.setattr("alembert.corpus.build.stage_job", None)  # nothing may be staged again
+    monkeypatch.setattr("alembert.corpus.build.stage_chunks", None)  # nothing may be staged again
     build(inputs, tmp_path / "out", settings=SMALL, workers=1)
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
@@ -344,7 +344,7 @@ def test_a_stopped_build_goes_on_with_what_is_staged(
 def test_another_configuration_does_not_go_on(
     inputs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alembert.corpus.build.part_job", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr("alembert.corpus.build.write_parts", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(UserError):
         build(inputs, tmp_path / "out", workers=1)
     with pytest.raises(BadFile, match="part_characters"):
@@ -357,7 +357,7 @@ def refuse() -> None:
 
 def test_the_refusal_of_a_worker_is_that_of_the_build() -> None:
     with pytest.raises(UserError, match="The disk is full"):
-        crew.run(refuse, 2, lambda: None)
+        processes.run_processes(refuse, 2, lambda: None)
 
 
 def test_a_missing_input_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_settings_from_a_file_are_those_of_the_dataclass(tmp_path: Path) -> None
     (tmp_path / "corpus.toml").write_text(
         'part_documents = 10\n[clean]\nlanguages = ["en"]\nsimilarity = 1\n[read]\nid = "pmid"\n'
     )
-    settings = read_settings(tmp_path / "corpus.toml")
+    settings = read_build_settings(tmp_path / "corpus.toml")
     assert (settings.part_documents, settings.clean.languages, settings.read.id) == (10, ("en",), "pmid")
 
 
@@ -406,7 +406,7 @@ def test_a_bad_setting_is_named(table: dict[str, Any], sentence: str) -> None:
         changed(BuildSettings(), table, "corpus.toml")
 
 
-def test_the_manifest_says_how_it_was_built(inputs: list[Path], words: Words, tmp_path: Path) -> None:
+def test_the_manifest_says_how_it_was_built(inputs: list[Path], words: LexiconFiles, tmp_path: Path) -> None:
     build(inputs, tmp_path / "out", words=words, workers=1)
     manifest = artifact.verify(tmp_path / "out")
     assert manifest.config["clean"]["min_words"] == 4
@@ -425,7 +425,7 @@ def command(*arguments: object) -> int:
 
 
 def test_the_command_prints_counts_as_json(
-    inputs: list[Path], words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    inputs: list[Path], words: LexiconFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lexicon = f"drug={words.lexicons['drug']}"
     code = command("build", *inputs, "--out", tmp_path / "out", "--lexicon", lexicon, "--json", "--language", "en,zh")
@@ -525,7 +525,7 @@ def test_terms_that_were_never_found_are_counted_and_named(tmp_path: Path) -> No
     source.write_text("".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(texts)))
     (tmp_path / "d.txt").write_text("gout\nLeukemia, Myeloid, Acute\nlupus\nscurvy\n")
     (tmp_path / "e.txt").write_text("lupus\n")
-    words = Words(lexicons={"disease": tmp_path / "d.txt", "other": tmp_path / "e.txt"})
+    words = LexiconFiles(lexicons={"disease": tmp_path / "d.txt", "other": tmp_path / "e.txt"})
     result = build([source], tmp_path / "out", words=words, workers=2)
     counts = result.manifest.counts
     assert (counts["terms not found: disease"], counts["terms not found: other"]) == (2, 1)

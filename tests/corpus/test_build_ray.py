@@ -16,11 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert import artifact
-from alembert.corpus.build import Site, Words, Workers, build, here
-from alembert.corpus.build_ray import on_ray, shares_of
-from alembert.corpus.input_files import InputFile
-from alembert.corpus.jobs import Source
-from alembert.corpus.refine import Chunk, Refinery
+from alembert.corpus.build import (
+    BuildExecutor,
+    BuildExecutorFactory,
+    LexiconFiles,
+    build,
+    local_executor,
+)
+from alembert.corpus.build_ray import ray_executor, split_into_shares
+from alembert.corpus.chunks import Chunk, ChunkProcessor
+from alembert.corpus.inputs import InputFile
+from alembert.corpus.jobs import BuildInput
 from alembert.corpus.settings import BuildSettings
 from alembert.errors import UserError
 
@@ -47,9 +53,9 @@ def text(number: int) -> str:
     return " ".join(f"Visit {number}.{k} began with {drugs[k % 3]} of batch {number * k}." for k in range(9))
 
 
-def built(work: Path, out: Path, site: Site | None = None, files: int = 3) -> dict[str, bytes]:
+def built(work: Path, out: Path, site: BuildExecutorFactory | None = None, files: int = 3) -> dict[str, bytes]:
     inputs = [work / f"{file}.jsonl" for file in range(files)]
-    build(inputs, out, words=Words(lexicons={"drug": work / "drug.txt"}), settings=SMALL, workers=2, site=site)
+    build(inputs, out, words=LexiconFiles(lexicons={"drug": work / "drug.txt"}), settings=SMALL, workers=2, site=site)
     return content(out)
 
 
@@ -68,10 +74,10 @@ class Connected:
 
 
 @contextmanager
-def pretended(workers: int) -> Iterator[Workers]:
+def pretended(workers: int) -> Iterator[BuildExecutor]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("alembert.corpus.build_ray.connected", lambda _: _given(Connected(workers)))
-        with on_ray(TWO) as hands:
+        patch.setattr("alembert.corpus.build_ray.connect", lambda _: _given(Connected(workers)))
+        with ray_executor(TWO) as hands:
             yield hands
 
 
@@ -87,20 +93,20 @@ def test_shares_of_inputs_make_the_same_corpus(work: Path, tmp_path: Path, worke
 
 def test_a_build_that_was_stopped_there_goes_on_here(work: Path, tmp_path: Path) -> None:
     @contextmanager
-    def lost() -> Iterator[Workers]:
+    def lost() -> Iterator[BuildExecutor]:
         with pretended(2) as hands:
             yield Losing(hands)
 
     with pytest.raises(ConnectionError):
         built(work, tmp_path / "out", lost)
-    assert built(work, tmp_path / "out", partial(here, 2)) == content(work / "local")
+    assert built(work, tmp_path / "out", partial(local_executor, 2)) == content(work / "local")
 
 
 @dataclass(frozen=True)
 class Losing:
     """Workers that stage everything and are lost then."""
 
-    hands: Workers
+    hands: BuildExecutor
 
     def stage(self, staging: Any, tell: Callable[[Any], None]) -> None:
         self.hands.stage(staging, tell)
@@ -111,8 +117,8 @@ class Losing:
 
 @given(done=st.lists(st.booleans(), min_size=1, max_size=6), workers=st.integers(1, 20))
 def test_each_chunk_of_each_input_that_is_left_is_in_one_share(done: list[bool], workers: int) -> None:
-    sources = [Source(file, InputFile(Path(__file__))) for file, ended in enumerate(done) if not ended]
-    shares = shares_of(sources, workers)
+    sources = [BuildInput(file, InputFile(Path(__file__))) for file, ended in enumerate(done) if not ended]
+    shares = split_into_shares(sources, workers)
     taken = [(share.source.number, chunk) for share in shares for chunk in range(share.number, 40, share.of)]
     left = [file for file, ended in enumerate(done) if not ended]
     assert sorted(taken) == [(file, chunk) for file in left for chunk in range(40)]
@@ -120,7 +126,7 @@ def test_each_chunk_of_each_input_that_is_left_is_in_one_share(done: list[bool],
 
 
 @dataclass(frozen=True)
-class DeadlyRefinery(Refinery):
+class DeadlyRefinery(ChunkProcessor):
     """Ends its process, once if there is a mark to say so."""
 
     mark: Path | None = None
@@ -137,7 +143,7 @@ class DeadlyRefinery(Refinery):
 class Deadly:
     """Workers of which some die while they stage."""
 
-    hands: Workers
+    hands: BuildExecutor
     mark: Path | None
 
     def stage(self, staging: Any, tell: Callable[[Any], None]) -> None:
@@ -150,8 +156,8 @@ class Deadly:
 
 
 @contextmanager
-def deadly(mark: Path | None) -> Iterator[Workers]:
-    with on_ray(TWO) as hands:
+def deadly(mark: Path | None) -> Iterator[BuildExecutor]:
+    with ray_executor(TWO) as hands:
         yield Deadly(hands, mark)
 
 
@@ -165,7 +171,7 @@ def _cluster() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_cluster")
 def test_the_files_and_counts_are_those_of_a_local_build(work: Path, tmp_path: Path) -> None:
-    assert built(work, tmp_path / "out", partial(on_ray, TWO)) == content(work / "local")
+    assert built(work, tmp_path / "out", partial(ray_executor, TWO)) == content(work / "local")
     counts = artifact.open_artifact(tmp_path / "out").counts
     assert counts == artifact.open_artifact(work / "local").counts
     assert (counts["inputs"], counts["set aside"]) == (3, 3)

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.corpus.boilerplate import copyright_notices, headings, publisher_notes
-from alembert.corpus.clean import CleanSettings, clean
+from alembert.corpus.clean import CleanSettings, clean, find_copyright_notices, find_headings, find_publisher_notes
 from alembert.errors import BadSetting
 
 TEXT = "TITLE: \nDiclofenac and codeine\n\nABSTRACT.METHODS:\nTwelve\u00a0people took hyper\u00adtonic salt.\n\nBODY:\nEnd."
@@ -55,12 +54,12 @@ def test_an_entity_in_boilerplate_becomes_empty():
     ],
 )
 def test_machine_made_headings(line):
-    assert removed(headings, f"One.\n{line}\nTwo.") == [line]
+    assert removed(find_headings, f"One.\n{line}\nTwo.") == [line]
 
 
 @pytest.mark.parametrize("line", ["METHODS: We took twelve.", "The body: a view", "BODY MASS INDEX: 25"])
 def test_sentences_are_no_headings(line):
-    assert removed(headings, f"One.\n{line}\nTwo.") == []
+    assert removed(find_headings, f"One.\n{line}\nTwo.") == []
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_sentences_are_no_headings(line):
 )
 @pytest.mark.parametrize("before", ["", "The pain was less. "])
 def test_copyright_notices(notice, before):
-    assert removed(copyright_notices, f"One.\n{before}{notice}\nTwo.") == [notice]
+    assert removed(find_copyright_notices, f"One.\n{before}{notice}\nTwo.") == [notice]
 
 
 @pytest.mark.parametrize(
@@ -90,12 +89,12 @@ def test_copyright_notices(notice, before):
     ],
 )
 def test_sentences_are_no_notices(text):
-    assert removed(copyright_notices, text) == []
+    assert removed(find_copyright_notices, text) == []
 
 
 def test_publisher_notes():
     note = "The pre-publication history for this paper can be accessed here:"
-    assert removed(publisher_notes, f"One.\n{note}\nTwo.") == [note]
+    assert removed(find_publisher_notes, f"One.\n{note}\nTwo.") == [note]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,15 @@ import doctest
 import pytest
 
 from alembert.corpus import document as module
-from alembert.corpus.document import Document, Entity, Relation, Section, from_record, problems, to_record
+from alembert.corpus.document import (
+    Document,
+    Entity,
+    Relation,
+    Section,
+    find_problems,
+    from_record,
+    to_record,
+)
 from alembert.errors import BadInput
 
 WHOLE = Document(
@@ -32,7 +40,7 @@ def test_examples_in_the_docstrings() -> None:
 
 
 def test_a_sound_document_has_no_problems() -> None:
-    assert list(problems(WHOLE)) == []
+    assert list(find_problems(WHOLE)) == []
 
 
 @pytest.mark.parametrize(
@@ -48,13 +56,13 @@ def test_a_sound_document_has_no_problems() -> None:
     ],
 )
 def test_problems_are_found(bad: Document) -> None:
-    assert len(list(problems(bad))) == 1
+    assert len(list(find_problems(bad))) == 1
 
 
 def test_a_relation_may_name_a_concept_or_a_relation() -> None:
     entity = Entity("T1", "x", ((0, 1),), ("D1",))
     relations = (Relation("R1", "x", (("a", "D1"),)), Relation("R2", "x", (("a", "R1"),)))
-    assert list(problems(Document("1", "abc", entities=(entity,), relations=relations))) == []
+    assert list(find_problems(Document("1", "abc", entities=(entity,), relations=relations))) == []
 
 
 @pytest.mark.parametrize(

@@ -21,17 +21,23 @@ import pytest
 import alembert
 from alembert import artifact
 from alembert.cli import run
-from alembert.corpus import crew
 from alembert.corpus.build import build
 from alembert.corpus.clean import CleanSettings
-from alembert.corpus.fetch import CACHE, Inputs, fetched, is_address, local_paths
+from alembert.corpus.fetch import (
+    CACHE_FOLDER,
+    LocalInputs,
+    fetch_inputs,
+    fetch_to_temporary_folder,
+    is_object_address,
+)
 from alembert.corpus.jobs import Progress
-from alembert.corpus.objects import Address
+from alembert.corpus.object_store import ObjectAddress
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, Busy, UserError
 from alembert.infer.annotate import AnnotateSettings, annotate
 from alembert.infer.annotate_models import Pipeline
+from alembert.workers import processes
 
 sys.path.append(str(Path(__file__).parents[1]))
 from fake_gcs import serving_google
@@ -180,30 +186,30 @@ def test_progress_counts_bytes(notes: Path, tmp_path: Path) -> None:
 
 
 def test_without_an_address_no_store_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "run", lambda *_: pytest.fail("a process was started"))
-    with fetched([str(tmp_path), tmp_path / "s3:/bucket"], tmp_path / "out") as given:
-        assert given == Inputs([tmp_path, tmp_path / "s3:/bucket"])
+    monkeypatch.setattr(processes, "run_processes", lambda *_: pytest.fail("a process was started"))
+    with fetch_inputs([str(tmp_path), tmp_path / "s3:/bucket"], tmp_path / "out") as given:
+        assert given == LocalInputs([tmp_path, tmp_path / "s3:/bucket"])
     assert list(tmp_path.iterdir()) == []
-    assert not is_address(Path("s3://bucket/key"))
+    assert not is_object_address(Path("s3://bucket/key"))
 
 
 def test_google_cloud_storage_is_read_in_the_same_way(tmp_path: Path) -> None:
     objects = {"p/a.txt.gz": gzip.compress(b"Aspirin helps.", mtime=0), "p/deep/b.txt": b"No fever."}
     with serving_google(objects) as port:
         options = f"scheme=http&endpoint_override=127.0.0.1:{port}"
-        with fetched([f"gs://anonymous@bucket/p?{options}"], tmp_path / "out") as given:
+        with fetch_inputs([f"gs://anonymous@bucket/p?{options}"], tmp_path / "out") as given:
             copy = given.paths[0]
             assert (copy / "a.txt.gz").read_bytes() == objects["p/a.txt.gz"]
             assert (copy / "deep/b.txt").read_bytes() == b"No fever."
             assert given.called(copy / "deep/b.txt") == "gs://bucket/p/deep/b.txt"
         with (
             pytest.raises(UserError, match=r"There is nothing at gs://bucket/q\."),
-            fetched([f"gs://anonymous@bucket/q?{options}"], tmp_path / "out"),
+            fetch_inputs([f"gs://anonymous@bucket/q?{options}"], tmp_path / "out"),
         ):
             pass
     with (
         pytest.raises(UserError, match=r"gs://bucket/p cannot be reached \(UNAVAILABLE\)"),
-        fetched([f"gs://anonymous@bucket/p?{options}&retry_limit_seconds=1"], tmp_path / "out"),
+        fetch_inputs([f"gs://anonymous@bucket/p?{options}&retry_limit_seconds=1"], tmp_path / "out"),
     ):
         pass
 
@@ -285,7 +291,7 @@ def test_copying_that_was_killed_goes_on(notes: Path, store: FakeS3, tmp_path: P
     until_free(tmp_path / "out", arguments)
     build([notes], tmp_path / "local", settings=LOOSE, workers=1)
     assert content(tmp_path / "out") == content(tmp_path / "local")
-    assert not list((tmp_path / CACHE).rglob("incoming"))
+    assert not list((tmp_path / CACHE_FOLDER).rglob("incoming"))
 
 
 def until_free(out: Path, arguments: Any) -> None:
@@ -302,13 +308,13 @@ def until_free(out: Path, arguments: Any) -> None:
 
 
 def test_an_object_that_was_changed_is_copied_again(notes: Path, store: FakeS3, tmp_path: Path) -> None:
-    with fetched(["s3://bucket/data/notes/"], tmp_path / "out"):
+    with fetch_inputs(["s3://bucket/data/notes/"], tmp_path / "out"):
         store.asked.clear()
     key = "data/notes/deep/e.txt"
     store.objects[key] = b"x" * len(store.objects[key])
     store.changed[key] = CHANGED + timedelta(seconds=1)
     del store.objects["data/notes/b.jsonl"]
-    with fetched(["s3://bucket/data/notes/"], tmp_path / "out") as given:
+    with fetch_inputs(["s3://bucket/data/notes/"], tmp_path / "out") as given:
         copy = given.paths[0]
         assert (copy / "deep/e.txt").read_bytes() == store.objects[key]
         assert not (copy / "b.jsonl").exists()
@@ -338,14 +344,14 @@ def test_an_object_that_changes_meanwhile_is_a_sentence(store: FakeS3, tmp_path:
     store.before_reading = change
     with (
         pytest.raises(UserError, match=r"s3://bucket/a\.txt was changed while"),
-        fetched(["s3://bucket/a.txt"], tmp_path / "out"),
+        fetch_inputs(["s3://bucket/a.txt"], tmp_path / "out"),
     ):
         pass
 
 
 def test_a_second_run_for_the_same_result_is_refused(notes: Path, tmp_path: Path) -> None:
     with (
-        fetched(["s3://bucket/data/notes/"], tmp_path / "out"),
+        fetch_inputs(["s3://bucket/data/notes/"], tmp_path / "out"),
         pytest.raises(Busy, match="is being written by process"),
     ):
         build(["s3://bucket/data/notes/"], tmp_path / "out", settings=LOOSE, workers=1)
@@ -441,16 +447,16 @@ def test_other_verbs_say_that_they_take_no_address(
 
 
 def test_an_address_shows_bucket_and_key_alone() -> None:
-    address = Address.of("s3://name:se%2Fcret@bucket/a%20b/咳?region=x&endpoint_override=host")
+    address = ObjectAddress.of("s3://name:se%2Fcret@bucket/a%20b/咳?region=x&endpoint_override=host")
     assert (address.shown, address.name, address.options) == (
         "s3://bucket/a b/咳",
         "咳",
         "region=x&endpoint_override=host",
     )
     assert address.given.isascii()
-    assert Address.of("s3://bucket").is_folder
+    assert ObjectAddress.of("s3://bucket").is_folder
     with pytest.raises(BadSetting):
-        Address.of("s3://bucket/a#b")
+        ObjectAddress.of("s3://bucket/a#b")
     assert replace(address, given="").below("c") == "s3://bucket/a b/咳/c"
 
 
@@ -470,7 +476,7 @@ def test_standard_input_is_annotated_like_a_file(
     annotate(pipeline, ["-"], tmp_path / "out", SMALL)
     assert content(tmp_path / "out") == content(tmp_path / "local")
     assert "stdin" in inputs_of(tmp_path / "out")
-    assert not list(tmp_path.rglob(f"{CACHE}/inputs/out/*"))
+    assert not list(tmp_path.rglob(f"{CACHE_FOLDER}/inputs/out/*"))
 
 
 def test_a_stopped_run_goes_on_with_the_same_standard_input(
@@ -494,11 +500,11 @@ def test_a_stopped_run_goes_on_with_the_same_standard_input(
 def test_nothing_on_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe(b"", monkeypatch)
     with pytest.raises(UserError, match="nothing on standard input"):
-        local_paths(["-"])
+        fetch_to_temporary_folder(["-"])
 
 
 def test_objects_are_copied_for_commands_without_a_result(notes: Path) -> None:
-    (folder, single) = local_paths(["s3://bucket/data/notes/", notes / "b.jsonl"])
+    (folder, single) = fetch_to_temporary_folder(["s3://bucket/data/notes/", notes / "b.jsonl"])
     assert single == notes / "b.jsonl"
     assert (folder / "deep/e.txt").read_bytes() == (notes / "deep/e.txt").read_bytes()
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alembert.corpus.document import Document, Entity, Relation, Section, problems
+from alembert.corpus.document import Document, Entity, Relation, Section, find_problems
 from alembert.corpus.readers import ReadOptions, read
-from alembert.corpus.writers import Losses, write
+from alembert.corpus.writers import ConversionLosses, write
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 NCBI = SHARED / "data" / "ner" / "NCBI-disease-pubtator"
@@ -46,7 +46,7 @@ def mentions(draw: st.DrawFn, text: str, number: int) -> Entity:
     return Entity(f"T{number}", draw(NAMES), spans, concepts, (("note", "seen twice"),) if number == 2 else ())
 
 
-def through(document: Document, *formats: str) -> tuple[Document, list[Losses]]:
+def through(document: Document, *formats: str) -> tuple[Document, list[ConversionLosses]]:
     losses = []
     for name in formats:
         with TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def words(document: Document) -> Counter[tuple[str, str]]:
 @given(document=documents())
 @settings(deadline=None, max_examples=40)
 def test_our_own_formats_lose_nothing(name: str, document: Document) -> None:
-    assert through(document, name) == (document, [Losses()])
+    assert through(document, name) == (document, [ConversionLosses()])
 
 
 @pytest.mark.parametrize("name", ["bioc-xml", "bioc-json"])
@@ -88,7 +88,7 @@ def test_bioc_keeps_whole_documents(name: str, document: Document) -> None:
     original = (document.text, document.sections, document.relations, document.labels, document.meta)
     assert found.unlinked_relations == document.unlinked_relations
     assert kept == (*original, document.language)
-    assert losses == [Losses()]
+    assert losses == [ConversionLosses()]
 
 
 @pytest.mark.parametrize("pair", list(permutations(FAITHFUL, 2)), ids="-".join)
@@ -125,7 +125,7 @@ def test_conll_keeps_the_words_of_every_mention_or_counts_it(name: str, document
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_read_back_is_sound(name: str, document: Document) -> None:
     found, _ = through(document, name)
-    assert list(problems(found)) == []
+    assert list(find_problems(found)) == []
 
 
 @pytest.mark.parametrize("name", ["NCBItrainset_corpus.txt", "NCBIdevelopset_corpus.txt", "NCBItestset_corpus.txt"])

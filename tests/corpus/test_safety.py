@@ -13,8 +13,8 @@ import pytest
 
 from alembert.corpus.document import Document
 from alembert.corpus.readers import Item, ReadOptions, Remark, SetAside, read
-from alembert.corpus.readers.contract import Damaged
-from alembert.corpus.readers.decompress import blocks
+from alembert.corpus.readers.contract import DamagedFile
+from alembert.corpus.readers.source import decompress_blocks
 
 BOMB = '<!DOCTYPE r [<!ENTITY a "lol">' + "".join(
     f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n in range(9)
@@ -53,8 +53,8 @@ def gzip_of_zeros(megabytes: int) -> Iterator[bytes]:
 
 def test_a_gzip_bomb_is_stopped() -> None:
     data = b"".join(gzip_of_zeros(200))
-    with pytest.raises(Damaged, match="bomb"):
-        for _ in blocks(io.BytesIO(data)):
+    with pytest.raises(DamagedFile, match="bomb"):
+        for _ in decompress_blocks(io.BytesIO(data)):
             pass
 
 
@@ -75,13 +75,13 @@ def test_highly_repetitive_text_is_no_bomb() -> None:
 
 def test_several_gzip_members_and_padding_are_one_file() -> None:
     data = gzip.compress(b"first ") + gzip.compress(b"second") + b"\0" * 512
-    assert b"".join(blocks(io.BytesIO(data))) == b"first second"
+    assert b"".join(decompress_blocks(io.BytesIO(data))) == b"first second"
 
 
 def test_rubbish_after_gzip_is_noticed_after_the_content() -> None:
-    found = blocks(io.BytesIO(gzip.compress(b"content") + b"rubbish"))
+    found = decompress_blocks(io.BytesIO(gzip.compress(b"content") + b"rubbish"))
     assert next(found) == b"content"
-    with pytest.raises(Damaged, match="not gzip"):
+    with pytest.raises(DamagedFile, match="not gzip"):
         next(found)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from alembert import artifact
 from alembert.corpus.document import Document
-from alembert.corpus.samples import Samples
-from alembert.corpus.store import Entry, Mention, to_bytes, to_table
+from alembert.corpus.excerpt import TextSampleReader
+from alembert.corpus.store import CorpusDocument, CorpusEntity, to_bytes, to_table
 from alembert.errors import BadFile
 from alembert.text.lexicon import Lexicon
 from alembert.text.word_counts import TextSample
@@ -31,34 +31,34 @@ def lines(tmp_path: Path) -> Path:
 
 
 def test_entities_of_the_input_are_mentions(lines: Path) -> None:
-    samples = Samples.open([lines])
+    samples = TextSampleReader.open([lines])
     assert [sample.mentions for sample in samples] == [(("drug", "Vemurafenib"), ("gene", "BRAF")), ()]
     assert samples.set_aside == 1
 
 
 def test_a_lexicon_replaces_entities_of_its_label_only(lines: Path) -> None:
-    found = [sample.mentions for sample in Samples.open([lines], [GENES])]
+    found = [sample.mentions for sample in TextSampleReader.open([lines], [GENES])]
     assert found == [(("drug", "Vemurafenib"), ("gene", "BRAF")), (("gene", "IL-6"),)]
 
 
 def test_going_through_twice_gives_the_same(lines: Path) -> None:
-    samples = Samples.open([lines, lines], [GENES])
+    samples = TextSampleReader.open([lines, lines], [GENES])
     assert list(samples) == list(samples)
     assert samples.set_aside == 2
 
 
 def test_a_corpus_gives_its_entities(tmp_path: Path) -> None:
-    entry = Entry(Document("1", "BRAF"), "notes", "en", entities=(Mention(0, 4, "gene"),))
+    entry = CorpusDocument(Document("1", "BRAF"), "notes", "en", entities=(CorpusEntity(0, 4, "gene"),))
     with artifact.create(tmp_path / "corpus", "Corpus", config={}) as draft:
         (draft.path / "parts").mkdir()
         (draft.path / "parts/part-00000.parquet").write_bytes(to_bytes(to_table([entry])))
-    assert list(Samples.open([tmp_path / "corpus"])) == [TextSample("BRAF", (("gene", "BRAF"),))]
+    assert list(TextSampleReader.open([tmp_path / "corpus"])) == [TextSample("BRAF", (("gene", "BRAF"),))]
 
 
 def test_what_is_not_there_or_no_corpus_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="There is no corpus"):
-        Samples.open([tmp_path / "nowhere"])
+        TextSampleReader.open([tmp_path / "nowhere"])
     with artifact.create(tmp_path / "tokenizer", "Tokenizer", config={}):
         pass
     with pytest.raises(BadFile, match="is a Tokenizer, and a Corpus was expected"):
-        Samples.open([tmp_path / "tokenizer"])
+        TextSampleReader.open([tmp_path / "tokenizer"])

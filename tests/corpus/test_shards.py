@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from alembert import artifact, sample
-from alembert.corpus import shard_build, shard_cut
+from alembert.corpus import shard_build, shard_tokenizer
 from alembert.corpus.build import build
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.document import Document
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.shard_build import find_or_build
-from alembert.corpus.shard_cut import Cutter, WordSettings
-from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD, Shards
-from alembert.corpus.store import KIND, Corpus, Entry, Mention, to_bytes, to_table
+from alembert.corpus.shard_build import open_or_build_shards
+from alembert.corpus.shard_tokenizer import ShardTokenizer, WordSettings
+from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY, WORD_START, Shards
+from alembert.corpus.store import KIND, Corpus, CorpusDocument, CorpusEntity, to_bytes, to_table
 from alembert.errors import BadFile, MissingExtra
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
@@ -31,7 +31,7 @@ from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter,
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = tuple("abcdefghijklmnopqrstuvwxyz0123456789.,-()%/;:'")
 WORDS = ("the", "patient", "##ine", "##in", "##ed", "of", "with", "was", "and", "insu", "##lin", "treat")
-CHARACTERS = tuple(sorted({mark for each in sample.passages("zh") for mark in each.text if mark > "\u2fff"}))
+CHARACTERS = tuple(sorted({mark for each in sample.load_passages("zh") for mark in each.text if mark > "\u2fff"}))
 PLAIN = WordSettings(segmenter="characters")
 
 
@@ -48,7 +48,7 @@ def make_tokenizer(*more: str) -> Tokenizer:
 TOKENIZER = make_tokenizer()
 
 
-def make_corpus(folder: Path, *parts: list[Entry]) -> Corpus:
+def make_corpus(folder: Path, *parts: list[CorpusDocument]) -> Corpus:
     with artifact.create(folder, KIND, config={}) as draft:
         (draft.path / "parts").mkdir()
         for number, entries in enumerate(parts):
@@ -56,13 +56,15 @@ def make_corpus(folder: Path, *parts: list[Entry]) -> Corpus:
     return Corpus.open(folder)
 
 
-def entry(text: str, *spans: tuple[int, int], entities: tuple[tuple[int, int], ...] = ()) -> Entry:
-    found = tuple(Mention(start, end, "disease") for start, end in entities)
-    return Entry(Document("d", text), "s", "en", spans or ((0, len(text)),), found)
+def entry(text: str, *spans: tuple[int, int], entities: tuple[tuple[int, int], ...] = ()) -> CorpusDocument:
+    found = tuple(CorpusEntity(start, end, "disease") for start, end in entities)
+    return CorpusDocument(Document("d", text), "s", "en", spans or ((0, len(text)),), found)
 
 
-def shards_of(folder: Path, *entries: Entry, words: WordSettings = PLAIN) -> Shards:
-    return find_or_build(make_corpus(folder / "corpus", list(entries)), TOKENIZER, folder, words=words, workers=1)
+def shards_of(folder: Path, *entries: CorpusDocument, words: WordSettings = PLAIN) -> Shards:
+    return open_or_build_shards(
+        make_corpus(folder / "corpus", list(entries)), TOKENIZER, folder, words=words, workers=1
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """The embedded sample as a corpus of several parts, with its gold entities."""
     folder = tmp_path_factory.mktemp("sample")
     with (folder / "sample.jsonl").open("w") as lines:
-        for passage in sample.passages():
+        for passage in sample.load_passages():
             spans = [
                 {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
                 for n, each in enumerate(passage.entities)
@@ -83,10 +85,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture(scope="module")
 def shards(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Shards:
-    return find_or_build(corpus, TOKENIZER, tmp_path_factory.mktemp("cache"), words=PLAIN, workers=2)
+    return open_or_build_shards(corpus, TOKENIZER, tmp_path_factory.mktemp("cache"), words=PLAIN, workers=2)
 
 
-def plainly(each: Entry, segmenter: object = None, dictionary: Dictionary | None = None) -> list[tuple[int, int, int]]:
+def plainly(
+    each: CorpusDocument, segmenter: object = None, dictionary: Dictionary | None = None
+) -> list[tuple[int, int, int]]:
     """Give id, sentence and flags of each piece, found by going through all of them for each question."""
     text = each.document.text
     found = TOKENIZER.encode(text, add_special_tokens=False)
@@ -98,7 +102,7 @@ def plainly(each: Entry, segmenter: object = None, dictionary: Dictionary | None
         word = max([n for n, (begin, _) in enumerate(spans) if begin <= start], default=0)
         begins = not TOKENIZER.vocabulary.pieces[piece].startswith("##")
         begins = begins and (not is_chinese or word != before_word)
-        rows.append([piece, sentence, WORD if begins or sentence != before_sentence else 0])
+        rows.append([piece, sentence, WORD_START if begins or sentence != before_sentence else 0])
         before_sentence, before_word = sentence, word
     taken: set[int] = set()
     for mention in sorted(each.entities, key=lambda m: (m.start - m.end, m.start)):
@@ -106,7 +110,7 @@ def plainly(each: Entry, segmenter: object = None, dictionary: Dictionary | None
         if own and taken.isdisjoint(own):
             taken.update(own)
             for n in own:
-                rows[n][2] |= INSIDE | FIRST * (n == own[0]) | LAST * (n == own[-1])
+                rows[n][2] |= IN_ENTITY | ENTITY_START * (n == own[0]) | ENTITY_END * (n == own[-1])
     return [tuple(row) for row in rows]
 
 
@@ -128,7 +132,7 @@ def test_jieba_and_a_dictionary_mark_as_a_plain_reading_does(corpus: Corpus, tmp
     terms = tmp_path / "terms.txt"
     terms.write_text("2型糖尿病\n二甲双胍\n", encoding="utf-8")
     chosen = WordSettings(segmenter="jieba", dictionary=terms)
-    shards = find_or_build(corpus, TOKENIZER, tmp_path / "cache", words=chosen)
+    shards = open_or_build_shards(corpus, TOKENIZER, tmp_path / "cache", words=chosen)
     jieba, dictionary = JiebaSegmenter(), Dictionary.read(terms)
     expected = [plainly(each, jieba, dictionary) for each in corpus.entries()]
     assert [marked(shards, n) for n in range(len(shards))] == expected
@@ -141,9 +145,9 @@ def test_counts_say_what_there_is(corpus: Corpus, shards: Shards) -> None:
         "documents without tokens": 0,
         "sentences": corpus.counts["sentences"],
         "tokens": len(shards.ids),
-        "words": int((flags & WORD > 0).sum()),
-        "entities": int((flags & FIRST > 0).sum()),
-        "entities dropped: overlap": corpus.counts["gold entities"] - int((flags & FIRST > 0).sum()),
+        "words": int((flags & WORD_START > 0).sum()),
+        "entities": int((flags & ENTITY_START > 0).sum()),
+        "entities dropped: overlap": corpus.counts["gold entities"] - int((flags & ENTITY_START > 0).sum()),
         "entities dropped: no token": 0,
         "unknown pieces": int((shards.ids == TOKENIZER.unk_id).sum()),
     }
@@ -159,7 +163,7 @@ def cut(shards: Shards, document: int = 0) -> list[str]:
     """Join the pieces of each word."""
     start, end = shards.tokens_of(document)
     pieces = TOKENIZER.tokens(shards.ids[start:end])
-    begins = [n for n in range(end - start) if shards.flags[start + n] & WORD]
+    begins = [n for n in range(end - start) if shards.flags[start + n] & WORD_START]
     return ["".join(pieces[a:b]).replace("##", "") for a, b in pairwise([*begins, end - start])]
 
 
@@ -205,21 +209,21 @@ def test_sentences_and_documents_without_pieces_vanish(tmp_path: Path) -> None:
 
 def flags_of(folder: Path, text: str, *entities: tuple[int, int]) -> tuple[list[int], Shards]:
     shards = shards_of(folder, entry(text, (0, 3), (4, len(text)), entities=entities))
-    return [int(flag) & ~WORD for flag in shards.flags], shards
+    return [int(flag) & ~WORD_START for flag in shards.flags], shards
 
 
 def test_an_entity_of_one_piece_is_first_and_last(tmp_path: Path) -> None:
-    assert flags_of(tmp_path, "a b c d", (2, 3))[0] == [0, INSIDE | FIRST | LAST, 0, 0]
+    assert flags_of(tmp_path, "a b c d", (2, 3))[0] == [0, IN_ENTITY | ENTITY_START | ENTITY_END, 0, 0]
 
 
 def test_an_entity_may_cross_a_sentence_border(tmp_path: Path) -> None:
-    assert flags_of(tmp_path, "a b c d", (2, 7))[0] == [0, INSIDE | FIRST, INSIDE, INSIDE | LAST]
+    assert flags_of(tmp_path, "a b c d", (2, 7))[0] == [0, IN_ENTITY | ENTITY_START, IN_ENTITY, IN_ENTITY | ENTITY_END]
 
 
 def test_the_longest_of_overlapping_entities_stays_then_the_leftmost(tmp_path: Path) -> None:
     found, shards = flags_of(tmp_path, "a b c d e f", (0, 3), (2, 7), (6, 11), (4, 5))
-    begins = INSIDE | FIRST
-    assert found == [0, begins, INSIDE, INSIDE | LAST, 0, 0]
+    begins = IN_ENTITY | ENTITY_START
+    assert found == [0, begins, IN_ENTITY, IN_ENTITY | ENTITY_END, 0, 0]
     assert (shards.counts["entities"], shards.counts["entities dropped: overlap"]) == (1, 3)
 
 
@@ -231,29 +235,29 @@ texts = st.text(st.one_of(st.sampled_from("ab ,.\n2型糖尿病患者é한\u0301
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
+def entries(draw: st.DrawFn) -> CorpusDocument:
     text = draw(texts)
     places = st.integers(0, len(text))
     borders = sorted(draw(st.sets(places, max_size=4)))
     mentions = [tuple(sorted(pair)) for pair in draw(st.lists(st.tuples(places, places), max_size=4))]
-    return Entry(
+    return CorpusDocument(
         Document("d", text),
         "s",
         "en",
         tuple(pairwise(borders)),
-        tuple(Mention(start, end, "x") for start, end in mentions if start < end),
+        tuple(CorpusEntity(start, end, "x") for start, end in mentions if start < end),
     )
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(entries(), max_size=5))
 def test_any_text_is_cut_as_by_the_tokenizer_and_marked_as_by_a_plain_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Entry]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[CorpusDocument]
 ) -> None:
-    monkeypatch.setattr(shard_cut, "_BATCH_CHARACTERS", 50)
+    monkeypatch.setattr(shard_tokenizer, "_BATCH_CHARACTERS", 50)
     path = tmp_path / "part"
     path.write_bytes(to_bytes(to_table(found)))
-    cutter = Cutter(TOKENIZER, PLAIN)
+    cutter = ShardTokenizer(TOKENIZER, PLAIN)
     counts, arrays = cutter.cut(path)
     full = [rows for rows in map(plainly, found) if rows]
     flat = [row for rows in full for row in rows]
@@ -271,7 +275,7 @@ def states(folder: Path) -> Iterator[tuple[Path, int]]:
 def test_what_is_there_is_only_opened(corpus: Corpus, shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
     before = list(states(shards.folder.parent))
     monkeypatch.setattr(shard_build, "_build", None)
-    again = find_or_build(corpus, TOKENIZER, shards.folder.parent, words=PLAIN)
+    again = open_or_build_shards(corpus, TOKENIZER, shards.folder.parent, words=PLAIN)
     assert (again.folder, list(states(shards.folder.parent))) == (shards.folder, before)
 
 
@@ -281,7 +285,7 @@ def test_another_tokenizer_dictionary_or_corpus_has_shards_of_its_own(tmp_path: 
     with_terms = WordSettings(segmenter="characters", dictionary=tmp_path / "terms")
     cases = [(one, TOKENIZER, PLAIN), (two, TOKENIZER, PLAIN), (one, make_tokenizer("more"), PLAIN)]
     cases.append((one, TOKENIZER, with_terms))
-    found = {find_or_build(c, t, tmp_path, words=w, workers=1).folder for c, t, w in cases}
+    found = {open_or_build_shards(c, t, tmp_path, words=w, workers=1).folder for c, t, w in cases}
     assert len(found) == len(cases)
 
 
@@ -290,12 +294,12 @@ def test_the_place_of_a_dictionary_does_not_matter(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_text("糖尿病\n", encoding="utf-8")
         chosen = WordSettings(segmenter="characters", dictionary=tmp_path / name)
-        folders.add(find_or_build(corpus, TOKENIZER, tmp_path, words=chosen, workers=1).folder)
+        folders.add(open_or_build_shards(corpus, TOKENIZER, tmp_path, words=chosen, workers=1).folder)
     assert len(folders) == 1
 
 
 def test_the_number_of_workers_does_not_change_a_byte(corpus: Corpus, shards: Shards, tmp_path: Path) -> None:
-    alone = find_or_build(corpus, TOKENIZER, tmp_path, words=PLAIN, workers=1)
+    alone = open_or_build_shards(corpus, TOKENIZER, tmp_path, words=PLAIN, workers=1)
     assert alone.manifest == shards.manifest
 
 
@@ -304,12 +308,12 @@ def test_a_large_vocabulary_has_wide_ids(tmp_path: Path, size: int, kind: str) -
     pieces = (*SPECIAL, *(f"w{n}" for n in range(size - len(SPECIAL))))
     tokenizer = Tokenizer.from_vocabulary(Vocabulary(pieces), lowercase=True)
     last = pieces[-1]
-    shards = find_or_build(make_corpus(tmp_path / "c", [entry(last)]), tokenizer, tmp_path, words=PLAIN)
+    shards = open_or_build_shards(make_corpus(tmp_path / "c", [entry(last)]), tokenizer, tmp_path, words=PLAIN)
     assert (shards.ids.dtype, shards.ids.tolist()) == (np.dtype(kind), [size - 1])
 
 
 def test_an_empty_corpus_gives_empty_shards(tmp_path: Path) -> None:
-    shards = find_or_build(make_corpus(tmp_path / "corpus"), TOKENIZER, tmp_path, words=PLAIN)
+    shards = open_or_build_shards(make_corpus(tmp_path / "corpus"), TOKENIZER, tmp_path, words=PLAIN)
     assert (len(shards), len(shards.ids), shards.documents.tolist()) == (0, 0, [0])
 
 

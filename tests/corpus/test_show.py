@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.cli.corpus import app
-from alembert.corpus.build import Words, build
-from alembert.corpus.page import page
+from alembert.corpus.build import LexiconFiles, build
+from alembert.corpus.statistics import Histogram, compute_statistics, sample_documents
 from alembert.corpus.store import Corpus
-from alembert.corpus.survey import Histogram, sample, survey
 from alembert.errors import BadFile
+from alembert.inspect.corpus_page import render_corpus_page
 
 TEXTS = [
     "Aspirin was given to the first patient. Gout did not return to her.",
@@ -35,7 +35,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     (folder / "drug.txt").write_text("aspirin\n")
     (folder / "disease.txt").write_text("gout\n")
     lexicons = {"drug": folder / "drug.txt", "disease": folder / "disease.txt"}
-    build([folder / "in.jsonl"], folder / "out", words=Words(lexicons=lexicons), workers=1)
+    build([folder / "in.jsonl"], folder / "out", words=LexiconFiles(lexicons=lexicons), workers=1)
     return Corpus.open(folder / "out")
 
 
@@ -45,7 +45,7 @@ def show(corpus: Corpus, capsys: pytest.CaptureFixture[str], *options: str) -> s
 
 
 def test_the_survey_counts_what_is_there(corpus: Corpus) -> None:
-    found = survey(corpus)
+    found = compute_statistics(corpus)
     assert found.languages == {"en": 2, "de": 1}
     assert found.sources == {"in.jsonl": 3}
     assert dict(found.per_document.bins())["2"] == 2
@@ -57,7 +57,7 @@ def test_the_survey_counts_what_is_there(corpus: Corpus) -> None:
 
 
 def test_surfaces_come_most_frequent_first(corpus: Corpus) -> None:
-    drug = next(label for label in survey(corpus).labels if label.name == "drug")
+    drug = next(label for label in compute_statistics(corpus).labels if label.name == "drug")
     assert drug.top == [("Aspirin", 3)]
 
 
@@ -74,8 +74,8 @@ def test_json_is_one_object(corpus: Corpus, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_sample_depends_on_the_seed_alone(corpus: Corpus) -> None:
-    assert sample(corpus, 2, seed=1) == sample(corpus, 2, seed=1)
-    assert {tuple(e.document.id for e in sample(corpus, 1, seed=seed)) for seed in range(20)} == {
+    assert sample_documents(corpus, 2, seed=1) == sample_documents(corpus, 2, seed=1)
+    assert {tuple(e.document.id for e in sample_documents(corpus, 1, seed=seed)) for seed in range(20)} == {
         ("0",),
         ("1",),
         ("2",),
@@ -83,7 +83,7 @@ def test_a_sample_depends_on_the_seed_alone(corpus: Corpus) -> None:
 
 
 def test_a_sample_larger_than_the_corpus_is_all_of_it(corpus: Corpus) -> None:
-    assert [entry.document.text for entry in sample(corpus, 10, seed=0)] == TEXTS
+    assert [entry.document.text for entry in sample_documents(corpus, 10, seed=0)] == TEXTS
 
 
 def test_sampled_documents_are_printed(corpus: Corpus, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +109,7 @@ class _Checker(HTMLParser):
 
 def test_the_page_needs_nothing_else_and_escapes_texts(corpus: Corpus) -> None:
     checker = _Checker()
-    checker.feed(page(survey(corpus), sample(corpus, 3, seed=0)))
+    checker.feed(render_corpus_page(compute_statistics(corpus), sample_documents(corpus, 3, seed=0)))
     assert checker.foreign == []
     assert not {"script", "link", "img", "iframe"} & set(checker.tags)
     assert checker.tags.count("svg") == 3

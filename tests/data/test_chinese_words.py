@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from alembert.corpus.document import Document
-from alembert.corpus.excerpt import excerpt
+from alembert.corpus.excerpt import read_excerpt
 from alembert.corpus.readers import read
-from alembert.corpus.shard_cut import WordSettings
+from alembert.corpus.shard_tokenizer import WordSettings
 from alembert.data.masking import MaskSettings, choose_positions
 from alembert.data.order import make_rng
 from alembert.data.sequences import TokenSpan, build_instance
@@ -35,7 +35,7 @@ def test_words_are_masked_whole(shared: Path, chinese_albert: Path, tmp_path: Pa
     texts = texts_of(shared / "zh" / name, 60)
     (tmp_path / "texts.txt").write_text("\n\n".join(texts), encoding="utf8")
     settings = WordSettings(segmenter="jieba", dictionary=shared / "zh/THUOCL_medical.txt")
-    part = excerpt([tmp_path / "texts.txt"], tokenizer, settings).tokens
+    part = read_excerpt([tmp_path / "texts.txt"], tokenizer, settings).tokens
     joined = 0
     for document, item in enumerate(islice(read(tmp_path / "texts.txt"), len(part))):
         assert isinstance(item, Document)

@@ -10,7 +10,7 @@ from chi_square import UNLIKELY, alike, fits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD
+from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY, WORD_START
 from alembert.data.masking import MaskedPositions, MaskSettings, choose_positions, corrupt
 from alembert.data.sequences import Instance
 from alembert.errors import BadSetting
@@ -34,7 +34,7 @@ def instance_of(*segments: list[int]) -> Instance:
 def from_tokens(tokens: list[str]) -> Instance:
     """Make an instance from pieces of words, special tokens included."""
     special = np.array([token in plain_bert.SPECIAL for token in tokens])
-    flags = np.array([WORD * (not token.startswith("##")) for token in tokens], np.uint8)
+    flags = np.array([WORD_START * (not token.startswith("##")) for token in tokens], np.uint8)
     segments = np.zeros(len(tokens), np.uint8)
     segments[tokens.index("[SEP]") + 1 :] = 1
     return Instance(np.arange(len(tokens), dtype=np.int32), segments, flags * ~special, special)
@@ -51,9 +51,9 @@ def drawn(instance: Instance, count: int, **settings) -> list[MaskedPositions]:
 
 def entity(size: int) -> list[int]:
     """Make the flags of an entity of one-piece words."""
-    flags = np.full(size, WORD | INSIDE)
-    flags[0] |= FIRST
-    flags[-1] |= LAST
+    flags = np.full(size, WORD_START | IN_ENTITY)
+    flags[0] |= ENTITY_START
+    flags[-1] |= ENTITY_END
     return flags.tolist()
 
 
@@ -64,23 +64,23 @@ def entity(size: int) -> list[int]:
 @pytest.mark.parametrize("rate", [0.15, 0.3])
 def test_as_many_pieces_as_published_at_every_length(rate, most) -> None:
     for length in range(4, 513):
-        found = positions(instance_of([WORD] * (length - 2)), rate=rate, max_predictions=most)
+        found = positions(instance_of([WORD_START] * (length - 2)), rate=rate, max_predictions=most)
         assert len(found) == plain_bert.count(length, rate, most)
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_at_least_one_is_predicted(unit) -> None:
-    assert positions(instance_of([WORD]), unit=unit, rate=0.01) == [1]
+    assert positions(instance_of([WORD_START]), unit=unit, rate=0.01) == [1]
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_everything_can_be_predicted_and_nothing_more(unit) -> None:
-    assert positions(instance_of([WORD] * 3, [WORD] * 2), unit=unit, rate=1.0) == [1, 2, 3, 5, 6]
+    assert positions(instance_of([WORD_START] * 3, [WORD_START] * 2), unit=unit, rate=1.0) == [1, 2, 3, 5, 6]
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_never_more_than_the_most(unit) -> None:
-    assert len(positions(instance_of([WORD] * 100), unit=unit, max_predictions=7)) == 7
+    assert len(positions(instance_of([WORD_START] * 100), unit=unit, max_predictions=7)) == 7
 
 
 # --- in distribution ---------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def test_the_sets_of_positions_are_distributed_as_published(unit, rate, count) -
 
 
 def test_every_set_of_pieces_is_as_likely() -> None:
-    found = [tuple(chosen.positions) for chosen in drawn(instance_of([WORD] * 7), 30_000, rate=0.3)]
+    found = [tuple(chosen.positions) for chosen in drawn(instance_of([WORD_START] * 7), 30_000, rate=0.3)]
     assert fits(found, dict.fromkeys(combinations(range(1, 8), 3), 1 / 35)) > UNLIKELY
 
 
@@ -150,7 +150,7 @@ def test_other_shares_are_kept_to() -> None:
 
 
 def test_each_entity_is_chosen_on_its_own_at_its_rate() -> None:
-    instance = instance_of([*entity(2), WORD, *entity(1), WORD, WORD])
+    instance = instance_of([*entity(2), WORD_START, *entity(1), WORD_START, WORD_START])
     found = [
         (1 in chosen.positions, 4 in chosen.positions)
         for chosen in drawn(instance, 10_000, unit="entity", entity_rate=0.3)
@@ -164,28 +164,28 @@ def test_each_entity_is_chosen_on_its_own_at_its_rate() -> None:
 
 def words_of(instance: Instance) -> list[list[int]]:
     tokens = [
-        "[SEP]" if special else "a" if flags & WORD else "##a"
+        "[SEP]" if special else "a" if flags & WORD_START else "##a"
         for special, flags in zip(instance.special, instance.flags, strict=True)
     ]
     return plain_bert.words(tokens, whole=True)
 
 
 def test_a_word_that_exceeds_the_number_is_passed_over() -> None:
-    instance = instance_of([WORD, 0, 0, WORD, WORD, 0, 0, 0])
+    instance = instance_of([WORD_START, 0, 0, WORD_START, WORD_START, 0, 0, 0])
     assert all(positions(instance, seed, unit="word", rate=0.15) == [4] for seed in range(20))
 
 
 def test_nothing_is_predicted_when_no_word_fits_as_published() -> None:
-    assert positions(instance_of([WORD, 0, 0]), unit="word") == []
+    assert positions(instance_of([WORD_START, 0, 0]), unit="word") == []
 
 
 def test_a_continuation_after_cls_stands_alone() -> None:
-    found = {tuple(positions(instance_of([0, WORD, 0]), seed, unit="word")) for seed in range(20)}
+    found = {tuple(positions(instance_of([0, WORD_START, 0]), seed, unit="word")) for seed in range(20)}
     assert found == {(1,)}
 
 
 def test_a_continuation_after_sep_belongs_to_the_word_before_as_published() -> None:
-    instance = instance_of([WORD], [0, WORD, 0, 0])
+    instance = instance_of([WORD_START], [0, WORD_START, 0, 0])
     assert {tuple(positions(instance, seed, unit="word", rate=0.25)) for seed in range(20)} == {(1, 3)}
 
 
@@ -193,18 +193,18 @@ def test_a_continuation_after_sep_belongs_to_the_word_before_as_published() -> N
 
 
 def test_with_no_chance_for_entities_only_words_between_them_are_masked() -> None:
-    instance = instance_of([*entity(3), WORD, WORD, *entity(2)])
+    instance = instance_of([*entity(3), WORD_START, WORD_START, *entity(2)])
     found = {place for seed in range(50) for place in positions(instance, seed, unit="entity", entity_rate=0)}
     assert found == {4, 5}
 
 
 def test_a_chosen_entity_is_enough_where_few_other_tokens_are() -> None:
-    instance = instance_of([*entity(4), WORD])
+    instance = instance_of([*entity(4), WORD_START])
     assert positions(instance, unit="entity", entity_rate=1) == [1, 2, 3, 4]
 
 
 def test_the_rate_holds_for_the_tokens_outside_entities() -> None:
-    instance = instance_of([*entity(10), *[WORD] * 38])
+    instance = instance_of([*entity(10), *[WORD_START] * 38])
     found = positions(instance, unit="entity", entity_rate=1, rate=0.25)
     assert (found[:10], len(found)) == (list(range(1, 11)), 10 + 10)
 
@@ -222,33 +222,33 @@ def test_what_truncation_left_of_an_entity_is_a_unit() -> None:
 
 
 def test_an_entity_above_the_most_predictions_is_passed_over() -> None:
-    instance = instance_of([*entity(5), WORD, *entity(2)])
+    instance = instance_of([*entity(5), WORD_START, *entity(2)])
     for seed in range(20):
         assert positions(instance, seed, unit="entity", entity_rate=1, max_predictions=3)[-2:] == [7, 8]
 
 
 def test_entities_and_words_share_the_most_predictions() -> None:
-    instance = instance_of([*entity(2), *[WORD] * 8])
+    instance = instance_of([*entity(2), *[WORD_START] * 8])
     for seed in range(20):
         found = positions(instance, seed, unit="entity", entity_rate=1, rate=0.9, max_predictions=5)
         assert (found[:2], len(found)) == ([1, 2], 5)
 
 
 def test_a_word_does_not_go_on_behind_an_entity() -> None:
-    instance = instance_of([WORD, *entity(1), 0, 0])
+    instance = instance_of([WORD_START, *entity(1), 0, 0])
     found = {tuple(positions(instance, seed, unit="entity", entity_rate=0)) for seed in range(30)}
     assert found == {(1,)}
 
 
 # --- for all instances -------------------------------------------------------------------------------------------
 
-words = st.integers(1, 4).map(lambda size: [WORD] + [0] * (size - 1))
+words = st.integers(1, 4).map(lambda size: [WORD_START] + [0] * (size - 1))
 
 
 def named(parts: list[list[int]]) -> list[int]:
-    flags = [flag | INSIDE for part in parts for flag in part]
-    flags[0] |= FIRST
-    flags[-1] |= LAST
+    flags = [flag | IN_ENTITY for part in parts for flag in part]
+    flags[0] |= ENTITY_START
+    flags[-1] |= ENTITY_END
     return flags
 
 
@@ -276,13 +276,13 @@ def runs(instance: Instance) -> list[list[int]]:
     found: list[list[int]] = []
     open_ = False
     for place, flags in enumerate(instance.flags.tolist()):
-        if not flags & INSIDE:
+        if not flags & IN_ENTITY:
             open_ = False
             continue
-        if flags & FIRST or not open_:
+        if flags & ENTITY_START or not open_:
             found.append([])
         found[-1].append(place)
-        open_ = not flags & LAST
+        open_ = not flags & ENTITY_END
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from alembert import artifact
-from alembert.corpus.build import Words, build
+from alembert.corpus.build import LexiconFiles, build
 from alembert.corpus.settings import BuildSettings
 from alembert.errors import Busy
 
@@ -51,7 +51,7 @@ def text(number: int) -> str:
 
 def run_build(work: Path, out: Path) -> None:
     inputs = [work / f"{file}.jsonl" for file in range(3)]
-    words = Words(lexicons={"drug": work / "drug.txt"})
+    words = LexiconFiles(lexicons={"drug": work / "drug.txt"})
     while True:
         try:
             build(inputs, out, words=words, settings=SETTINGS, workers=2)

@@ -12,9 +12,9 @@ import pytest
 
 from alembert import artifact
 from alembert.corpus.document import Document
-from alembert.corpus.shard_build import find_or_build
-from alembert.corpus.shard_cut import WordSettings
-from alembert.corpus.store import KIND, Corpus, Entry, to_bytes, to_table
+from alembert.corpus.shard_build import open_or_build_shards
+from alembert.corpus.shard_tokenizer import WordSettings
+from alembert.corpus.store import KIND, Corpus, CorpusDocument, to_bytes, to_table
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
@@ -55,14 +55,14 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def document(number: int) -> Entry:
+def document(number: int) -> CorpusDocument:
     text = " ".join("abcdefghij"[number % k : k] for k in range(1, 10))
-    return Entry(Document(str(number), text), "s", "en", ((0, 5), (6, len(text))))
+    return CorpusDocument(Document(str(number), text), "s", "en", ((0, 5), (6, len(text))))
 
 
 def run(work: Path, cache: Path) -> None:
     words = WordSettings(segmenter="characters")
-    find_or_build(Corpus.open(work / "corpus"), TOKENIZER, cache, words=words, workers=2)
+    open_or_build_shards(Corpus.open(work / "corpus"), TOKENIZER, cache, words=words, workers=2)
 
 
 def run_and_die(work: Path, cache: Path, step: int) -> None:

@@ -21,7 +21,9 @@ from alembert.text.extend import ExtendSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.word_counts import TextSample
 
-SAMPLES = [TextSample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages()]
+SAMPLES = [
+    TextSample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.load_passages()
+]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alembert.corpus.document import Document, problems
+from alembert.corpus.document import Document, find_problems
 from alembert.corpus.readers import Item, read
 from alembert.corpus.writers import FORMATS as WRITERS
 from alembert.infer.annotate import AnnotateSettings, annotate
@@ -55,7 +55,7 @@ def test_every_span_is_where_the_model_found_it(form: str, texts: list[str]) -> 
     assert counts["read"] == counts["written"] + counts["set aside"] == len(texts)
     used = [text for text in given_texts if text.strip() and not (form == "brat" and text[0] == "\ufeff")]
     for document, text in zip(documents, used, strict=True):
-        assert list(problems(document)) == []
+        assert list(find_problems(document)) == []
         spans = sorted((each.start, each.end, each.label) for each in document.entities)
         assert spans == sorted((each.start, each.end, each.label) for each in found(text))
         changed = any(name.startswith(("format: line breaks", "format: characters")) for name in counts)

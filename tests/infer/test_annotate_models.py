@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alembert.corpus.document import Document, Entity, Relation, problems
+from alembert.corpus.document import Document, Entity, Relation, find_problems
 from alembert.corpus.readers import ReadOptions, read
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
@@ -44,7 +44,7 @@ OLD = Document(
 
 def annotated(document: Document, *models: Any, **options: Any) -> Document:
     (found,) = Pipeline.of(models, **options).annotate([document])
-    assert list(problems(found.document)) == []
+    assert list(find_problems(found.document)) == []
     assert (found.document.id, found.document.text) == (document.id, document.text)
     return found.document
 

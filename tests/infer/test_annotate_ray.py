@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from alembert.corpus.cluster import Cluster, connected
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.infer.annotate import AnnotateSettings, annotate
 from alembert.infer.annotate_models import Pipeline
 from alembert.infer.annotate_ray import OnRay
+from alembert.workers.ray import RayCluster, connect
 
 sys.path.append(str(Path(__file__).parents[1]))
 from poisoned import write_poisoned
@@ -102,7 +102,7 @@ def all_gone(mark: Path) -> bool:
 def test_a_cluster_that_is_not_there_is_a_sentence(address: str) -> None:
     with (
         pytest.raises(BadSetting, match=f"The Ray cluster at {address} cannot be reached"),
-        connected(Cluster(address=address)),
+        connect(RayCluster(address=address)),
     ):
         pass
 

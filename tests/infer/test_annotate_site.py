@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from alembert.cli import run
-from alembert.corpus.cluster import Cluster
 from alembert.errors import BadSetting
 from alembert.infer.annotate import AnnotateSettings, Here, Site, annotate
 from alembert.infer.annotate_chunks import Computed, Portion, compute
 from alembert.infer.annotate_models import Pipeline
 from alembert.infer.annotate_ray import OnRay
+from alembert.workers.ray import RayCluster
 
 sys.path.append(str(Path(__file__).parents[1]))
 from finding_models import finder
@@ -77,7 +77,7 @@ def test_a_run_goes_on_at_another_site(pipeline: Pipeline, tmp_path: Path, first
 
 
 def test_no_cluster_is_started_where_nothing_is_left(pipeline: Pipeline) -> None:
-    site = OnRay(Cluster(address="nowhere:1"), lambda: pipeline)
+    site = OnRay(RayCluster(address="nowhere:1"), lambda: pipeline)
     assert list(site.computed(iter([]))) == []
 
 
@@ -114,4 +114,4 @@ def test_options_that_do_not_fit_are_refused(
 @pytest.mark.parametrize("setting", [{"workers": 0}, {"cpus": 0}])
 def test_a_cluster_has_workers_and_they_have_cpus(setting: dict[str, int]) -> None:
     with pytest.raises(BadSetting, match="at least one"):
-        Cluster(**setting)
+        RayCluster(**setting)

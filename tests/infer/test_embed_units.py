@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from alembert.corpus.build import build
-from alembert.corpus.input_files import list_files
+from alembert.corpus.inputs import list_input_files
 from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.infer.embed_units import Portion, supply_of
@@ -32,7 +32,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def portions(inputs: list[Path], unit: str, after: Place = START) -> list[Portion]:
-    return list(supply_of(list_files(inputs), unit, ReadOptions()).portions(after))
+    return list(supply_of(list_input_files(inputs), unit, ReadOptions()).portions(after))
 
 
 @pytest.mark.parametrize("unit", ["document", "sentence"])
@@ -57,7 +57,7 @@ def test_reading_goes_on_behind_any_place(files: list[Path], unit: str) -> None:
 
 
 def test_progress_ends_at_the_total(files: list[Path]) -> None:
-    supply = supply_of(list_files(files), "document", ReadOptions())
+    supply = supply_of(list_input_files(files), "document", ReadOptions())
     assert list(supply.portions(Place()))[-1].done == supply.total == sum(path.stat().st_size for path in files)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from alembert.corpus.input_files import list_files
+from alembert.corpus.inputs import list_input_files
 from alembert.infer.supply import one_ahead
 
 
@@ -14,7 +14,7 @@ def test_folders_give_their_files_in_order_and_brat_stays_whole(tmp_path: Path) 
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     (tmp_path / "b/back").symlink_to(tmp_path)
-    found = [path.relative_to(tmp_path).as_posix() for path in list_files([tmp_path]).paths]
+    found = [path.relative_to(tmp_path).as_posix() for path in list_input_files([tmp_path]).paths]
     assert found == ["a.jsonl", "b/1.txt", "b/2.txt", "b/back", "pairs"]
 
 

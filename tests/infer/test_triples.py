@@ -12,7 +12,7 @@ import transformers
 
 from alembert import hardware
 from alembert.cli import run
-from alembert.corpus.marked import marked_pair
+from alembert.corpus.examples.entity_markers import find_marked_pair
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
@@ -58,7 +58,7 @@ def documents() -> list[dict[str, Any]]:
 
 def plain(text: str) -> tuple[str, list[tuple[int, int]]]:
     """Take the marks out, and keep the offsets."""
-    pair = marked_pair(text)
+    pair = find_marked_pair(text)
     assert pair is not None
     kept, spans, at = "", [], 0
     for mark in (pair.first, pair.second):

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from alembert.corpus.questions import RightAnswer
+from alembert.corpus.examples.questions import GoldAnswer
 from alembert.inspect.errors_answer import survey
 from alembert.inspect.marked_text import Mark
 from alembert.tasks.answer import AnswerTask
@@ -22,7 +22,7 @@ PASSAGE = "Aspirin helps old men. Fever fell."
 def asked(
     name: str, right: tuple[int, int] | None, guess: tuple[int, int] | None, score: float
 ) -> tuple[AnswerExample, Answered]:
-    answers = () if right is None else (RightAnswer(PASSAGE[slice(*right)], (right,)),)
+    answers = () if right is None else (GoldAnswer(PASSAGE[slice(*right)], (right,)),)
     example = AnswerExample(id=name, texts=("What helps?", PASSAGE), where=name, answers=answers)
     best = () if guess is None else (FoundAnswer(PASSAGE[slice(*guess)], *guess, score),)
     return example, Answered(best, 0.0, score, guess is None, Coverage(windows=1))

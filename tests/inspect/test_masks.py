@@ -9,13 +9,21 @@ from pathlib import Path
 import pytest
 
 from alembert import artifact, sample
+from alembert.corpus.chunks import split_into_sentences
 from alembert.corpus.document import Document
-from alembert.corpus.excerpt import Limit, excerpt
-from alembert.corpus.refine import sentences_of
-from alembert.corpus.shard_build import find_or_build
-from alembert.corpus.shard_cut import WordSettings
-from alembert.corpus.shards import Shards, Tokens
-from alembert.corpus.store import KIND, PARTS, Corpus, Entry, Mention, to_bytes, to_table
+from alembert.corpus.excerpt import ExcerptLimit, read_excerpt
+from alembert.corpus.shard_build import open_or_build_shards
+from alembert.corpus.shard_tokenizer import WordSettings
+from alembert.corpus.shards import Shards, TokenArrays
+from alembert.corpus.store import (
+    KIND,
+    PARTS_FOLDER,
+    Corpus,
+    CorpusDocument,
+    CorpusEntity,
+    to_bytes,
+    to_table,
+)
 from alembert.data.feed import Cursor, SequenceSpec
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
@@ -28,7 +36,7 @@ from alembert.train.lesson import Micro
 from alembert.train.settings import ObjectiveWeights, PretrainSettings
 from alembert.train.text_lesson import TextLesson
 
-MARKS = sorted({m for passage in sample.passages() for m in passage.text.lower() if not m.isspace()})
+MARKS = sorted({m for passage in sample.load_passages() for m in passage.text.lower() if not m.isspace()})
 TOKENIZER = Tokenizer.from_vocabulary(
     Vocabulary(
         (
@@ -47,28 +55,28 @@ TERM = "急性髓系白血病"
 ALL = 10**9
 
 
-def entry(passage: sample.Passage) -> Entry:
+def entry(passage: sample.SamplePassage) -> CorpusDocument:
     document = Document(passage.id, passage.text)
-    mentions = tuple(Mention(each.start, each.end, each.label) for each in passage.entities)
-    sentences = tuple(sentences_of(document, passage.language))
-    return Entry(document, "sample", passage.language, sentences, mentions)
+    mentions = tuple(CorpusEntity(each.start, each.end, each.label) for each in passage.entities)
+    sentences = tuple(split_into_sentences(document, passage.language))
+    return CorpusDocument(document, "sample", passage.language, sentences, mentions)
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """The sample with its gold entities."""
-    entries = [entry(passage) for passage in sample.passages()]
+    entries = [entry(passage) for passage in sample.load_passages()]
     folder = tmp_path_factory.mktemp("masks") / "corpus"
     with artifact.create(folder, KIND, config={}) as draft:
-        (draft.path / PARTS).mkdir()
-        (draft.path / PARTS / "part-00000.parquet").write_bytes(to_bytes(to_table(entries)))
+        (draft.path / PARTS_FOLDER).mkdir()
+        (draft.path / PARTS_FOLDER / "part-00000.parquet").write_bytes(to_bytes(to_table(entries)))
         draft.counts["documents"] = len(entries)
     return Corpus.open(folder)
 
 
 @pytest.fixture(scope="module")
 def shards(corpus: Corpus) -> Shards:
-    return find_or_build(corpus, TOKENIZER, corpus.folder.parent, words=WordSettings(), workers=1)
+    return open_or_build_shards(corpus, TOKENIZER, corpus.folder.parent, words=WordSettings(), workers=1)
 
 
 def plan_of(settings: PretrainSettings) -> Plan:
@@ -82,7 +90,7 @@ def plan_of(settings: PretrainSettings) -> Plan:
     )
 
 
-def survey_of(tokens: Tokens, unit: str = "word", count: int = ALL, **objectives: float) -> Survey:
+def survey_of(tokens: TokenArrays, unit: str = "word", count: int = ALL, **objectives: float) -> Survey:
     masks = MaskSettings(unit=unit)  # type: ignore[arg-type]
     settings = PretrainSettings(masks=masks, objectives=ObjectiveWeights(**objectives))
     return survey(tokens, TOKENIZER, plan_of(settings), count=count)
@@ -113,7 +121,7 @@ def test_sequences_are_those_of_training(shards: Shards, unit: str, pairs: dict[
 
 
 def test_an_excerpt_has_the_masks_of_the_whole(corpus: Corpus, shards: Shards) -> None:
-    part = excerpt(corpus, TOKENIZER, WordSettings(), Limit(documents=40))
+    part = read_excerpt(corpus, TOKENIZER, WordSettings(), ExcerptLimit(documents=40))
     full = survey_of(shards)
     few = survey_of(part.tokens).sequences
     assert few
@@ -184,14 +192,14 @@ def test_pieces_break_words(shards: Shards) -> None:
 
 def test_a_term_of_the_user_is_masked_as_one(tmp_path: Path) -> None:
     texts = [f"患者{number}岁，诊断为{TERM}。" for number in range(20, 60)]
-    entries = [Entry(Document(text, text), "s", "zh", ((0, len(text)),)) for text in texts]
+    entries = [CorpusDocument(Document(text, text), "s", "zh", ((0, len(text)),)) for text in texts]
     with artifact.create(tmp_path / "corpus", KIND, config={}) as draft:
-        (draft.path / PARTS).mkdir()
-        (draft.path / PARTS / "part-00000.parquet").write_bytes(to_bytes(to_table(entries)))
+        (draft.path / PARTS_FOLDER).mkdir()
+        (draft.path / PARTS_FOLDER / "part-00000.parquet").write_bytes(to_bytes(to_table(entries)))
         draft.counts["documents"] = len(entries)
     (tmp_path / "terms").write_text(f"{TERM}\n", encoding="utf-8")
     words = WordSettings(segmenter="jieba", dictionary=tmp_path / "terms")
-    tokens = excerpt(Corpus.open(tmp_path / "corpus"), TOKENIZER, words).tokens
+    tokens = read_excerpt(Corpus.open(tmp_path / "corpus"), TOKENIZER, words).tokens
     plan = Plan(cutting=SequenceSpec(length=128), masks=MaskSettings(unit="word", rate=0.5))
     found = survey(tokens, TOKENIZER, plan, count=ALL).sequences
     fates = [{p.mark is None for p in word} for s in found for word in by_word(s) if len(word) == len(TERM)]
@@ -242,7 +250,7 @@ def test_nothing_of_a_sequence_is_left_out(shards: Shards) -> None:
 
 def test_no_training_document_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text('{"id": "1", "text": "the patients"}\n')
-    tokens = excerpt([tmp_path / "one.jsonl"], TOKENIZER, WordSettings()).tokens
+    tokens = read_excerpt([tmp_path / "one.jsonl"], TOKENIZER, WordSettings()).tokens
     with pytest.raises(BadSetting, match="Of the 1 document"):
         survey_of(tokens)
 

@@ -21,7 +21,8 @@ OLD = Tokenizer.from_vocabulary(
 )
 NEW = add_vocabulary_terms(OLD, ["patients", "warfarin"])
 SAMPLES = [
-    TextSample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages("en")
+    TextSample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities))
+    for p in sample.load_passages("en")
 ]
 
 

@@ -9,7 +9,7 @@ import transformers
 
 import alembert
 from alembert import artifact
-from alembert.corpus.samples import Samples
+from alembert.corpus.excerpt import TextSampleReader
 from alembert.files import vocab
 from alembert.files.vocab import VocabOutput
 from alembert.nn.batch import Batch
@@ -23,20 +23,20 @@ FILES = ("elife-00.jsonl.gz", "pubmed21n1298.xml.gz")
 
 
 @pytest.fixture(scope="module")
-def samples(shared: Path) -> Samples:
+def samples(shared: Path) -> TextSampleReader:
     lexicons = [read_lexicon(shared / "lexicon" / f"{name}.tsv.gz", label) for label, name in LEXICONS.items()]
-    return Samples.open([shared / "corpus" / name for name in FILES], lexicons)
+    return TextSampleReader.open([shared / "corpus" / name for name in FILES], lexicons)
 
 
 @pytest.fixture(scope="module")
-def lines(samples: Samples) -> list[str]:
+def lines(samples: TextSampleReader) -> list[str]:
     """20,000 sentences or so."""
     pieces = (line for sample in samples for line in sample.text.replace(". ", ".\n").splitlines() if line)
     return list(islice(pieces, 20_000))
 
 
 @pytest.fixture(scope="module")
-def extended(minilm: Path, samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def extended(minilm: Path, samples: TextSampleReader, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real") / "extended"
     vocab.extend(
         vocab.open_tokenizer_with_model(minilm), samples, VocabOutput(folder, [minilm]), ExtendSettings(terms=2700)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from alembert.corpus.questions import RightAnswer
+from alembert.corpus.examples.questions import GoldAnswer
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks.answer import AnswerTask
@@ -40,7 +40,7 @@ SMALL = AnswerSettings(length=32, overlap=8, question_length=6)
 
 
 def example(passage: str, *spans: tuple[int, int], question: str = "a b?", **more: Any) -> AnswerExample:
-    answers = tuple(RightAnswer(passage[slice(*span)], (span,)) for span in spans)
+    answers = tuple(GoldAnswer(passage[slice(*span)], (span,)) for span in spans)
     return AnswerExample(**{"id": "q", "texts": (question, passage), "where": "f.json:1", "answers": answers} | more)
 
 
@@ -108,18 +108,18 @@ def test_rows_keep_to_the_limit_and_a_long_question_is_cut_and_counted() -> None
 
 def test_of_several_people_the_answer_that_most_gave_is_learnt() -> None:
     one = example("aa bb cc", (0, 2), (3, 5), (3, 5))
-    assert one.taught() == RightAnswer("bb", ((3, 5),))
+    assert one.taught() == GoldAnswer("bb", ((3, 5),))
 
 
 def test_an_answer_in_several_places_is_learnt_at_the_first_that_a_row_holds() -> None:
-    one = replace(example(WORDS), answers=(RightAnswer("x", ((0, 2), at(WORDS, "zz"))),))
+    one = replace(example(WORDS), answers=(GoldAnswer("x", ((0, 2), at(WORDS, "zz"))),))
     found = [row.labels.tolist()[0] for row in encoded(one).rows if row.labels is not None]
     assert found[0] == [1, 2]
     assert found[-1] != [0, 0]
 
 
 def test_a_question_whose_answer_has_no_place_is_not_learnt_from_and_counts() -> None:
-    one = replace(example("aa bb"), answers=(RightAnswer("cc", ()),))
+    one = replace(example("aa bb"), answers=(GoldAnswer("cc", ()),))
     assert encoded(one, task().for_training()).rows == ()
     each = encoded(one)
     assert (len(each.rows), each.rows[0].labels) == (1, None)

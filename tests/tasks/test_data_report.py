@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
+from alembert.corpus.examples.tag_check import TagProblem
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.corpus.tag_check import TagProblem
 from alembert.data.windows import Row
 from alembert.tasks.data_report import KEPT, Cut, Lengths, Part, PartReport, Shared, data_report
 from alembert.tasks.data_screen import lines

@@ -37,7 +37,8 @@ def pieces(used: Tokenizer, word: str) -> list[str]:
 def extended(request: pytest.FixtureRequest) -> tuple[Tokenizer, WordCounts, Extension]:
     lowercase = request.param
     samples = [
-        TextSample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities)) for p in sample.passages("en")
+        TextSample(p.text, tuple((e.label, p.text[e.start : e.end]) for e in p.entities))
+        for p in sample.load_passages("en")
     ]
     census = count_corpus_words(samples, WordSplitter(TokenizerSettings(do_lower_case=lowercase)))
     old = Tokenizer.from_vocabulary(learn(census, 500), lowercase=lowercase)

@@ -21,7 +21,7 @@ from alembert.text.word_counts import TextSample, WordCounts, WordSplitter, coun
 
 @pytest.fixture(scope="module")
 def census() -> WordCounts:
-    passages = (TextSample(passage.text) for passage in sample.passages())
+    passages = (TextSample(passage.text) for passage in sample.load_passages())
     return count_corpus_words(passages, WordSplitter(TokenizerSettings(do_lower_case=True)))
 
 

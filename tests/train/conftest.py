@@ -8,9 +8,9 @@ import pytest
 
 from alembert import sample
 from alembert.corpus.build import build
-from alembert.corpus.samples import Samples
-from alembert.corpus.shard_build import find_or_build
-from alembert.corpus.shard_cut import WordSettings
+from alembert.corpus.excerpt import TextSampleReader
+from alembert.corpus.shard_build import open_or_build_shards
+from alembert.corpus.shard_tokenizer import WordSettings
 from alembert.corpus.shards import Shards
 from alembert.corpus.store import Corpus
 from alembert.files.vocab import VocabOutput, learn
@@ -27,14 +27,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `corpus` (English and Chinese, gold entities) and `vocab`."""
     folder = tmp_path_factory.mktemp("home")
     with (folder / "sample.jsonl").open("w", encoding="utf8") as lines:
-        for passage in sample.passages():
+        for passage in sample.load_passages():
             entities = [
                 {"id": f"T{n}", "label": each.label, "spans": [[each.start, each.end]]}
                 for n, each in enumerate(passage.entities)
             ]
             lines.write(json.dumps({"id": passage.id, "text": passage.text, "entities": entities}) + "\n")
     build([folder / "sample.jsonl"], folder / "corpus", workers=1)
-    learn(Samples.open([folder / "corpus"]), VocabOutput(folder / "vocab"), size=1300)
+    learn(TextSampleReader.open([folder / "corpus"]), VocabOutput(folder / "vocab"), size=1300)
     return folder
 
 
@@ -51,4 +51,4 @@ def tokenizer(home: Path) -> Tokenizer:
 @pytest.fixture(scope="session")
 def shards(home: Path, corpus: Corpus, tokenizer: Tokenizer) -> Shards:
     words = WordSettings(segmenter="characters")
-    return find_or_build(corpus, tokenizer, home / "cache", words=words, workers=1)
+    return open_or_build_shards(corpus, tokenizer, home / "cache", words=words, workers=1)

@@ -54,7 +54,7 @@ def articles(split: str, count: int) -> list[dict[str, Any]]:
                 }
             ],
         }
-        for passage in sample.passages("en", split)[:count]
+        for passage in sample.load_passages("en", split)[:count]
     ]
 
 

@@ -44,7 +44,7 @@ def job(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Assig
     config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=64)
     heads = {"masked_lm": HeadSpec(kind="masked_lm", dropout=0.0)}
     Checkpoint.new(Blueprint(config=config, heads=heads), tokenizer, seed=3).save(folder / "model")
-    lines = [{"text": p.text[:120], "label": p.topic} for p in sample.passages("en")[:24]]
+    lines = [{"text": p.text[:120], "label": p.topic} for p in sample.load_passages("en")[:24]]
     (folder / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     data = Data(train=(folder / "train.jsonl",))
     return Assignment(task="classify", data=data, model=str(folder / "model"))

@@ -38,7 +38,7 @@ def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(path: Path, split: str, count: int) -> Path:
-    pairs = [{"text": each.text[40:], "title": each.text[:40]} for each in sample.passages("en", split)[:count]]
+    pairs = [{"text": each.text[40:], "title": each.text[:40]} for each in sample.load_passages("en", split)[:count]]
     path.write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf8")
     return path
 

@@ -58,7 +58,7 @@ def tagging(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> T
                 if each.end <= 60
             ],
         }
-        for number, passage in enumerate(sample.passages("en")[:12])
+        for number, passage in enumerate(sample.load_passages("en")[:12])
     ]
     path.write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf8")
     kind = task_class("tag")

@@ -86,7 +86,7 @@ def test_only_heads_that_a_model_lacks_are_fresh(home: Path, start: Start, kitch
 
 
 def test_what_was_made_on_the_way_is_found_again(tmp_path: Path) -> None:
-    texts = [passage.text for passage in sample.passages("en")][:12]
+    texts = [passage.text for passage in sample.load_passages("en")][:12]
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (tmp_path / "raw.jsonl").write_text(lines)
     kitchen = Kitchen(tmp_path / "cache", workers=1)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from alembert.corpus.shards import FIRST, INSIDE, LAST, WORD
+from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY, WORD_START
 from alembert.data.masking import MaskSettings
 from alembert.data.order import make_rng
 from alembert.data.sequences import Instance
@@ -24,9 +24,9 @@ def make(name: str, **masks: float) -> Objective:
 def exercise(label: int | None = None) -> Exercise:
     """[CLS] 10 ... 19 [SEP], of which 12 and 13 are an entity."""
     ids = np.array([2, *range(10, 20), 3], np.int32)
-    flags = np.array([0, *[WORD] * 10, 0], np.uint8)
-    flags[3] |= INSIDE | FIRST
-    flags[4] |= INSIDE | LAST
+    flags = np.array([0, *[WORD_START] * 10, 0], np.uint8)
+    flags[3] |= IN_ENTITY | ENTITY_START
+    flags[4] |= IN_ENTITY | ENTITY_END
     special = np.array([True, *[False] * 10, True])
     return Exercise(Instance(ids, np.zeros(12, np.uint8), flags, special, label), ids)
 

@@ -139,7 +139,7 @@ def test_a_causal_model_opens_elsewhere_as_a_decoder(run: Callable[..., Path]) -
 
 
 def test_raw_files_become_a_corpus_and_a_vocabulary_on_the_way(run: Callable[..., Path], tmp_path: Path) -> None:
-    texts = [passage.text for passage in sample.passages("en")]
+    texts = [passage.text for passage in sample.load_passages("en")]
     (tmp_path / "notes.txt").write_text(texts[0], encoding="utf8")
     with gzip.open(tmp_path / "more.jsonl.gz", "wt", encoding="utf8") as file:
         file.writelines(json.dumps({"text": text}) + "\n" for text in texts[1:30])
@@ -264,7 +264,7 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from alembert.corpus.build import build
 
     folder = tmp_path_factory.mktemp("poor")
-    texts = [passage.text for passage in sample.passages("en")][:8]
+    texts = [passage.text for passage in sample.load_passages("en")][:8]
     for name, count in (("one", 1), ("plain", 8)):
         lines = "".join(json.dumps({"text": text}) + "\n" for text in texts[:count])
         (folder / f"{name}.jsonl").write_text(lines)

@@ -58,7 +58,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
     config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=128)
     Checkpoint.new(Blueprint(config=config), tokenizer, seed=3).save(folder / "model")
     for split, count in (("train", 16), ("dev", 6)):
-        lines = [_line(passage) for passage in sample.passages("en", split)[:count]]
+        lines = [_line(passage) for passage in sample.load_passages("en", split)[:count]]
         (folder / f"{split}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return folder
 
@@ -216,7 +216,7 @@ def test_a_row_that_both_tasks_read_goes_through_the_encoder_once(done: tuple[Pa
 
 
 def test_all_tasks_answer_as_each_does_alone(done: tuple[Path, Finetuned]) -> None:
-    texts = [TEXT, "Aspirin.", *(passage.text for passage in sample.passages("en", "dev")[:4])]
+    texts = [TEXT, "Aspirin.", *(passage.text for passage in sample.load_passages("en", "dev")[:4])]
     model = SeveralModel.open(done[0])
     together = list(model.predictions(model.task.of_texts(texts)))
     for name in ("ner", "topic"):

@@ -29,7 +29,7 @@ def lesson(name: str, changes: dict[str, Any], path: Path, tokenizer: Tokenizer)
                 if each.end <= 200
             ],
         }
-        for passage in sample.passages("en")[:12]
+        for passage in sample.load_passages("en")[:12]
     ]
     path.write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf8")
     kind = task_class(name)

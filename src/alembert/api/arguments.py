@@ -88,9 +88,9 @@ def paths_of(value: Paths | None, name: str) -> tuple[Path, ...]:
 
 def files_of(value: Paths | None, name: str) -> tuple[Path, ...]:
     """Return paths of what is read: an object in a store (s3://, gs://) and standard input (`-`) are copied here."""
-    from alembert.corpus.fetch import local_paths
+    from alembert.corpus.fetch import fetch_to_temporary_folder
 
-    return tuple(local_paths(inputs_of(value, name)))
+    return tuple(fetch_to_temporary_folder(inputs_of(value, name)))
 
 
 def files_by_task(

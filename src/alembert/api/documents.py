@@ -42,14 +42,14 @@ def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterato
     columns or fields; `encoding`, `delimiter` and `header` are for tables (docs/formats.md lists all options). Items that could
     not be read, and guesses such as an encoding, are counted in a warning at the end.
     """
-    from alembert.corpus.input_files import list_files
+    from alembert.corpus.inputs import list_input_files
     from alembert.corpus.readers import FORMATS, ReadOptions
     from alembert.infer.supply import supply_of
     from alembert.settings import changed
 
     if format is not None and format not in FORMATS:
         raise BadSetting(f"`format` is {format!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
-    files = list_files(files_of(inputs, "inputs"), format=format)
+    files = list_input_files(files_of(inputs, "inputs"), format=format)
     for sentence in files.notes():
         warnings.warn(sentence, stacklevel=3)
     return _documents(supply_of(files, changed(ReadOptions(), options, "`read`"), format))

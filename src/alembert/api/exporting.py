@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alembert.compress.card import Outcome
     from alembert.compress.part import Material
     from alembert.compress.settings import ExportSettings
-    from alembert.corpus.input_files import InputFile
+    from alembert.corpus.inputs import InputFile
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
@@ -126,7 +126,7 @@ class ExportJob:
 
     def _material(self, engine: TorchEngine, name: str | None) -> Material:
         from alembert.compress.part import Material
-        from alembert.corpus.input_files import InputFiles, list_files
+        from alembert.corpus.inputs import InputFiles, list_input_files
         from alembert.corpus.readers.contract import ReadOptions
         from alembert.infer.gold import read_gold
         from alembert.infer.speed import evenly, speeds, this_machine
@@ -135,7 +135,7 @@ class ExportJob:
         model = TaskModel.of_engine(engine, self.model, name)
         options = self.options or ReadOptions()
         calibrate, dev = (
-            list_files(files) if files else InputFiles(()) for files in (self.calibrate[name], self.dev[name])
+            list_input_files(files) if files else InputFiles(()) for files in (self.calibrate[name], self.dev[name])
         )
         calibration = [example for file in calibrate.files for example in self._examples(_read(model, file, options))]
         if self.dev[name]:

@@ -19,9 +19,9 @@ from alembert.terminal.output import note
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from alembert.corpus.cluster import Cluster
     from alembert.infer.annotate import AnnotateSettings, Result, Site
     from alembert.infer.annotate_models import Pipeline
+    from alembert.workers.ray import RayCluster
 
 
 def annotate(
@@ -80,7 +80,7 @@ def annotate(
     """Annotate documents, each exactly once; to resume a stopped run, repeat the command."""
     settings = _settings(config, {} if format is None else {"format": format}, tuple(text or ()))
     models, files = _parted(model, inputs)
-    from alembert.corpus.fetch import check_given
+    from alembert.corpus.fetch import check_inputs
     from alembert.errors import BadSetting
     from alembert.infer import annotate as verb
     from alembert.infer.engines import device_for
@@ -90,7 +90,7 @@ def annotate(
     cluster = cluster_of(on, workers, worker_cpus, ray_address)
     if workers and not cluster:
         raise BadSetting("`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out.")
-    check_given(files)
+    check_inputs(files)
     lexicons = {label: path.absolute() for label, path in parse_lexicon_options(lexicon or []).items()}
     options = {
         "task": task,
@@ -111,7 +111,7 @@ def annotate(
 
 
 def _opened(
-    models: Sequence[Path], options: Mapping[str, Any], cluster: Cluster | None
+    models: Sequence[Path], options: Mapping[str, Any], cluster: RayCluster | None
 ) -> tuple[Pipeline, Site | None]:
     """Open the models here, and say where they compute; a cluster opens them itself, and here they only say what they are."""
     from alembert.infer.annotate_models import Pipeline

@@ -70,9 +70,8 @@ def augment(
 
     alembert augment work/ner --train train.tsv --copies 10 --out augmented.jsonl
     """
-    from alembert.corpus.fetch import local_paths
-    from alembert.corpus.input_files import list_files
-    from alembert.corpus.inputs import expand_patterns
+    from alembert.corpus.fetch import fetch_to_temporary_folder
+    from alembert.corpus.inputs import expand_patterns, list_input_files
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.terminal.output import note
     from alembert.terminal.progress import Bar
@@ -84,8 +83,8 @@ def augment(
     settings = AugmentSettings(copies=copies, rate=rate, candidates=candidates, entities=entities, seed=seed)
     if dictionary and not entities:
         raise BadSetting("--dictionary names entities for --entities, which is 0. Give a chance, such as 0.3.")
-    given = expand_patterns(local_paths(train))
-    files = list_files(given)
+    given = expand_patterns(fetch_to_temporary_folder(train))
+    files = list_input_files(given)
     _check_out(out, files.paths, overwrite=overwrite)
     lexicons = [
         read_lexicon(path, kind)

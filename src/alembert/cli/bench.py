@@ -37,7 +37,7 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure documents/s, tokens/s and the time of single texts, beside peers with the same weights."""
-    from alembert.corpus.fetch import local_paths
+    from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer import bench as verb
     from alembert.terminal.output import note, print_json
@@ -47,7 +47,7 @@ def bench(
     options = ReadOptions(text=tuple(text or ()))
     around: dict[str, Any] = {"task": task, "device": device, "limit": limit, "seconds": seconds}
     with Bar(sys.stderr) as bar:
-        found = verb.bench(folder, local_paths(texts), options, **around, tell=bar.show)
+        found = verb.bench(folder, fetch_to_temporary_folder(texts), options, **around, tell=bar.show)
     if as_json:
         print_json(found.to_table())
     else:

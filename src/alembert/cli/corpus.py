@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from alembert.artifact import Manifest
-    from alembert.corpus.build import Words
+    from alembert.corpus.build import LexiconFiles
     from alembert.corpus.settings import BuildSettings
 
 app = typer.Typer(help="Build a corpus from raw files, and look at it.", no_args_is_help=True, rich_markup_mode=None)
@@ -59,7 +59,7 @@ def build(
 ) -> None:
     """Read, clean and annotate files; goes on where it was stopped."""
     from alembert.corpus import build as verb
-    from alembert.corpus.build_ray import on_ray
+    from alembert.corpus.build_ray import ray_executor
     from alembert.terminal.progress import Bar
 
     cluster = cluster_of(on, workers, worker_cpus, ray_address)
@@ -70,7 +70,7 @@ def build(
             words=_words(lexicon or [], stop, keep),
             settings=_settings(config, format, encoding, language),
             workers=workers,
-            site=partial(on_ray, cluster) if cluster else None,
+            site=partial(ray_executor, cluster) if cluster else None,
             overwrite=overwrite,
             tell=bar.show,
         )
@@ -93,9 +93,9 @@ def _settings(
     """Read the file of settings, and let the flags have the last word."""
     import dataclasses
 
-    from alembert.corpus.settings import BuildSettings, read_settings
+    from alembert.corpus.settings import BuildSettings, read_build_settings
 
-    settings = read_settings(config) if config else BuildSettings()
+    settings = read_build_settings(config) if config else BuildSettings()
     changes: dict[str, Any] = {"format": format} if format else {}
     if encoding:
         changes["read"] = dataclasses.replace(settings.read, encoding=encoding)
@@ -105,11 +105,11 @@ def _settings(
     return dataclasses.replace(settings, **changes)
 
 
-def _words(options: list[str], stop: Path | None, keep: Path | None) -> Words:
-    from alembert.corpus.build import Words
+def _words(options: list[str], stop: Path | None, keep: Path | None) -> LexiconFiles:
+    from alembert.corpus.build import LexiconFiles
     from alembert.text.lexicon import parse_lexicon_options
 
-    return Words(lexicons=parse_lexicon_options(options), stop=stop, keep=keep)
+    return LexiconFiles(lexicons=parse_lexicon_options(options), stop=stop, keep=keep)
 
 
 def _guesses(counts: Mapping[str, int]) -> Iterator[str]:
@@ -157,22 +157,22 @@ def show(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with plots.")] = None,
 ) -> None:
     """Show what a corpus holds, and what was dropped and why."""
+    from alembert.corpus.statistics import compute_statistics
+    from alembert.corpus.statistics import sample_documents as pick
     from alembert.corpus.store import Corpus
-    from alembert.corpus.survey import sample as pick
-    from alembert.corpus.survey import survey
     from alembert.terminal.output import print_json
 
     opened = Corpus.open(corpus)
-    found = survey(opened)
+    found = compute_statistics(opened)
     entries = pick(opened, sample, seed)
     if html:
-        from alembert.corpus.page import page
+        from alembert.inspect.corpus_page import render_corpus_page
 
-        _write(html, page(found, entries))
+        _write(html, render_corpus_page(found, entries))
     if as_json:
-        from alembert.corpus.survey import entry_record
+        from alembert.corpus.statistics import make_document_record
 
-        record = found.as_json() | ({"sample": [entry_record(entry) for entry in entries]} if sample else {})
+        record = found.as_json() | ({"sample": [make_document_record(entry) for entry in entries]} if sample else {})
         print_json(record, indent=2)
     else:
         from alembert.cli.corpus_tables import print_survey

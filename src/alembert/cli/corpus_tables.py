@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from alembert.corpus.store import Entry
-    from alembert.corpus.survey import Histogram, Survey
+    from alembert.corpus.statistics import CorpusStatistics, Histogram
+    from alembert.corpus.store import CorpusDocument
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 _BAR = 40
@@ -20,12 +20,12 @@ _LONGEST_TEXT = 1500
 _HELD = ("documents", "sentences", "words", "characters", "gold entities")
 
 
-def print_survey(survey: Survey, entries: Sequence[Entry]) -> None:
+def print_survey(survey: CorpusStatistics, entries: Sequence[CorpusDocument]) -> None:
     """Print a survey and a sample of documents."""
-    from alembert.corpus.survey import READ
+    from alembert.corpus.statistics import READ_COUNT_NAMES
 
     console = stdout_console()
-    _print_rows(console, "Read", survey.named(READ))
+    _print_rows(console, "Read", survey.named(READ_COUNT_NAMES))
     _print_rows(console, "Dropped, documents", survey.starting("dropped: "))
     _print_rows(console, "Set aside, by reason", survey.starting("set aside: "))
     _print_rows(console, "Cleaned", survey.starting("cleaned: "))
@@ -66,7 +66,7 @@ def _print_bars(console: Console, title: str, histogram: Histogram) -> None:
     console.print()
 
 
-def _print_labels(console: Console, survey: Survey) -> None:
+def _print_labels(console: Console, survey: CorpusStatistics) -> None:
     from rich.table import Table
 
     if not survey.labels:
@@ -81,7 +81,7 @@ def _print_labels(console: Console, survey: Survey) -> None:
     console.print()
 
 
-def _print_entry(console: Console, entry: Entry, labels: Sequence[str]) -> None:
+def _print_entry(console: Console, entry: CorpusDocument, labels: Sequence[str]) -> None:
     document = entry.document
     heading = f"{document.id}  {entry.source}  {entry.language}  sentences: {len(entry.sentences)}"
     console.print(heading, style="bold", soft_wrap=True)
@@ -91,7 +91,7 @@ def _print_entry(console: Console, entry: Entry, labels: Sequence[str]) -> None:
     console.print()
 
 
-def _coloured(entry: Entry, labels: Sequence[str]) -> Text:
+def _coloured(entry: CorpusDocument, labels: Sequence[str]) -> Text:
     """Write the beginning of a text with each entity in the colour of its label."""
     from rich.text import Text
 

@@ -190,13 +190,17 @@ def _task_files(
     train: Examples, dev: Examples, data: Examples, split: str | None
 ) -> tuple[list[Path], list[Path], list[Path]]:
     """Return the files of the task stage as paths; those of a store or of stdin are copied here."""
-    from alembert.corpus.fetch import local_paths
+    from alembert.corpus.fetch import fetch_to_temporary_folder
 
     if not (train or data):
         raise typer.BadParameter("give --corpus for the general stage, or --train or --data for a task")
     if split is not None and not data:
         raise typer.BadParameter("--split divides the files of --data, which was not given")
-    return local_paths(train or ()), local_paths(dev or ()), local_paths(data or ())
+    return (
+        fetch_to_temporary_folder(train or ()),
+        fetch_to_temporary_folder(dev or ()),
+        fetch_to_temporary_folder(data or ()),
+    )
 
 
 def _check_unused(with_what: str, flags: dict[str, Any]) -> None:

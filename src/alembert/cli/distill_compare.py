@@ -25,23 +25,23 @@ class ComparisonFile:
     @property
     def options(self) -> ReadOptions:
         """How the file is read."""
-        from alembert.corpus.input_files import list_files
+        from alembert.corpus.inputs import list_input_files
         from alembert.corpus.readers.contract import ReadOptions
         from alembert.tasks.tag_types import words_about
 
-        return ReadOptions(types=words_about(self.types, list_files([self.file]).paths))
+        return ReadOptions(types=words_about(self.types, list_input_files([self.file]).paths))
 
 
 def types_of_data(types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path]) -> tuple[str, ...]:
     """Leave out what --types says about the file of --compare alone."""
-    from alembert.corpus.input_files import list_files
+    from alembert.corpus.inputs import list_input_files
     from alembert.tasks.tag_types import words_about
 
     words = tuple(types or ())
     if not words:
         return ()
-    of_data = words_about(words, list_files([file for each in files for file in each]).paths)
-    of_test = words_about(words, list_files([compare]).paths if compare else [])
+    of_data = words_about(words, list_input_files([file for each in files for file in each]).paths)
+    of_test = words_about(words, list_input_files([compare]).paths if compare else [])
     return tuple(word for word in words if word in of_data or word not in of_test)
 
 

@@ -74,13 +74,13 @@ def encode(
     given = {"unit": unit, "dtype": dtype, "int8_copy": int8 or None}
     settings = _settings(config, {name: value for name, value in given.items() if value is not None})
     mode = _mode(pooling)
-    from alembert.corpus.fetch import check_given
+    from alembert.corpus.fetch import check_inputs
     from alembert.infer import embed as verb
     from alembert.infer.embed_model import Embedder
     from alembert.infer.engines import device_for
     from alembert.terminal.progress import Bar
 
-    check_given(files)
+    check_inputs(files)
     folder = find_model(model)
     embedder = Embedder.open(folder, mode=mode, length=length, device=device_for([folder], device))
     with Bar(sys.stderr) as bar:

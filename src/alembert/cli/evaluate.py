@@ -48,7 +48,7 @@ def evaluate(
 ) -> None:
     """Score a fine-tuned model on labelled files, with intervals, coverage and calibration."""
     from alembert.cli.pages import check_page, write_page
-    from alembert.corpus.fetch import local_paths
+    from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.contest import hold, open_all
     from alembert.infer.engines import device_for
@@ -69,7 +69,7 @@ def evaluate(
         types=tuple(types or ()),
     )
     with Bar(sys.stderr) as bar:
-        contest = hold(models, local_paths(files), options, part=part, rounds=rounds, tell=bar.show)
+        contest = hold(models, fetch_to_temporary_folder(files), options, part=part, rounds=rounds, tell=bar.show)
         found = evaluation_of(contest, device=where, tell=bar.show)
         compared = _compared(contest, folders, where, speed, bar.show) if against else None
     if report is not None:
@@ -85,12 +85,12 @@ def evaluate(
 
 def _compared(contest: Contest, folders: Sequence[Path], device: str, speed: bool, tell: Tell) -> Comparison:
     """Compare all models with the first that was named after the evaluated one."""
-    from alembert.corpus.jobs import source_names
+    from alembert.corpus.jobs import make_source_names
     from alembert.infer.speed import SECONDS
     from alembert.inspect.comparison import comparison_of
 
     # The folder in which one stands has no name, and that of a seed is a number.
-    short = source_names([folder if folder.name else folder.resolve() for folder in folders])
+    short = make_source_names([folder if folder.name else folder.resolve() for folder in folders])
     names = [str(path) if name.isdecimal() else name for name, path in zip(short, folders, strict=True)]
     seconds = SECONDS if speed else None
     return comparison_of(contest, names, reference=1, device=device, speed_seconds=seconds, tell=tell)

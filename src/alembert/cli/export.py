@@ -125,10 +125,10 @@ def export(
 
 def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict[str | None, list[Path]]:
     """Give each task its files; an only one has them all."""
-    from alembert.corpus.fetch import local_paths
+    from alembert.corpus.fetch import fetch_to_temporary_folder
 
     if len(names) == 1:
-        return {names[0]: local_paths(words)}
+        return {names[0]: fetch_to_temporary_folder(words)}
     found: dict[str | None, list[str]] = {name: [] for name in names}
     for word in words:
         name, _, file = word.partition("=")
@@ -138,7 +138,7 @@ def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict
                 f"The tasks are {', '.join(map(str, names))}; --task NAME exports one of them."
             )
         found[name].append(file)
-    return {name: local_paths(files) for name, files in found.items()}
+    return {name: fetch_to_temporary_folder(files) for name, files in found.items()}
 
 
 def _print(out: Path, outcome: Outcome) -> None:

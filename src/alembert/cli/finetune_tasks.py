@@ -98,13 +98,13 @@ def data_of(wishes: Wishes, files: Files, settings: Mapping[str, TaskSettings]) 
 
 
 def _data(wishes: Wishes, wish: Wish, files: Files, reading: ReadOptions) -> Data:
-    from alembert.corpus.fetch import local_paths
+    from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.train.task_data import Data
 
     first = [wish.file] if wish.file else []
-    train = local_paths([*first, *_own(wishes, wish, "--train", files.train)])
-    dev = local_paths(_own(wishes, wish, "--dev", files.dev))
-    whole = local_paths(_own(wishes, wish, "--data", files.whole))
+    train = fetch_to_temporary_folder([*first, *_own(wishes, wish, "--train", files.train)])
+    dev = fetch_to_temporary_folder(_own(wishes, wish, "--dev", files.dev))
+    whole = fetch_to_temporary_folder(_own(wishes, wish, "--data", files.whole))
     if wishes.are_named and not (train or whole):
         raise BadSetting(
             f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "

@@ -47,7 +47,7 @@ def errors(
 ) -> None:
     """Sort the errors of a model by their kind and by what they have in common, and show the worst examples."""
     from alembert.cli.pages import check_page, write_page
-    from alembert.corpus.fetch import local_paths
+    from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.task_model import TaskModel
     from alembert.inspect.errors import errors as find
@@ -63,7 +63,7 @@ def errors(
         types=tuple(types or ()),
     )
     opened = TaskModel.open(find_model(model), task=task)
-    atlas = find(opened, local_paths(files), options, part=part, top=top)
+    atlas = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top)
     if html is not None:
         write_page(html, page(atlas))
     if as_json:

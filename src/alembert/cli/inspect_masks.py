@@ -105,14 +105,14 @@ def _plan(settings: PretrainSettings) -> Plan:
 
 def _excerpt(inputs: list[Path], tokenizer: Any, settings: PretrainSettings, dictionary: Path | None) -> Excerpt:
     """Read the first documents, after the checks that training would make."""
-    from alembert.corpus.excerpt import excerpt
-    from alembert.corpus.inputs import check_supply, expand_inputs, named_corpus
-    from alembert.corpus.shard_cut import WordSettings
+    from alembert.corpus.excerpt import read_excerpt
+    from alembert.corpus.inputs import check_objective_data, expand_inputs, open_input_corpus
+    from alembert.corpus.shard_tokenizer import WordSettings
 
     files = expand_inputs(inputs)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
-    found = excerpt(named_corpus(files) or files, tokenizer, words)
-    check_supply(
+    found = read_excerpt(open_input_corpus(files) or files, tokenizer, words)
+    check_objective_data(
         files[0],
         documents=len(found.tokens),
         entities=found.entities,

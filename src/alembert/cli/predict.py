@@ -130,12 +130,12 @@ def _predict_file(
     as_json: bool,
 ) -> None:
     from alembert.cli.predict_task import predict_file
-    from alembert.corpus.fetch import local_paths
+    from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.task_model import TaskModel
 
     options = ReadOptions(text=tuple(for_file["text"] or ()), delimiter=for_file["delimiter"])
-    (path,) = local_paths([file])
+    (path,) = fetch_to_temporary_folder([file])
     opened = TaskModel.open(find_model(model), task=task).with_threshold(**thresholds)
     predict_file(opened, path, options, as_json)
 

@@ -14,7 +14,7 @@ from alembert.cli.codes import SET_ASIDE
 from alembert.terminal.output import note
 
 if TYPE_CHECKING:
-    from alembert.corpus.samples import Samples
+    from alembert.corpus.excerpt import TextSampleReader
     from alembert.files.vocab import (
         VocabExtendResult,
         VocabLearnResult,
@@ -181,14 +181,14 @@ def _terms(path: Path | None) -> list[str]:
     return [] if path is None else [term for term, _ in read_lexicon(path, "terms").terms]
 
 
-def _samples(paths: list[Path], lexicons: list[Lexicon]) -> Samples:
-    from alembert.corpus.samples import Samples
+def _samples(paths: list[Path], lexicons: list[Lexicon]) -> TextSampleReader:
+    from alembert.corpus.excerpt import TextSampleReader
 
-    return Samples.open(paths, lexicons)
+    return TextSampleReader.open(paths, lexicons)
 
 
 @contextmanager
-def _shown(samples: Samples) -> Iterator[None]:
+def _shown(samples: TextSampleReader) -> Iterator[None]:
     """Show on a terminal how far the reading has come."""
     from alembert.errors import BadInput
     from alembert.terminal.progress import Bar
@@ -222,7 +222,7 @@ def _short(model: str) -> str:
     return path.parent.name if path.suffix and path.parent.name else path.name
 
 
-def _finish(samples: Samples) -> None:
+def _finish(samples: TextSampleReader) -> None:
     if samples.set_aside:
         note(
             f"{samples.set_aside} records could not be read and are not counted; the first: "

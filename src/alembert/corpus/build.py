@@ -11,7 +11,7 @@ is that of one chunk for each worker, the lexicons once, and what the decision h
 of an input in order; a worker without an input of its own reads along in a file that another one is busy with and
 takes every chunk that is not claimed. So one huge file keeps all cores busy up to about the ratio between the cost of a
 chunk and that of reading it (3 to 4 workers for MEDLINE, 15 to 20 for JSON lines); several files have no such limit.
-Where the workers are (`Site`: processes of this machine, or a cluster, `build_ray`) is no matter of the bytes either.
+Where the workers are (`BuildExecutorFactory`: processes of this machine, or a cluster, `build_ray`) is no matter of the bytes either.
 """
 
 from __future__ import annotations
@@ -30,29 +30,28 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from alembert import artifact
-from alembert.corpus import crew
-from alembert.corpus.decide import KEPT, Fates, Place, count, decide, set_aside
-from alembert.corpus.fetch import check_given, fetched
-from alembert.corpus.input_files import InputFile, list_files
-from alembert.corpus.inputs import check_there
-from alembert.corpus.jobs import Board, Part, Progress, part_job, stage_job
-from alembert.corpus.readers.encoding import known
-from alembert.corpus.refine import Refinery
+from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.decide import KEPT, ChunkId, Decisions, decide, read_set_aside, sum_counts
+from alembert.corpus.fetch import check_inputs, fetch_inputs
+from alembert.corpus.inputs import InputFile, check_paths_exist, list_input_files
+from alembert.corpus.jobs import ChunkScheduler, CorpusPart, Progress, stage_chunks, write_parts
+from alembert.corpus.readers.encoding import resolve_encoding
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.staging import Stage
-from alembert.corpus.store import KIND, NEEDED_FOR, PARTS, SET_ASIDE
+from alembert.corpus.staging import ChunkStore
+from alembert.corpus.store import KIND, PARTS_FOLDER, PYARROW_PURPOSE, SET_ASIDE_FILE
 from alembert.errors import BadFile, BadSetting
 from alembert.extras import require
 from alembert.text.gazetteer import Gazetteer
 from alembert.text.lexicon import Lexicon, read_lexicon, read_word_list
 from alembert.text.stop_words import STOP_WORDS
+from alembert.workers import processes
 
-_TERMS: Final = "terms.tsv"
-_TERMS_NAMED: Final = 3
+_TERMS_FILE: Final = "terms.tsv"
+_MAX_TERMS_NAMED: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class LexiconFiles:
     """The lists that say which terms are entities: lexicons by label in order of precedence, and exceptions."""
 
     lexicons: Mapping[str, Path] = field(default_factory=dict)
@@ -71,7 +70,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Result:
+class BuildResult:
     """A finished corpus; `fresh` is False if it was complete before."""
 
     manifest: artifact.Manifest
@@ -81,94 +80,94 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Staging:
+class StagingJob:
     """What the first phase has to do: the inputs, which of them are done, and how chunks are made."""
 
     files: Sequence[InputFile]
     done: Sequence[bool]
-    stage: Stage
-    refinery: Refinery
+    stage: ChunkStore
+    refinery: ChunkProcessor
     settings: BuildSettings
 
 
-class Workers(Protocol):
+class BuildExecutor(Protocol):
     """Those who do the work of a build."""
 
-    def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
+    def stage(self, staging: StagingJob, tell: Callable[[Progress], None]) -> None:
         """Stage all chunks of all inputs that are not done."""
 
-    def write(self, parts: Sequence[Part], tell: Callable[[Progress], None]) -> None:
+    def write(self, parts: Sequence[CorpusPart], tell: Callable[[Progress], None]) -> None:
         """Write the parts that are not there yet."""
 
 
-Site = Callable[[], AbstractContextManager[Workers]]
+BuildExecutorFactory = Callable[[], AbstractContextManager[BuildExecutor]]
 """Where the work is done: gives the workers, and ends them with the build."""
 
 
 @contextmanager
-def here(workers: int) -> Iterator[Workers]:
+def local_executor(workers: int) -> Iterator[BuildExecutor]:
     """Give processes of this machine, which are started anew for each phase."""
-    yield _Here(workers)
+    yield _LocalExecutor(workers)
 
 
 @dataclass(frozen=True)
-class _Here:
+class _LocalExecutor:
     workers: int
 
-    def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
-        board = Board(staging.files, staging.done)
-        job = partial(stage_job, board, staging.stage, staging.refinery, staging.settings)
-        crew.run(job, self.workers, lambda: tell(board.progress()))
+    def stage(self, staging: StagingJob, tell: Callable[[Progress], None]) -> None:
+        board = ChunkScheduler(staging.files, staging.done)
+        job = partial(stage_chunks, board, staging.stage, staging.refinery, staging.settings)
+        processes.run_processes(job, self.workers, lambda: tell(board.progress()))
 
-    def write(self, parts: Sequence[Part], tell: Callable[[Progress], None]) -> None:
-        counter = crew.context().Value("q", 0)
-        job = partial(part_job, parts, counter)
-        crew.run(job, self.workers, lambda: tell(Progress("writing", counter.value, len(parts))))
+    def write(self, parts: Sequence[CorpusPart], tell: Callable[[Progress], None]) -> None:
+        counter = processes.get_context().Value("q", 0)
+        job = partial(write_parts, parts, counter)
+        processes.run_processes(job, self.workers, lambda: tell(Progress("writing", counter.value, len(parts))))
 
 
 def build(
     inputs: Sequence[str | Path],
     out: str | Path,
     *,
-    words: Words | None = None,
+    words: LexiconFiles | None = None,
     settings: BuildSettings | None = None,
     workers: int | None = None,
-    site: Site | None = None,
+    site: BuildExecutorFactory | None = None,
     overwrite: bool = False,
     tell: Callable[[Progress], None] = lambda _: None,
-) -> Result:
+) -> BuildResult:
     """Build a corpus from files, or go on with a build that was stopped; this very corpus, if complete, is left as it is.
 
     `overwrite` replaces a complete corpus that was built from other inputs or with other settings. The work is done at
     `site`; if none is given, in so many processes of this machine (`workers`).
     """
-    words, settings = words or Words(), settings or BuildSettings()
+    words, settings = words or LexiconFiles(), settings or BuildSettings()
     _check(inputs, words, settings)
-    site = site or partial(here, workers or crew.default_workers())
-    with fetched(inputs, out, tell) as given:
-        files = list_files(given.paths, out=out, called=given.called, format=settings.format)
+    site = site or partial(local_executor, workers or processes.default_workers())
+    with fetch_inputs(inputs, out, tell) as given:
+        files = list_input_files(given.paths, out=out, called=given.called, format=settings.format)
         _refuse_streams(files.paths)
         plan: dict[str, Any] = {
             "config": {**settings.as_config(), **words.as_config()},
             "inputs": [*given.recorded(files.contents), *words.files],
         }
         if done := artifact.find_finished(out, KIND, **plan):
-            return Result(done, fresh=False, notes=tuple(files.notes()))
+            return BuildResult(done, fresh=False, notes=tuple(files.notes()))
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft, site() as hands:
             job = _Build(draft.path, files.files, words, settings, hands, tell)
             draft.counts.update(job.run())
-    return Result(artifact.open_artifact(out, KIND), fresh=True, notes=(*files.notes(), *job.notes))
+    return BuildResult(artifact.open_artifact(out, KIND), fresh=True, notes=(*files.notes(), *job.notes))
 
 
-def _check(inputs: Sequence[str | Path], words: Words, settings: BuildSettings) -> None:
+def _check(inputs: Sequence[str | Path], words: LexiconFiles, settings: BuildSettings) -> None:
     """Refuse what can be refused before anything is fetched."""
-    require(NEEDED_FOR, "pyarrow")
+    require(PYARROW_PURPOSE, "pyarrow")
     if settings.read.encoding:
-        known(settings.read.encoding)
+        resolve_encoding(settings.read.encoding)
     if not inputs:
         raise BadSetting("No input was given. Name at least one file.")
-    check_given(inputs)
-    check_there(words.files)
+    check_inputs(inputs)
+    check_paths_exist(words.files)
     _refuse_streams(words.files)
 
 
@@ -194,16 +193,16 @@ class _Build:
 
     folder: Path
     files: Sequence[InputFile]
-    words: Words
+    words: LexiconFiles
     settings: BuildSettings
-    workers: Workers
+    workers: BuildExecutor
     tell: Callable[[Progress], None]
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.stage = Stage(self.folder / ".stage", tuple(self.words.lexicons))
+        self.stage = ChunkStore(self.folder / ".stage", tuple(self.words.lexicons))
         self.stage.prepare(len(self.files))
-        (self.folder / PARTS).mkdir(exist_ok=True)
+        (self.folder / PARTS_FOLDER).mkdir(exist_ok=True)
 
     def run(self) -> dict[str, int]:
         """Run the phases that are not done yet and give all counts."""
@@ -213,13 +212,13 @@ class _Build:
         places = list(self._places())
         fates = self._fates(places)
         self._write_parts(places, fates)
-        with (self.folder / SET_ASIDE).open("w", encoding="utf-8") as lines:
-            lines.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in set_aside(self.stage, places))
-        counts = {**count(self.stage, places, fates), "inputs": len(self.files)}
+        with (self.folder / SET_ASIDE_FILE).open("w", encoding="utf-8") as lines:
+            lines.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in read_set_aside(self.stage, places))
+        counts = {**sum_counts(self.stage, places, fates), "inputs": len(self.files)}
         lexicons: dict[str, int] = json.loads((self.stage.folder / "lexicons.json").read_bytes())
         return counts | lexicons | self._count_terms_not_found(places)
 
-    def _places(self) -> Iterator[Place]:
+    def _places(self) -> Iterator[ChunkId]:
         for file in range(len(self.files)):
             chunks = self.stage.ended(file)
             if chunks is None:
@@ -229,13 +228,13 @@ class _Build:
     def _stage_inputs(self, done: list[bool]) -> None:
         self.tell(Progress("reading the lexicons", 0, 0))
         gazetteer = self._gazetteer()
-        refinery = Refinery(self.settings.clean, gazetteer)
-        staging = Staging(self.files, done, self.stage, refinery, self.settings)
+        refinery = ChunkProcessor(self.settings.clean, gazetteer)
+        staging = StagingJob(self.files, done, self.stage, refinery, self.settings)
         self.workers.stage(staging, self.tell)
 
     def _gazetteer(self) -> Gazetteer | None:
         """Build the gazetteer once, before the workers are forked."""
-        with _no_collector():
+        with _pause_garbage_collection():
             lexicons = [read_lexicon(path, label) for label, path in self.words.lexicons.items()]
             gazetteer = self._plant(lexicons) if lexicons else None
         self.notes += [note for lexicon in lexicons for note in lexicon.warnings()]
@@ -253,10 +252,10 @@ class _Build:
             keep=read_word_list(self.words.keep) if self.words.keep else (),
         )
         lines = (f"{term.label}\t{','.join(map(str, term.entries))}\t{term.text}\n" for term in terms)
-        artifact.atomic_write(self.stage.folder / _TERMS, "".join(lines).encode())
+        artifact.atomic_write(self.stage.folder / _TERMS_FILE, "".join(lines).encode())
         return gazetteer
 
-    def _count_terms_not_found(self, places: list[Place]) -> dict[str, int]:
+    def _count_terms_not_found(self, places: list[ChunkId]) -> dict[str, int]:
         """Count the terms that no document has, by lexicon, and note a few of each."""
         if not self.words.lexicons:
             return {}
@@ -266,7 +265,7 @@ class _Build:
         for label, text, is_found in self._terms(places):
             totals[label] += 1
             missed[label] += not is_found
-            if not is_found and len(named[label]) < _TERMS_NAMED:
+            if not is_found and len(named[label]) < _MAX_TERMS_NAMED:
                 named[label].append(text)
         self.notes += [
             f"{label}: {missed[label]:,} of {totals[label]:,} terms were not found, such as {', '.join(terms)}"
@@ -275,15 +274,15 @@ class _Build:
         ]
         return {f"terms not found: {label}": many for label, many in missed.items() if many}
 
-    def _terms(self, places: list[Place]) -> Iterator[tuple[str, str, bool]]:
+    def _terms(self, places: list[ChunkId]) -> Iterator[tuple[str, str, bool]]:
         """Yield the label and text of each term that can be matched, and whether it was."""
         matched = {str(entry) for place in places for entry in self.stage.side(*place).matched}
-        with (self.stage.folder / _TERMS).open(encoding="utf8", newline="\n") as lines:
+        with (self.stage.folder / _TERMS_FILE).open(encoding="utf8", newline="\n") as lines:
             for line in lines:
                 label, entries, text = line.rstrip("\n").split("\t", 2)
                 yield label, text, not matched.isdisjoint(entries.split(","))
 
-    def _fates(self, places: list[Place]) -> list[Fates]:
+    def _fates(self, places: list[ChunkId]) -> list[Decisions]:
         """Decide, or load what was decided before a kill."""
         self.tell(Progress("looking for duplicates", 0, 0))
         path = self.stage.folder / "decisions.npy"
@@ -295,11 +294,11 @@ class _Build:
         lengths = [len(self.stage.side(*place).signatures) for place in places]
         return np.split(np.load(path), np.cumsum(lengths)[:-1]) if places else []
 
-    def _write_parts(self, places: list[Place], fates: list[Fates]) -> None:
+    def _write_parts(self, places: list[ChunkId], fates: list[Decisions]) -> None:
         full = [number for number, chunk in enumerate(fates) if (chunk == KEPT).any()]
         tasks = [
-            Part(
-                self.folder / PARTS / f"part-{number:05}.parquet",
+            CorpusPart(
+                self.folder / PARTS_FOLDER / f"part-{number:05}.parquet",
                 self.stage.documents(*places[at]),
                 fates[at],
             )
@@ -309,7 +308,7 @@ class _Build:
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def _pause_garbage_collection() -> Iterator[None]:
     """Keep the garbage collector from looking at millions of lasting tuples again and again."""
     was_on = gc.isenabled()
     gc.disable()

@@ -13,36 +13,36 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from alembert.corpus.build import Staging, Workers
-from alembert.corpus.cluster import Cluster, Connection, Work, connected
-from alembert.corpus.jobs import Part, Progress, Source, stage_input, write_part
-from alembert.corpus.refine import Refinery
+from alembert.corpus.build import BuildExecutor, StagingJob
+from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.inputs import count_bytes
+from alembert.corpus.jobs import BuildInput, CorpusPart, Progress, stage_input, write_corpus_part
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.staging import Stage
-from alembert.corpus.stream import size_of
+from alembert.corpus.staging import ChunkStore
+from alembert.workers.ray import RayCluster, RayConnection, WorkerSpec, connect
 
 
 @contextmanager
-def on_ray(cluster: Cluster) -> Iterator[Workers]:
+def ray_executor(cluster: RayCluster) -> Iterator[BuildExecutor]:
     """Give the workers of a cluster, to which the connection lasts as long as the block."""
-    with connected(cluster) as connection:
-        yield _OnRay(connection)
+    with connect(cluster) as connection:
+        yield _RayExecutor(connection)
 
 
 @dataclass(frozen=True)
-class Share:
+class InputShare:
     """One of so many equal shares of an input."""
 
-    source: Source
+    source: BuildInput
     number: int
     of: int
 
 
 @dataclass
-class _Claims:
+class _StridedClaims:
     """Every so-manieth chunk, without a word with the others."""
 
-    share: Share
+    share: InputShare
     characters: int = 0
 
     def claim(self, file: int, chunk: int) -> bool:
@@ -59,64 +59,64 @@ class _Claims:
 
 
 @dataclass(frozen=True)
-class _OnRay:
-    connection: Connection
+class _RayExecutor:
+    connection: RayConnection
 
-    def stage(self, staging: Staging, tell: Callable[[Progress], None]) -> None:
-        shares = shares_of(_sources_left(staging), self.connection.workers)
-        sizes = [size_of(file.path) for file in staging.files]
+    def stage(self, staging: StagingJob, tell: Callable[[Progress], None]) -> None:
+        shares = split_into_shares(_list_unfinished_inputs(staging), self.connection.workers)
+        sizes = [count_bytes(file.path) for file in staging.files]
         done = sum(size for size, ended in zip(sizes, staging.done, strict=True) if ended)
         stage = replace(staging.stage, folder=staging.stage.folder.absolute())
-        opener = partial(_stager, stage, staging.refinery, staging.settings)
+        opener = partial(_make_stager, stage, staging.refinery, staging.settings)
         characters = 0
         tell(Progress("building", done, sum(sizes)))
-        with closing(self.connection.run(Work(opener, _named_share), iter(shares))) as results:
+        with closing(self.connection.run(WorkerSpec(opener, _describe_share), iter(shares))) as results:
             for share, found in zip(shares, results, strict=True):
                 done += sizes[share.source.number] // share.of
                 characters += found
                 tell(Progress("building", done, sum(sizes), characters))
 
-    def write(self, parts: Sequence[Part], tell: Callable[[Progress], None]) -> None:
+    def write(self, parts: Sequence[CorpusPart], tell: Callable[[Progress], None]) -> None:
         tell(Progress("writing", 0, len(parts)))
         jobs = (replace(part, path=part.path.absolute(), staged=part.staged.absolute()) for part in parts)
-        with closing(self.connection.run(Work(_writer, _named_part), jobs)) as results:
+        with closing(self.connection.run(WorkerSpec(_make_writer, _describe_part), jobs)) as results:
             for number, _ in enumerate(results, 1):
                 tell(Progress("writing", number, len(parts)))
 
 
-def _sources_left(staging: Staging) -> list[Source]:
+def _list_unfinished_inputs(staging: StagingJob) -> list[BuildInput]:
     return [
-        Source(number, replace(file, path=file.path.absolute()))
+        BuildInput(number, replace(file, path=file.path.absolute()))
         for number, file in enumerate(staging.files)
         if not staging.done[number]
     ]
 
 
-def shares_of(sources: Sequence[Source], workers: int) -> list[Share]:
+def split_into_shares(sources: Sequence[BuildInput], workers: int) -> list[InputShare]:
     """Share out inputs, the largest first."""
     each = -(-workers // len(sources)) if sources else 1
-    largest_first = sorted(sources, key=lambda source: -size_of(source.file.path))
-    return [Share(source, number, each) for source in largest_first for number in range(each)]
+    largest_first = sorted(sources, key=lambda source: -count_bytes(source.file.path))
+    return [InputShare(source, number, each) for source in largest_first for number in range(each)]
 
 
-def _stager(stage: Stage, refinery: Refinery, settings: BuildSettings) -> Callable[[Share], int]:
-    return partial(_staged, stage, refinery, settings)
+def _make_stager(stage: ChunkStore, refinery: ChunkProcessor, settings: BuildSettings) -> Callable[[InputShare], int]:
+    return partial(_stage_share, stage, refinery, settings)
 
 
-def _staged(stage: Stage, refinery: Refinery, settings: BuildSettings, share: Share) -> int:
+def _stage_share(stage: ChunkStore, refinery: ChunkProcessor, settings: BuildSettings, share: InputShare) -> int:
     """Stage a share of an input; give the characters that were read for it."""
-    claims = _Claims(share)
+    claims = _StridedClaims(share)
     stage_input(share.source, claims, stage, refinery, settings)
     return claims.characters
 
 
-def _writer() -> Callable[[Part], None]:
-    return write_part
+def _make_writer() -> Callable[[CorpusPart], None]:
+    return write_corpus_part
 
 
-def _named_share(share: Share) -> str:
+def _describe_share(share: InputShare) -> str:
     return f"the input {share.source.file.path}"
 
 
-def _named_part(part: Part) -> str:
+def _describe_part(part: CorpusPart) -> str:
     return f"the part {part.path}"

@@ -1,8 +1,15 @@
 """Clean one document: make its text plain, take boilerplate out, and decide whether it is worth keeping.
 
-In: a text and `CleanSettings`. Out: `Cleaned`, with the new text, the way from old to new offsets and back, what each
+In: a text and `CleanSettings`. Out: `CleanedText`, with the new text, the way from old to new offsets and back, what each
 step did, and the reason if the document is to be dropped. Each step is a setting and is counted; nothing is lost
 silently. Duplicates need all documents and are decided afterwards (`duplicates`).
+
+Find the parts of a text that say nothing about its subject.
+
+In: a text. Out: the spans to take out, by kind: machine-made headings ("ABSTRACT.METHODS:" on a line of its own, and
+the "TITLE:" before a title), copyright notices ("© 2020 Elsevier Ltd. All rights reserved."), and publishers' notes
+("The pre-publication history for this paper can be accessed here: ..."). A heading's blank lines stay, so that a border
+between sections remains where it stood.
 """
 
 from __future__ import annotations
@@ -12,13 +19,73 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from alembert.corpus.boilerplate import copyright_notices, headings, publisher_notes
 from alembert.errors import BadSetting
 from alembert.text.language import UNKNOWN_LANGUAGE, detect_language
 from alembert.text.normalise import NormalisedText, UnicodeForm, normalise, remove_spans
 from alembert.text.sentences import CJK, guess_language
 
-Reason = Literal["too short", "wrong language", "exact duplicate", "near duplicate"]
+_HEADING = re.compile(r"^(?:TITLE|ABSTRACT|BODY)(?:[.:][^\n]*)?:[ \t]*$\n?|^TITLE:[ \t]*", re.MULTILINE)
+_COPYRIGHT_SIGNS = ("©", "(c) ", "opyright", "OPYRIGHT", "ights reserved", "ights Reserved")
+_COPYRIGHT = re.compile(
+    r"""(?:^|(?<=[.!?)\]”"])[ ]+|(?<=[.!?)\]”"]))          # a notice starts a line or follows a sentence
+        (?:
+          \(?PsycINFO[ ]Database[ ]Record[ ]\(c\)[ ][^\n]{0,80}?all[ ]rights[ ]reserved\)?\.?
+        | (?:Copyright[ ,:]*)?(?:©|\(c\)|Copyright)[ ]*(?:Copyright[ ]*)?(?:\(c\)[ ]*)?
+          (?:(?:19|20)\d\d\b(?![ ](?!by\b)(?-i:[a-z]))|The[ ]Authors?\b)[^\n]{0,200}
+        | (?:This[ ]article[ ]is[ ]protected[ ]by[ ]copyright\.[ ]*)?All[ ]rights[ ]reserved\.?
+        | This[ ]article[ ]is[ ]protected[ ]by[ ]copyright\.?
+        )[ \t]*$""",
+    re.MULTILINE | re.VERBOSE | re.IGNORECASE,
+)
+_NOTE_SIGNS = ("pre-publication history", "upplementary material", "upplemental material")
+_NOTE = re.compile(
+    r"""^[ ]*(?:
+          The[ ]pre-publication[ ]history[ ]for[ ]this[ ]paper[ ]can[ ]be[ ]accessed[ ]here:?[^\n]{0,120}
+        | (?:Electronic[ ]supplementary[ ]material[ ]*)?The[ ]online[ ]version[ ]of[ ]this[ ]article[ ]\([^)\n]*\)
+          [ ]contains[ ]supplementary[ ]material,?[ ]which[ ]is[ ]available[ ]to[ ]authori[sz]ed[ ]users\.?
+        | (?:Supplementary|Supplemental)[ ]material[ ]is[ ]available[ ](?:for[ ]this[ ]article|online)\.?
+        )[ \t]*$""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def find_headings(text: str) -> Iterator[tuple[int, int]]:
+    """Give the spans of machine-made headings."""
+    return (found.span() for found in _HEADING.finditer(text))
+
+
+def find_copyright_notices(text: str) -> Iterator[tuple[int, int]]:
+    """Give the spans of copyright notices, each at the end of a line."""
+    return _search_near_signs(_COPYRIGHT, _COPYRIGHT_SIGNS, text)
+
+
+def find_publisher_notes(text: str) -> Iterator[tuple[int, int]]:
+    """Give the spans of publishers' notes that take a whole line."""
+    return _search_near_signs(_NOTE, _NOTE_SIGNS, text)
+
+
+def _search_near_signs(pattern: re.Pattern[str], signs: tuple[str, ...], text: str) -> Iterator[tuple[int, int]]:
+    """Try a slow pattern only on the lines where one of its signs stands."""
+    done = 0
+    for place in sorted(place for sign in signs for place in _places(sign, text)):
+        if place < done:
+            continue
+        start = text.rfind("\n", done, place) + 1 or done
+        end = text.find("\n", place)
+        done = len(text) if end < 0 else end
+        match = pattern.search(text, start, done)
+        if match:
+            yield match.span()
+
+
+def _places(sign: str, text: str) -> Iterator[int]:
+    place = text.find(sign)
+    while place >= 0:
+        yield place
+        place = text.find(sign, place + len(sign))
+
+
+DropReason = Literal["too short", "wrong language", "exact duplicate", "near duplicate"]
 _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
 
@@ -64,7 +131,7 @@ class CleanSettings:
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CleanedText:
     """A cleaned text, and what was done to it."""
 
     text: str
@@ -74,7 +141,7 @@ class Cleaned:
     """How often each step changed something; steps that did nothing are absent."""
     language: str = UNKNOWN_LANGUAGE
     """Found only if `languages` is set."""
-    dropped: Reason | None = None
+    dropped: DropReason | None = None
 
     def to_clean(self, start: int, end: int) -> tuple[int, int]:
         """Carry a span of the original text to the cleaned one; empty if it was taken out."""
@@ -89,7 +156,7 @@ class Cleaned:
         return start, end
 
 
-def clean(text: str, settings: CleanSettings, *, annotated: bool = False) -> Cleaned:
+def clean(text: str, settings: CleanSettings, *, annotated: bool = False) -> CleanedText:
     """Run the steps that concern one document; one that is annotated by hand is never too short.
 
     >>> clean("TITLE: Aspirin in the treatment of gout", CleanSettings()).text
@@ -105,7 +172,7 @@ def clean(text: str, settings: CleanSettings, *, annotated: bool = False) -> Cle
             text = changed.text
     language = detect_language(text) if settings.languages else UNKNOWN_LANGUAGE
     short = not text.strip() if annotated else _is_short(text, settings)
-    return Cleaned(text, tuple(steps), counts, language, _reason(short, language, settings))
+    return CleanedText(text, tuple(steps), counts, language, _reason(short, language, settings))
 
 
 _Step = Callable[[str], tuple[NormalisedText, int]]
@@ -121,10 +188,10 @@ def _steps(settings: CleanSettings) -> Iterator[tuple[str, _Step]]:
             ),
         )
     if settings.headings:
-        yield "headings", lambda text: _take_out(text, headings(text))
+        yield "headings", lambda text: _take_out(text, find_headings(text))
     if settings.notices:
-        yield "copyright notices", lambda text: _take_out(text, copyright_notices(text))
-        yield "publisher notes", lambda text: _take_out(text, publisher_notes(text))
+        yield "copyright notices", lambda text: _take_out(text, find_copyright_notices(text))
+        yield "publisher notes", lambda text: _take_out(text, find_publisher_notes(text))
 
 
 def _take_out(text: str, spans: Iterable[tuple[int, int]]) -> tuple[NormalisedText, int]:
@@ -138,7 +205,7 @@ def _is_short(text: str, settings: CleanSettings) -> bool:
     return few or not _has_words(text, settings.min_words)
 
 
-def _reason(short: bool, language: str, settings: CleanSettings) -> Reason | None:
+def _reason(short: bool, language: str, settings: CleanSettings) -> DropReason | None:
     if short:
         return "too short"
     if settings.languages and language not in (*settings.languages, UNKNOWN_LANGUAGE):

@@ -1,6 +1,6 @@
 """Which documents stay: one decision over all chunks, in document order.
 
-In: the side files of all chunks (`staging`). Out: one small number for each document, an index into `FATES`. First
+In: the side files of all chunks (`staging`). Out: one small number for each document, an index into `DECISION_NAMES`. First
 MEDLINE: of a PMID that comes several times the last record that gave a document stays, and a deletion ends it; a record
 that was set aside or gave none (too short, another language) replaces nothing. Then duplicates: the first
 that is annotated stays, or the first if none is. The order of documents is that of the inputs on the command line, so the
@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.duplicates import SIGNATURE_BYTES, Deduplicator
-from alembert.corpus.staging import SIZES, Side, Stage, key_of
+from alembert.corpus.staging import SIZE_NAMES, ChunkSidecar, ChunkStore, hash_id
 
-FATES = ("kept", "superseded", "deleted", "exact duplicate", "near duplicate")
-KEPT, SUPERSEDED, DELETED, EXACT, NEAR = range(len(FATES))
-Fates = NDArray[np.uint8]
-Place = tuple[int, int]
+DECISION_NAMES = ("kept", "superseded", "deleted", "exact duplicate", "near duplicate")
+KEPT, SUPERSEDED, DELETED, EXACT_DUPLICATE, NEAR_DUPLICATE = range(len(DECISION_NAMES))
+Decisions = NDArray[np.uint8]
+ChunkId = tuple[int, int]
 """An input and a chunk of it."""
-_GOLD = SIZES.index("gold entities")
-_ALWAYS = {"documents", "records read", "documents read", "set aside", *SIZES}
+_GOLD = SIZE_NAMES.index("gold entities")
+_ALWAYS_COUNTED = {"documents", "records read", "documents read", "set aside", *SIZE_NAMES}
 
 
 class _Records(NamedTuple):
@@ -43,39 +43,41 @@ class _Records(NamedTuple):
     documents: NDArray[np.int64]
 
 
-def decide(stage: Stage, places: Sequence[Place], settings: CleanSettings, scratch: Path) -> list[Fates]:
+def decide(stage: ChunkStore, places: Sequence[ChunkId], settings: CleanSettings, scratch: Path) -> list[Decisions]:
     """Decide on the documents of the chunks at `places`, which come in document order; one array for each chunk."""
-    fates = _citations(stage, places)
+    fates = _find_superseded(stage, places)
     if not (settings.exact_duplicates or settings.near_duplicates):
         return fates
     known = Deduplicator(settings.similarity if settings.near_duplicates else None, scratch)
-    suspects = _suspects(stage, places, fates, scratch)
+    suspects = _find_duplicate_candidates(stage, places, fates, scratch)
     for annotated in (True, False):  # those that are asked about first stay
         for place, chunk, perhaps in zip(places, fates, suspects, strict=True):
             side = stage.side(*place)
             asked = perhaps & (chunk == KEPT) & (_annotated(side) == annotated)
-            _ask(known, side, np.flatnonzero(asked), chunk)
+            _mark_duplicates(known, side, np.flatnonzero(asked), chunk)
     if not settings.exact_duplicates:
         for chunk in fates:
-            chunk[chunk == EXACT] = KEPT
+            chunk[chunk == EXACT_DUPLICATE] = KEPT
     return fates
 
 
-def _annotated(side: Side) -> NDArray[np.bool_]:
+def _annotated(side: ChunkSidecar) -> NDArray[np.bool_]:
     marked = np.zeros(len(side.signatures), dtype=bool)
     marked[side.annotated] = True
     return marked
 
 
-def _ask(known: Deduplicator, side: Side, numbers: NDArray[np.int64], chunk: Fates) -> None:
+def _mark_duplicates(known: Deduplicator, side: ChunkSidecar, numbers: NDArray[np.int64], chunk: Decisions) -> None:
     """Ask about documents of a chunk, and write down the fate of those that repeat another."""
     for number in numbers.tolist():
         twin = known.seen(side.signatures[number].tobytes())
         if twin is not None:
-            chunk[number] = EXACT if twin.exact else NEAR
+            chunk[number] = EXACT_DUPLICATE if twin.exact else NEAR_DUPLICATE
 
 
-def _suspects(stage: Stage, places: Sequence[Place], fates: Sequence[Fates], scratch: Path) -> list[NDArray[np.bool_]]:
+def _find_duplicate_candidates(
+    stage: ChunkStore, places: Sequence[ChunkId], fates: Sequence[Decisions], scratch: Path
+) -> list[NDArray[np.bool_]]:
     """Find the documents that share a word of their signature with another one."""
     borders = np.cumsum([0, *map(len, fates)])
     if not borders[-1]:
@@ -97,7 +99,7 @@ def _repeated(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return np.isin(values, twice)
 
 
-def _citations(stage: Stage, places: Sequence[Place]) -> list[Fates]:
+def _find_superseded(stage: ChunkStore, places: Sequence[ChunkId]) -> list[Decisions]:
     """Find the documents of MEDLINE records that a later record replaces or deletes."""
     chunks, fates = [], []
     for place in places:
@@ -106,7 +108,7 @@ def _citations(stage: Stage, places: Sequence[Place]) -> list[Fates]:
         fates.append(np.full(len(side.signatures), KEPT, dtype=np.uint8))
     keys = np.concatenate([chunk.keys for chunk in chunks] or [np.zeros(0, np.uint64)])
     deleted = np.concatenate([chunk.deleted for chunk in chunks] or [np.zeros(0, bool)])
-    of_record = _record_fates(keys, deleted)
+    of_record = _decide_records(keys, deleted)
     borders = np.cumsum([len(chunk.keys) for chunk in chunks])[:-1]
     for number, part in enumerate(np.split(of_record, borders) if chunks else []):
         if len(part):
@@ -114,26 +116,26 @@ def _citations(stage: Stage, places: Sequence[Place]) -> list[Fates]:
     return fates
 
 
-def _records(side: Side) -> _Records:
+def _records(side: ChunkSidecar) -> _Records:
     useful = (each for each in side.citations if each.documents or each.deleted)
-    rows = [(key_of(each.pmid), each.deleted, each.documents) for each in useful]
+    rows = [(hash_id(each.pmid), each.deleted, each.documents) for each in useful]
     keys, deleted, documents = zip(*rows, strict=True) if rows else ((), (), ())
     return _Records(np.array(keys, dtype=np.uint64), np.array(deleted, dtype=bool), np.array(documents, dtype=np.int64))
 
 
-def _record_fates(keys: NDArray[np.uint64], deleted: NDArray[np.bool_]) -> Fates:
+def _decide_records(keys: NDArray[np.uint64], deleted: NDArray[np.bool_]) -> Decisions:
     """Say for each record whether the last one with its key is itself, another, or a deletion."""
     _, first_from_behind, which = np.unique(keys[::-1], return_index=True, return_inverse=True)
     last = (len(keys) - 1 - first_from_behind)[which[::-1]]
-    fates: Fates = np.where(last == np.arange(len(keys)), KEPT, SUPERSEDED).astype(np.uint8)
+    fates: Decisions = np.where(last == np.arange(len(keys)), KEPT, SUPERSEDED).astype(np.uint8)
     fates[deleted[last] & ~deleted] = DELETED
     return fates
 
 
-def count(stage: Stage, places: Sequence[Place], fates: Sequence[Fates]) -> dict[str, int]:
+def sum_counts(stage: ChunkStore, places: Sequence[ChunkId], fates: Sequence[Decisions]) -> dict[str, int]:
     """Add everything up: what was read, cleaned, dropped, set aside, and what the documents that stay hold."""
     counts: Counter[str] = Counter()
-    totals = np.zeros(len(SIZES) + len(stage.labels), dtype=np.int64)
+    totals = np.zeros(len(SIZE_NAMES) + len(stage.labels), dtype=np.int64)
     keys = [np.zeros(0, dtype=np.uint64)]
     for place, chunk in zip(places, fates, strict=True):
         side = stage.side(*place)
@@ -141,13 +143,15 @@ def count(stage: Stage, places: Sequence[Place], fates: Sequence[Fates]) -> dict
         totals += side.sizes[chunk == KEPT].sum(axis=0, dtype=np.int64)
         counts["gold entities dropped"] += int(side.sizes[chunk != KEPT, _GOLD].sum(dtype=np.int64))
         keys.append(side.keys[chunk == KEPT])
-        for number, times in enumerate(np.bincount(chunk, minlength=len(FATES)).tolist()):
-            counts["documents" if number == KEPT else f"dropped: {FATES[number]}"] += times
-    names = [*SIZES, *(f"entities: {label}" for label in stage.labels)]
+        for number, times in enumerate(np.bincount(chunk, minlength=len(DECISION_NAMES)).tolist()):
+            counts["documents" if number == KEPT else f"dropped: {DECISION_NAMES[number]}"] += times
+    names = [*SIZE_NAMES, *(f"entities: {label}" for label in stage.labels)]
     counts.update(dict(zip(names, totals.tolist(), strict=True)))
     counts["repeated ids"] = _repeats(np.concatenate(keys))
     counts["records read"] = counts["documents read"] - counts["translations read"] + counts["records set aside"]
-    return {name: counts[name] for name in sorted({*counts, *_ALWAYS}) if counts[name] or name in _ALWAYS}
+    return {
+        name: counts[name] for name in sorted({*counts, *_ALWAYS_COUNTED}) if counts[name] or name in _ALWAYS_COUNTED
+    }
 
 
 def _repeats(values: NDArray[np.uint64]) -> int:
@@ -156,7 +160,7 @@ def _repeats(values: NDArray[np.uint64]) -> int:
     return int((ordered[1:] == ordered[:-1]).sum())
 
 
-def set_aside(stage: Stage, places: Sequence[Place]) -> Iterator[dict[str, str | None]]:
+def read_set_aside(stage: ChunkStore, places: Sequence[ChunkId]) -> Iterator[dict[str, str | None]]:
     """Give what was set aside, in the order of the inputs."""
     for place in places:
         yield from stage.side(*place).set_aside

@@ -21,12 +21,12 @@ from typing import Any, Final
 from alembert.errors import BadInput
 
 Span = tuple[int, int]
-Pairs = tuple[tuple[str, str], ...]
-SCORE: Final = "score"
+StringPairs = tuple[tuple[str, str], ...]
+SCORE_ATTRIBUTE: Final = "score"
 """Attribute under which a model's confidence in an entity or a relation stands."""
-Term = tuple[int, int, str, tuple[str, ...]]
+TermSpan = tuple[int, int, str, tuple[str, ...]]
 """Start, end, label and concepts of a place where a term of a lexicon stands."""
-FROM_LEXICON: Final[Pairs] = (("source", "lexicon"),)
+FROM_LEXICON: Final[StringPairs] = (("source", "lexicon"),)
 """Attributes of an entity that a lexicon found."""
 
 
@@ -48,7 +48,7 @@ class Entity:
     label: str
     spans: tuple[Span, ...]
     concepts: tuple[str, ...] = ()
-    attributes: Pairs = ()
+    attributes: StringPairs = ()
     text: str = field(default="", compare=False)
     """The words of the mention; the document that holds the entity sets it."""
 
@@ -65,7 +65,7 @@ class Entity:
     @property
     def score(self) -> float | None:
         """The model's confidence, from 0 to 1; None if no model found the entity."""
-        return score_of(self.attributes)
+        return get_score(self.attributes)
 
     def surface(self, text: str) -> str:
         """Return the text of the mention; the fragments of a discontinuous one are joined by a space.
@@ -82,13 +82,13 @@ class Relation:
 
     id: str
     label: str
-    arguments: Pairs
-    attributes: Pairs = ()
+    arguments: StringPairs
+    attributes: StringPairs = ()
 
     @property
     def score(self) -> float | None:
         """The model's confidence, from 0 to 1; None if no model found the relation."""
-        return score_of(self.attributes)
+        return get_score(self.attributes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ def _with_surface(entity: Entity, text: str) -> Entity:
     return entity if entity.text == surface else replace(entity, text=surface)
 
 
-def score_of(attributes: Pairs) -> float | None:
+def get_score(attributes: StringPairs) -> float | None:
     """Return the confidence among attributes, if there is one and it is a number."""
     for name, value in attributes:
-        if name == SCORE:
+        if name == SCORE_ATTRIBUTE:
             try:
                 return float(value)
             except ValueError:
@@ -137,9 +137,9 @@ def score_of(attributes: Pairs) -> float | None:
     return None
 
 
-def with_terms(document: Document, terms: Iterable[Term]) -> Document:
+def add_lexicon_terms(document: Document, terms: Iterable[TermSpan]) -> Document:
     """Add the terms of lexicons as entities, in the order of the text, marked as what they are."""
-    names = free_ids("T", document)
+    names = generate_unused_ids("T", document)
     fresh = [
         Entity(next(names), label, ((start, end),), concepts, FROM_LEXICON) for start, end, label, concepts in terms
     ]
@@ -147,14 +147,14 @@ def with_terms(document: Document, terms: Iterable[Term]) -> Document:
     return replace(document, entities=tuple(together)) if fresh else document
 
 
-def free_ids(letter: str, document: Document) -> Iterator[str]:
+def generate_unused_ids(letter: str, document: Document) -> Iterator[str]:
     """Number ids that no annotation of a document has."""
     taken = {entity.id for entity in document.entities} | {each.id for each in document.relations}
     taken.update(concept for entity in document.entities for concept in entity.concepts)
     return (name for name in (f"{letter}{number}" for number in count(1)) if name not in taken)
 
 
-def problems(document: Document) -> Iterator[str]:
+def find_problems(document: Document) -> Iterator[str]:
     """Say, one sentence each, what is wrong with a document; nothing when it is sound."""
     yield from _section_problems(document)
     yield from _entity_problems(document)
@@ -175,7 +175,7 @@ def _entity_problems(document: Document) -> Iterator[str]:
         if entity.id in seen:
             yield f"entity id {entity.id} occurs twice"
         seen.add(entity.id)
-        if not spans_are_sound(entity.spans, len(document.text)):
+        if not are_valid_spans(entity.spans, len(document.text)):
             yield f"entity {entity.id} has spans that are empty, overlap, are out of order or outside the text"
 
 
@@ -188,7 +188,7 @@ def _relation_problems(document: Document) -> Iterator[str]:
             yield f"relation {relation.id} names {missing[0]}, which the document does not have"
 
 
-def spans_are_sound(spans: tuple[Span, ...], length: int) -> bool:
+def are_valid_spans(spans: tuple[Span, ...], length: int) -> bool:
     """Tell whether spans are at least one, not empty, in order, apart from each other and inside the text."""
     before = 0
     for start, end in spans:
@@ -259,13 +259,13 @@ def from_record(record: Mapping[str, Any]) -> Document:
         raise BadInput(
             "The annotation record has a field of the wrong type; docs/formats.md shows the layout."
         ) from None
-    wrong = next(problems(document), None)
+    wrong = next(find_problems(document), None)
     if wrong is not None:
         raise BadInput(f"The annotation record is not sound: {wrong}.")
     return document
 
 
-def offset(value: Any) -> int:
+def parse_offset(value: Any) -> int:
     """Give a stated offset as a number: a whole number or its digits; anything else raises ValueError."""
     if isinstance(value, str) and value.strip().isdecimal():
         return int(value)
@@ -280,19 +280,21 @@ def _string(value: Any) -> str:
     return value
 
 
-def _pairs(rows: Any) -> Pairs:
+def _pairs(rows: Any) -> StringPairs:
     return tuple((_string(name), _string(value)) for name, value in rows or ())
 
 
 def _section(record: Mapping[str, Any]) -> Section:
-    return Section(offset(record["start"]), offset(record["end"]), _string(record["kind"]), record.get("heading") or "")
+    return Section(
+        parse_offset(record["start"]), parse_offset(record["end"]), _string(record["kind"]), record.get("heading") or ""
+    )
 
 
 def _entity(record: Mapping[str, Any]) -> Entity:
     return Entity(
         id=_string(record["id"]),
         label=_string(record["label"]),
-        spans=tuple((offset(start), offset(end)) for start, end in record["spans"]),
+        spans=tuple((parse_offset(start), parse_offset(end)) for start, end in record["spans"]),
         concepts=tuple(_string(concept) for concept in record.get("concepts") or ()),
         attributes=_pairs(record.get("attributes")),
     )

@@ -1,6 +1,6 @@
 """Find documents that occur twice, word for word or nearly so.
 
-In: documents in order. Out: for each, the number of the first document it repeats, or nothing. Two phases: `signature`
+In: documents in order. Out: for each, the number of the first document it repeats, or nothing. Two phases: `compute_signature`
 is a pure function of one text, to be run in parallel; `Deduplicator` takes the signatures in document order and
 decides, so the answer does not depend on the number of workers.
 
@@ -48,7 +48,7 @@ class Duplicate:
     exact: bool
 
 
-def signature(text: str) -> bytes:
+def compute_signature(text: str) -> bytes:
     """Sum up a text in 144 bytes. Texts of fewer than 24 words or so can only be exact duplicates."""
     digest = hashlib.blake2b(
         " ".join(fold_case(text).split()).encode("utf-8", "surrogatepass"), digest_size=16
@@ -119,7 +119,7 @@ class Deduplicator:
             return Duplicate(int(self._numbers[owners[same.argmax()]]), 1.0, exact=True)
         if self._similarity is None:
             return None
-        shared = _shared(others, words)
+        shared = _estimate_similarity(others, words)
         best = int(shared.argmax())
         if shared[best] < self._similarity:
             return None
@@ -160,7 +160,7 @@ class Deduplicator:
         return np.memmap(path, dtype=kind, mode="w+", shape=shape)
 
 
-def _shared(others: Uint64Array, words: Uint64Array) -> NDArray[np.float64]:
+def _estimate_similarity(others: Uint64Array, words: Uint64Array) -> NDArray[np.float64]:
     """Estimate the similarity to each of some documents; one value in 256 agrees by chance."""
     values = np.ascontiguousarray(others[:, _DIGEST_WORDS:]).view(np.uint8)
     agree = (values == words[_DIGEST_WORDS:].view(np.uint8)).mean(axis=1)

@@ -31,29 +31,29 @@ from typing import Final
 from alembert import artifact
 from alembert.artifact.disk import remove_folder, translate_os_errors
 from alembert.artifact.lock import hold_lock
-from alembert.corpus import crew
 from alembert.corpus.inputs import expand_inputs
 from alembert.corpus.jobs import Progress
-from alembert.corpus.objects import (
+from alembert.corpus.object_store import (
     SCHEMES,
-    Address,
-    Copy,
-    Stored,
+    ObjectAddress,
+    ObjectCopy,
+    StoredObject,
     copy_objects,
     list_objects,
-    nothing_at,
+    make_not_found_error,
 )
 from alembert.errors import BadFile, BadInput
 from alembert.extras import require
+from alembert.workers import processes
 
-CACHE: Final = ".alembert-cache"
+CACHE_FOLDER: Final = ".alembert-cache"
 STDIN: Final = "-"
-_AT_ONCE: Final = 4
+_PARALLEL_COPIES: Final = 4
 """Processes that copy: they wait for the network most of the time."""
 
 
 @dataclass(frozen=True)
-class Inputs:
+class LocalInputs:
     """What was named, as paths; those of copies have an address."""
 
     paths: Sequence[Path]
@@ -62,7 +62,7 @@ class Inputs:
     def called(self, path: Path) -> str:
         """Give the address of a copy, or of what lies in it; the path of everything else.
 
-        >>> Inputs((), {Path("cache/notes"): "s3://bucket/notes"}).called(Path("cache/notes/a.txt"))
+        >>> LocalInputs((), {Path("cache/notes"): "s3://bucket/notes"}).called(Path("cache/notes/a.txt"))
         's3://bucket/notes/a.txt'
         """
         for copy in (path, *path.parents):
@@ -76,57 +76,57 @@ class Inputs:
         return [path if name == str(path) else artifact.NamedInput(path, name) for path, name in called]
 
 
-def is_address(given: str | Path) -> bool:
+def is_object_address(given: str | Path) -> bool:
     """Tell whether an object store is meant; a `Path` never does, because it holds no two slashes in a row."""
     return isinstance(given, str) and given.startswith(tuple(f"{name}://" for name in SCHEMES))
 
 
-def is_elsewhere(given: str | Path) -> bool:
+def needs_copy(given: str | Path) -> bool:
     """Tell whether an input has to be copied before it is a file: an object, or standard input."""
-    return given == STDIN or is_address(given)
+    return given == STDIN or is_object_address(given)
 
 
-def check_given(inputs: Sequence[str | Path]) -> None:
+def check_inputs(inputs: Sequence[str | Path]) -> None:
     """Refuse paths at which nothing is, and addresses that are none; no store is asked."""
-    here = [each for each in inputs if not is_elsewhere(each)]
+    here = [each for each in inputs if not needs_copy(each)]
     for given in inputs:
-        if is_address(given):
-            Address.of(str(given))
+        if is_object_address(given):
+            ObjectAddress.of(str(given))
     if here or not inputs:
         expand_inputs(here)
 
 
 @contextmanager
-def fetched(
+def fetch_inputs(
     inputs: Sequence[str | Path], out: str | Path, tell: Callable[[Progress], None] = lambda _: None
-) -> Iterator[Inputs]:
+) -> Iterator[LocalInputs]:
     """Copy what is no file here; for the length of the block nobody else changes the copies for this result."""
-    if not any(map(is_elsewhere, inputs)):
-        yield Inputs([Path(each) for each in inputs])
+    if not any(map(needs_copy, inputs)):
+        yield LocalInputs([Path(each) for each in inputs])
         return
-    found = _all_listed(inputs)
+    found = _list_all(inputs)
     result = Path(os.path.realpath(out))
-    folder = result.parent / CACHE / "inputs"
+    folder = result.parent / CACHE_FOLDER / "inputs"
     with ExitStack() as stack:
         with translate_os_errors(f"Copying inputs to {folder}"):
             _make(folder)
             stack.enter_context(hold_lock(folder / f".{result.name}.lock", str(out)))
-            copied = _copies(inputs, found, folder / result.name, tell)
+            copied = _copy_inputs(inputs, found, folder / result.name, tell)
         if STDIN in inputs:
             stack.callback(copied.paths[list(inputs).index(STDIN)].unlink, missing_ok=True)
         yield copied
 
 
-def local_paths(inputs: Sequence[str | Path]) -> list[Path]:
+def fetch_to_temporary_folder(inputs: Sequence[str | Path]) -> list[Path]:
     """Copy what is no file here to a folder that goes when this process ends; paths stay as they are.
 
     For files that are read by commands without a result of their own, and are small beside a corpus.
     """
-    if not any(map(is_elsewhere, inputs)):
+    if not any(map(needs_copy, inputs)):
         return [Path(each) for each in inputs]
     with translate_os_errors("Copying inputs to a temporary folder"):
         folder = Path(tempfile.mkdtemp(dir=_temporary_folder().name))
-        return list(_copies(inputs, _all_listed(inputs), folder, lambda _: None).paths)
+        return list(_copy_inputs(inputs, _list_all(inputs), folder, lambda _: None).paths)
 
 
 @cache
@@ -134,28 +134,30 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="alembert-")  # removed when the interpreter ends
 
 
-_Listing = Mapping[str, tuple[Address, Sequence[Stored]]]
+_Listing = Mapping[str, tuple[ObjectAddress, Sequence[StoredObject]]]
 """What was given as an address -> what is there."""
 
 
-def _all_listed(inputs: Sequence[str | Path]) -> _Listing:
-    addresses = {str(each): Address.of(str(each)) for each in inputs if is_address(each)}
+def _list_all(inputs: Sequence[str | Path]) -> _Listing:
+    addresses = {str(each): ObjectAddress.of(str(each)) for each in inputs if is_object_address(each)}
     if addresses:
         require("Reading from an object store", "pyarrow")
-    return {given: (address, _listed(address)) for given, address in addresses.items()}
+    return {given: (address, _list_in_subprocess(address)) for given, address in addresses.items()}
 
 
-def _copies(inputs: Sequence[str | Path], found: _Listing, folder: Path, tell: Callable[[Progress], None]) -> Inputs:
+def _copy_inputs(
+    inputs: Sequence[str | Path], found: _Listing, folder: Path, tell: Callable[[Progress], None]
+) -> LocalInputs:
     """Copy objects and standard input into a folder."""
-    copies = {given: _copied(folder, address, stored, tell) for given, (address, stored) in found.items()}
+    copies = {given: _sync_copy(folder, address, stored, tell) for given, (address, stored) in found.items()}
     names = {copy: found[given][0].shown.rstrip("/") for given, copy in copies.items()}
     if STDIN in inputs:
-        copies[STDIN] = _copied_stdin(folder)
+        copies[STDIN] = _copy_stdin(folder)
         names[copies[STDIN]] = copies[STDIN].name
-    return Inputs([copies[str(each)] if is_elsewhere(each) else Path(each) for each in inputs], names)
+    return LocalInputs([copies[str(each)] if needs_copy(each) else Path(each) for each in inputs], names)
 
 
-def _copied_stdin(folder: Path) -> Path:
+def _copy_stdin(folder: Path) -> Path:
     """Copy standard input, which can be read once alone; its format is told from its content."""
     copy = folder / "stdin"
     folder.mkdir(parents=True, exist_ok=True)
@@ -176,20 +178,20 @@ def _make(folder: Path) -> None:
         ) from error
 
 
-def _listed(address: Address) -> list[Stored]:
+def _list_in_subprocess(address: ObjectAddress) -> list[StoredObject]:
     """Ask a store what it has, in a process of its own; names as in folders here, without hidden ones."""
     with tempfile.TemporaryDirectory(prefix="alembert-") as folder:
         answer = Path(folder) / "listing.json"
-        crew.run(partial(_write_listing, address, answer), 1, lambda: None)
-        stored = [Stored(**each) for each in json.loads(answer.read_bytes())]
+        processes.run_processes(partial(_write_listing, address, answer), 1, lambda: None)
+        stored = [StoredObject(**each) for each in json.loads(answer.read_bytes())]
     visible = [each for each in stored if not _is_hidden(each.name)]
     if not visible:
-        raise nothing_at(address.shown)
+        raise make_not_found_error(address.shown)
     _check_names(address, [each.name for each in visible])
     return visible
 
 
-def _write_listing(address: Address, answer: Path) -> None:
+def _write_listing(address: ObjectAddress, answer: Path) -> None:
     answer.write_text(json.dumps([asdict(each) for each in list_objects(address)]))
 
 
@@ -197,7 +199,7 @@ def _is_hidden(name: str) -> bool:
     return any(part.startswith(".") for part in name.split("/"))
 
 
-def _check_names(address: Address, names: Sequence[str]) -> None:
+def _check_names(address: ObjectAddress, names: Sequence[str]) -> None:
     """Refuse keys that no folder can hold; an object has any text as its key."""
     folders = {"/".join(parts[:end]) for parts in (name.split("/") for name in names) for end in range(1, len(parts))}
     if any("" in name.split("/") for name in names if name) or any("\\" in name or "\0" in name for name in names):
@@ -211,14 +213,16 @@ def _check_names(address: Address, names: Sequence[str]) -> None:
         )
 
 
-def _copied(place: Path, address: Address, stored: Sequence[Stored], tell: Callable[[Progress], None]) -> Path:
+def _sync_copy(
+    place: Path, address: ObjectAddress, stored: Sequence[StoredObject], tell: Callable[[Progress], None]
+) -> Path:
     """Bring the copy of an address to what the store has, and give its path."""
     folder = place / hashlib.sha256(f"{address.shown} {address.options}".encode()).hexdigest()[:16]
     root, incoming = folder / "files" / address.name, folder / "incoming"
-    copies = [Copy(each, root / each.name, incoming / str(number)) for number, each in enumerate(stored)]
+    copies = [ObjectCopy(each, root / each.name, incoming / str(number)) for number, each in enumerate(stored)]
     remove_folder(incoming)
-    _clear(root, {copy.target for copy in copies})
-    left = [copy for copy in copies if not _is_there(copy)]
+    _remove_stale(root, {copy.target for copy in copies})
+    left = [copy for copy in copies if not _is_current(copy)]
     if left:
         for parent in {incoming, *(copy.target.parent for copy in left)}:
             parent.mkdir(parents=True, exist_ok=True)
@@ -227,7 +231,7 @@ def _copied(place: Path, address: Address, stored: Sequence[Stored], tell: Calla
     return root
 
 
-def _clear(root: Path, wanted: set[Path]) -> None:
+def _remove_stale(root: Path, wanted: set[Path]) -> None:
     """Remove what the store no longer has, and folders that are empty then."""
     if root.is_file() and root not in wanted:
         root.unlink()
@@ -241,7 +245,7 @@ def _clear(root: Path, wanted: set[Path]) -> None:
         root.rmdir()
 
 
-def _is_there(copy: Copy) -> bool:
+def _is_current(copy: ObjectCopy) -> bool:
     """Tell whether a copy is that of the object as it is now."""
     if not copy.target.is_file():
         return False
@@ -252,9 +256,9 @@ def _is_there(copy: Copy) -> bool:
     )
 
 
-def _copy(address: Address, copies: Sequence[Copy], total: int, tell: Callable[[Progress], None]) -> None:
+def _copy(address: ObjectAddress, copies: Sequence[ObjectCopy], total: int, tell: Callable[[Progress], None]) -> None:
     before = total - sum(copy.stored.size for copy in copies)
-    numbers, done = crew.context().Value("q", 0), crew.context().Value("q", 0)
+    numbers, done = processes.get_context().Value("q", 0), processes.get_context().Value("q", 0)
     job = partial(copy_objects, address, copies, numbers, done)
-    workers = min(_AT_ONCE, len(copies))
-    crew.run(job, workers, lambda: tell(Progress("copying the input", before + done.value, total)))
+    workers = min(_PARALLEL_COPIES, len(copies))
+    processes.run_processes(job, workers, lambda: tell(Progress("copying the input", before + done.value, total)))

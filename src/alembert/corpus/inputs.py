@@ -1,21 +1,44 @@
-"""What a user names as text: one Corpus folder, or raw files and folders; and whether it has what training asks for."""
+"""Which files a command reads: each once, under a name that no other input has.
+
+In: what a user named: files, folders and patterns (`corpus/*.tsv`). Out: inputs in the order given, those of a folder or
+pattern in the order of their names.
+A file that was named twice, through a link, or beside its folder is one input, and so are the two files of a brat pair;
+a folder of brat pairs and a Corpus stay whole. The result of the command itself is never an input, nor is unfinished
+work of another one, so that results may lie among the inputs.
+
+Documents of many formats are named by their file. Where two files would give the same id, both use their path below the
+folder that all inputs share (`a/letter`, `b/letter`), so ids depend on which files there are, not on their order, and
+all others stay as they are. Ids that stand inside files are not looked at here.
+
+An input file as its readers' items, with how far it is read.
+
+What a user names as text: one Corpus folder, or raw files and folders; and whether it has what training asks for.
+"""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from alembert import artifact
 from alembert.corpus.clean import CleanSettings
-from alembert.corpus.objects import SCHEMES
+from alembert.corpus.object_store import SCHEMES
+from alembert.corpus.readers import Item, ReadOptions, brat, detect_file_format, read
+from alembert.corpus.readers.contract import Remark
+from alembert.corpus.readers.source import readable_name, strip_compression_suffix
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting
+from alembert.extras import require
 
 # Raw files are taken as they are: what a user trains on directly is not judged.
-PLAIN: Final = BuildSettings(
+RAW_FILE_SETTINGS: Final = BuildSettings(
     clean=CleanSettings(
         headings=False,
         notices=False,
@@ -32,7 +55,7 @@ def expand_inputs(inputs: Sequence[str | Path]) -> list[Path]:
     if not inputs:
         raise BadSetting("No input was given. Name a Corpus folder, or files with text.")
     paths = expand_patterns([Path(each) for each in inputs])
-    check_there(paths)
+    check_paths_exist(paths)
     return paths
 
 
@@ -56,7 +79,7 @@ def _matches(pattern: Path) -> list[Path]:
     return sorted(path for path in found if found.isdisjoint(path.parents))
 
 
-def check_there(paths: Sequence[Path]) -> None:
+def check_paths_exist(paths: Sequence[Path]) -> None:
     """Refuse paths at which nothing is."""
     for path in paths:
         if path.exists():
@@ -69,7 +92,7 @@ def check_there(paths: Sequence[Path]) -> None:
         raise BadFile(f"The input {path} does not exist. Check the path.")
 
 
-def named_corpus(inputs: Sequence[Path]) -> Corpus | None:
+def open_input_corpus(inputs: Sequence[Path]) -> Corpus | None:
     """Open the Corpus that was named; none, if the inputs are raw files."""
     folders = [path for path in inputs if (path / artifact.MANIFEST).is_file()]
     if folders and len(inputs) > 1:
@@ -80,7 +103,7 @@ def named_corpus(inputs: Sequence[Path]) -> Corpus | None:
     return Corpus.open(folders[0]) if folders else None
 
 
-def entities_in(corpus: Corpus) -> int:
+def count_entities(corpus: Corpus) -> int:
     """Count the entities of a corpus: those of the input, and those that dictionaries found."""
     counts = corpus.counts
     return counts.get("gold entities", 0) + sum(
@@ -88,7 +111,9 @@ def entities_in(corpus: Corpus) -> int:
     )
 
 
-def check_supply(corpus: Path, *, documents: int, entities: int, next_sentence: bool, wants_entities: bool) -> None:
+def check_objective_data(
+    corpus: Path, *, documents: int, entities: int, next_sentence: bool, wants_entities: bool
+) -> None:
     """Refuse objectives that a corpus of so many documents and entities has nothing for."""
     if documents < 1:
         raise BadFile(f"The corpus {corpus} has no documents. Build it from files with text.")
@@ -103,3 +128,246 @@ def check_supply(corpus: Path, *, documents: int, entities: int, next_sentence: 
             f"Entity masks or boundaries are on, and the corpus {corpus} has no entities. Build it with a "
             "dictionary (alembert corpus build --lexicon LABEL=FILE), or use --unit word and boundaries = 0."
         )
+
+
+_PYARROW_SUFFIXES: Final = {".parquet", ".zst"}
+"""Endings of files that cannot be read without pyarrow."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One input: a file, both files of a brat pair, or a folder that is read as a whole."""
+
+    path: Path
+    name: str = ""
+    """The path below the folder that all inputs share."""
+    more: tuple[Path, ...] = ()
+    """Further files that are read with it: the annotations of a brat pair."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids by the name of a file, for names that another input has too."""
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """All inputs of a command, and what was found out about them."""
+
+    files: tuple[InputFile, ...]
+    repeated: int = 0
+    """Files that were left out because they were listed before, by themselves or with their pair or folder."""
+    empty: int = 0
+    """Folders without a file."""
+    unfinished: int = 0
+    """Folders with unfinished work of other commands."""
+
+    @property
+    def paths(self) -> list[Path]:
+        return [file.path for file in self.files]
+
+    @property
+    def contents(self) -> list[Path]:
+        """Everything that is read."""
+        return [path for file in self.files for path in (file.path, *file.more)]
+
+    def left_out(self) -> Iterator[str]:
+        """Say what was named, and is not read."""
+        if self.repeated:
+            yield (
+                f"files that were named twice, or are the other file of a brat pair: {self.repeated:,}; each document is "
+                "read once"
+            )
+        if self.empty:
+            yield f"empty folders among the inputs: {self.empty:,}"
+        if self.unfinished:
+            yield f"folders with unfinished work of alembert, which are no inputs: {self.unfinished:,}"
+
+    def remarks(self, named: Sequence[Path]) -> tuple[Remark, ...]:
+        """Return what was left out as remarks on the inputs that a user named."""
+        source = ", ".join(map(str, named))
+        return tuple(Remark(source, sentence, 1) for sentence in self.left_out())
+
+    def notes(self) -> Iterator[str]:
+        """Say what was left out, and which ids are not the names of files."""
+        yield from self.left_out()
+        if renamed := [name for file in self.files for name in file.ids.values()]:
+            yield (
+                f"files that share their name with another one: {len(renamed):,}; documents that are named by their file "
+                f"have its path as their id, such as {min(renamed)}"
+            )
+
+
+def list_input_files(
+    inputs: Sequence[Path],
+    *,
+    out: str | Path | None = None,
+    called: Callable[[Path], str] = str,
+    format: str | None = None,  # noqa: A002
+) -> InputFiles:
+    """List the inputs of a command whose result goes to `out`; `called` says what a copy of an object is called."""
+    given = expand_inputs(inputs)
+    walk = _FolderWalk(out)
+    try:
+        paths = [file for path in given for file in walk.files(path)]
+    except OSError as error:
+        raise BadFile(
+            f"The folder {error.filename} cannot be read: {error.strerror}. Check its permissions, or leave it out."
+        ) from None
+    if not paths:
+        raise BadFile(
+            f"There is no file to read: {given[0]} is empty. Name a folder with files, or the files themselves."
+        )
+    if packed := {path.suffix for path in paths} & _PYARROW_SUFFIXES:
+        require(f"Reading {min(packed)} files", "pyarrow")
+    files = list(_deduplicate(paths, has_pairs=format in (None, "brat")))
+    parts = [_parts(file.path, called) for file in files]
+    shared = _count_shared_folders([_parts(path if path.is_dir() else path.parent, called) for path in given])
+    named = [
+        replace(file, name=readable_name("/".join(each[shared:]) or each[-1]))
+        for file, each in zip(files, parts, strict=True)
+    ]
+    return InputFiles(_assign_ids(named), len(paths) - len(files), walk.empty, walk.unfinished)
+
+
+class _FolderWalk:
+    """Goes through folders, and counts those that hold nothing to read."""
+
+    def __init__(self, out: str | Path | None) -> None:
+        self.empty = self.unfinished = 0
+        place = None if out is None else artifact.locate_artifact(out)
+        self._own = {place.target, place.partial} if place else set()
+
+    def files(self, path: Path) -> Iterator[Path]:
+        """Put the files of a folder in its place; what a reader takes whole stays."""
+        if self._is_own(path) or _is_setting_of_brat(path):
+            return
+        if not path.is_dir() or (path / artifact.MANIFEST).is_file():
+            yield path
+        elif (path / artifact.DRAFT).is_file():
+            self.unfinished += 1
+        elif brat.has_annotations(path):
+            yield path
+        else:
+            inside = [each for each in sorted(path.iterdir()) if not _is_ignored(each)]
+            self.empty += not inside
+            for each in inside:
+                # A link to a folder may lead back to where it stands: it is left to the readers, which set it aside.
+                yield from [each] if each.is_symlink() else self.files(each)
+
+    def _is_own(self, path: Path) -> bool:
+        if not self._own:
+            return False
+        place = path.resolve()
+        return not self._own.isdisjoint((place, *place.parents))
+
+
+def _is_setting_of_brat(path: Path) -> bool:
+    """Tell whether a file that was named, as `corpus/*` does, holds settings of the brat corpus beside it."""
+    return path.name in brat.BRAT_CONFIG_FILES and any(path.parent.glob("*.ann"))
+
+
+def _is_ignored(path: Path) -> bool:
+    return path.name.startswith(".") or path.name in brat.BRAT_CONFIG_FILES
+
+
+def _deduplicate(paths: Sequence[Path], *, has_pairs: bool) -> Iterator[InputFile]:
+    folders = {path.resolve() for path in paths if path.is_dir()}
+    seen: set[Path] = set()
+    for path in paths:
+        first, *more = brat.find_pair_files(path) if has_pairs else (path,)
+        place = first.resolve()
+        in_folder = brat.is_text_or_annotations(path) and place.parent in folders
+        if place not in seen and not in_folder:
+            seen.add(place)
+            yield InputFile(first, more=tuple(more))
+
+
+def _parts(path: Path, called: Callable[[Path], str]) -> tuple[str, ...]:
+    name = called(path)
+    return Path(os.path.normpath(path.absolute())).parts if name == str(path) else tuple(name.split("/"))
+
+
+def _count_shared_folders(names: Sequence[tuple[str, ...]]) -> int:
+    """Count the folders that all names begin with."""
+    first, last = min(names), max(names)
+    return next((n for n, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+
+
+_IdCandidates = tuple[int, str, tuple[str, str, str]]
+"""The number of an input, the name of a document in it, and its possible ids, from short to unique."""
+
+
+def _assign_ids(files: Sequence[InputFile]) -> tuple[InputFile, ...]:
+    """Choose different ids for documents that are named by their file."""
+    names = [each for number, file in enumerate(files) for each in _list_id_candidates(number, file)]
+    levels = [0] * len(names)
+    while rising := _find_repeated([ids[level] for (_, _, ids), level in zip(names, levels, strict=True)], levels):
+        for place in rising:
+            levels[place] += 1
+    changed: dict[int, dict[str, str]] = {}
+    for (number, name, ids), level in zip(names, levels, strict=True):
+        if ids[level] != ids[0]:
+            changed.setdefault(number, {})[name] = ids[level]
+    return tuple(replace(file, ids=changed.get(number, {})) for number, file in enumerate(files))
+
+
+def _find_repeated(ids: Sequence[str], levels: Sequence[int]) -> list[int]:
+    counts = Counter(ids)
+    return [place for place, name in enumerate(ids) if counts[name] > 1 and levels[place] < 2]
+
+
+def _list_id_candidates(number: int, file: InputFile) -> Iterator[_IdCandidates]:
+    folder = file.name.rpartition("/")[0]
+    if not file.path.is_dir():
+        stem, default = _get_stem_and_id(file)
+        yield number, stem, (default, f"{folder}/{default}" if folder else default, file.name)
+    elif not (file.path / artifact.MANIFEST).is_file():
+        for stem in brat.list_stems(file.path):
+            default = brat.get_document_id(stem)
+            yield number, stem, (default, f"{file.name}/{default}", f"{file.name}/{stem}.txt")
+
+
+def _get_stem_and_id(file: InputFile) -> tuple[str, str]:
+    if file.more or strip_compression_suffix(file.path.name).endswith(".ann"):
+        stem = brat.get_stem(file.path)
+        return stem, brat.get_document_id(stem)
+    stem = readable_name(strip_compression_suffix(file.path.name).rsplit(".", 1)[0])
+    return stem, stem
+
+
+class InputReader:
+    """An input that knows how far it is read; folders and Parquet files need their path, and know it at the end."""
+
+    def __init__(self, file: InputFile) -> None:
+        self.path = file.path
+        self._ids = file.ids
+        self._file: io.BufferedReader | None = None
+
+    def items(self, options: ReadOptions, format: str | None) -> Iterator[Item]:  # noqa: A002
+        if format in ("brat", "parquet") or self.path.is_dir():
+            return read(self.path, options, format, self._ids)
+        try:
+            self._file = self.path.open("rb")
+        except OSError:
+            return read(self.path, options, format, self._ids)  # which sets the file aside, with the reason
+        return read(self._file, options, format, self._ids)
+
+    def place(self) -> int:
+        return self._file.tell() if self._file else 0
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+
+
+def try_detect_format(path: Path) -> str | None:
+    """Name the format of an input; None if the reader is to say what is wrong with it."""
+    try:
+        return detect_file_format(path)
+    except BadFile:
+        return None
+
+
+def count_bytes(path: Path) -> int:
+    """Count the bytes of a file, or of all files in a folder."""
+    if path.is_dir():
+        return sum(count_bytes(child) for child in path.iterdir())
+    return path.stat().st_size

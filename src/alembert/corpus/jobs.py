@@ -1,6 +1,6 @@
 """What the workers of a build do: stage the chunks of the inputs, then write the final parts.
 
-`Claims` say which chunks of an input a worker makes. For the processes of this machine that is a `Board` in shared memory:
+`ChunkClaims` say which chunks of an input a worker makes. For the processes of this machine that is a `ChunkScheduler` in shared memory:
 which chunks are claimed, and how far each input is read. Workers come to the chunks of an input in order, so one number
 for each input is enough to share them out.
 """
@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from alembert import artifact
-from alembert.corpus import crew
-from alembert.corpus.decide import KEPT, Fates
-from alembert.corpus.input_files import InputFile
+from alembert.corpus.chunks import ChunkProcessor
+from alembert.corpus.decide import KEPT, Decisions
+from alembert.corpus.inputs import InputFile, InputReader, count_bytes, try_detect_format
 from alembert.corpus.readers.source import readable_name
-from alembert.corpus.refine import Refinery
 from alembert.corpus.settings import BuildSettings
-from alembert.corpus.staging import Stage, chunks_of
+from alembert.corpus.staging import ChunkStore, split_into_chunks
 from alembert.corpus.store import to_bytes
-from alembert.corpus.stream import Stream, known_format, size_of
+from alembert.workers import processes
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,13 @@ class Progress:
     tokens: int = 0
 
 
-def source_names(files: Sequence[Path], called: Callable[[Path], str] = str) -> list[str]:
+def make_source_names(files: Sequence[Path], called: Callable[[Path], str] = str) -> list[str]:
     """Name each input by its file name, or by what it is called as a whole where several share a name."""
     names = Counter(path.name for path in dict.fromkeys(files))
     return [readable_name(path.name if names[path.name] == 1 else called(path)) for path in files]
 
 
-class Claims(Protocol):
+class ChunkClaims(Protocol):
     """Which chunks of an input to make, and who hears of it."""
 
     def claim(self, file: int, chunk: int) -> bool:
@@ -60,13 +59,13 @@ class Claims(Protocol):
         """Hear how far an input is read, and how much of it was in a chunk."""
 
 
-class Board:
+class ChunkScheduler:
     """What the workers share: for each input, how many chunks are claimed, how far it is read, whether it is done."""
 
     def __init__(self, files: Sequence[InputFile], done: Sequence[bool]) -> None:
-        context = crew.context()
+        context = processes.get_context()
         self.files = list(files)
-        self.sizes = [size_of(file.path) for file in files]
+        self.sizes = [count_bytes(file.path) for file in files]
         self._lock = context.Lock()
         self._claimed = context.RawArray("q", len(files))
         self._taken = context.RawArray("b", [bool(each) for each in done])
@@ -113,26 +112,28 @@ class Board:
         return Progress("building", sum(self._bytes), sum(self.sizes), self._characters.value)
 
 
-def stage_job(board: Board, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
+def stage_chunks(board: ChunkScheduler, stage: ChunkStore, refinery: ChunkProcessor, settings: BuildSettings) -> None:
     """Stage chunks until every input is done."""
     for file in board.inputs():
-        stage_input(Source(file, board.files[file]), board, stage, refinery, settings)
+        stage_input(BuildInput(file, board.files[file]), board, stage, refinery, settings)
 
 
 @dataclass(frozen=True)
-class Source:
+class BuildInput:
     """An input of a build and its number."""
 
     number: int
     file: InputFile
 
 
-def stage_input(source: Source, claims: Claims, stage: Stage, refinery: Refinery, settings: BuildSettings) -> None:
+def stage_input(
+    source: BuildInput, claims: ChunkClaims, stage: ChunkStore, refinery: ChunkProcessor, settings: BuildSettings
+) -> None:
     """Read an input and stage each chunk that can be claimed; stop as soon as it is done."""
-    format, number = settings.format or known_format(source.file.path), 0  # noqa: A001
+    format, number = settings.format or try_detect_format(source.file.path), 0  # noqa: A001
     file = source.number
-    with closing(Stream(source.file)) as stream:
-        for items in chunks_of(stream.items(settings.read, format), settings):
+    with closing(InputReader(source.file)) as stream:
+        for items in split_into_chunks(stream.items(settings.read, format), settings):
             if claims.is_closed(file):
                 return
             if claims.claim(file, number) and not stage.has(file, number):
@@ -145,15 +146,15 @@ def stage_input(source: Source, claims: Claims, stage: Stage, refinery: Refinery
 
 
 @dataclass(frozen=True)
-class Part:
+class CorpusPart:
     """A final part to write: where, from which staged documents, and which of them stay."""
 
     path: Path
     staged: Path
-    fates: Fates
+    fates: Decisions
 
 
-def part_job(tasks: Sequence[Part], counter: Any) -> None:
+def write_parts(tasks: Sequence[CorpusPart], counter: Any) -> None:
     """Write parts, each taken by its number from a shared counter, until none is left."""
     while True:
         with counter.get_lock():
@@ -161,10 +162,10 @@ def part_job(tasks: Sequence[Part], counter: Any) -> None:
             counter.value += 1
         if number >= len(tasks):
             return
-        write_part(tasks[number])
+        write_corpus_part(tasks[number])
 
 
-def write_part(part: Part) -> None:
+def write_corpus_part(part: CorpusPart) -> None:
     """Write a part, unless it is there already."""
     if part.path.exists():
         return

@@ -46,6 +46,6 @@ class BuildSettings:
         return as_table(self)
 
 
-def read_settings(path: Path) -> BuildSettings:
+def read_build_settings(path: Path) -> BuildSettings:
     """Read settings from a TOML file."""
     return changed(BuildSettings(), read_toml(path), str(path))

@@ -25,19 +25,19 @@ from typing import Any
 import numpy as np
 
 from alembert import artifact
-from alembert.corpus import crew
 from alembert.corpus.jobs import Progress
-from alembert.corpus.shard_cut import COUNTS, Arrays, Cutter, WordSettings
+from alembert.corpus.shard_tokenizer import COUNT_NAMES, ShardArrays, ShardTokenizer, WordSettings
 from alembert.corpus.shards import FORMAT, KIND, Shards
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, Busy
 from alembert.text.tokenizer import Tokenizer
+from alembert.workers import processes
 
-_PATIENCE = 0.25
+_POLL_SECONDS = 0.25
 """Seconds between two looks at what another process builds."""
 
 
-def find_or_build(
+def open_or_build_shards(
     corpus: Corpus,
     tokenizer: Tokenizer,
     cache: Path,
@@ -55,11 +55,11 @@ def find_or_build(
     folder = Path(cache) / f"shards-{_key(plan)[:12]}"
     while not (folder / artifact.MANIFEST).is_file():
         try:
-            cutter = Cutter(tokenizer, words)
-            _build(folder, plan, corpus, cutter, workers=workers or crew.default_workers(), tell=tell)
+            cutter = ShardTokenizer(tokenizer, words)
+            _build(folder, plan, corpus, cutter, workers=workers or processes.default_workers(), tell=tell)
         except Busy:
             tell(Progress("waiting for another process", 0, 0))
-            time.sleep(_PATIENCE)
+            time.sleep(_POLL_SECONDS)
         except BadFile:
             # Another process may have finished between our look and our turn.
             if not (folder / artifact.MANIFEST).is_file():
@@ -94,7 +94,7 @@ def _build(
     folder: Path,
     plan: Mapping[str, Any],
     corpus: Corpus,
-    cutter: Cutter,
+    cutter: ShardTokenizer,
     *,
     workers: int,
     tell: Callable[[Progress], None],
@@ -106,18 +106,18 @@ def _build(
         stage.mkdir(exist_ok=True)
         tasks = [(part, stage / f"{number:06}") for number, part in enumerate(corpus.parts)]
         missing = [task for task in tasks if not task[1].exists()]
-        counter = crew.context().Value("q", 0)
-        job = partial(_cut_job, missing, counter, cutter)
-        crew.run(job, min(workers, len(missing)), lambda: tell(_tokenising(stage, len(tasks))))
+        counter = processes.get_context().Value("q", 0)
+        job = partial(_tokenize_parts, missing, counter, cutter)
+        processes.run_processes(job, min(workers, len(missing)), lambda: tell(_read_progress(stage, len(tasks))))
         draft.counts.update(_join([path for _, path in tasks], draft.path, cutter.types, tell))
 
 
-def _tokenising(stage: Path, parts: int) -> Progress:
+def _read_progress(stage: Path, parts: int) -> Progress:
     done = sum(not path.name.startswith(".") for path in stage.iterdir())
     return Progress("tokenising", done, parts)
 
 
-def _cut_job(tasks: Sequence[tuple[Path, Path]], counter: Any, cutter: Cutter) -> None:
+def _tokenize_parts(tasks: Sequence[tuple[Path, Path]], counter: Any, cutter: ShardTokenizer) -> None:
     """Cut parts of the corpus, each taken by its number from a shared counter, until none is left."""
     # The processes share out the work, and threads that the library had do not survive a fork.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -134,13 +134,13 @@ def _next(counter: Any) -> int:
         return number
 
 
-def _to_bytes(counts: Mapping[str, int], arrays: Arrays) -> bytes:
+def _to_bytes(counts: Mapping[str, int], arrays: ShardArrays) -> bytes:
     """Write a cut part: a line of JSON with counts and lengths, then the arrays."""
     head = {"counts": counts, "lengths": {name: len(array) for name, array in arrays.items()}}
     return b"".join([json.dumps(head).encode(), b"\n", *(array.tobytes() for array in arrays.values())])
 
 
-def _from_bytes(content: bytes, types: Mapping[str, str]) -> tuple[dict[str, int], Arrays]:
+def _from_bytes(content: bytes, types: Mapping[str, str]) -> tuple[dict[str, int], ShardArrays]:
     at = content.index(b"\n") + 1
     head = json.loads(content[:at])
     arrays = {}
@@ -154,7 +154,7 @@ def _join(
     staged: Sequence[Path], folder: Path, types: Mapping[str, str], tell: Callable[[Progress], None]
 ) -> Counter[str]:
     """Write the arrays of all parts one after the other, lengths turned into borders; give the sum of the counts."""
-    total = Counter(dict.fromkeys(COUNTS, 0))
+    total = Counter(dict.fromkeys(COUNT_NAMES, 0))
     ends = {"sentences": 0, "documents": 0}
     with ExitStack() as stack:
         files = {name: stack.enter_context((folder / f"{name}.bin").open("wb")) for name in types}

@@ -26,20 +26,20 @@ from alembert.errors import BadFile
 KIND = "Shards"
 FORMAT = 1
 
-WORD = 1
+WORD_START = 1
 """A word begins here."""
-INSIDE = 2
+IN_ENTITY = 2
 """Inside of an entity."""
-FIRST = 4
+ENTITY_START = 4
 """The first piece of an entity."""
-LAST = 8
+ENTITY_END = 8
 """The last piece of an entity; one that has a single piece is first and last."""
 
-_LARGEST_SHORT = 1 << 16
+_UINT16_IDS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tokens:
+class TokenArrays:
     """Documents as numbers."""
 
     ids: NDArray[Any]
@@ -63,7 +63,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Shards(Tokens):
+class Shards(TokenArrays):
     """Complete shards on the disk; the arrays are read-only views of the files."""
 
     folder: Path
@@ -90,19 +90,19 @@ class Shards(Tokens):
         return self.manifest.counts
 
 
-def id_type(vocab_size: int) -> str:
+def id_dtype(vocab_size: int) -> str:
     """Name the smallest type that holds every id.
 
-    >>> id_type(30_522), id_type(119_547)
+    >>> id_dtype(30_522), id_dtype(119_547)
     ('<u2', '<u4')
     """
-    return "<u2" if vocab_size <= _LARGEST_SHORT else "<u4"
+    return "<u2" if vocab_size <= _UINT16_IDS else "<u4"
 
 
-def array_types(vocab_size: int) -> dict[str, str]:
+def array_dtypes(vocab_size: int) -> dict[str, str]:
     """Name the type of each array, in the order of the files above."""
     return {
-        "ids": id_type(vocab_size),
+        "ids": id_dtype(vocab_size),
         "flags": "|u1",
         "sentences": "<i8",
         "documents": "<i8",
@@ -113,7 +113,7 @@ def array_types(vocab_size: int) -> dict[str, str]:
 def _kinds(manifest: artifact.Manifest) -> dict[str, str]:
     if manifest.config["format"] != FORMAT:
         raise ValueError("another format")
-    return array_types(manifest.config["vocab_size"])
+    return array_dtypes(manifest.config["vocab_size"])
 
 
 def _mapped(path: Path, kind: str) -> NDArray[Any]:

@@ -21,19 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert import artifact
+from alembert.corpus.chunks import Chunk, Citation, compute_sizes, to_set_aside_records
 from alembert.corpus.document import Document
 from alembert.corpus.duplicates import SIGNATURE_BYTES
 from alembert.corpus.readers import Item
-from alembert.corpus.refine import Chunk, Citation, as_records, sizes_of
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import to_bytes, to_table
 
-SIZES = ("sentences", "words", "characters", "gold entities")
+SIZE_NAMES = ("sentences", "words", "characters", "gold entities")
 """What is summed up for each document, before the entities that each lexicon found."""
 
 
 @dataclass(frozen=True)
-class Side:
+class ChunkSidecar:
     """The side file of a chunk."""
 
     counts: dict[str, int]
@@ -50,7 +50,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Stage:
+class ChunkStore:
     """The folder of staged chunks of a build; `labels` are those of its lexicons."""
 
     folder: Path
@@ -80,24 +80,24 @@ class Stage:
         head = {
             "counts": dict(sorted(chunk.counts.items())),
             "citations": [asdict(citation) for citation in chunk.citations],
-            "set_aside": as_records(chunk.set_aside),
+            "set_aside": to_set_aside_records(chunk.set_aside),
             "annotated": [n for n, entry in enumerate(chunk.entries) if entry.document.is_annotated],
             "matched": sorted(chunk.matched),
         }
-        sizes = [sizes_of(entry, self.labels) for entry in chunk.entries]
+        sizes = [compute_sizes(entry, self.labels) for entry in chunk.entries]
         content = json.dumps(head).encode() + b"\n" + b"".join(chunk.signatures)
         content += np.array(sizes, dtype=np.int32).tobytes()
-        content += np.array([key_of(entry.document.id) for entry in chunk.entries], dtype=np.uint64).tobytes()
+        content += np.array([hash_id(entry.document.id) for entry in chunk.entries], dtype=np.uint64).tobytes()
         artifact.atomic_write(self._path(file, number, "side"), content)
 
-    def side(self, file: int, number: int) -> Side:
+    def side(self, file: int, number: int) -> ChunkSidecar:
         """Read what the decision needs of a chunk."""
         line, _, rest = self._path(file, number, "side").read_bytes().partition(b"\n")
         head = json.loads(line)
-        columns = len(SIZES) + len(self.labels)
+        columns = len(SIZE_NAMES) + len(self.labels)
         documents = len(rest) // (SIGNATURE_BYTES + 4 * columns + 8)
         border, last = documents * SIGNATURE_BYTES, documents * (SIGNATURE_BYTES + 4 * columns)
-        return Side(
+        return ChunkSidecar(
             head["counts"],
             [Citation(**citation) for citation in head["citations"]],
             head["set_aside"],
@@ -119,12 +119,12 @@ class Stage:
         return self._input(file) / f"{number:06}.{ending}"
 
 
-def key_of(name: str) -> int:
+def hash_id(name: str) -> int:
     """Hash an id to eight bytes."""
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
-def chunks_of(items: Iterator[Item], settings: BuildSettings) -> Iterator[Sequence[Item]]:
+def split_into_chunks(items: Iterator[Item], settings: BuildSettings) -> Iterator[Sequence[Item]]:
     """Cut the items of an input into chunks; a translation stays with the citation before it."""
     chunk: list[Item] = []
     characters = 0

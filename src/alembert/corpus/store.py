@@ -21,16 +21,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from alembert import artifact
-from alembert.corpus.document import Document, Section, Span, from_record, to_record, with_terms
+from alembert.corpus.document import (
+    Document,
+    Section,
+    Span,
+    add_lexicon_terms,
+    from_record,
+    to_record,
+)
 from alembert.extras import require
 
 KIND = "Corpus"
-NEEDED_FOR = "A Corpus, which is stored as Parquet,"
-PARTS = "parts"
-SET_ASIDE = "set-aside.jsonl"
+PYARROW_PURPOSE = "A Corpus, which is stored as Parquet,"
+PARTS_FOLDER = "parts"
+SET_ASIDE_FILE = "set-aside.jsonl"
 
 
-class Mention(NamedTuple):
+class CorpusEntity(NamedTuple):
     """An entity in a text; `gold` tells whether the input had it, or a lexicon found it."""
 
     start: int
@@ -41,21 +48,21 @@ class Mention(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CorpusDocument:
     """One document of a corpus: `document` as it was read and cleaned, and what the build found in it."""
 
     document: Document
     source: str
     language: str
     sentences: tuple[Span, ...] = ()
-    entities: tuple[Mention, ...] = field(default=())
+    entities: tuple[CorpusEntity, ...] = field(default=())
 
     def with_terms(self) -> Document:
         """Return the document with what the lexicons found beside the entities of the input, the same ones once."""
         known = {(each.spans, each.label) for each in self.document.entities}
         found = [each for each in self.entities if not each.gold]
         terms = [each[:4] for each in found if (((each.start, each.end),), each.label) not in known]
-        return with_terms(self.document, terms)
+        return add_lexicon_terms(self.document, terms)
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class Corpus:
     def open(cls, folder: str | Path) -> Corpus:
         """Open a corpus; its files must be there with the sizes that the manifest lists."""
         opened = cls(Path(folder), artifact.open_artifact(folder, KIND))
-        require(NEEDED_FOR, "pyarrow")
+        require(PYARROW_PURPOSE, "pyarrow")
         return opened
 
     @property
@@ -79,7 +86,7 @@ class Corpus:
     @property
     def parts(self) -> list[Path]:
         """The part files, in document order."""
-        return [self.folder / name for name in sorted(self.manifest.files) if name.startswith(f"{PARTS}/")]
+        return [self.folder / name for name in sorted(self.manifest.files) if name.startswith(f"{PARTS_FOLDER}/")]
 
     def tables(self, *columns: str) -> Iterator[Any]:
         """Give each part as an Arrow table, with the named columns or all."""
@@ -88,11 +95,11 @@ class Corpus:
         for path in self.parts:
             yield pq.read_table(path, columns=list(columns) or None, use_threads=False)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[CorpusDocument]:
         """Give the documents one after the other."""
         for table in self.tables():
             for batch in table.to_batches(max_chunksize=256):
-                yield from map(row_entry, batch.to_pylist())
+                yield from map(row_to_document, batch.to_pylist())
 
     def texts(self) -> Iterator[str]:
         """Give the text of each document."""
@@ -105,14 +112,14 @@ class Corpus:
         for text, spans in self._with_text("sentences"):
             yield from (text[span["start"] : span["end"]] for span in spans)
 
-    def mentions(self) -> Iterator[tuple[str, Mention]]:
+    def mentions(self) -> Iterator[tuple[str, CorpusEntity]]:
         """Give the surface of each entity, and the entity."""
         for text, found in self._with_text("entities"):
             yield from ((text[each["start"] : each["end"]], _mention(each)) for each in found)
 
     def set_aside(self) -> Iterator[dict[str, Any]]:
         """Give what could not be read: file, position, id and reason."""
-        with (self.folder / SET_ASIDE).open(encoding="utf-8") as lines:
+        with (self.folder / SET_ASIDE_FILE).open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
 
     def _with_text(self, column: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -121,7 +128,7 @@ class Corpus:
                 yield from zip(batch.column("text").to_pylist(), batch.column(column).to_pylist(), strict=True)
 
 
-def row_entry(row: dict[str, Any]) -> Entry:
+def row_to_document(row: dict[str, Any]) -> CorpusDocument:
     """Turn a row of a part, as plain values, into a document."""
     annotations = json.loads(row["annotations"]) if row["annotations"] else {}
     bare = Document(row["id"], row["text"])
@@ -138,15 +145,15 @@ def row_entry(row: dict[str, Any]) -> Entry:
         gold.unlinked_relations,
     )
     sentences = tuple((span["start"], span["end"]) for span in row["sentences"])
-    return Entry(document, row["source"], row["language"], sentences, tuple(map(_mention, row["entities"])))
+    return CorpusDocument(document, row["source"], row["language"], sentences, tuple(map(_mention, row["entities"])))
 
 
-def _mention(record: dict[str, Any]) -> Mention:
-    return Mention(**{**record, "concepts": tuple(record["concepts"])})
+def _mention(record: dict[str, Any]) -> CorpusEntity:
+    return CorpusEntity(**{**record, "concepts": tuple(record["concepts"])})
 
 
 @cache
-def schema() -> Any:
+def build_schema() -> Any:
     """Give the Arrow schema of a part."""
     import pyarrow as pa
 
@@ -159,7 +166,7 @@ def schema() -> Any:
     return pa.schema(columns | {"labels": pa.list_(text), "meta": text, "annotations": text})
 
 
-def to_table(entries: Sequence[Entry]) -> Any:
+def to_table(entries: Sequence[CorpusDocument]) -> Any:
     """Turn documents into an Arrow table, column by column, which is several times faster than row by row."""
     import pyarrow as pa
 
@@ -177,10 +184,10 @@ def to_table(entries: Sequence[Entry]) -> Any:
         [_annotations(document) for document in documents],
     ]
     arrays = [
-        column if isinstance(column, pa.Array) else pa.array(column, schema().field(number).type)
+        column if isinstance(column, pa.Array) else pa.array(column, build_schema().field(number).type)
         for number, column in enumerate(columns)
     ]
-    return pa.Table.from_arrays(arrays, schema=schema())
+    return pa.Table.from_arrays(arrays, schema=build_schema())
 
 
 def _values(section: Section) -> tuple[int, int, str, str]:
@@ -191,7 +198,7 @@ def _lists(name: str, rows: Sequence[Sequence[tuple[Any, ...]]]) -> Any:
     """Build a column of lists of structs from tuples, without a Python object for each field name."""
     import pyarrow as pa
 
-    kind = schema().field(name).type.value_type
+    kind = build_schema().field(name).type.value_type
     offsets = pa.array([0, *accumulate(map(len, rows))], pa.int32())
     flat: list[tuple[Any, ...]] = [item for row in rows for item in row]
     fields: Iterable[Sequence[Any]] = zip(*flat, strict=True) if flat else [()] * kind.num_fields

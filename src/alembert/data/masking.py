@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from alembert.corpus.shards import FIRST, INSIDE, WORD
+from alembert.corpus.shards import ENTITY_START, IN_ENTITY, WORD_START
 from alembert.data.sequences import Instance
 from alembert.errors import BadSetting
 
@@ -129,14 +129,14 @@ def _choose_words(
     instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
 ) -> MaskedPositions:
     # As published, a continuation that truncation left at the start of B belongs to the last word of A.
-    words = _number_units(instance.flags[places] & WORD != 0)
+    words = _number_units(instance.flags[places] & WORD_START != 0)
     return _take_units(places, words, rng.permutation(words.max(initial=-1) + 1), _budget(len(instance), settings))
 
 
 def _choose_spans(
     instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
 ) -> MaskedPositions:
-    words = _number_units((instance.flags[places] & WORD != 0) | _after_gap(places))
+    words = _number_units((instance.flags[places] & WORD_START != 0) | _after_gap(places))
     sizes = np.bincount(words).tolist()
     segments = instance.segments[places[np.searchsorted(words, np.arange(len(sizes)))]]
     ends = np.searchsorted(segments, segments, side="right").tolist()
@@ -173,10 +173,10 @@ def _grow(owners: list[int], sizes: list[int], anchor: int, end: int, budget: in
 def _choose_entities(
     instance: Instance, places: PositionArray, settings: MaskSettings, rng: np.random.Generator
 ) -> MaskedPositions:
-    inside = instance.flags[places] & INSIDE != 0
+    inside = instance.flags[places] & IN_ENTITY != 0
     named, plain = places[inside], places[~inside]
     chosen = _draw_entities(instance.flags, named, settings, rng)
-    words = _number_units((instance.flags[plain] & WORD != 0) | _after_gap(plain))
+    words = _number_units((instance.flags[plain] & WORD_START != 0) | _after_gap(plain))
     budget = _budget(len(instance) - len(named), settings, least=0 if len(chosen) else 1, used=len(chosen))
     others = _take_units(plain, words, rng.permutation(words.max(initial=-1) + 1), budget)
     positions = np.concatenate([chosen.positions, others.positions])
@@ -189,7 +189,7 @@ def _draw_entities(
     flags: npt.NDArray[np.uint8], named: PositionArray, settings: MaskSettings, rng: np.random.Generator
 ) -> MaskedPositions:
     """Choose entities one by one; what truncation left of an entity counts as one."""
-    entities = _number_units((flags[named] & FIRST != 0) | _after_gap(named))
+    entities = _number_units((flags[named] & ENTITY_START != 0) | _after_gap(named))
     lucky = np.flatnonzero(rng.random(entities.max(initial=-1) + 1) < settings.entity_rate)
     return _take_units(named, entities, rng.permutation(lucky), settings.max_predictions or len(named))
 

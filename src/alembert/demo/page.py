@@ -62,7 +62,7 @@ def page(folders: Folders, steps: Sequence[Step], next_commands: Sequence[str]) 
 def _summary(steps: Sequence[Step]) -> str:
     minutes, seconds = divmod(round(sum(step.seconds for step in steps)), 60)
     return (
-        f"alembert has run its whole chain on the embedded sample, {len(sample.passages())} short made-up passages, in "
+        f"alembert has run its whole chain on the embedded sample, {len(sample.load_passages())} short made-up passages, in "
         f"{minutes} min {seconds} s on this machine. The models are tiny and have read little, so scores are low: it is "
         "the way that counts, and it is the same for your documents."
     )

@@ -28,11 +28,11 @@ def machine(folders: Folders) -> Step:
 
 def corpus(folders: Folders) -> Step:
     """Build a corpus of all passages."""
-    from alembert.corpus.build import Words, build
+    from alembert.corpus.build import LexiconFiles, build
 
     _write_sample(folders)
     lexicons = {label: folders.lexicon(label) for label in sample.LABELS}
-    counts = build([folders.raw], folders.corpus, words=Words(lexicons=lexicons)).manifest.counts
+    counts = build([folders.raw], folders.corpus, words=LexiconFiles(lexicons=lexicons)).manifest.counts
     found = ", ".join(f"{counts.get(f'entities: {label}', 0)} {label}s" for label in sample.LABELS)
     flags = [word for label, path in lexicons.items() for word in ("--lexicon", f"{label}={path}")]
     return Step(
@@ -48,12 +48,12 @@ def corpus(folders: Folders) -> Step:
 
 def _write_sample(folders: Folders) -> None:
     """Write the passages as raw files, and the entities of the training part as lexicons."""
-    passages = sample.passages()
+    passages = sample.load_passages()
     write_lines(folders.raw, ({"id": p.id, "text": p.text, "label": p.topic} for p in passages))
     for label in sample.LABELS:
         terms = {
             passage.text[entity.start : entity.end]
-            for passage in sample.passages(split="train")
+            for passage in sample.load_passages(split="train")
             for entity in passage.entities
             if entity.label == label
         }
@@ -68,11 +68,11 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def vocab(folders: Folders) -> Step:
     """Learn a vocabulary from the corpus."""
-    from alembert.corpus.samples import Samples
+    from alembert.corpus.excerpt import TextSampleReader
     from alembert.files.vocab import VocabOutput, learn
 
     output = VocabOutput(folders.vocab, [folders.corpus], overwrite=True)
-    learnt = learn(Samples.open([folders.corpus]), output, size=PIECES)
+    learnt = learn(TextSampleReader.open([folders.corpus]), output, size=PIECES)
     shown = "Imatinib inhibits BCR-ABL1."
     pieces = learnt.tokenizer.tokens(learnt.tokenizer.encode(shown, add_special_tokens=False).ids)
     fit = learnt.fit
@@ -120,7 +120,7 @@ def _compare(made: Checkpoint, opened: Checkpoint) -> tuple[int, float]:
     from alembert.nn.batch import Batch
 
     assert opened.tokenizer is not None
-    encodings = opened.tokenizer.encode_batch([passage.text for passage in sample.passages("en", "test")])
+    encodings = opened.tokenizer.encode_batch([passage.text for passage in sample.load_passages("en", "test")])
     batch = Batch.packed([encoding.ids for encoding in encodings])
     with torch.inference_mode():
         difference = made.model.eval().encoder(batch) - opened.model.encoder(batch)
@@ -129,13 +129,13 @@ def _compare(made: Checkpoint, opened: Checkpoint) -> tuple[int, float]:
 
 def extend(folders: Folders) -> Step:
     """Add terms of the corpus to the vocabulary, and rows for them to the model."""
-    from alembert.corpus.samples import Samples
+    from alembert.corpus.excerpt import TextSampleReader
     from alembert.files.vocab import VocabOutput, open_tokenizer_with_model
     from alembert.files.vocab import extend as extended
     from alembert.text.extend import ExtendSettings
 
     output = VocabOutput(folders.extended, [folders.checkpoint, folders.corpus], overwrite=True)
-    subject, samples = open_tokenizer_with_model(folders.checkpoint), Samples.open([folders.corpus])
+    subject, samples = open_tokenizer_with_model(folders.checkpoint), TextSampleReader.open([folders.corpus])
     done = extended(subject, samples, output, ExtendSettings(terms=TERMS), held_out_every=HELD_OUT_EVERY)
     assert done.before is not None
     assert done.after is not None

@@ -134,11 +134,11 @@ def _on_dev(done: Finetuned) -> str:
 def _write_labelled(folders: Folders, task: str, split: str) -> Path:
     """Write the passages of a split as examples of a task."""
     path = folders.labelled(task, split)
-    write_lines(path, (_example(passage, task) for passage in sample.passages(split=split)))
+    write_lines(path, (_example(passage, task) for passage in sample.load_passages(split=split)))
     return path
 
 
-def _example(passage: sample.Passage, task: str) -> dict[str, Any]:
+def _example(passage: sample.SamplePassage, task: str) -> dict[str, Any]:
     entities = [
         {"id": f"T{number}", "label": each.label, "spans": [[each.start, each.end]]}
         for number, each in enumerate(passage.entities, 1)

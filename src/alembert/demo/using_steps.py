@@ -47,7 +47,7 @@ def annotate(folders: Folders) -> Step:
     from alembert.infer.annotate import annotate as run
     from alembert.infer.annotate_models import Pipeline
 
-    write_lines(folders.held_out, ({"id": p.id, "text": p.text} for p in sample.passages(split="test")))
+    write_lines(folders.held_out, ({"id": p.id, "text": p.text} for p in sample.load_passages(split="test")))
     model = folders.export
     result = run(Pipeline.open([model]), [folders.held_out], folders.annotated, overwrite=True)
     counts = result.manifest.counts
@@ -77,7 +77,7 @@ def marks(document: Document) -> list[Mark]:
     from alembert.inspect.findings import compare
     from alembert.inspect.marked_text import Mark
 
-    passage = next(each for each in sample.passages() if each.id == document.id)
+    passage = next(each for each in sample.load_passages() if each.id == document.id)
     right = [(each.start, each.end, each.label) for each in passage.entities]
     found = [(*entity.spans[0], entity.label) for entity in document.entities]
     compared = compare(right, found)

@@ -24,13 +24,13 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from alembert import artifact
+from alembert.corpus.chunks import to_set_aside_records
 from alembert.corpus.document import Document
-from alembert.corpus.fetch import fetched
-from alembert.corpus.input_files import list_files
+from alembert.corpus.fetch import fetch_inputs
+from alembert.corpus.inputs import list_input_files
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions, SetAside
-from alembert.corpus.refine import as_records
-from alembert.corpus.staging import key_of
+from alembert.corpus.staging import hash_id
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadSetting
 from alembert.extras import require
@@ -150,8 +150,8 @@ def annotate(
     settings = replace(given_settings, read=pipeline.reading(given_settings.read))
     if settings.format == "parquet":
         require("Writing Parquet", "pyarrow")
-    with fetched(inputs, out, tell) as given:
-        files = list_files(given.paths, out=out, called=given.called, format=settings.input_format)
+    with fetch_inputs(inputs, out, tell) as given:
+        files = list_input_files(given.paths, out=out, called=given.called, format=settings.input_format)
         supply = supply_of(files, settings.read, settings.input_format)
         origins = [*pipeline.folders, *pipeline.lexicons.values(), *given.recorded(files.contents)]
         plan: dict[str, Any] = {"config": _config(pipeline, settings), "inputs": origins}
@@ -275,8 +275,8 @@ class _Annotating:
         self._counts["parts"] += written.name is not None
         blocks = {
             PARTS: b"" if written.name is None else json_line(part_record(written, computed)),
-            SET_ASIDE: b"".join(json_line(record) for record in as_records(_sorted(computed))),
-            _IDS: np.array([key_of(each.document.id) for _, each in computed.annotated], np.uint64).tobytes(),
+            SET_ASIDE: b"".join(json_line(record) for record in to_set_aside_records(_sorted(computed))),
+            _IDS: np.array([hash_id(each.document.id) for _, each in computed.annotated], np.uint64).tobytes(),
         }
         last = computed.portions[-1]
         ledger.add(blocks, {"place": last.place, "done": last.done, "counts": self._counts})

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from alembert.corpus.chunks import generalise_reason
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers import Item, Remark, SetAside
-from alembert.corpus.refine import kind_of
 from alembert.infer.annotate_models import Pipeline
 from alembert.infer.annotate_stage import Annotated
 from alembert.infer.supply import Place, Taken
@@ -94,7 +94,7 @@ class Computed:
                 counts[portion.remark[0]] += portion.remark[1]
         for _, aside in self.set_aside:
             lost = "annotations of the input set aside" if aside.kind == "annotation" else "set aside"
-            counts.update((lost, f"{lost}: {kind_of(aside.reason)}"))
+            counts.update((lost, f"{lost}: {generalise_reason(aside.reason)}"))
         for portion, each in self.annotated:
             counts.update(_found(pipeline, _document(portion), each))
         counts.update(_coverage(Coverage.total(each.coverage for _, each in self.annotated)))

@@ -12,7 +12,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from alembert.corpus.document import SCORE, Document, Entity, Pairs, Relation, Span, free_ids
+from alembert.corpus.document import (
+    SCORE_ATTRIBUTE,
+    Document,
+    Entity,
+    Relation,
+    Span,
+    StringPairs,
+    generate_unused_ids,
+)
 from alembert.tasks.classify_decode import Answer
 from alembert.tasks.relate_example import RelateExample
 from alembert.tasks.relate_scores import RelatePrediction
@@ -46,7 +54,7 @@ def with_source(document: Document, file: str, item: int | None) -> Document:
 
 def with_entities(document: Document, found: Iterable[FoundEntity]) -> Document:
     """Add the entities that a tagger found, in the order of the text."""
-    names = free_ids("T", document)
+    names = generate_unused_ids("T", document)
     fresh = [
         Entity(next(names), each.label, ((each.start, each.end),), attributes=_score(each.score)) for each in found
     ]
@@ -79,7 +87,7 @@ def with_relations(
     document: Document, example: RelateExample, prediction: RelatePrediction, negative: str | None
 ) -> Document:
     """Add the relations that were found between entities of the document."""
-    names = free_ids("R", document)
+    names = generate_unused_ids("R", document)
     fresh = [
         Relation(
             next(names),
@@ -98,6 +106,6 @@ def _labels(answer: Answer) -> tuple[str, ...]:
     return () if answer.label is None else (answer.label,)
 
 
-def _score(score: float | None) -> Pairs:
+def _score(score: float | None) -> StringPairs:
     # Four digits: what a model means, and not what the order of its sums left behind.
-    return () if score is None else ((SCORE, f"{score:.4f}"),)
+    return () if score is None else ((SCORE_ATTRIBUTE, f"{score:.4f}"),)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from alembert.corpus.document import Document, with_terms
+from alembert.corpus.document import Document, add_lexicon_terms
 from alembert.infer.annotate_stage import Annotated
 from alembert.tasks.example import Coverage
 from alembert.text.gazetteer import Gazetteer
@@ -40,7 +40,7 @@ class Matching:
         for document, matches in zip(documents, found, strict=True):
             taken = self._taken(document)
             free = [match for match in matches if taken.find(1, match.start, match.end) < 0]
-            yield Annotated(with_terms(document, free), Coverage())
+            yield Annotated(add_lexicon_terms(document, free), Coverage())
 
     def _taken(self, document: Document) -> bytearray:
         """Mark the characters of entities."""

@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from alembert.corpus.cluster import Cluster, Work, connected
 from alembert.infer.annotate_chunks import Computed, Portion, compute
 from alembert.infer.annotate_models import Pipeline
+from alembert.workers.ray import RayCluster, WorkerSpec, connect
 
 
 @dataclass(frozen=True)
 class OnRay:
     """A cluster; `open_pipeline` runs on each worker, and must give the models that the run was started with."""
 
-    cluster: Cluster
+    cluster: RayCluster
     open_pipeline: Callable[[], Pipeline]
 
     def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
         first = next(chunks, None)
         if first is None:  # no cluster is started for nothing
             return
-        work = Work(partial(_opened, self.open_pipeline), _named)
+        work = WorkerSpec(partial(_opened, self.open_pipeline), _named)
         with (
-            connected(self.cluster) as connection,
+            connect(self.cluster) as connection,
             closing(connection.run(work, chain([first], chunks))) as results,
         ):
             yield from results

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from alembert.corpus.document import Document
-from alembert.corpus.input_files import InputFiles, list_files
+from alembert.corpus.inputs import InputFiles, list_input_files
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting
 from alembert.infer.bench_peers import LeftOut, Peer, fits, peers_of
@@ -174,7 +174,7 @@ def megabytes(folder: Path) -> float:
 
 def read_texts(model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int = LIMIT) -> Reading[Any]:
     """Read texts from files of any known format; for tasks that ask about more than a text, files of the task."""
-    listed = list_files(files)
+    listed = list_input_files(files)
     if _reads_documents(model):
         options = reading_of(model.training(), options, str(model.folder / TASK))
         reading = _documents(model, listed, options, limit)

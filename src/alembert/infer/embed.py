@@ -19,11 +19,11 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from alembert import artifact
-from alembert.corpus.fetch import fetched
-from alembert.corpus.input_files import list_files
+from alembert.corpus.chunks import to_set_aside_records
+from alembert.corpus.fetch import fetch_inputs
+from alembert.corpus.inputs import list_input_files
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions
-from alembert.corpus.refine import as_records
 from alembert.errors import BadFile, BadSetting
 from alembert.infer.embed_model import Embedded, Embedder, Origin
 from alembert.infer.embed_numbers import ROW, TYPES, stored
@@ -124,8 +124,8 @@ def encode(
 ) -> Result:
     """Make a vector of each document or sentence, or go on where that was stopped; a complete result is left as it is."""
     settings = settings or EncodeSettings()
-    with fetched(inputs, out, tell) as given:
-        files = list_files(given.paths, out=out, called=given.called, format=settings.format)
+    with fetch_inputs(inputs, out, tell) as given:
+        files = list_input_files(given.paths, out=out, called=given.called, format=settings.format)
         supply = supply_of(files, settings.unit, settings.read, settings.format)
         origins = given.recorded(files.contents)
         plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": origins}
@@ -203,7 +203,7 @@ class _Encoding:
         lines = [unit_line(unit) for unit in units]
         ends = list(accumulate(map(len, lines), initial=ledger.size(UNITS)))
         numbers.rows["start"] = ends[:-1]
-        asides = as_records([each for portion in chunk for each in portion.set_aside])
+        asides = to_set_aside_records([each for portion in chunk for each in portion.set_aside])
         blocks = {
             MATRIX: numbers.matrix.tobytes(),
             ROWS: numbers.rows.tobytes(),

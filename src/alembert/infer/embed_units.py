@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from alembert.corpus.chunks import generalise_reason, split_into_sentences
 from alembert.corpus.document import Document, Span
-from alembert.corpus.input_files import InputFiles
+from alembert.corpus.inputs import InputFiles
 from alembert.corpus.readers import ReadOptions, Remark, SetAside
-from alembert.corpus.refine import kind_of, sentences_of
 from alembert.infer import supply
 from alembert.infer.embed_store import Unit
 from alembert.infer.supply import Place, Supply, Taken
@@ -98,8 +98,8 @@ def _whole(document: Document) -> list[Span]:
 def _sentences(document: Document, known: Sequence[Span] | None) -> Sequence[Span]:
     if known is not None:
         return known
-    return list(sentences_of(document, document.language or detect_language(document.text)))
+    return list(split_into_sentences(document, document.language or detect_language(document.text)))
 
 
 def _counts_of(aside: SetAside) -> dict[str, int]:
-    return {"set aside": 1, f"set aside: {kind_of(aside.reason)}": 1}
+    return {"set aside": 1, f"set aside: {generalise_reason(aside.reason)}": 1}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.corpus.input_files import list_files
+from alembert.corpus.inputs import list_input_files
 from alembert.corpus.readers.contract import ReadOptions, Remark
 from alembert.errors import BadFile, BadSetting
 from alembert.tasks.example import Reading
@@ -26,7 +26,7 @@ def read_gold(model: TaskModel, files: Sequence[Path], options: ReadOptions, par
 
     A folder or a pattern stands for all files in it.
     """
-    listed = list_files(files)
+    listed = list_input_files(files)
     model.task.check_reading(options, listed.paths)
     reading = model.read(listed.paths, options)
     reading = replace(reading, remarks=(*reading.remarks, *listed.remarks(files)))

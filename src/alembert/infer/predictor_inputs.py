@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from alembert.corpus.document import Document, from_record, problems
+from alembert.corpus.document import Document, find_problems, from_record
 from alembert.errors import BadInput
 
 Input = str | Mapping[str, Any] | Document | tuple[str, ...]
@@ -52,7 +52,7 @@ def _sound(document: Document, number: int) -> Document:
         if not isinstance(getattr(document, name), str):
             kind = type(getattr(document, name)).__name__
             raise BadInput(f"Input {number} is a Document whose `{name}` is a {kind}; expected a str.")
-    if wrong := next(problems(document), None):
+    if wrong := next(find_problems(document), None):
         raise BadInput(f"Input {number} is a Document that is not sound: {wrong}.")
     return document
 

@@ -17,11 +17,9 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from alembert.corpus.document import Span
-from alembert.corpus.input_files import InputFile, InputFiles
-from alembert.corpus.inputs import named_corpus
+from alembert.corpus.inputs import InputFile, InputFiles, InputReader, count_bytes, open_input_corpus, try_detect_format
 from alembert.corpus.readers import Item, ReadOptions
 from alembert.corpus.store import Corpus
-from alembert.corpus.stream import Stream, known_format, size_of
 
 _MOST_ITEMS: Final = 4096
 """Items of a chunk: what is set aside has no characters, and still takes memory."""
@@ -66,7 +64,7 @@ def supply_of(
     format: str | None = None,  # noqa: A002
 ) -> Supply:
     """Take one Corpus folder, or files of any format that has a reader."""
-    corpus = named_corpus(inputs.paths)
+    corpus = open_input_corpus(inputs.paths)
     return _Files(inputs.files, options, format) if corpus is None else _OfCorpus(corpus)
 
 
@@ -123,17 +121,17 @@ class _Files:
         before = self._size(after.input)
         for number in range(after.input, len(self.files)):
             yield from self._of_file(number, after.items if number == after.input else 0, before)
-            before += size_of(self.files[number].path)
+            before += count_bytes(self.files[number].path)
 
     def _of_file(self, number: int, passed: int, before: int) -> Iterator[Taken]:
         file = self.files[number]
-        with closing(Stream(file)) as stream:
-            items = stream.items(self.options, self.format or known_format(file.path))
+        with closing(InputReader(file)) as stream:
+            items = stream.items(self.options, self.format or try_detect_format(file.path))
             for count, item in enumerate(islice(items, passed, None), passed + 1):
                 yield Taken(Place(number, count), before + stream.place(), file.name, item, number=count)
 
     def _size(self, count: int) -> int:
-        return sum(size_of(file.path) for file in self.files[:count])
+        return sum(count_bytes(file.path) for file in self.files[:count])
 
 
 @dataclass(frozen=True)

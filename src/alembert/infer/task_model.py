@@ -9,9 +9,9 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from alembert.corpus.input_files import InputFile, list_files
-from alembert.corpus.readers.contract import Damaged, ReadOptions, SetAside
-from alembert.corpus.readers.source import Line, Source, plain_name
+from alembert.corpus.inputs import InputFile, list_input_files
+from alembert.corpus.readers.contract import DamagedFile, ReadOptions, SetAside
+from alembert.corpus.readers.source import SourceFile, SourceLine, strip_compression_suffix
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.hub import model_folder
@@ -86,7 +86,7 @@ def as_examples(
 
 def has_lines(file: InputFile) -> bool:
     """Tell whether a file is plain text, and not that of a brat pair."""
-    return not file.more and plain_name(file.path.name).lower().endswith(".txt")
+    return not file.more and strip_compression_suffix(file.path.name).lower().endswith(".txt")
 
 
 def check_thresholds(min_score: Any, min_precision: Any) -> None:
@@ -138,7 +138,7 @@ class TaskModel:
         A folder or a pattern stands for all files in it.
         """
         options = reading_of(self.training(), options, str(self.folder / TASK))
-        listed = list_files([file])
+        listed = list_input_files([file])
         reading: Reading[Any] = Reading.joined(
             self.read_lines(each.path, options)
             if has_lines(each)
@@ -149,14 +149,14 @@ class TaskModel:
 
     def read_lines(self, file: Path, options: ReadOptions) -> Reading[Any]:
         """Read plain text, a text a line, each named by its file and number."""
-        source = Source(file, options)
+        source = SourceFile(file, options)
         try:
             lines = list(source.lines())
-        except Damaged as damage:
+        except DamagedFile as damage:
             raise BadFile(f"{file}: {damage}.") from None
         finally:
             source.close()
-        texts = [line.text for line in lines if isinstance(line, Line) and line.text.strip()]
+        texts = [line.text for line in lines if isinstance(line, SourceLine) and line.text.strip()]
         aside = tuple(line for line in lines if isinstance(line, SetAside))
         ids = [f"{source.stem}-{number}" for number in range(1, len(texts) + 1)]
         return Reading(tuple(self.task.of_texts(texts, ids)), aside, tuple(source.remarks()))

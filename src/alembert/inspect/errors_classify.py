@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from alembert.corpus.labelled import Label
+from alembert.corpus.examples.labelled import LabelValue
 from alembert.inspect.errors import Case, Survey
 from alembert.inspect.ranges import Sorting
 from alembert.inspect.tables import SCORE_HEADER, Table, score_cells
@@ -37,7 +37,7 @@ class _Judged:
     id: str
     where: str
     texts: tuple[str, ...]
-    gold: Label
+    gold: LabelValue
     answer: Answer
     windows: int
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from alembert.corpus.shards import FIRST, INSIDE, WORD
+from alembert.corpus.shards import ENTITY_START, IN_ENTITY, WORD_START
 from alembert.data.masking import MaskedPositions
 from alembert.data.sequences import Instance, TokenSpan
 
@@ -101,11 +101,11 @@ class Statistics:
         flags = marked.instance.flags
         chosen = np.zeros(len(flags), np.bool_)
         chosen[marked.chosen.positions] = True
-        inside = flags & INSIDE > 0
+        inside = flags & IN_ENTITY > 0
         self.in_entities += int(inside.sum())
         self.chosen_in_entities += int((inside & chosen).sum())
-        self.words.add(np.flatnonzero(~marked.instance.special), flags & WORD > 0, chosen)
-        self.entities.add(np.flatnonzero(inside), flags & FIRST > 0, chosen)
+        self.words.add(np.flatnonzero(~marked.instance.special), flags & WORD_START > 0, chosen)
+        self.entities.add(np.flatnonzero(inside), flags & ENTITY_START > 0, chosen)
 
     @property
     def units(self) -> int:

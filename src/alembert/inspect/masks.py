@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from alembert.corpus.shards import FIRST, INSIDE, WORD, Tokens
+from alembert.corpus.shards import ENTITY_START, IN_ENTITY, WORD_START, TokenArrays
 from alembert.data.feed import Cursor, HeldOutSplit, SequenceSampler, SequenceSpec
 from alembert.data.masking import MaskSettings, choose_positions, corrupt
 from alembert.data.order import make_rng
@@ -100,7 +100,7 @@ class Survey:
         }
 
 
-def survey(tokens: Tokens, tokenizer: Tokenizer, plan: Plan, *, count: int = 5, most: int = SEQUENCES) -> Survey:
+def survey(tokens: TokenArrays, tokenizer: Tokenizer, plan: Plan, *, count: int = 5, most: int = SEQUENCES) -> Survey:
     """Show the first `count` sequences of a run, and count over its first `most`, within the first pass."""
     shown: list[MaskedSequence] = []
     statistics = Statistics()
@@ -113,7 +113,7 @@ def survey(tokens: Tokens, tokenizer: Tokenizer, plan: Plan, *, count: int = 5, 
     return Survey(plan, tuple(shown), statistics, split.held_out_count)
 
 
-def _first_pass(tokens: Tokens, split: HeldOutSplit, plan: Plan) -> Iterator[tuple[int, TokenSpan]]:
+def _first_pass(tokens: TokenArrays, split: HeldOutSplit, plan: Plan) -> Iterator[tuple[int, TokenSpan]]:
     """Give the sequences of a run's first pass over the documents, each with its set of chance."""
     feed = SequenceSampler(tokens, split, seed=plan.seed, micro_tokens=plan.micro_tokens)
     cursor = Cursor()
@@ -123,7 +123,7 @@ def _first_pass(tokens: Tokens, split: HeldOutSplit, plan: Plan) -> Iterator[tup
             yield from ((portion.copy, stretch) for stretch in portion.stretches)
 
 
-def _split(tokens: Tokens, plan: Plan) -> HeldOutSplit:
+def _split(tokens: TokenArrays, plan: Plan) -> HeldOutSplit:
     """Hold documents out; without enough others, there would be no end to looking for one."""
     needed = 2 if plan.cutting.pairs == "next_sentence" else 1
     split = HeldOutSplit(tokens, plan.held_out if len(tokens) else 0.0)
@@ -135,7 +135,7 @@ def _split(tokens: Tokens, plan: Plan) -> HeldOutSplit:
     return split
 
 
-def _masked(stretch: TokenSpan, copy: int, tokens: Tokens, tokenizer: Tokenizer, plan: Plan) -> Marked:
+def _masked(stretch: TokenSpan, copy: int, tokens: TokenArrays, tokenizer: Tokenizer, plan: Plan) -> Marked:
     instance = build_instance(stretch, tokens.ids, tokens.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
     rng = make_rng(plan.seed, "masks", copy, stretch.document, stretch.a[0])
     chosen = choose_positions(instance, plan.masks, rng)
@@ -153,8 +153,8 @@ def _pieces(marked: Marked, tokenizer: Tokenizer) -> Iterator[Piece]:
             seen[place],
             _mark(int(instance.ids[place]), int(marked.seen[place]), marked.mask_id) if place in units else None,
             units.get(place),
-            bool(flags & WORD),
-            ("first" if flags & FIRST else "inside") if flags & INSIDE else None,
+            bool(flags & WORD_START),
+            ("first" if flags & ENTITY_START else "inside") if flags & IN_ENTITY else None,
             segment,
             bool(instance.special[place]),
         )

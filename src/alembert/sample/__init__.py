@@ -22,7 +22,7 @@ TOPICS = ("oncology", "infection", "cardiology", "neurology", "metabolism")
 
 
 @dataclass(frozen=True, slots=True)
-class Entity:
+class SampleEntity:
     """A mention of a disease, chemical or gene."""
 
     start: int
@@ -31,7 +31,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SampleQuestion:
     """A question on one passage; `answers` holds (start, end) spans of its text, none if it has no answer there."""
 
     id: str
@@ -40,7 +40,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class SamplePassage:
     """A few sentences as in an abstract or a clinical letter (`kind`), with their gold annotation."""
 
     id: str
@@ -49,14 +49,14 @@ class Passage:
     split: str
     kind: str
     text: str
-    entities: tuple[Entity, ...]
-    questions: tuple[Question, ...]
+    entities: tuple[SampleEntity, ...]
+    questions: tuple[SampleQuestion, ...]
 
 
-def passages(language: str | None = None, split: str | None = None) -> tuple[Passage, ...]:
+def load_passages(language: str | None = None, split: str | None = None) -> tuple[SamplePassage, ...]:
     """Return the passages of a language ("en", "zh") and split ("train", "dev", "test"), or of all.
 
-    >>> first = passages("en")[0]
+    >>> first = load_passages("en")[0]
     >>> [first.text[e.start : e.end] for e in first.entities if e.label == "gene"]
     ['BCR-ABL1']
     """
@@ -71,21 +71,21 @@ def _check(name: str, value: str | None, known: tuple[str, ...]) -> None:
 
 
 @cache
-def _all() -> tuple[Passage, ...]:
+def _all() -> tuple[SamplePassage, ...]:
     return tuple(passage for name in FILES.values() for passage in _read(name))
 
 
-def _read(name: str) -> Iterator[Passage]:
+def _read(name: str) -> Iterator[SamplePassage]:
     text = resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
     return (_passage(json.loads(line)) for line in text.splitlines())
 
 
-def _passage(record: dict[str, Any]) -> Passage:
-    entities = tuple(Entity(**entity) for entity in record.pop("entities"))
+def _passage(record: dict[str, Any]) -> SamplePassage:
+    entities = tuple(SampleEntity(**entity) for entity in record.pop("entities"))
     questions = tuple(_question(question) for question in record.pop("questions"))
-    return Passage(**record, entities=entities, questions=questions)
+    return SamplePassage(**record, entities=entities, questions=questions)
 
 
-def _question(record: dict[str, Any]) -> Question:
+def _question(record: dict[str, Any]) -> SampleQuestion:
     answers = tuple((answer["start"], answer["end"]) for answer in record["answers"])
-    return Question(record["id"], record["question"], answers)
+    return SampleQuestion(record["id"], record["question"], answers)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alembert.corpus.question_layouts import PASSAGES, QUESTIONS
-from alembert.corpus.questions import Question, RightAnswer, read_questions
+from alembert.corpus.examples.question_layouts import PASSAGE_FIELDS, QUESTION_FIELDS
+from alembert.corpus.examples.questions import GoldAnswer, Question, read_questions
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput
@@ -22,7 +22,7 @@ from alembert.tasks.example import Example, Reading
 class AnswerExample(Example):
     """A question and its passage, with what is right if it is known."""
 
-    answers: tuple[RightAnswer, ...] | None = None
+    answers: tuple[GoldAnswer, ...] | None = None
     """Right answers in the passage; empty: it has none; none: they are not known, or the answer is a label."""
     label: str | None = None
     article: str | None = None
@@ -49,7 +49,7 @@ class AnswerExample(Example):
         """The texts of the right answers."""
         return [answer.text for answer in self.answers or ()]
 
-    def taught(self) -> RightAnswer | None:
+    def taught(self) -> GoldAnswer | None:
         """Give the answer to learn: of those whose place is known the one that most people gave, or the first."""
         known = [answer for answer in self.answers or () if answer.spans]
         return Counter(known).most_common(1)[0][0] if known else None
@@ -111,7 +111,7 @@ def _sides(text: str) -> tuple[str, ...]:
 
 
 def _sides_of(record: Mapping[str, Any]) -> tuple[str, ...]:
-    sides = [_named(record, each) for each in (QUESTIONS, PASSAGES)]
+    sides = [_named(record, each) for each in (QUESTION_FIELDS, PASSAGE_FIELDS)]
     return tuple(side for side in sides if isinstance(side, str))
 
 
@@ -126,7 +126,7 @@ def _record(text: str) -> Mapping[str, Any] | None:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and any(name in found for name in QUESTIONS) else None
+    return found if isinstance(found, dict) and any(name in found for name in QUESTION_FIELDS) else None
 
 
 def check_examples(examples: Sequence[AnswerExample], kind: Kind) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from alembert.corpus.answer_places import places_of
-from alembert.corpus.questions import RightAnswer
+from alembert.corpus.examples.questions import GoldAnswer, find_answer_spans
 from alembert.tasks.answer_example import AnswerExample
 from alembert.tasks.rewriting import Edits, Rewriter, rewritings
 from alembert.text.replacement import EditedText, find_editable_spans
@@ -31,7 +30,7 @@ class AnswerRewriter(Rewriter[AnswerExample]):
         question, passage = rewritings(example, edits)
         answers = None if example.answers is None else tuple(_moved(each, passage) for each in example.answers)
         for answer in answers or ():
-            if places_of(answer.text, _start(answer), passage.text).spans != answer.spans:
+            if find_answer_spans(answer.text, _start(answer), passage.text).spans != answer.spans:
                 return None
         return replace(example, id=name, texts=(question.text, passage.text), answers=answers)
 
@@ -49,19 +48,19 @@ class AnswerRewriter(Rewriter[AnswerExample]):
         return [record | {"answers": answers, "is_impossible": not answers}]
 
 
-def _written(answer: RightAnswer) -> list[Span]:
+def _written(answer: GoldAnswer) -> list[Span]:
     """Give the places of an answer with the white space that its text has around it."""
     before = len(answer.text) - len(answer.text.lstrip())
     after = len(answer.text) - len(answer.text.rstrip())
     return [(max(0, start - before), end + after) for start, end in answer.spans]
 
 
-def _start(answer: RightAnswer) -> int | None:
+def _start(answer: GoldAnswer) -> int | None:
     """Give the offset to state for an answer: none where it stands in several places."""
     if not answer.spans:
         return _NOWHERE
     return _written(answer)[0][0] if len(answer.spans) == 1 else None
 
 
-def _moved(answer: RightAnswer, passage: EditedText) -> RightAnswer:
+def _moved(answer: GoldAnswer, passage: EditedText) -> GoldAnswer:
     return replace(answer, spans=tuple(map(passage.span, answer.spans)))

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from alembert.corpus.questions import RightAnswer
+from alembert.corpus.examples.questions import GoldAnswer
 from alembert.data.windows import IntArray, Row, Window, compute_windows
 from alembert.tasks.answer_example import AnswerExample
 from alembert.tasks.answer_settings import AnswerSettings
@@ -181,7 +181,7 @@ def answer_tokens(example: AnswerExample, layout: Layout) -> int | None:
     return min((found[1] - found[0] + 1 for found in spans if found), default=None)
 
 
-def _places(answer: RightAnswer | None, passage: Passage, window: Window) -> IntArray:
+def _places(answer: GoldAnswer | None, passage: Passage, window: Window) -> IntArray:
     """Give start and end of the answer in a window, as places of its row; of several places the first that is whole."""
     for span in answer.spans if answer else ():
         found = passage.tokens_of(span)

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alembert.corpus.choices import Choices, choices_of, read_choices
+from alembert.corpus.examples.choices import (
+    ChoiceQuestion,
+    parse_choice_question,
+    read_choice_questions,
+)
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput
@@ -71,7 +75,7 @@ def read_examples(files: Sequence[Path], options: ReadOptions) -> Reading[Choose
     aside: list[SetAside] = []
     remarks: list[Remark] = []
     for path in files:
-        found = read_choices(path, options)
+        found = read_choice_questions(path, options)
         examples += map(_example, found.questions)
         aside += found.set_aside
         remarks += found.remarks
@@ -96,7 +100,7 @@ def _of_text(text: str, name: str) -> ChooseExample:
     return ChooseExample(id=name, texts=(question, *choices))
 
 
-def _of_json(text: str) -> Choices:
+def _of_json(text: str) -> ChoiceQuestion:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
@@ -109,14 +113,14 @@ def of_record(record: Mapping[str, Any], name: str) -> ChooseExample:
     return _example(_choices(record), name)
 
 
-def _choices(fields: Any) -> Choices:
+def _choices(fields: Any) -> ChoiceQuestion:
     try:
-        return choices_of(fields)
+        return parse_choice_question(fields)
     except BadInput as wrong:
         raise BadInput(f"The JSON object cannot be used: {wrong}.") from None
 
 
-def _example(found: Choices, name: str = "") -> ChooseExample:
+def _example(found: ChoiceQuestion, name: str = "") -> ChooseExample:
     passage = () if found.passage is None else (found.passage,)
     return ChooseExample(
         id=found.id or name,

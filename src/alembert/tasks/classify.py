@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from alembert.corpus.labelled import Label
+from alembert.corpus.examples.labelled import LabelValue
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks.classify_check import (
@@ -209,7 +209,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             for example, texts in zip(examples, parts, strict=True)
         ]
 
-    def _targets(self, golds: Sequence[Label]) -> Targets | None:
+    def _targets(self, golds: Sequence[LabelValue]) -> Targets | None:
         """Give right answers in the form that the loss takes."""
         if not golds:
             return None

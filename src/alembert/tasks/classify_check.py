@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from alembert.corpus.labelled import Label
-from alembert.corpus.labelled_records import as_number
+from alembert.corpus.examples.labelled import LabelValue
+from alembert.corpus.examples.records import parse_number
 from alembert.errors import BadInput
 from alembert.tasks.classify_example import ClassifyExample, as_kind, in_words, sides_of
 from alembert.tasks.classify_settings import Kind
@@ -38,7 +38,7 @@ def check_answers(examples: Sequence[ClassifyExample], kind: Kind, labels: Seque
             )
 
 
-def answers_in(examples: Sequence[ClassifyExample], kind: Kind) -> Iterator[tuple[str, Label]]:
+def answers_in(examples: Sequence[ClassifyExample], kind: Kind) -> Iterator[tuple[str, LabelValue]]:
     """Give where each right answer stands and what it is, read as the kind; one of another kind is refused."""
     for example in examples:
         for place, gold in enumerate(example.golds):
@@ -60,13 +60,13 @@ def check_differ(values: Sequence[float]) -> None:
         )
 
 
-def labels_of(golds: Sequence[Label], kind: Kind) -> tuple[str, ...]:
+def labels_of(golds: Sequence[LabelValue], kind: Kind) -> tuple[str, ...]:
     """List the labels, by value if they are numbers, else by name."""
     names = {name for gold in golds for name in _names(gold)}
     if len(names) < (1 if kind == "multi" else 2):
         found = f"All examples have the label {min(names)!r}" if names else "No example has a label"
         raise BadInput(f"{found}, so there is nothing to tell apart. Give data with at least two answers.")
-    values = {name: as_number(name) for name in names}
+    values = {name: parse_number(name) for name in names}
     return tuple(sorted(names, key=lambda name: (values[name] is None, values[name] or 0.0, name)))
 
 
@@ -76,7 +76,7 @@ def listed(labels: Sequence[str]) -> str:
     return ", ".join(labels[:20]) + more
 
 
-def _names(gold: Label) -> tuple[str, ...]:
+def _names(gold: LabelValue) -> tuple[str, ...]:
     if isinstance(gold, float):
         return ()
     return gold if isinstance(gold, tuple) else (gold,)

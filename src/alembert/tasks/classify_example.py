@@ -14,8 +14,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, cast
 
-from alembert.corpus.labelled import BLANK, Label, Labelled, read_labelled
-from alembert.corpus.labelled_records import as_number
+from alembert.corpus.examples.labelled import (
+    BLANK_LABEL_REASON,
+    LabelledRow,
+    LabelValue,
+    read_labelled,
+)
+from alembert.corpus.examples.records import parse_number
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadInput
 from alembert.tasks.classify_settings import ClassifySettings, Kind
@@ -32,7 +37,7 @@ _SIDES: Final[dict[bool | None, tuple[int, ...]]] = {True: (2,), False: (1,), No
 class ClassifyExample(Example):
     """A text, a pair of texts, or the sentences of a document."""
 
-    golds: tuple[Label, ...] = ()
+    golds: tuple[LabelValue, ...] = ()
     """The right answer, or one for each sentence of a document; empty: not known."""
     is_document: bool = False
     group: str | None = None
@@ -45,7 +50,7 @@ class ClassifyExample(Example):
         return self.key if self.group is None else self.group
 
     @property
-    def gold(self) -> Label | None:
+    def gold(self) -> LabelValue | None:
         """The right answer, where there is one."""
         return self.golds[0] if len(self.golds) == 1 else None
 
@@ -98,7 +103,7 @@ def read_unlabelled(
     )
 
 
-def kind_of(golds: Iterable[Label], asked: str) -> Kind:
+def kind_of(golds: Iterable[LabelValue], asked: str) -> Kind:
     """Tell what the answers are: several labels if some have several, numbers if some have fractions."""
     if asked != "auto":
         return cast(Kind, asked)
@@ -106,16 +111,16 @@ def kind_of(golds: Iterable[Label], asked: str) -> Kind:
     return "multi" if tuple in types else "number" if float in types else "single"
 
 
-def as_kind(gold: Label, kind: Kind) -> Label | None:
+def as_kind(gold: LabelValue, kind: Kind) -> LabelValue | None:
     """Read an answer as one of a kind; none: it is of another."""
     if kind == "number":
-        return as_number(gold) if isinstance(gold, str) else gold if isinstance(gold, float) else None
+        return parse_number(gold) if isinstance(gold, str) else gold if isinstance(gold, float) else None
     if kind == "multi" and isinstance(gold, str):
         return (gold,)
     return gold if isinstance(gold, tuple if kind == "multi" else str) else None
 
 
-def in_words(gold: Label) -> str:
+def in_words(gold: LabelValue) -> str:
     """Say what an answer is."""
     if isinstance(gold, tuple):
         return f"{len(gold)} labels"
@@ -154,11 +159,11 @@ def sentences_of(example: ClassifyExample) -> tuple[str, ...]:
     return tuple(text[start:end] for start, end in spans)
 
 
-def _example(row: Labelled) -> ClassifyExample:
+def _example(row: LabelledRow) -> ClassifyExample:
     return ClassifyExample(id=row.id, texts=row.texts, where=row.where, golds=(row.label,), group=row.group)
 
 
-def _documents(rows: Sequence[Labelled]) -> Iterator[ClassifyExample]:
+def _documents(rows: Sequence[LabelledRow]) -> Iterator[ClassifyExample]:
     """Put the rows of one document, which follow each other, together."""
     for group, members in groupby(rows, key=lambda row: row.group):
         sentences = list(members)
@@ -182,13 +187,15 @@ def _documents(rows: Sequence[Labelled]) -> Iterator[ClassifyExample]:
         )
 
 
-def _fitting(rows: Sequence[Labelled], reader: _LabelReader, aside: list[SetAside]) -> Iterator[Labelled]:
+def _fitting(rows: Sequence[LabelledRow], reader: _LabelReader, aside: list[SetAside]) -> Iterator[LabelledRow]:
     """Read labels as the kind that was asked for or told."""
     for row in rows:
         label = reader.read(row.label)
         if label is None:
             reason = (
-                BLANK if row.label == "" else f"the row has {in_words(row.label)}, which is not of kind {reader.kind}"
+                BLANK_LABEL_REASON
+                if row.label == ""
+                else f"the row has {in_words(row.label)}, which is not of kind {reader.kind}"
             )
             aside.append(SetAside(row.source, row.position, row.id, reason))
         else:
@@ -206,14 +213,14 @@ class _LabelReader:
     """Whether cells hold any number of labels."""
 
     @classmethod
-    def of(cls, labels: Sequence[Label], settings: ClassifySettings) -> _LabelReader:
+    def of(cls, labels: Sequence[LabelValue], settings: ClassifySettings) -> _LabelReader:
         kind, separator = settings.kind, settings.separator
         cells = [label for label in labels if isinstance(label, str) and label]
         has_lists = any(isinstance(label, tuple) for label in labels)
         is_split = kind == "multi" or (kind == "auto" and (has_lists or _are_joined(cells, separator)))
         return cls(kind, separator, is_split)
 
-    def read(self, label: Label) -> Label | None:
+    def read(self, label: LabelValue) -> LabelValue | None:
         """Read a label; none: it is not of the kind."""
         if self.is_split and isinstance(label, str):
             return _parts(label, self.separator)
@@ -223,7 +230,7 @@ class _LabelReader:
             return _as_one(label)
         return as_kind(label, "number") if self.kind == "number" else label
 
-    def remarks(self, rows: Sequence[Labelled]) -> Iterator[Remark]:
+    def remarks(self, rows: Sequence[LabelledRow]) -> Iterator[Remark]:
         """Say of the rows of a file how cells were read, where they leave a choice."""
         joined = sum(isinstance(row.label, str) and self.separator in row.label for row in rows)
         blank = sum(row.label == "" for row in rows)
@@ -261,7 +268,7 @@ def _are_joined(cells: Sequence[str], separator: str) -> bool:
     return len(sizes) > 1 and 2 * known >= len(joined)
 
 
-def _as_one(label: Label) -> str | None:
+def _as_one(label: LabelValue) -> str | None:
     if isinstance(label, tuple):
         return label[0] if len(label) == 1 else None
     return str(label)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from alembert.corpus.labelled import Label
+from alembert.corpus.examples.labelled import LabelValue
 from alembert.tasks.classify_example import ClassifyExample
 from alembert.tasks.rewriting import Edits, Rewriter
 
@@ -28,7 +28,7 @@ class ClassifyRewriter(Rewriter[ClassifyExample]):
         return [{"id": example.id} | _row(example.texts, example.golds[0], example.group)]
 
 
-def _row(texts: tuple[str, ...], gold: Label, group: str | None) -> dict[str, Any]:
+def _row(texts: tuple[str, ...], gold: LabelValue, group: str | None) -> dict[str, Any]:
     names = ("text",) if len(texts) == 1 else ("sentence1", "sentence2")
     label = list(gold) if isinstance(gold, tuple) else gold
     return labelled_row(dict(zip(names, texts, strict=True)), label, group)

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from alembert.corpus.labelled import Label
+from alembert.corpus.examples.labelled import LabelValue
 from alembert.data.windows import IntArray
 from alembert.tasks.classify_decode import Answer, ClassifyPrediction
 from alembert.tasks.classify_example import ClassifyExample, as_kind
@@ -25,7 +25,7 @@ class Compared:
 
     kind: Kind
     labels: tuple[str, ...]
-    golds: list[Label]
+    golds: list[LabelValue]
     answers: list[Answer]
     counts: IntArray
     """Answers of each example; none where the right ones are not known."""
@@ -38,11 +38,11 @@ class Compared:
         examples: Sequence[ClassifyExample],
         predictions: Sequence[ClassifyPrediction],
     ) -> Compared:
-        golds: list[Label] = []
+        golds: list[LabelValue] = []
         answers: list[Answer] = []
         for example, prediction in zip(examples, predictions, strict=True):
             if example.golds:
-                golds += [cast(Label, as_kind(gold, kind)) for gold in example.golds]
+                golds += [cast(LabelValue, as_kind(gold, kind)) for gold in example.golds]
                 answers += prediction.answers
         return cls(kind, labels, golds, answers, np.array([len(each.golds) for each in examples], np.int64))
 

@@ -11,10 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from alembert.corpus.labelled_names import GROUPS, LABELS, PAIRS, ROW_IDS, TEXTS
-from alembert.corpus.labelled_records import as_number, mostly_numbers
-from alembert.corpus.readers.contract import Damaged, ReadOptions, how_to_set
-from alembert.corpus.readers.records import field
+from alembert.corpus.examples.records import (
+    GROUP_COLUMNS,
+    LABEL_COLUMNS,
+    PAIR_COLUMNS,
+    ROW_ID_COLUMNS,
+    TEXT_COLUMNS,
+    are_mostly_numbers,
+    parse_number,
+)
+from alembert.corpus.readers.contract import DamagedFile, ReadOptions, describe_option
+from alembert.corpus.readers.records import get_field
 from alembert.tasks.compare_settings import Kind
 
 Records = Sequence[Mapping[str, Any]]
@@ -25,7 +32,7 @@ TRIPLES: Final = (
     ("sent0", "sent1", "hard_neg"),
 )
 """Anchor, partner and hard negative, as published files call them."""
-PARTNERS: Final = (*(names[:2] for names in TRIPLES), *PAIRS)
+PARTNERS: Final = (*(names[:2] for names in TRIPLES), *PAIR_COLUMNS)
 _NEGATIVES: Final = (
     *("negative", "hard_negative", "hard_neg", "neg", "contradiction"),
     *("negative_0", "negative_1", "negative1", "hard_negative_1"),
@@ -61,7 +68,7 @@ class Columns:
 
 
 def columns_of(records: Records, options: ReadOptions) -> Columns:
-    """Tell the columns of a file, or raise `Damaged` with the option that would."""
+    """Tell the columns of a file, or raise `DamagedFile` with the option that would."""
     names = list(dict.fromkeys(name for record in records for name in record))
     texts = _asked(options.text, names, records, "text") or named(names)
     (score,) = _asked((options.label,), names, records, "label") if options.label else (None,)
@@ -72,7 +79,7 @@ def columns_of(records: Records, options: ReadOptions) -> Columns:
         if score is None and not options.text:
             texts += _negative_beside(names, records)
     if score is not None and len(texts) != 2:
-        raise Damaged(f"a score belongs to two texts, and {len(texts)} were found; {how_to_set('text')}")
+        raise DamagedFile(f"a score belongs to two texts, and {len(texts)} were found; {describe_option('text')}")
     unused = tuple(name for name in names if name not in (*texts, score))
     return Columns(texts=texts, score=score, unused=unused)
 
@@ -80,22 +87,24 @@ def columns_of(records: Records, options: ReadOptions) -> Columns:
 def _asked(wanted: Sequence[str], names: Sequence[str], records: Records, option: str) -> tuple[str, ...]:
     """Find columns that were asked for by name, by number, or by a path into nested fields."""
     if len(wanted) > 3:
-        raise Damaged(f"{len(wanted)} columns of text were asked for; expected one to three; {how_to_set(option)}")
+        raise DamagedFile(
+            f"{len(wanted)} columns of text were asked for; expected one to three; {describe_option(option)}"
+        )
     found = []
     for name in wanted:
         if name.isdecimal() and name not in names and 1 <= int(name) <= len(names):
             found.append(names[int(name) - 1])
-        elif name in names or any(field(record, name) is not None for record in records):
+        elif name in names or any(get_field(record, name) is not None for record in records):
             found.append(name)
         else:
-            raise Damaged(f"there is no column {name}; the file has {_listed(names)}; {how_to_set(option)}")
+            raise DamagedFile(f"there is no column {name}; the file has {_listed(names)}; {describe_option(option)}")
     return tuple(found)
 
 
 def named(names: Sequence[str]) -> tuple[str, ...]:
     """Find columns by usual names: three texts before two, and two before one."""
     lower = {name.lower(): name for name in reversed(names)}
-    for known in (*TRIPLES, *PARTNERS, *((name,) for name in TEXTS)):
+    for known in (*TRIPLES, *PARTNERS, *((name,) for name in TEXT_COLUMNS)):
         if all(name in lower for name in known):
             return tuple(lower[name] for name in known)
     return ()
@@ -103,10 +112,10 @@ def named(names: Sequence[str]) -> tuple[str, ...]:
 
 def _score_beside(texts: Sequence[str], names: Sequence[str], records: Records) -> str | None:
     """Find the score of a pair by its name; words there are labels, which say something else."""
-    name = next((name for name in names if name.lower() in LABELS and name not in texts), None)
+    name = next((name for name in names if name.lower() in LABEL_COLUMNS and name not in texts), None)
     if name is None or _are_numbers(name, records):
         return name
-    raise Damaged(
+    raise DamagedFile(
         f"column {name} holds words, and scores of pairs are numbers; leave it out if all pairs mean the same, give "
         "triples (anchor, positive, negative), or fine-tune for the task classify"
     )
@@ -120,22 +129,22 @@ def _negative_beside(names: Sequence[str], records: Records) -> tuple[str, ...]:
 
 
 def _by_content(names: Sequence[str], records: Records, score: str | None) -> tuple[tuple[str, ...], str | None]:
-    rest = [name for name in names if name != score and name.lower() not in (*ROW_IDS, *GROUPS)]
+    rest = [name for name in names if name != score and name.lower() not in (*ROW_ID_COLUMNS, *GROUP_COLUMNS)]
     numbers = [name for name in rest if _are_numbers(name, records)]
     texts = tuple(name for name in rest if name not in numbers)
     scores = [name for name in numbers if score is None and not _counts(name, records)]
     if not 1 <= len(texts) <= 3 or len(scores) > 1:
-        raise Damaged(
+        raise DamagedFile(
             f"{len(texts)} columns could be texts and {len(scores)} scores; the file has {_listed(names)}; "
-            f"{how_to_set('text')}, and `label` for the score"
+            f"{describe_option('text')}, and `label` for the score"
         )
     return texts, scores[0] if scores and len(texts) == 2 else score
 
 
 def _are_numbers(name: str, records: Records) -> bool:
     values = [value for record in records if (value := record.get(name)) not in (None, "")]
-    numbers = sum(as_number(str(value)) is not None for value in values)
-    return mostly_numbers(numbers, len(values))
+    numbers = sum(parse_number(str(value)) is not None for value in values)
+    return are_mostly_numbers(numbers, len(values))
 
 
 def _are_texts(name: str, records: Records) -> bool:
@@ -145,7 +154,7 @@ def _are_texts(name: str, records: Records) -> bool:
 
 def _counts(name: str, records: Records) -> bool:
     """Tell whether a column only counts the rows."""
-    values = [as_number(str(record.get(name))) for record in records]
+    values = [parse_number(str(record.get(name))) for record in records]
     whole = [value for value in values if value is not None and value.is_integer()]
     return len(set(whole)) == len(records) > 2
 

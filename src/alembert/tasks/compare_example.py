@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from alembert.corpus.document import Document
-from alembert.corpus.labelled_records import Record, as_number, records_of
+from alembert.corpus.examples.records import FieldRecord, parse_number, read_records
 from alembert.corpus.readers import read as read_documents
-from alembert.corpus.readers.contract import Damaged, ReadOptions, Remark, SetAside
-from alembert.corpus.readers.records import field
-from alembert.corpus.readers.sniff import format_of
-from alembert.corpus.readers.source import Source
+from alembert.corpus.readers.contract import DamagedFile, ReadOptions, Remark, SetAside
+from alembert.corpus.readers.records import get_field
+from alembert.corpus.readers.sniff import sniff_format
+from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadInput
 from alembert.tasks.compare_columns import PARTNERS, Columns, columns_of, named
 from alembert.tasks.compare_settings import CompareSettings, Kind
@@ -76,7 +76,7 @@ def texts_of(texts: Sequence[str], ids: Sequence[str] | None) -> list[CompareExa
 
 
 def _read(path: Path, options: ReadOptions) -> Found:
-    source = Source(path, options)
+    source = SourceFile(path, options)
     try:
         name = _format(source)
         if name == "lines":
@@ -89,7 +89,7 @@ def _read(path: Path, options: ReadOptions) -> Found:
             source.close()
             yield from _documents(path, options)
             return
-    except Damaged as damage:
+    except DamagedFile as damage:
         after = "" if source.position == "file" else "after "
         yield source.aside(str(damage), position=after + source.position, kind="file")
     finally:
@@ -97,12 +97,12 @@ def _read(path: Path, options: ReadOptions) -> Found:
     yield from source.remarks()
 
 
-def _format(source: Source) -> str:
+def _format(source: SourceFile) -> str:
     """Name the format; plain text whose lines all have as many tabs is a table."""
     is_folder = source.path is not None and source.path.is_dir()
     if not is_folder and not source.head(1):
-        raise Damaged("the file is empty")
-    name = format_of(source)
+        raise DamagedFile("the file is empty")
+    name = sniff_format(source)
     if name != "text":
         return name
     head = source.head(1 << 16).decode(source.encoding(), errors="replace").splitlines()[:_LINES]
@@ -114,18 +114,18 @@ def _are_documents(path: Path, options: ReadOptions) -> bool:
     """Tell by the first record of JSON or Parquet, whose fields have names, whether none of them are texts to compare."""
     if len(options.text) > 1:
         return False
-    source = Source(path, options)
+    source = SourceFile(path, options)
     try:
-        records = (item for item in records_of(source, options) if isinstance(item, Record))
+        records = (item for item in read_records(source, options) if isinstance(item, FieldRecord))
         first = next(records, None)
-    except Damaged:
+    except DamagedFile:
         first = None
     finally:
         source.close()
     return first is not None and len(named(list(first.fields))) < 2
 
 
-def _with_header(source: Source, options: ReadOptions) -> ReadOptions:
+def _with_header(source: SourceFile, options: ReadOptions) -> ReadOptions:
     """Take a first row that names an anchor and its partner for a header, which labelled data in general have not."""
     if options.header is not None:
         return options
@@ -135,7 +135,7 @@ def _with_header(source: Source, options: ReadOptions) -> ReadOptions:
     return replace(options, header=True) if is_header else options
 
 
-def _lines(source: Source) -> Found:
+def _lines(source: SourceFile) -> Found:
     """Give each line that is not blank."""
     for line in source.lines():
         if isinstance(line, SetAside):
@@ -159,9 +159,9 @@ def _documents(path: Path, options: ReadOptions) -> Found:
             yield item
 
 
-def _rows(source: Source, options: ReadOptions) -> Found:
-    records: list[Record] = []
-    for item in records_of(source, options):
+def _rows(source: SourceFile, options: ReadOptions) -> Found:
+    records: list[FieldRecord] = []
+    for item in read_records(source, options):
         if isinstance(item, SetAside):
             yield item
         else:
@@ -177,7 +177,7 @@ def _rows(source: Source, options: ReadOptions) -> Found:
             yield source.aside(str(wrong), position=record.position)
 
 
-def _row(record: Record, columns: Columns, source: Source, number: int) -> CompareExample:
+def _row(record: FieldRecord, columns: Columns, source: SourceFile, number: int) -> CompareExample:
     kind, _, place = record.position.partition(" ")
     return CompareExample(
         id=f"{source.stem}-{number}",
@@ -188,16 +188,16 @@ def _row(record: Record, columns: Columns, source: Source, number: int) -> Compa
     )
 
 
-def _text(record: Record, name: str) -> str:
-    value = field(record.fields, name)
+def _text(record: FieldRecord, name: str) -> str:
+    value = get_field(record.fields, name)
     if not isinstance(value, str) or not value.strip():
         raise BadInput(f"there is no text in {name}")
     return value
 
 
-def _score(record: Record, name: str) -> float:
-    value = field(record.fields, name)
-    score = None if value is None or isinstance(value, bool) else as_number(str(value))
+def _score(record: FieldRecord, name: str) -> float:
+    value = get_field(record.fields, name)
+    score = None if value is None or isinstance(value, bool) else parse_number(str(value))
     if score is None:
         raise BadInput(f"the score in {name} is not a number")
     return score

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from alembert.corpus.examples.tag_check import TagProblem
 from alembert.corpus.readers.contract import Remark
-from alembert.corpus.tag_check import TagProblem
 from alembert.tasks.example import Coverage, Encoded, Example, Reading
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from alembert.corpus.examples.source_target import read_source_target_pairs
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.corpus.source_pairs import read_source_pairs
 from alembert.errors import BadInput
 from alembert.tasks.example import Example, Reading
 
@@ -30,7 +30,7 @@ def read_examples(files: Sequence[Path], options: ReadOptions) -> Reading[Genera
     aside: list[SetAside] = []
     remarks: list[Remark] = []
     for path in files:
-        found = read_source_pairs(path, options)
+        found = read_source_target_pairs(path, options)
         aside += found.set_aside
         remarks += found.remarks
         examples += [

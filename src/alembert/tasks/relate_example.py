@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Literal
 
 from alembert.corpus.document import Document, Entity, Relation, Span, from_record
-from alembert.corpus.marked import Mark, marked_pair
+from alembert.corpus.examples.entity_markers import EntityMarker, find_marked_pair
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput
 from alembert.tasks.example import Example
@@ -134,7 +134,7 @@ def of_marked(
     group: str | None = None,
 ) -> RelateExample:
     """Make an example of a text with two marked entities, which have these relations to each other (none: unknown)."""
-    pair = marked_pair(text)
+    pair = find_marked_pair(text)
     if pair is None:
         raise NothingMarked(
             "no entities are marked in the text; expected << a >> and [[ b ]], <e1> and <e2>, or words such as @GENE$"
@@ -151,7 +151,7 @@ def of_marked(
     )
 
 
-def _marked(name: str, mark: Mark) -> Mention:
+def _marked(name: str, mark: EntityMarker) -> Mention:
     return Mention(name, mark.start, mark.end, mark.name, outer=(mark.outer_start, mark.outer_end))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from alembert.corpus import readers
 from alembert.corpus.document import Document
-from alembert.corpus.labelled import Label, Labelled, read_labelled
+from alembert.corpus.examples.labelled import LabelledRow, LabelValue, read_labelled
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadInput
 from alembert.tasks.example import Reading
@@ -41,7 +41,7 @@ def read_examples(files: Sequence[Path], options: ReadOptions) -> Reading[Relate
 
 def _read(path: Path, options: ReadOptions) -> Reading[RelateExample]:
     try:
-        kind = readers.reader_for(path)
+        kind = readers.detect_file_format(path)
     except BadFile:
         kind = ""  # what is wrong with it is said when it is read
     if kind in (*_ANNOTATED, *_PERHAPS):
@@ -64,14 +64,14 @@ def _of_rows(path: Path, options: ReadOptions) -> Reading[RelateExample]:
     return Reading(tuple(examples), tuple(aside), found.remarks)
 
 
-def _of_row(row: Labelled) -> RelateExample:
+def _of_row(row: LabelledRow) -> RelateExample:
     if len(row.texts) > 1:
         raise BadInput("the row is a pair of texts; expected one text with two marked entities")
     labels = _labels(row.label)
     return of_marked(row.texts[0], labels, id=row.id, where=row.where, group=row.group)
 
 
-def _labels(label: Label) -> tuple[str, ...]:
+def _labels(label: LabelValue) -> tuple[str, ...]:
     if isinstance(label, float):
         raise BadInput(f"the label is the number {label:g}; expected the name of a relation")
     labels = (label,) if isinstance(label, str) else label

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from alembert.corpus.marked import marked_pair
+from alembert.corpus.examples.entity_markers import find_marked_pair
 from alembert.errors import BadInput
 from alembert.tasks.classify_rewrite import labelled_row
 from alembert.tasks.relate_example import Mention, RelateExample, UnlinkedRelation
@@ -99,7 +99,7 @@ def _moved(mention: Mention, made: EditedText) -> Mention:
 def _is_marked_alike(example: RelateExample) -> bool:
     """Tell whether a reader would find the two entities where they are."""
     try:
-        pair = marked_pair(example.text)
+        pair = find_marked_pair(example.text)
     except BadInput:
         return False
     found = [] if pair is None else [(mark.start, mark.end) for mark in (pair.first, pair.second)]

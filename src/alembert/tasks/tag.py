@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.corpus.document import Document
+from alembert.corpus.examples.tag_check import TagProblem, check_tag_files
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.corpus.tag_check import TagProblem, check_files
 from alembert.data.windows import Row
 from alembert.errors import BadFile
 from alembert.tasks.example import Coverage, Encoded, Reading
@@ -163,7 +163,7 @@ class TagTask(Task[TagExample, Tagged]):
                 yield example.text[start:end], label
 
     def problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
-        return iter(()) if self.settings.every_token else check_files(files, options)
+        return iter(()) if self.settings.every_token else check_tag_files(files, options)
 
     def rewriter(self) -> TagRewriter:
         return TagRewriter()

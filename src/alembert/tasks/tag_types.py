@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from alembert.corpus.jobs import source_names
+from alembert.corpus.jobs import make_source_names
 from alembert.corpus.readers.contract import Remark
 from alembert.errors import BadSetting
 from alembert.tasks.example import Reading
@@ -199,7 +199,7 @@ def _sentences(
     sources: Sequence[_Source], types: frozenset[str], missing: Mapping[str, frozenset[str]]
 ) -> Iterator[str]:
     """Say of each source what it is taken to annotate, if it is not everything; one sentence, since a screen has few lines."""
-    short = source_names([Path(source.name) for source in sources])
+    short = make_source_names([Path(source.name) for source in sources])
     told = [
         f"{name} annotates {', '.join(sorted(types - missing[source.name]))}"
         for name, source in zip(short, sources, strict=True)

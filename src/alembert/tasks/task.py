@@ -34,7 +34,7 @@ from alembert.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from alembert.corpus.tag_check import TagProblem
+    from alembert.corpus.examples.tag_check import TagProblem
     from alembert.nn.heads import HeadSpec
     from alembert.tasks.rewriting import Rewriter
     from alembert.tasks.targets import Target

@@ -75,12 +75,12 @@ def note(sentence: str) -> None:
 
 def note_set_aside(path: Path, counts: Mapping[str, int], most: int = 3) -> None:
     """Say on stderr where the first items of a few reasons were set aside, and how many have the same reason."""
-    from alembert.corpus.refine import kind_of
+    from alembert.corpus.chunks import generalise_reason
 
     first: dict[str, dict[str, Any]] = {}
     with path.open(encoding="utf8") as lines:
         for record in map(json.loads, islice(lines, _LINES_READ)):
-            first.setdefault(kind_of(record["reason"]), record)
+            first.setdefault(generalise_reason(record["reason"]), record)
     for kind, record in islice(first.items(), most):
         many = sum(count for name, count in counts.items() if name.endswith(f"set aside: {kind}"))
         # Details may be names of columns, which may be a row of text.

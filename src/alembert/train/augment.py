@@ -20,7 +20,7 @@ import numpy as np
 
 from alembert.artifact import atomic_write
 from alembert.corpus.jobs import Progress
-from alembert.corpus.shard_cut import WordSettings
+from alembert.corpus.shard_tokenizer import WordSettings
 from alembert.data.order import make_rng
 from alembert.errors import BadInput
 from alembert.files.checkpoint import Checkpoint

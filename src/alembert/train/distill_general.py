@@ -15,7 +15,7 @@ from typing import Any, Final
 from alembert import artifact
 from alembert.artifact import Draft
 from alembert.corpus.inputs import expand_inputs
-from alembert.corpus.shard_build import find_or_build
+from alembert.corpus.shard_build import open_or_build_shards
 from alembert.corpus.shards import Shards
 from alembert.data.feed import Cursor, HeldOutSplit, SequenceSampler
 from alembert.files.checkpoint import Checkpoint
@@ -116,7 +116,7 @@ class _Run:
         cache = around.cache_for(self.out)
         kitchen = Kitchen(cache, around.workers, around.say, around.tell_reading)
         corpus = open_corpus(self.files, kitchen)
-        shards = find_or_build(corpus, tokenizer_of(teacher), cache, workers=kitchen.workers, tell=kitchen.tell)
+        shards = open_or_build_shards(corpus, tokenizer_of(teacher), cache, workers=kitchen.workers, tell=kitchen.tell)
         check_split(shards, self.settings.evaluation.share)
         return shards
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from torch import Tensor
 
-from alembert.corpus.shards import INSIDE
+from alembert.corpus.shards import IN_ENTITY
 from alembert.data.feed import HeldOutSplit, SequenceSpec, batch_sequences, build_sequences
 from alembert.data.masking import MaskSettings
 from alembert.data.order import make_rng
@@ -62,7 +62,7 @@ def exams(
         standard = [_masked_by(each, MaskSettings()) for each in objectives]
         yield from (Exam(assembler.micro(part, standard, attention, (0, NAME))) for part in parts)
         whole = [_masked_by(each, _WHOLE_MASKS) for each in objectives if isinstance(each, MaskedLM)]
-        marked = [s for s in stretches if (assembler.shards.flags[slice(*s.a)] & INSIDE).any()]
+        marked = [s for s in stretches if (assembler.shards.flags[slice(*s.a)] & IN_ENTITY).any()]
         if whole and marked:
             for part in batch_sequences(marked, micro_tokens):
                 yield Exam(assembler.micro(part, whole, attention, (0, NAME, "whole")), whole=True)

@@ -13,11 +13,16 @@ from typing import Final
 
 from alembert import artifact
 from alembert.corpus.build import build as build_corpus
-from alembert.corpus.inputs import PLAIN, check_supply, entities_in, named_corpus
+from alembert.corpus.excerpt import TextSampleReader
+from alembert.corpus.inputs import (
+    RAW_FILE_SETTINGS,
+    check_objective_data,
+    count_entities,
+    open_input_corpus,
+)
 from alembert.corpus.jobs import Progress
-from alembert.corpus.samples import Samples
-from alembert.corpus.shard_build import find_or_build
-from alembert.corpus.shard_cut import WordSettings
+from alembert.corpus.shard_build import open_or_build_shards
+from alembert.corpus.shard_tokenizer import WordSettings
 from alembert.corpus.shards import Shards
 from alembert.corpus.store import Corpus
 from alembert.data.feed import HeldOutSplit
@@ -107,7 +112,9 @@ def gather(
     tokenizer = _learnt(corpus, kitchen) if given is None else given
     checkpoint, fresh = _with_objectives(opened or _new(start, tokenizer, settings), settings, tokenizer)
     words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
-    shards = find_or_build(corpus, tokenizer, kitchen.cache, words=words, workers=kitchen.workers, tell=kitchen.tell)
+    shards = open_or_build_shards(
+        corpus, tokenizer, kitchen.cache, words=words, workers=kitchen.workers, tell=kitchen.tell
+    )
     check_split(shards, settings.evaluation.share, needed=2 if settings.objectives.next_sentence else 1)
     fresh = fresh if opened is not None else tuple(checkpoint.blueprint.heads)
     return Ingredients(corpus, tokenizer, shards, checkpoint, fresh)
@@ -115,23 +122,23 @@ def gather(
 
 def open_corpus(inputs: Sequence[Path], kitchen: Kitchen) -> Corpus:
     """Open a Corpus folder, or make one of raw files."""
-    if corpus := named_corpus(inputs):
+    if corpus := open_input_corpus(inputs):
         return corpus
     content = [artifact.hash_input(path) for path in inputs]
     # With the settings: another version may read files otherwise, and must not meet the cache of this one.
-    key = artifact.hash_config({"inputs": content, "settings": asdict(PLAIN)})[:12]
+    key = artifact.hash_config({"inputs": content, "settings": asdict(RAW_FILE_SETTINGS)})[:12]
     folder = kitchen.cache / f"corpus-{key}"
     kitchen.say(f"Raw files: a corpus is made of them as they are, without cleaning ({folder}).")
-    build_corpus(list(inputs), folder, settings=PLAIN, workers=kitchen.workers, tell=kitchen.tell)
+    build_corpus(list(inputs), folder, settings=RAW_FILE_SETTINGS, workers=kitchen.workers, tell=kitchen.tell)
     return Corpus.open(folder)
 
 
 def check_corpus(corpus: Corpus, settings: PretrainSettings) -> None:
     """Refuse objectives that the corpus has nothing for."""
-    check_supply(
+    check_objective_data(
         corpus.folder,
         documents=corpus.counts["documents"],
-        entities=entities_in(corpus),
+        entities=count_entities(corpus),
         next_sentence=bool(settings.objectives.next_sentence),
         wants_entities=settings.masks.unit == "entity" or bool(settings.objectives.boundaries),
     )
@@ -172,7 +179,7 @@ def _learnt(corpus: Corpus, kitchen: Kitchen) -> Tokenizer:
             f"No tokenizer was given: a vocabulary of {LEARNT_PIECES:,} pieces is learnt, or of as many as the text has "
             f"characters ({folder})."
         )
-        samples = replace(Samples.open([corpus.folder]), tell=kitchen.tell)
+        samples = replace(TextSampleReader.open([corpus.folder]), tell=kitchen.tell)
         learn(samples, VocabOutput(folder, [corpus.folder]), size=LEARNT_PIECES, grow=True)
     return Tokenizer.open(folder)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from alembert.corpus.excerpt import TextSampleReader
 from alembert.corpus.jobs import Progress
-from alembert.corpus.samples import Samples
 from alembert.data.order import make_rng
 from alembert.errors import BadFile
 from alembert.text.sentences import split_sentences
@@ -24,7 +24,7 @@ def sentences_of(
     rng = make_rng(seed, "texts")
     drawn: dict[int, tuple[int, str]] = {}
     seen: set[str] = set()
-    for sample in replace(Samples.open(inputs), tell=tell):
+    for sample in replace(TextSampleReader.open(inputs), tell=tell):
         for start, end in split_sentences(sample.text):
             sentence = " ".join(sample.text[start:end].split())
             if sentence in seen or not any(map(str.isalpha, sentence)):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alembert.corpus.shards import FIRST, INSIDE, LAST
+from alembert.corpus.shards import ENTITY_END, ENTITY_START, IN_ENTITY
 from alembert.data.masking import MaskSettings, choose_positions, corrupt
 from alembert.data.sequences import Instance
 from alembert.nn.heads import HeadSpec
@@ -100,7 +100,7 @@ class MaskedLM(Objective):
         instance = exercise.instance
         chosen = choose_positions(instance, self.masks, rng)
         exercise.ids = corrupt(exercise.ids, chosen, self.masks, rng, mask_id=self.mask_id, vocab_size=self.vocab_size)
-        inside = (instance.flags[chosen.positions] & INSIDE) > 0
+        inside = (instance.flags[chosen.positions] & IN_ENTITY) > 0
         labels = instance.ids[chosen.positions].astype(np.int64)
         exercise.answers[self.name] = Answers(labels, chosen.positions, inside)
 
@@ -135,7 +135,7 @@ class Boundaries(Objective):
     def prepare(self, exercise: Exercise, rng: np.random.Generator) -> None:
         tokens = np.flatnonzero(~exercise.instance.special)
         flags = exercise.instance.flags[tokens]
-        labels = np.stack([flags & FIRST, flags & LAST], axis=1) > 0
+        labels = np.stack([flags & ENTITY_START, flags & ENTITY_END], axis=1) > 0
         exercise.answers[self.name] = Answers(labels.astype(np.float32), tokens)
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from alembert.corpus.fetch import CACHE
+from alembert.corpus.fetch import CACHE_FOLDER
 from alembert.corpus.jobs import Progress
 from alembert.train.distributed import Processes
 from alembert.train.runlog import TrainingProgress
@@ -36,7 +36,7 @@ class Surroundings:
 
     def cache_for(self, out: Path) -> Path:
         """Give the folder for what is made on the way to a result."""
-        return self.cache or out.absolute().parent / CACHE
+        return self.cache or out.absolute().parent / CACHE_FOLDER
 
     def silent(self) -> Surroundings:
         """Give the same for a process that says nothing."""

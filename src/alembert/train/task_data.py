@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from alembert.corpus.input_files import InputFiles, list_files
-from alembert.corpus.inputs import expand_patterns
+from alembert.corpus.inputs import InputFiles, expand_patterns, list_input_files
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.files.checkpoint import Checkpoint
@@ -57,7 +56,7 @@ class Data:
     def listed(self) -> tuple[InputFiles, InputFiles, InputFiles]:
         """The files of each part: train, dev and whole."""
         train, dev, whole = (
-            list_files(paths) if paths else InputFiles(()) for paths in (self.train, self.dev, self.whole)
+            list_input_files(paths) if paths else InputFiles(()) for paths in (self.train, self.dev, self.whole)
         )
         return train, dev, whole
 

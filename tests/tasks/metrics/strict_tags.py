@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from alembert.corpus.readers.conll_tags import entities
+from alembert.corpus.readers.conll import decode_tags
 from alembert.tasks.metrics.spans import Entity
 
 Scheme = Literal["bio", "bioes", "conll"]
@@ -23,7 +23,7 @@ Scheme = Literal["bio", "bioes", "conll"]
 def entities_of(tags: Iterable[str], scheme: Scheme) -> list[Entity]:
     """Give first token, end and label of each entity."""
     if scheme == "conll":
-        return entities(tags)
+        return decode_tags(tags)
     return _strict_bio(tags) if scheme == "bio" else _strict_bioes(tags)
 
 

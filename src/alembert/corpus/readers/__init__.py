@@ -11,8 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from alembert.corpus.readers.contract import Damaged, Deleted, Item, ReadOptions, Remark, SetAside
-from alembert.corpus.readers.source import Source
+from alembert.corpus.readers.contract import (
+    DamagedFile,
+    DeletedRecord,
+    Item,
+    ReadOptions,
+    Remark,
+    SetAside,
+)
+from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadFile, BadSetting
 
 FORMATS = {
@@ -28,13 +35,13 @@ FORMATS = {
     "table": "table",
     "text": "plain",
 }
-__all__ = ["FORMATS", "Deleted", "Item", "ReadOptions", "Remark", "SetAside", "read", "reader_for"]
+__all__ = ["FORMATS", "DeletedRecord", "Item", "ReadOptions", "Remark", "SetAside", "detect_file_format", "read"]
 
 
-class Reader(Protocol):
+class FormatReader(Protocol):
     """A module that reads one format."""
 
-    def read(self, source: Source, options: ReadOptions) -> Iterator[Item]: ...
+    def read(self, source: SourceFile, options: ReadOptions) -> Iterator[Item]: ...
 
 
 def read(
@@ -50,43 +57,43 @@ def read(
     """
     options = options or ReadOptions()
     if options.encoding:
-        from alembert.corpus.readers.encoding import known
+        from alembert.corpus.readers.encoding import resolve_encoding
 
-        known(options.encoding)
+        resolve_encoding(options.encoding)
     reader = _reader(format) if format else None
-    source = Source(Path(origin) if isinstance(origin, str) else origin, options, ids)
+    source = SourceFile(Path(origin) if isinstance(origin, str) else origin, options, ids)
     return _items(source, options, reader)
 
 
-def reader_for(origin: str | Path | BinaryIO) -> str:
+def detect_file_format(origin: str | Path | BinaryIO) -> str:
     """Name the format of a file, or raise `BadFile` when it cannot be told."""
-    from alembert.corpus.readers.sniff import format_of
+    from alembert.corpus.readers.sniff import sniff_format
 
-    source = Source(Path(origin) if isinstance(origin, str) else origin, ReadOptions())
+    source = SourceFile(Path(origin) if isinstance(origin, str) else origin, ReadOptions())
     try:
-        return format_of(source)
-    except Damaged as damage:
+        return sniff_format(source)
+    except DamagedFile as damage:
         raise BadFile(f"The format of {source.name} cannot be told: {damage}.") from None
     finally:
         source.close()
 
 
-def _reader(name: str) -> Reader:
+def _reader(name: str) -> FormatReader:
     if name not in FORMATS:
         raise BadSetting(f"`format` is {name!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
-    return cast(Reader, importlib.import_module(f"alembert.corpus.readers.{FORMATS[name]}"))
+    return cast(FormatReader, importlib.import_module(f"alembert.corpus.readers.{FORMATS[name]}"))
 
 
-def _items(source: Source, options: ReadOptions, reader: Reader | None) -> Iterator[Item]:
-    from alembert.corpus.readers.sniff import format_of
+def _items(source: SourceFile, options: ReadOptions, reader: FormatReader | None) -> Iterator[Item]:
+    from alembert.corpus.readers.sniff import sniff_format
 
     try:
         if (source.path is None or not source.path.is_dir()) and not source.head(1):
             yield source.aside("the file is empty", kind="file")
         else:
-            reader = reader or _reader(format_of(source))
+            reader = reader or _reader(sniff_format(source))
             yield from reader.read(source, options)
-    except Damaged as damage:
+    except DamagedFile as damage:
         after = "" if source.position == "file" else "after "
         yield source.aside(str(damage), position=after + source.position, kind="file")
     finally:

@@ -12,17 +12,23 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from alembert.corpus.document import Document, Entity, Pairs, Relation, Section, Span
+from alembert.corpus.document import Document, Entity, Relation, Section, Span, StringPairs
 from alembert.corpus.readers.contract import Item
-from alembert.corpus.readers.mentions import concepts_of, linked, settle, unlinked_reason, with_own_ids
-from alembert.corpus.readers.source import Source
+from alembert.corpus.readers.mentions import (
+    locate_mention,
+    make_ids_unique,
+    partition_relations,
+    split_concepts,
+    unlinked_reason,
+)
+from alembert.corpus.readers.source import SourceFile
 
 _WIDEST_GAP = 1000
 _CONCEPT_KEYS = ("identifier", "Identifier", "MESH", "concept_id")
 
 
 @dataclass(frozen=True)
-class Annotation:
+class BioCAnnotation:
     """A mention as the file states it."""
 
     id: str
@@ -32,26 +38,26 @@ class Annotation:
 
 
 @dataclass(frozen=True)
-class Passage:
+class BioCPassage:
     """A stretch of text at an offset, with its annotations."""
 
     offset: int
     infons: dict[str, str]
     text: str
-    annotations: list[Annotation]
+    annotations: list[BioCAnnotation]
 
 
 @dataclass
-class Entry:
+class BioCDocument:
     """A BioC document before its text is laid out."""
 
     id: str
     infons: dict[str, str] = field(default_factory=dict)
-    passages: list[Passage] = field(default_factory=list)
+    passages: list[BioCPassage] = field(default_factory=list)
     relations: list[Relation] = field(default_factory=list)
 
 
-def joined(sentences: Iterable[tuple[int, str]], offset: int) -> str:
+def join_sentences(sentences: Iterable[tuple[int, str]], offset: int) -> str:
     """Put the sentences of a passage that has no text of its own where their offsets say."""
     text = ""
     for start, sentence in sentences:
@@ -60,9 +66,9 @@ def joined(sentences: Iterable[tuple[int, str]], offset: int) -> str:
     return text
 
 
-def items_of(entry: Entry, source: Source) -> Iterator[Item]:
+def build_bioc_items(entry: BioCDocument, source: SourceFile) -> Iterator[Item]:
     """Give the document of an entry, and the annotations that had to be set aside."""
-    text, shifts = _laid_out(entry.passages, source)
+    text, shifts = _lay_out(entry.passages, source)
     if not text.strip():
         yield source.aside("the document has no passage with text", entry.id)
         return
@@ -79,14 +85,14 @@ def items_of(entry: Entry, source: Source) -> Iterator[Item]:
                 )
             else:
                 entities.append(entity)
-    entities = list(with_own_ids(entities, source))
-    relations, unlinked = linked(entry.relations, entities)
+    entities = list(make_ids_unique(entities, source))
+    relations, unlinked = partition_relations(entry.relations, entities)
     yield from (source.aside(unlinked_reason(one), entry.id, kind="annotation") for one in unlinked)
     document = _document(entry, text, tuple(_sections(entry.passages, shifts)), entities)
     yield replace(document, relations=tuple(relations), unlinked_relations=tuple(unlinked))
 
 
-def _document(entry: Entry, text: str, sections: tuple[Section, ...], entities: list[Entity]) -> Document:
+def _document(entry: BioCDocument, text: str, sections: tuple[Section, ...], entities: list[Entity]) -> Document:
     meta = {key: value for key, value in entry.infons.items() if key not in ("language", "labels")}
     labels = entry.infons.get("labels", "")
     return Document(
@@ -100,7 +106,7 @@ def _document(entry: Entry, text: str, sections: tuple[Section, ...], entities: 
     )
 
 
-def _laid_out(passages: list[Passage], source: Source) -> tuple[str, list[int]]:
+def _lay_out(passages: list[BioCPassage], source: SourceFile) -> tuple[str, list[int]]:
     """Put the passages' texts in place; give the text and how far each passage was moved."""
     parts: list[str] = []
     shifts: list[int] = []
@@ -116,7 +122,7 @@ def _laid_out(passages: list[Passage], source: Source) -> tuple[str, list[int]]:
     return "".join(parts), shifts
 
 
-def _sections(passages: list[Passage], shifts: list[int]) -> Iterator[Section]:
+def _sections(passages: list[BioCPassage], shifts: list[int]) -> Iterator[Section]:
     for passage, shift in zip(passages, shifts, strict=True):
         kind = passage.infons.get("type") or passage.infons.get("section_type")
         if kind is not None:
@@ -125,19 +131,21 @@ def _sections(passages: list[Passage], shifts: list[int]) -> Iterator[Section]:
             yield Section(start, start + len(passage.text), kind, heading)
 
 
-def _entity(annotation: Annotation, text: str, shift: int, source: Source, named: Container[str]) -> Entity | None:
+def _entity(
+    annotation: BioCAnnotation, text: str, shift: int, source: SourceFile, named: Container[str]
+) -> Entity | None:
     spans = tuple(sorted((start + shift, end + shift) for start, end in annotation.spans))
-    settled = settle(source, text, spans, annotation.surface)
+    settled = locate_mention(source, text, spans, annotation.surface)
     if settled is None:
         return None
     key = next((key for key in _CONCEPT_KEYS if annotation.infons.get(key)), None)
-    concepts = concepts_of(annotation.infons[key], named) if key else ()
+    concepts = split_concepts(annotation.infons[key], named) if key else ()
     label = annotation.infons.get("type") or "entity"
-    rest: Pairs = tuple((name, value) for name, value in annotation.infons.items() if name not in ("type", key))
+    rest: StringPairs = tuple((name, value) for name, value in annotation.infons.items() if name not in ("type", key))
     return Entity(annotation.id, label, settled, concepts, rest)
 
 
-def relation_of(name: str, infons: dict[str, str], nodes: list[tuple[str, str]]) -> Relation:
+def build_relation(name: str, infons: dict[str, str], nodes: list[tuple[str, str]]) -> Relation:
     """Make a relation from its infons and its nodes, each a role and a reference."""
     label = infons.get("type") or infons.get("relation") or "relation"
     rest = tuple((name, value) for name, value in infons.items() if name not in ("type", "relation"))

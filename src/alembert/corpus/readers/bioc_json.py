@@ -11,17 +11,23 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from alembert.corpus.document import offset
-from alembert.corpus.readers.bioc import Annotation, Entry, Passage, items_of, joined, relation_of
+from alembert.corpus.document import parse_offset
+from alembert.corpus.readers.bioc import (
+    BioCAnnotation,
+    BioCDocument,
+    BioCPassage,
+    build_bioc_items,
+    build_relation,
+    join_sentences,
+)
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
-from alembert.corpus.readers.json_values import values
-from alembert.corpus.readers.jsonlines import checked, json_records
-from alembert.corpus.readers.source import Source
+from alembert.corpus.readers.jsonlines import check_json_value, iter_json_values, read_json_records
+from alembert.corpus.readers.source import SourceFile
 
-DOCUMENTS = re.compile(r'(?<!\\)"(?:documents|PubTator3)"\s*:\s*\[')
+DOCUMENTS_PATTERN = re.compile(r'(?<!\\)"(?:documents|PubTator3)"\s*:\s*\[')
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the documents of a BioC JSON file."""
     for number, record in enumerate(_documents(source), start=1):
         if isinstance(record, SetAside):
@@ -35,29 +41,29 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
         except (KeyError, TypeError, ValueError, AttributeError):
             yield source.aside("the BioC document lacks a field, or one has the wrong type")
             continue
-        yield from items_of(entry, source)
+        yield from build_bioc_items(entry, source)
 
 
-def _documents(source: Source) -> Iterator[Any]:
+def _documents(source: SourceFile) -> Iterator[Any]:
     head = source.head().decode(source.encoding(), errors="replace")
-    if not DOCUMENTS.search(head):
-        yield from json_records(source)
+    if not DOCUMENTS_PATTERN.search(head):
+        yield from read_json_records(source)
         return
-    found = values(source.characters(), source.options.max_record, DOCUMENTS)
+    found = iter_json_values(source.characters(), source.options.max_record, DOCUMENTS_PATTERN)
     for number, value in enumerate(found, start=1):
         source.position = f"record {number}"
-        yield checked(value, source)
+        yield check_json_value(value, source)
 
 
-def _entry(record: Mapping[str, Any], name: str) -> Entry:
-    entry = Entry(str(record.get("id") or record.get("pmid") or name), _infons(record))
+def _entry(record: Mapping[str, Any], name: str) -> BioCDocument:
+    entry = BioCDocument(str(record.get("id") or record.get("pmid") or name), _infons(record))
     relations = list(record.get("relations") or ())
     for passage in record["passages"]:
         relations += passage.get("relations") or ()
         entry.passages.append(_passage(passage))
     for number, relation in enumerate(relations, start=1):
         nodes = [(str(node.get("role") or ""), str(node["refid"])) for node in relation.get("nodes") or ()]
-        entry.relations.append(relation_of(str(relation.get("id") or f"R{number}"), _infons(relation), nodes))
+        entry.relations.append(build_relation(str(relation.get("id") or f"R{number}"), _infons(relation), nodes))
     return entry
 
 
@@ -65,24 +71,26 @@ def _infons(record: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in (record.get("infons") or {}).items() if value is not None}
 
 
-def _passage(record: Mapping[str, Any]) -> Passage:
-    start = offset(record["offset"])
+def _passage(record: Mapping[str, Any]) -> BioCPassage:
+    start = parse_offset(record["offset"])
     sentences = record.get("sentences") or ()
     stated = [*(record.get("annotations") or ())]
     for sentence in sentences:
         stated += sentence.get("annotations") or ()
     text = record.get("text")
     if not isinstance(text, str):
-        text = joined(((offset(found["offset"]), str(found.get("text") or "")) for found in sentences), start)
+        text = join_sentences(
+            ((parse_offset(found["offset"]), str(found.get("text") or "")) for found in sentences), start
+        )
     annotations = [_annotation(found, number) for number, found in enumerate(stated, start=1)]
-    return Passage(start, _infons(record), text, annotations)
+    return BioCPassage(start, _infons(record), text, annotations)
 
 
-def _annotation(record: Mapping[str, Any], number: int) -> Annotation:
-    places = [(offset(place["offset"]), offset(place["length"])) for place in record["locations"]]
+def _annotation(record: Mapping[str, Any], number: int) -> BioCAnnotation:
+    places = [(parse_offset(place["offset"]), parse_offset(place["length"])) for place in record["locations"]]
     spans = tuple((start, start + length) for start, length in places)
     surface = record.get("text")
-    return Annotation(
+    return BioCAnnotation(
         str(record.get("id") or f"T{number}"),
         _infons(record),
         spans,

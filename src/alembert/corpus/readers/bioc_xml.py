@@ -10,16 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from alembert.corpus.readers.bioc import Annotation, Entry, Passage, items_of, joined, relation_of
+from alembert.corpus.readers.bioc import (
+    BioCAnnotation,
+    BioCDocument,
+    BioCPassage,
+    build_bioc_items,
+    build_relation,
+    join_sentences,
+)
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
-from alembert.corpus.readers.source import Source
-from alembert.corpus.readers.xml_records import Records
+from alembert.corpus.readers.source import SourceFile
+from alembert.corpus.readers.xml_records import XmlRecordReader
 from alembert.errors import BadInput
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the documents of a BioC XML collection."""
-    records = Records(source, "document")
+    records = XmlRecordReader(source, "document")
     for number, cut in enumerate(records.cuts(), start=1):
         if isinstance(cut, SetAside):
             yield cut
@@ -32,16 +39,16 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
         except (ValueError, TypeError):
             yield source.aside("an offset or a length of the document is not a number")
             continue
-        yield from items_of(entry, source)
+        yield from build_bioc_items(entry, source)
 
 
-def _entry(document: Any, name: str) -> Entry:
-    entry = Entry((document.findtext("id") or "").strip() or name, _infons(document))
+def _entry(document: Any, name: str) -> BioCDocument:
+    entry = BioCDocument((document.findtext("id") or "").strip() or name, _infons(document))
     for passage in document.iterfind("passage"):
         entry.passages.append(_passage(passage))
     for number, relation in enumerate(document.iter("relation"), start=1):
         nodes = [(node.get("role") or "", node.get("refid") or "") for node in relation.iterfind("node")]
-        entry.relations.append(relation_of(relation.get("id") or f"R{number}", _infons(relation), nodes))
+        entry.relations.append(build_relation(relation.get("id") or f"R{number}", _infons(relation), nodes))
     return entry
 
 
@@ -49,20 +56,20 @@ def _infons(element: Any) -> dict[str, str]:
     return {infon.get("key") or "": infon.text or "" for infon in element.iterfind("infon")}
 
 
-def _passage(passage: Any) -> Passage:
+def _passage(passage: Any) -> BioCPassage:
     offset = int(passage.findtext("offset") or 0)
     annotations = [_annotation(found, number) for number, found in enumerate(passage.iter("annotation"), start=1)]
     text = passage.findtext("text")
     if text is None:
         sentences = passage.iterfind("sentence")
-        text = joined(
+        text = join_sentences(
             ((int(found.findtext("offset") or 0), found.findtext("text") or "") for found in sentences),
             offset,
         )
-    return Passage(offset, _infons(passage), text, annotations)
+    return BioCPassage(offset, _infons(passage), text, annotations)
 
 
-def _annotation(element: Any, number: int) -> Annotation:
+def _annotation(element: Any, number: int) -> BioCAnnotation:
     places = [(int(place.get("offset")), int(place.get("length"))) for place in element.iterfind("location")]
     spans = tuple((start, start + length) for start, length in places)
-    return Annotation(element.get("id") or f"T{number}", _infons(element), spans, element.findtext("text"))
+    return BioCAnnotation(element.get("id") or f"T{number}", _infons(element), spans, element.findtext("text"))

@@ -18,111 +18,121 @@ from urllib.parse import unquote
 
 from alembert.artifact import is_artifact
 from alembert.corpus.document import Document, Entity, Relation
-from alembert.corpus.readers.contract import Damaged, Item, ReadOptions, SetAside
-from alembert.corpus.readers.mentions import linked, settle, unlinked_reason, with_own_ids
-from alembert.corpus.readers.source import COMPRESSED, Line, Source, plain_name
+from alembert.corpus.readers.contract import DamagedFile, Item, ReadOptions, SetAside
+from alembert.corpus.readers.mentions import (
+    locate_mention,
+    make_ids_unique,
+    partition_relations,
+    unlinked_reason,
+)
+from alembert.corpus.readers.source import (
+    COMPRESSED_SUFFIXES,
+    SourceFile,
+    SourceLine,
+    strip_compression_suffix,
+)
 
 NO_DATABASE = "id:"
 TRIGGER = "Trigger"
-NOT_BRAT = "a folder without .ann files; name its files instead"
-SETTINGS = {"annotation.conf", "visual.conf", "tools.conf", "kb_shortcuts.conf"}
+NOT_BRAT_REASON = "a folder without .ann files; name its files instead"
+BRAT_CONFIG_FILES = {"annotation.conf", "visual.conf", "tools.conf", "kb_shortcuts.conf"}
 _TEXT_BOUND = re.compile(r"(?P<label>.+?) (?P<spans>\d+ \d+(?:;\d+ \d+)*)")
 _REPEATED = re.compile(r"%~\d+$")
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read a pair of files, named by either of them, or all pairs of a folder."""
     if source.path is None:
         yield source.aside("brat needs a folder or a pair of files, not a stream", kind="file")
     elif source.path.is_dir():
         yield from _folder(source.path, source, options)
     else:
-        yield from _pair(source.path.with_name(stem_of(source.path)), source, options)
+        yield from _pair(source.path.with_name(get_stem(source.path)), source, options)
 
 
-def _folder(folder: Path, source: Source, options: ReadOptions) -> Iterator[Item]:
+def _folder(folder: Path, source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     try:
         names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        raise Damaged(f"the folder cannot be read: {error.strerror}") from None
-    stems = stems_in(folder)
+        raise DamagedFile(f"the folder cannot be read: {error.strerror}") from None
+    stems = list_stems(folder)
     if not stems:
-        raise Damaged(NOT_BRAT)
+        raise DamagedFile(NOT_BRAT_REASON)
     for stem in stems:
         yield from _pair(folder / stem, source, options)
     for name in names:
-        if not _is_ours(name) and name not in SETTINGS and not is_artifact(folder / name):
+        if not _is_pair_file(name) and name not in BRAT_CONFIG_FILES and not is_artifact(folder / name):
             yield SetAside(str(folder / name), "file", None, "this is neither .txt nor .ann", "file")
 
 
-def stems_in(folder: Path) -> list[str]:
+def list_stems(folder: Path) -> list[str]:
     """List the pairs of a folder, by the names of their files without endings."""
     names = (path.name for path in folder.iterdir() if not path.name.startswith("."))
-    return sorted({stem_of(folder / name) for name in names if _is_ours(name)})
+    return sorted({get_stem(folder / name) for name in names if _is_pair_file(name)})
 
 
-def id_of(stem: str) -> str:
+def get_document_id(stem: str) -> str:
     """Return the id of the document whose files have this name.
 
-    >>> id_of("a%2Fletter%~2")
+    >>> get_document_id("a%2Fletter%~2")
     'a/letter'
     """
     return unquote(_REPEATED.sub("", stem))
 
 
-def files_with(path: Path) -> tuple[Path, ...]:
+def find_pair_files(path: Path) -> tuple[Path, ...]:
     """Return the text and the annotations of the pair that a file belongs to; a file without annotations is alone."""
-    annotations = _find(path.with_name(stem_of(path)), ".ann") if is_text_or_annotations(path) else None
+    annotations = _find(path.with_name(get_stem(path)), ".ann") if is_text_or_annotations(path) else None
     if annotations is None:
         return (path,)
-    text = _find(path.with_name(stem_of(path)), ".txt")
+    text = _find(path.with_name(get_stem(path)), ".txt")
     return (text, annotations) if text else (annotations,)
 
 
 def is_text_or_annotations(path: Path) -> bool:
     """Tell whether a file can be one of a pair, by its name."""
-    return _is_ours(path.name)
+    return _is_pair_file(path.name)
 
 
 def has_annotations(folder: Path) -> bool:
     """Tell whether a folder holds an annotation file."""
-    return any(plain_name(path.name).endswith(".ann") for path in folder.iterdir())
+    return any(strip_compression_suffix(path.name).endswith(".ann") for path in folder.iterdir())
 
 
 def has_partner(path: Path) -> bool:
     """Tell whether a text file has an annotation file beside it."""
-    return _find(path.with_name(stem_of(path)), ".ann") is not None
+    return _find(path.with_name(get_stem(path)), ".ann") is not None
 
 
-def stem_of(path: Path) -> str:
+def get_stem(path: Path) -> str:
     """Return the name of a file without its endings."""
-    return re.sub(r"\.(txt|ann)$", "", plain_name(path.name))
+    return re.sub(r"\.(txt|ann)$", "", strip_compression_suffix(path.name))
 
 
-def _is_ours(name: str) -> bool:
-    return plain_name(name).endswith((".txt", ".ann"))
+def _is_pair_file(name: str) -> bool:
+    return strip_compression_suffix(name).endswith((".txt", ".ann"))
 
 
 def _find(base: Path, ending: str) -> Path | None:
-    candidates = [base.with_name(base.name + ending + packed) for packed in ("", *COMPRESSED)]
+    candidates = [base.with_name(base.name + ending + packed) for packed in ("", *COMPRESSED_SUFFIXES)]
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _pair(base: Path, folder: Source, options: ReadOptions) -> Iterator[Item]:
+def _pair(base: Path, folder: SourceFile, options: ReadOptions) -> Iterator[Item]:
     text_path, ann_path = _find(base, ".txt"), _find(base, ".ann")
-    name = folder.ids.get(base.name) or id_of(base.name)
+    name = folder.ids.get(base.name) or get_document_id(base.name)
     if text_path is None:
         yield SetAside(f"{base}.ann", "file", name, "there is no text file beside the annotations", "file")
         return
-    text_source = Source(text_path, options)
-    ann_source = Source(ann_path, options) if ann_path else None
+    text_source = SourceFile(text_path, options)
+    ann_source = SourceFile(ann_path, options) if ann_path else None
     try:
         text = text_source.text() if text_source.head(1) else ""
         if not text.strip():
             yield text_source.aside("the text file is empty", name, kind="file")
             return
         yield from _annotated(name, text, ann_source)
-    except Damaged as damage:
+    except DamagedFile as damage:
         bad = ann_source if ann_source and ann_source.position != "file" else text_source
         yield bad.aside(str(damage), name, kind="file")
     finally:
@@ -131,7 +141,7 @@ def _pair(base: Path, folder: Source, options: ReadOptions) -> Iterator[Item]:
             source.close()
 
 
-def _annotated(name: str, text: str, source: Source | None) -> Iterator[Item]:
+def _annotated(name: str, text: str, source: SourceFile | None) -> Iterator[Item]:
     if source is None or not source.head(1):
         yield Document(name, text)
         return
@@ -153,7 +163,7 @@ def _annotated(name: str, text: str, source: Source | None) -> Iterator[Item]:
 class _Annotations:
     """The lines of an annotation file, gathered; attributes and concepts find their owners at the end."""
 
-    def __init__(self, name: str, text: str, source: Source) -> None:
+    def __init__(self, name: str, text: str, source: SourceFile) -> None:
         self.name, self.text, self.source = name, text, source
         self.entities: list[Entity] = []
         self.relations: list[Relation] = []
@@ -161,7 +171,7 @@ class _Annotations:
         self.attributes: dict[str, list[tuple[str, str]]] = {}
         self.concepts: dict[str, list[str]] = {}
 
-    def add(self, line: Line) -> SetAside | None:
+    def add(self, line: SourceLine) -> SetAside | None:
         """Take in one line, or say why not."""
         key, _, content = line.text.partition("\t")
         if not key.strip():
@@ -184,9 +194,9 @@ class _Annotations:
                 concepts=tuple(self.concepts.pop(entity.id, ())),
                 attributes=tuple(self.attributes.pop(entity.id, ())),
             )
-            for entity in with_own_ids(self.entities, self.source)
+            for entity in make_ids_unique(self.entities, self.source)
         ]
-        relations, self.unlinked = linked(self.relations, self.entities)
+        relations, self.unlinked = partition_relations(self.relations, self.entities)
         self.relations = [replace(one, attributes=tuple(self.attributes.pop(one.id, ()))) for one in relations]
         loose = sorted({*self.attributes, *self.concepts})
         return [unlinked_reason(one) for one in self.unlinked] + [
@@ -200,7 +210,7 @@ class _Annotations:
             raise ValueError
         pairs = [part.split(" ") for part in found["spans"].split(";")]
         spans = tuple(sorted((int(start), int(end)) for start, end in pairs))
-        settled = settle(self.source, self.text, spans, surface or None)
+        settled = locate_mention(self.source, self.text, spans, surface or None)
         if settled is None:
             raise ValueError
         self.entities.append(Entity(key, found["label"], settled))

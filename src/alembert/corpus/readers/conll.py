@@ -7,27 +7,104 @@ spaces; without spaces where the file has one character a line (Chinese), and ar
 Comment lines (``# ...``) are left out. A sentence with a line that does not fit is set aside. With `token_labels`, for
 parts of speech, there is no dialect: each token is an entity whose label is all that stands in the last column, or in
 the column `label`; `text` may name the column of tokens, and all lines must have equally many columns.
+
+The tags of CoNLL files: what a tag says, which dialect a file is in, and which tokens make an entity.
+
+One rule decodes all dialects: B, S, U and W begin an entity, E, L, S, U and W end it, and I or M goes on with an entity
+of the same label or begins one where there is none. That is what IOB1 (B only between neighbours), IOB2, BIOES, BILOU
+and plain IO mean, so the dialect is found out only to be reported. A label is set off by "-" or "_"; bare tags have none.
+
+>>> decode_tags(["B-Drug", "I-Drug", "O", "I-Drug"])
+[(0, 2, 'Drug'), (3, 4, 'Drug')]
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from alembert.corpus.document import Document, Entity, Section
-from alembert.corpus.readers.conll_tags import dialect, entities, is_tag, tag_column
-from alembert.corpus.readers.contract import Damaged, Item, ReadOptions, SetAside, how_to_set
-from alembert.corpus.readers.source import Line, Source, paragraphs
+from alembert.corpus.readers.contract import (
+    DamagedFile,
+    Item,
+    ReadOptions,
+    SetAside,
+    describe_option,
+)
+from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 
-_EVIDENCE = 1 << 18
+TAG_PATTERN = re.compile(r"(?:([BIESLUMW])(?:[-_](\S.*))?|O)")
+_BEGINS, _ENDS = frozenset("BSUW"), frozenset("ESLUW")
+
+
+def decode_tags(tags: Iterable[str], bare: str = "entity") -> list[tuple[int, int, str]]:
+    """Give first token, end and label of each entity; a tag that is none raises ValueError."""
+    found: list[tuple[int, int, str]] = []
+    goes_on: str | None = None
+    for index, tag in enumerate(tags):
+        prefix, label = _parse_tag(tag, bare)
+        if not prefix:
+            goes_on = None
+            continue
+        if prefix in _BEGINS or goes_on != label:
+            found.append((index, index + 1, label))
+        else:
+            found[-1] = (found[-1][0], index + 1, label)
+        goes_on = None if prefix in _ENDS else label
+    return found
+
+
+@lru_cache(maxsize=4096)
+def is_tag(value: str) -> bool:
+    """Tell whether a value is a tag of one of the dialects."""
+    return TAG_PATTERN.fullmatch(value) is not None
+
+
+@lru_cache(maxsize=4096)
+def _parse_tag(tag: str, bare: str) -> tuple[str, str]:
+    match = TAG_PATTERN.fullmatch(tag)
+    if match is None:
+        raise ValueError
+    return match[1] or "", match[2] or bare
+
+
+def detect_tag_dialect(tags: Sequence[str]) -> str:
+    """Name the dialect that the tags of a file give evidence of."""
+    parsed = [_parse_tag(tag, "") for tag in tags if TAG_PATTERN.fullmatch(tag)]
+    prefixes = {prefix for prefix, _ in parsed}
+    if prefixes & {"S", "E"}:
+        return "BIOES"
+    if prefixes & {"L", "U"}:
+        return "BILOU"
+    if "B" not in prefixes:
+        return "IO" if "I" in prefixes else "no entities"
+    starts = [prefix for before, (prefix, _) in zip([("", ""), *parsed], parsed, strict=False) if not before[0]]
+    return "IOB1" if starts.count("I") > starts.count("B") else "IOB2"
+
+
+def find_tag_column(rows: Sequence[Sequence[str]]) -> int | None:
+    """Find the column that holds the tags: the last one in which nearly all values are tags, not all of them B or I."""
+    width = max(Counter(map(len, rows)).items(), key=lambda item: item[1], default=(0, 0))[0]
+    usual = [row for row in rows if len(row) == width]
+    for column in reversed(range(width)):
+        counts = Counter(row[column] for row in usual)
+        tags = {value for value in counts if TAG_PATTERN.fullmatch(value)}
+        enough = sum(counts[tag] for tag in tags) >= 0.98 * len(rows)
+        if enough and any(tag == "O" or len(tag) > 1 for tag in tags):
+            return column
+    return None
+
+
+_LAYOUT_SAMPLE_BYTES = 1 << 18
 _DOCUMENT = re.compile(r"-DOCSTART-(?!\S)(?:\s+\((?P<id>.*)\))?")
 _CHINESE = re.compile("[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 
 @dataclass(frozen=True)
-class Layout:
+class ConllLayout:
     """How the columns of a file are told apart and what they hold."""
 
     tabs: bool
@@ -50,12 +127,12 @@ class Layout:
     def entities(self, tags: Sequence[str], bare: str) -> list[tuple[int, int, str]]:
         """Give first token, end and label of each entity of a sentence."""
         if self.width is None:
-            return entities(tags, bare)
+            return decode_tags(tags, bare)
         return [(token, token + 1, label) for token, label in enumerate(tags)]
 
 
 @dataclass
-class _Draft:
+class _DocumentBuilder:
     """A document being rebuilt from sentences."""
 
     id: str
@@ -78,22 +155,22 @@ class _Draft:
             yield Document(self.id, self.text, tuple(self.sections), tuple(self.entities))
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the documents, or the sentences, of a CoNLL file."""
-    layout, kind = layout_in(source)
+    layout, kind = detect_conll_layout(source)
     separator = "tabs" if layout.tabs else "spaces"
     source.tally[f"read as {kind} in column {layout.tag + 1}, separated by {separator}"] += 1
-    draft = _Draft(source.stem)
+    draft = _DocumentBuilder(source.stem)
     number = 0
-    for run in paragraphs(source):
+    for run in split_paragraphs(source):
         if isinstance(run, SetAside):
             yield run
             continue
-        starts = [line.text for line in run if begins_document(line.text)]
+        starts = [line.text for line in run if is_docstart(line.text)]
         if starts or not layout.documents:
             yield from draft.finished()
             number += 1
-            draft = _Draft(_document_id(starts) or f"{source.stem}-{number}")
+            draft = _DocumentBuilder(_document_id(starts) or f"{source.stem}-{number}")
         bad = _add_sentence(draft, run, layout, source)
         if bad:
             yield bad
@@ -105,17 +182,19 @@ def _document_id(starts: list[str]) -> str | None:
     return found["id"] if found else None
 
 
-def _add_sentence(draft: _Draft, run: list[Line], layout: Layout, source: Source) -> SetAside | None:
+def _add_sentence(
+    draft: _DocumentBuilder, run: list[SourceLine], layout: ConllLayout, source: SourceFile
+) -> SetAside | None:
     tokens: list[str] = []
     tags: list[str] = []
     for line in run:
         columns = layout.columns(line.text)
-        if begins_document(line.text):
+        if is_docstart(line.text):
             continue
         if layout.fits(columns):
             tokens.append(columns[layout.token])
             tags.append(columns[layout.tag])
-        elif not is_mark(line.text):
+        elif not is_comment_or_docstart(line.text):
             return source.aside(
                 "the line has no token, or no tag in the column of tags", draft.id, f"line {line.number}"
             )
@@ -126,25 +205,25 @@ def _add_sentence(draft: _Draft, run: list[Line], layout: Layout, source: Source
     return None
 
 
-def begins_document(line: str) -> bool:
+def is_docstart(line: str) -> bool:
     """Tell whether a line is the start of a document, which may have tags like a token."""
     return _DOCUMENT.match(line) is not None
 
 
-def is_mark(line: str) -> bool:
+def is_comment_or_docstart(line: str) -> bool:
     """Tell whether a line without a tag is a comment or the start of a document."""
-    return line.startswith("# ") or begins_document(line)
+    return line.startswith("# ") or is_docstart(line)
 
 
-def layout_in(source: Source) -> tuple[Layout, str]:
-    """Find out the layout of a file and what its column of tags holds, or raise `Damaged`."""
-    head = source.head(_EVIDENCE).decode(source.encoding(), errors="replace")
+def detect_conll_layout(source: SourceFile) -> tuple[ConllLayout, str]:
+    """Find out the layout of a file and what its column of tags holds, or raise `DamagedFile`."""
+    head = source.head(_LAYOUT_SAMPLE_BYTES).decode(source.encoding(), errors="replace")
     if source.options.token_labels:
         return _token_layout(head, source.options), "token labels"
-    layout, tags = layout_of(head)
+    layout, tags = detect_layout_from_head(head)
     if layout is None:
-        raise Damaged("no column holds tags such as B-x, I-x and O in nearly every line")
-    return layout, f"{dialect(tags)} tags"
+        raise DamagedFile("no column holds tags such as B-x, I-x and O in nearly every line")
+    return layout, f"{detect_tag_dialect(tags)} tags"
 
 
 def split_columns(line: str, tabs: bool) -> list[str]:
@@ -152,45 +231,45 @@ def split_columns(line: str, tabs: bool) -> list[str]:
     return line.split("\t") if tabs else [part for part in line.replace("\t", " ").split(" ") if part]
 
 
-def layout_of(head: str) -> tuple[Layout | None, list[str]]:
+def detect_layout_from_head(head: str) -> tuple[ConllLayout | None, list[str]]:
     """Find out the layout from the first lines, with the tags they hold; None when they are not CoNLL."""
     rows, tabs, documents = _rows(head)
-    column = tag_column(rows)
+    column = find_tag_column(rows)
     if column is None or max(map(len, rows)) < 2:
         return None, []
     rows = [row for row in rows if len(row) > column]
     token = 0 if column else -1
-    layout = Layout(tabs, column, token, _spaces([row[token] for row in rows]), documents)
+    layout = ConllLayout(tabs, column, token, _spaces([row[token] for row in rows]), documents)
     return layout, [row[column] for row in rows]
 
 
-def _token_layout(head: str, options: ReadOptions) -> Layout:
+def _token_layout(head: str, options: ReadOptions) -> ConllLayout:
     """Find out the layout of a file whose every token has a label."""
     rows, tabs, documents = _rows(head)
     widths = Counter(len(row) for row in rows if len(row) > 1)
     if not widths:
-        raise Damaged("no line has a token and a label")
+        raise DamagedFile("no line has a token and a label")
     width = widths.most_common(1)[0][0]
     tag = _column(options.label, "label", width, width - 1)
     token = _column(next(iter(options.text), None), "text", width, 0 if tag else width - 1)
     tokens = [row[token] for row in rows if len(row) == width]
-    return Layout(tabs, tag, token, _spaces(tokens), documents, width)
+    return ConllLayout(tabs, tag, token, _spaces(tokens), documents, width)
 
 
 def _column(asked: str | None, option: str, width: int, usual: int) -> int:
     if asked is None:
         return usual
     if not asked.isdecimal() or not 1 <= int(asked) <= width:
-        raise Damaged(f"there is no column {asked}; the columns are 1 to {width}; {how_to_set(option)}")
+        raise DamagedFile(f"there is no column {asked}; the columns are 1 to {width}; {describe_option(option)}")
     return int(asked) - 1
 
 
 def _rows(head: str) -> tuple[list[list[str]], bool, bool]:
     """Split the first lines into columns; say whether tabs do it, and whether marks divide documents."""
     lines = [line.rstrip("\r") for line in head.split("\n")[:-1] or [head]]
-    full = [line for line in lines if line.strip() and not is_mark(line)]
+    full = [line for line in lines if line.strip() and not is_comment_or_docstart(line)]
     tabs = sum("\t" in line for line in full) > len(full) / 2
-    return [split_columns(line, tabs) for line in full], tabs, any(map(begins_document, lines))
+    return [split_columns(line, tabs) for line in full], tabs, any(map(is_docstart, lines))
 
 
 def _spaces(tokens: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """What every reader promises: the options it takes and the items it gives.
 
 A reader is a module with ``read(source, options)``, a generator that holds one record at a time. It yields a `Document`
-for each good record, a `SetAside` for each bad one, a `Deleted` for each record its file takes back, and it goes on
+for each good record, a `SetAside` for each bad one, a `DeletedRecord` for each record its file takes back, and it goes on
 after each of them. What was mended on the way (white space in a mention, a lone surrogate, a recognised encoding) is
 counted and comes as `Remark` items at the end of the file. Readers raise only for wrong options, never for wrong input.
 """
@@ -15,7 +15,7 @@ from alembert.corpus.document import Document
 from alembert.errors import BadSetting
 
 MEGABYTE = 1 << 20
-Kind = Literal["record", "annotation", "file"]
+SetAsideKind = Literal["record", "annotation", "file"]
 DELIMITERS: Final = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 """Signs between the columns of a table, which are told from its lines."""
 
@@ -31,7 +31,7 @@ class SetAside:
     position: str
     id: str | None
     reason: str
-    kind: Kind = "record"
+    kind: SetAsideKind = "record"
 
     def in_words(self) -> str:
         """Say what was set aside, where and why."""
@@ -39,7 +39,7 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeletedRecord:
     """A record that its source has withdrawn: documents with this id read earlier are to be dropped."""
 
     source: str
@@ -60,7 +60,7 @@ class Remark:
         return f"{self.source}: {self.reason}" + f" ({self.count:,} times)" * (self.count > 1)
 
 
-Item = Document | SetAside | Deleted | Remark
+Item = Document | SetAside | DeletedRecord | Remark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +119,10 @@ def _check_delimiter(sign: str) -> None:
         )
 
 
-def how_to_set(option: str) -> str:
+def describe_option(option: str) -> str:
     """Say how an option is set, to users of the command line and of Python."""
     return f"set `{option}` under [read] in the --config file (in Python: alembert.read(..., {option}=...))"
 
 
-class Damaged(Exception):
+class DamagedFile(Exception):
     """The rest of a file cannot be read; what came before it is good. Stays inside the readers."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 import codecs
 import re
 
-from alembert.corpus.readers.contract import Damaged
+from alembert.corpus.readers.contract import DamagedFile
 from alembert.errors import BadSetting
 
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -25,44 +25,44 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-HOW_TO_NAME = (
+ENCODING_HINT = (
     "name its encoding with --encoding, or as `encoding` under [read] in the file of --config (in Python: "
     "ReadOptions(encoding=...))"
 )
 # Codecs for domain names and for escapes in source code: text only by Python's register, and some give surrogates.
 _NOT_FOR_FILES = {"idna", "punycode", "unicode-escape", "unicode_escape", "raw-unicode-escape", "utf-7"}
-_EVERYDAY = frozenset(
+_COMMON_CHINESE = frozenset(
     "的一是不了在人有我他这中大来上个国和地到说们为子时要就出会可也你对生能而着下过自后去发行多作分患者病治疗疗药医"
     "症痛用以及其与或者于所方如没么样月天小心现成无本法日好很还之吗呢，。、：；？！（）"
 )
-_WESTERN = frozenset(
+_WESTERN_LETTERS = frozenset(
     "àáâãäåæçèéêëìíîïñòóôõöøùúûüýÿßÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝŒœŠšŽž‘’“”‚„–—…•°±²³¹µ·×÷§«»®©™¼½¾€£\xa0¿¡ªº"
 )
 
 
-def known(name: str) -> str:
+def resolve_encoding(name: str) -> str:
     """Give the codec's own name, or say that there is no such encoding for text files."""
     try:
         codec = codecs.lookup(name)
         "a\n".encode(name)  # only codecs of text do this
     except (LookupError, ValueError):
-        raise _unknown(name) from None
+        raise _make_unknown_error(name) from None
     if codec.name in _NOT_FOR_FILES or codec.incrementaldecoder is None:
-        raise _unknown(name)
+        raise _make_unknown_error(name)
     # Byte order marks are dropped from all UTF-8.
     return "utf-8" if codec.name == "utf-8-sig" else codec.name
 
 
-def _unknown(name: str) -> BadSetting:
+def _make_unknown_error(name: str) -> BadSetting:
     return BadSetting(
         f"`encoding` is {name!r}, which is not an encoding of text files that Python knows. "
         "Use a name such as utf-8, gb18030 or cp1252."
     )
 
 
-def recognise(head: bytes, whole: bool) -> str:
-    """Name the encoding of a file from its first bytes, or raise `Damaged` when there is no good evidence."""
-    for mark, name in _MARKS:
+def detect_encoding(head: bytes, whole: bool) -> str:
+    """Name the encoding of a file from its first bytes, or raise `DamagedFile` when there is no good evidence."""
+    for mark, name in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return name
     head = SURROGATE.sub(b"", head)
@@ -70,14 +70,14 @@ def recognise(head: bytes, whole: bool) -> str:
     if good >= broken:
         return "utf-8"
     if b"\0" in head:
-        raise Damaged(f"this is not text: it holds zero bytes. If it is text all the same, {HOW_TO_NAME}")
+        raise DamagedFile(f"this is not text: it holds zero bytes. If it is text all the same, {ENCODING_HINT}")
     if _is_gb18030(head):
         return "gb18030"
     if good <= 0.05 * broken and _is_western(head):
         return "cp1252"
-    raise Damaged(
+    raise DamagedFile(
         "the text is not UTF-8 and cannot be told for certain to be GB18030 or Windows-1252. "
-        f"If you know it, {HOW_TO_NAME}"
+        f"If you know it, {ENCODING_HINT}"
     )
 
 
@@ -96,7 +96,7 @@ def _is_gb18030(head: bytes) -> bool:
         return False
     in_gb2312 = sum(_is_gb2312(character) for character in high)
     kana = sum("\u3040" <= character <= "\u30ff" for character in high)
-    everyday = sum(character in _EVERYDAY for character in high)
+    everyday = sum(character in _COMMON_CHINESE for character in high)
     return in_gb2312 >= 0.95 * len(high) and kana <= 0.02 * len(high) and everyday >= 0.1 * len(high)
 
 
@@ -113,7 +113,7 @@ def _is_western(head: bytes) -> bool:
         return False
     high = re.findall(r"[^\x00-\x7f]", text)
     letters = sum(character.isalpha() for character in text)
-    usual = sum(character in _WESTERN for character in high)
+    usual = sum(character in _WESTERN_LETTERS for character in high)
     return usual >= 0.97 * len(high) and len(high) <= 0.2 * max(letters, 1)
 
 

@@ -20,11 +20,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from alembert.corpus.document import Document
-from alembert.corpus.readers.compose import Composer
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
-from alembert.corpus.readers.languages import short
-from alembert.corpus.readers.source import Source
-from alembert.corpus.readers.xml_records import Records
+from alembert.corpus.readers.mentions import Composer
+from alembert.corpus.readers.source import SourceFile
+from alembert.corpus.readers.xml_records import XmlRecordReader, to_two_letter_code
 from alembert.errors import BadInput
 
 _FLOATS = {"fig", "fig-group", "table-wrap", "table-wrap-group", "supplementary-material", "media", "graphic"}
@@ -35,9 +34,9 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _ID_TYPES = ("pmid", "pmc", "pmcid", "pmc-uid", "doi", "publisher-id")
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the articles of a JATS file."""
-    records = Records(source, "article")
+    records = XmlRecordReader(source, "article")
     for number, cut in enumerate(records.cuts(), start=1):
         if isinstance(cut, SetAside):
             yield cut
@@ -50,11 +49,11 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
         yield from _article(article, number, source, options)
 
 
-def _article(article: Any, number: int, source: Source, options: ReadOptions) -> Iterator[Item]:
+def _article(article: Any, number: int, source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     meta = _child(article, "front/article-meta")
     ids = _ids(meta)
     name = next((ids[kind] for kind in _ID_TYPES if kind in ids), f"{source.stem}-{number}")
-    language = short(article.get(_LANGUAGE))
+    language = to_two_letter_code(article.get(_LANGUAGE))
     composer = Composer()
     if meta is not None:
         composer.add(_text(_child(meta, "title-group/article-title")), "title")
@@ -79,7 +78,7 @@ def _translations(meta: Any, name: str) -> Iterator[Document]:
         if code in titles:
             composer.add(_text(_child(titles[code], "trans-title")), "title")
         _add_blocks(composer, abstract, "abstract", "", ReadOptions())
-        language = short(code)
+        language = to_two_letter_code(code)
         if composer.length:
             yield Document(
                 f"{name}/{language or number}",

@@ -1,8 +1,14 @@
-"""JSON lines, and JSON files that are an array of records or one pretty-printed record.
+r"""JSON lines, and JSON files that are an array of records or one pretty-printed record.
 
 One line is one record; a line that is not JSON is set aside and the next is read. Which fields hold what is told in
-`records`. Escapes of lone surrogates (``\\ud800``), which are no characters, become U+FFFD and are counted. Whether the
+`records`. Escapes of lone surrogates (``\ud800``), which are no characters, become U+FFFD and are counted. Whether the
 file has lines or is one value is seen from its first lines, not from its name: many `.json` files are JSON lines.
+
+The values of a JSON file one at a time, for files that are one long array or one pretty-printed object.
+
+Goes in: the text in pieces. Comes out: each element of the array that `opening` leads to, or each top-level value when
+it is None. The buffer holds one element: it doubles while an element is unfinished, up to the limit. JSON gives no
+place to start again after an error, so an error ends the file with `DamagedFile`; JSON lines are read line by line instead.
 """
 
 from __future__ import annotations
@@ -12,37 +18,117 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
-from alembert.corpus.readers.json_values import ARRAY, TooLong, values
-from alembert.corpus.readers.records import items_of
-from alembert.corpus.readers.source import Source
+from alembert.corpus.readers.contract import DamagedFile, Item, ReadOptions, SetAside
+from alembert.corpus.readers.records import build_record_items
+from alembert.corpus.readers.source import SourceFile
+
+ARRAY_START = re.compile(r"\s*\[")
+_SPACE = re.compile(r"[\s,]*")
+_DECODER = json.JSONDecoder()
+
+
+class TooLongValue:
+    """Stands for an element that is longer than the limit."""
+
+
+def iter_json_values(pieces: Iterator[str], limit: int, opening: re.Pattern[str] | None = None) -> Iterator[Any]:
+    """Give the elements of every array that `opening` matches the start of, or the top-level values."""
+    buffer = _Buffer(pieces, limit)
+    if opening is None:
+        yield from _run(buffer)
+    else:
+        while buffer.skip_past(opening):
+            yield from _run(buffer)
+
+
+def _run(buffer: _Buffer) -> Iterator[Any]:
+    while buffer.next_character() not in ("", "]"):
+        yield buffer.value()
+
+
+class _Buffer:
+    """A window on the text that grows as it has to."""
+
+    def __init__(self, pieces: Iterator[str], limit: int) -> None:
+        self.pieces, self.limit = pieces, limit
+        self.text, self.at, self.ended = "", 0, False
+
+    def grow(self) -> bool:
+        """Add as much text as is held already, dropping what was used; tell whether there was any."""
+        self.text, self.at = self.text[self.at :], 0
+        if len(self.text) > self.limit:
+            raise DamagedFile(f"a record is longer than max_record ({self.limit})")
+        fresh: list[str] = []
+        wanted = max(len(self.text), 1 << 16)
+        while wanted > 0 and not self.ended:
+            piece = next(self.pieces, None)
+            self.ended = piece is None
+            fresh.append(piece or "")
+            wanted -= len(piece or "")
+        self.text += "".join(fresh)
+        return any(fresh)
+
+    def next_character(self) -> str:
+        while True:
+            space = _SPACE.match(self.text, self.at)
+            self.at = space.end() if space else self.at
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self.grow():
+                return ""
+
+    def skip_past(self, opening: re.Pattern[str]) -> bool:
+        """Move behind the next match; text before it is dropped but for a tail that may hold its start."""
+        while True:
+            found = opening.search(self.text, self.at)
+            if found:
+                self.at = found.end()
+                return True
+            self.at = max(self.at, len(self.text) - 200)
+            if not self.grow():
+                return False
+
+    def value(self) -> Any:
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                unfinished = error.msg.startswith("Unterminated") or error.pos >= len(self.text) - 16
+                if not unfinished or not self.grow():
+                    raise DamagedFile(f"the JSON breaks here: {error.msg}") from None
+            except (RecursionError, ValueError):
+                raise DamagedFile("the JSON is nested too deeply or holds a number that is too long") from None
+            else:
+                length, self.at = end - self.at, end
+                return value if length <= self.limit else TooLongValue()
+
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the records of a JSON lines file, a JSON array or a single JSON object."""
-    for number, record in enumerate(json_records(source), start=1):
+    for number, record in enumerate(read_json_records(source), start=1):
         if isinstance(record, SetAside):
             yield record
         else:
-            yield from items_of(record, source, options, number)
+            yield from build_record_items(record, source, options, number)
 
 
-def json_records(source: Source) -> Iterator[Any]:
+def read_json_records(source: SourceFile) -> Iterator[Any]:
     """Give the records of a file in any of the three layouts, those that are not JSON as set aside."""
     head = source.head().decode(source.encoding(), errors="replace").lstrip("\ufeff \r\n\t")
-    if not head.startswith("[") and has_lines(head):
+    if not head.startswith("[") and looks_like_json_lines(head):
         yield from _from_lines(source)
         return
-    opening = ARRAY if head.startswith("[") else None
-    for number, value in enumerate(values(source.characters(), source.options.max_record, opening), start=1):
+    opening = ARRAY_START if head.startswith("[") else None
+    for number, value in enumerate(iter_json_values(source.characters(), source.options.max_record, opening), start=1):
         source.position = f"record {number}"
-        yield checked(value, source)
+        yield check_json_value(value, source)
 
 
-def has_lines(head: str) -> bool:
+def looks_like_json_lines(head: str) -> bool:
     """Tell whether text looks like JSON lines: one of its first lines is a whole JSON object, or it has one line."""
     lines = [line for line in head.split("\n", 20)[:20] if line.strip()]
     return len(lines) == 1 or any(_is_object(line) for line in lines)
@@ -55,7 +141,7 @@ def _is_object(line: str) -> bool:
         return False
 
 
-def _from_lines(source: Source) -> Iterator[Any]:
+def _from_lines(source: SourceFile) -> Iterator[Any]:
     for line in source.lines():
         if isinstance(line, SetAside):
             yield line
@@ -63,31 +149,31 @@ def _from_lines(source: Source) -> Iterator[Any]:
             yield _parsed(line.text, source)
 
 
-def _parsed(text: str, source: Source) -> Any:
+def _parsed(text: str, source: SourceFile) -> Any:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         return source.aside(f"the line is not JSON: {error.msg} at character {error.pos + 1}")
     except (ValueError, RecursionError):
         return source.aside("the JSON is nested too deeply or holds a number that is too long")
-    return without_surrogates(value, source) if _ESCAPED_SURROGATE.search(text) else value
+    return replace_surrogates(value, source) if _ESCAPED_SURROGATE.search(text) else value
 
 
-def checked(value: Any, source: Source) -> Any:
+def check_json_value(value: Any, source: SourceFile) -> Any:
     """Give a value as it can be used, or set aside when it is too long."""
-    if isinstance(value, TooLong):
+    if isinstance(value, TooLongValue):
         return source.aside(f"the record is longer than max_record ({source.options.max_record})")
-    return without_surrogates(value, source)
+    return replace_surrogates(value, source)
 
 
-def without_surrogates(value: Any, source: Source) -> Any:
+def replace_surrogates(value: Any, source: SourceFile) -> Any:
     """Replace lone surrogates in all strings of a JSON value, counting them."""
     if isinstance(value, str):
         clean, count = _SURROGATE.subn("�", value)
         source.tally["lone surrogates were replaced by U+FFFD"] += count
         return clean
     if isinstance(value, list):
-        return [without_surrogates(part, source) for part in value]
+        return [replace_surrogates(part, source) for part in value]
     if isinstance(value, dict):
-        return {without_surrogates(key, source): without_surrogates(part, source) for key, part in value.items()}
+        return {replace_surrogates(key, source): replace_surrogates(part, source) for key, part in value.items()}
     return value

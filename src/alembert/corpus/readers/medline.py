@@ -7,7 +7,7 @@ PMID: the title, then the parts of the abstract, each a section with its label a
 - ``<AbstractText/>`` may be empty, and titles too; a citation with neither title nor abstract is set aside.
 - A plain-language summary in the document's own language is one more section. The vernacular title and abstracts in
   other languages make a document of their own per language, id ``PMID/language`` (switch: `translations`).
-- ``DeleteCitation`` gives `Deleted` items. A PMID may come again, with a higher version or in a later file: every
+- ``DeleteCitation`` gives `DeletedRecord` items. A PMID may come again, with a higher version or in a later file: every
   occurrence is given here, and `corpus build` lets the last one stay.
 
 Only the part of a record that is used is parsed: authors, references and headings, three quarters of the bytes, are
@@ -21,20 +21,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from alembert.corpus.document import Document
-from alembert.corpus.readers.compose import Composer, unwrap
-from alembert.corpus.readers.contract import Deleted, Item, ReadOptions, SetAside
-from alembert.corpus.readers.languages import short
-from alembert.corpus.readers.source import Source
-from alembert.corpus.readers.xml_records import Records
+from alembert.corpus.readers.contract import DeletedRecord, Item, ReadOptions, SetAside
+from alembert.corpus.readers.mentions import Composer, unwrap
+from alembert.corpus.readers.source import SourceFile
+from alembert.corpus.readers.xml_records import XmlRecordReader, to_two_letter_code
 from alembert.errors import BadInput
 
-TAGS = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation", "DeleteDocument")
+RECORD_TAGS = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation", "DeleteDocument")
 _OTHER_ABSTRACT = re.compile(rb"<OtherAbstract.*?</OtherAbstract>", re.DOTALL)
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the citations and deletions of a MEDLINE file."""
-    records = Records(source, *TAGS)
+    records = XmlRecordReader(source, *RECORD_TAGS)
     for cut in records.cuts():
         if isinstance(cut, SetAside):
             yield cut
@@ -46,7 +45,7 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
             yield source.aside(str(wrong), _pmid_in(cut.content))
             continue
         if cut.tag.startswith("Delete"):
-            yield from (Deleted(source.name, source.position, pmid.text or "") for pmid in element.iter("PMID"))
+            yield from (DeletedRecord(source.name, source.position, pmid.text or "") for pmid in element.iter("PMID"))
         else:
             yield from _citation(element, source, options)
 
@@ -69,7 +68,7 @@ def _pmid_in(content: bytes) -> str | None:
     return found[1].decode() if found else None
 
 
-def _citation(element: Any, source: Source, options: ReadOptions) -> Iterator[Item]:
+def _citation(element: Any, source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     inner = element.find("BookDocument" if element.tag == "PubmedBookArticle" else "MedlineCitation")
     citation = element if element.tag == "MedlineCitation" else inner
     pmid = None if citation is None else citation.find("PMID")
@@ -84,7 +83,7 @@ def _citation(element: Any, source: Source, options: ReadOptions) -> Iterator[It
     _add_abstract(composer, parts.get("Abstract"), "abstract")
     # A title in brackets, or with a vernacular form, is NLM's English rendering; the abstract is then English too.
     language = "en" if title.startswith("[") or "VernacularTitle" in parts else parts.languages[0]
-    others = _others(citation, composer, language)
+    others = _collect_other_abstracts(citation, composer, language)
     if composer.length:
         meta = _meta(parts, pmid.get("Version"))
         yield Document(pmid.text, composer.text, composer.sections, meta=meta, language=language)
@@ -99,7 +98,7 @@ class _Parts(dict[str, Any]):
 
     def __init__(self, article: Any) -> None:
         super().__init__([(child.tag, child) for child in article])
-        languages = [short(language.text) for language in article.iterchildren("Language")]
+        languages = [to_two_letter_code(language.text) for language in article.iterchildren("Language")]
         self.languages: list[str | None] = languages or [None]
 
     def text(self, tag: str, path: str | None = None) -> str:
@@ -119,11 +118,11 @@ def _add_abstract(composer: Composer, abstract: Any, kind: str) -> None:
             composer.add(_text(part), kind, part.get("Label") or "")
 
 
-def _others(citation: Any, composer: Composer, language: str | None) -> dict[str, Composer]:
+def _collect_other_abstracts(citation: Any, composer: Composer, language: str | None) -> dict[str, Composer]:
     """Collect the further abstracts by language; those in the article's own language go on in its document."""
     others: dict[str, Composer] = {}
     for abstract in citation.iterchildren("OtherAbstract"):
-        code = short(abstract.get("Language")) or "und"
+        code = to_two_letter_code(abstract.get("Language")) or "und"
         if code == language:
             _add_abstract(composer, abstract, abstract.get("Type") or "abstract")
         else:
@@ -136,13 +135,13 @@ def _translations(pmid: str, others: dict[str, Composer], parts: _Parts) -> Iter
     if title.strip():
         codes = [code for code in (*parts.languages, *others) if code not in (None, "en")]
         code = codes[0] or "und" if codes else "und"
-        others[code] = _under(title, others.get(code))
+        others[code] = _put_title_before(title, others.get(code))
     for code, other in others.items():
         meta = {"translation_of": pmid}
-        yield Document(f"{pmid}/{code}", other.text, other.sections, meta=meta, language=short(code))
+        yield Document(f"{pmid}/{code}", other.text, other.sections, meta=meta, language=to_two_letter_code(code))
 
 
-def _under(title: str, abstract: Composer | None) -> Composer:
+def _put_title_before(title: str, abstract: Composer | None) -> Composer:
     """Put a title before an abstract."""
     composer = Composer()
     composer.add(title, "title")

@@ -4,6 +4,11 @@ Annotation files state both the offsets and the words of a mention, and the two 
 space in the words, line breaks written as spaces, capitals made small, offsets of an older text. White space and case
 alone are no disagreement about the place. Otherwise the mention moves to the only place of the text that holds its words, or, when they occur often, to
 the only one close by. Each mending is counted in the source's tally.
+
+A document's text put together from parts, with the sections they make.
+
+Parts are joined by one line break, so a title of n characters is followed by text that starts at n + 1, which is also
+how PubTator and BioC count. White space at the ends of a part goes; inside it stays as it is.
 """
 
 from __future__ import annotations
@@ -13,17 +18,19 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from alembert.corpus.document import Entity, Relation, Span, spans_are_sound
-from alembert.corpus.readers.source import Source
+from alembert.corpus.document import Entity, Relation, Section, Span, are_valid_spans
+from alembert.corpus.readers.source import SourceFile
 
-_CLOSE = 20
+_MAX_DISTANCE = 20
 _CONCEPT: Final = re.compile(r"tmVar:.+|[a-z]\|[A-Z]+\|[^,;]*|[^|,;]+")
 """One concept id of several; variants as tmVar writes them (p|SUB|V|600|E) have bars inside."""
 
 
-def settle(source: Source, text: str, spans: tuple[Span, ...], surface: str | None) -> tuple[Span, ...] | None:
+def locate_mention(
+    source: SourceFile, text: str, spans: tuple[Span, ...], surface: str | None
+) -> tuple[Span, ...] | None:
     """Give the spans at which a mention stands, or None when its words cannot be placed for certain."""
-    if spans_are_sound(spans, len(text)):
+    if are_valid_spans(spans, len(text)):
         found = " ".join(text[start:end] for start, end in spans)
         if surface is None or found == surface:
             return spans
@@ -44,7 +51,7 @@ def _bare(text: str) -> str:
 def _only_place(text: str, words: str, stated: int) -> int | None:
     places = list(_places(text, words))
     if len(places) > 1:
-        places = [place for place in places if abs(place - stated) <= _CLOSE]
+        places = [place for place in places if abs(place - stated) <= _MAX_DISTANCE]
     return places[0] if len(places) == 1 else None
 
 
@@ -55,7 +62,7 @@ def _places(text: str, words: str) -> Iterator[int]:
         place = text.find(words, place + 1)
 
 
-def with_own_ids(entities: Iterable[Entity], source: Source) -> Iterator[Entity]:
+def make_ids_unique(entities: Iterable[Entity], source: SourceFile) -> Iterator[Entity]:
     """Give each entity an id of its own: files that count per passage repeat theirs."""
     seen: set[str] = set()
     for entity in entities:
@@ -68,14 +75,14 @@ def with_own_ids(entities: Iterable[Entity], source: Source) -> Iterator[Entity]
         yield entity if number == 1 else replace(entity, id=name)
 
 
-def concepts_of(stated: str, named: Container[str] = ()) -> tuple[str, ...]:
+def split_concepts(stated: str, named: Container[str] = ()) -> tuple[str, ...]:
     """Split concept ids that a file joins by "|", "," or ";"; an id that relations name as a whole stays whole.
 
-    >>> concepts_of("D003924,D009765; -")
+    >>> split_concepts("D003924,D009765; -")
     ('D003924', 'D009765')
-    >>> concepts_of("c|DEL|35|G;MESH:D006311")
+    >>> split_concepts("c|DEL|35|G;MESH:D006311")
     ('c|DEL|35|G', 'MESH:D006311')
-    >>> concepts_of("CVCL:1,2", named={"CVCL:1,2"})
+    >>> split_concepts("CVCL:1,2", named={"CVCL:1,2"})
     ('CVCL:1,2',)
     """
     whole = stated.strip()
@@ -83,7 +90,9 @@ def concepts_of(stated: str, named: Container[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in parts if part not in ("", "-")))
 
 
-def linked(relations: Iterable[Relation], entities: Iterable[Entity]) -> tuple[list[Relation], list[Relation]]:
+def partition_relations(
+    relations: Iterable[Relation], entities: Iterable[Entity]
+) -> tuple[list[Relation], list[Relation]]:
     """Separate the relations whose arguments exist from the others."""
     entities, kept = list(entities), list(relations)
     known = {entity.id for entity in entities} | {concept for entity in entities for concept in entity.concepts}
@@ -100,3 +109,41 @@ def linked(relations: Iterable[Relation], entities: Iterable[Entity]) -> tuple[l
 def unlinked_reason(relation: Relation) -> str:
     """Say why a relation could not be linked."""
     return f"relation {relation.id} names an argument that the document does not have"
+
+
+_LAYOUT = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
+
+
+class Composer:
+    """Collects parts; `text` and `sections` are the result."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._sections: list[Section] = []
+        self.length = 0
+
+    def add(self, part: str, kind: str, heading: str = "") -> None:
+        """Append a part as a section of its own; an empty part adds nothing."""
+        part = part.strip()
+        if part:
+            start = self.length + (1 if self._parts else 0)
+            self._parts.append(part)
+            self.length = start + len(part)
+            self._sections.append(Section(start, self.length, kind, heading))
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._parts)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        return tuple(self._sections)
+
+
+def unwrap(text: str) -> str:
+    """Turn the line breaks and indents of a pretty-printed file into single spaces.
+
+    >>> unwrap("two\\n      lines")
+    'two lines'
+    """
+    return _LAYOUT.sub(" ", text) if "\n" in text or "\r" in text else text

@@ -12,27 +12,27 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
-from alembert.corpus.readers.contract import Damaged, Item, ReadOptions
-from alembert.corpus.readers.records import items_of
-from alembert.corpus.readers.source import Source
+from alembert.corpus.readers.contract import DamagedFile, Item, ReadOptions
+from alembert.corpus.readers.records import build_record_items
+from alembert.corpus.readers.source import SourceFile
 from alembert.extras import require
 
-MAGIC = b"PAR1"
+PARQUET_MAGIC = b"PAR1"
 _ROWS = 256
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the rows of a Parquet file as documents."""
     with tempfile.TemporaryFile() as unpacked:
         number = 0
-        for batch in batches(seekable(source, unpacked)):
+        for batch in iter_batches(open_seekable(source, unpacked)):
             for index in range(batch.num_rows):
                 number += 1
                 source.position = f"record {number}"
                 yield from _row(batch, index, number, source, options)
 
 
-def seekable(source: Source, unpacked: IO[bytes]) -> Any:
+def open_seekable(source: SourceFile, unpacked: IO[bytes]) -> Any:
     """Give what Parquet can be read from: the file, or a copy of the stream in `unpacked`."""
     if source.path is not None and source.path.suffix not in (".gz", ".zst"):
         return str(source.path)
@@ -42,7 +42,7 @@ def seekable(source: Source, unpacked: IO[bytes]) -> Any:
     return unpacked
 
 
-def batches(file: Any) -> Iterator[Any]:
+def iter_batches(file: Any) -> Iterator[Any]:
     """Give the rows a few at a time."""
     require("Reading Parquet", "pyarrow")
     import pyarrow as pa
@@ -51,10 +51,10 @@ def batches(file: Any) -> Iterator[Any]:
     try:
         yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(batch_size=_ROWS)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise Damaged(f"the Parquet file cannot be read ({type(error).__name__}): it is damaged or cut") from None
+        raise DamagedFile(f"the Parquet file cannot be read ({type(error).__name__}): it is damaged or cut") from None
 
 
-def _row(batch: Any, index: int, number: int, source: Source, options: ReadOptions) -> Iterator[Item]:
+def _row(batch: Any, index: int, number: int, source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     try:
         record = {name: batch.column(name)[index].as_py() for name in batch.schema.names}
         if isinstance(record.get("meta"), str):
@@ -62,4 +62,4 @@ def _row(batch: Any, index: int, number: int, source: Source, options: ReadOptio
     except (UnicodeDecodeError, json.JSONDecodeError):
         yield source.aside("a value of the row is not UTF-8, or its meta is not JSON")
         return
-    yield from items_of(record, source, options, number)
+    yield from build_record_items(record, source, options, number)

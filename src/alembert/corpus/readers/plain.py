@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
-from alembert.corpus.readers.source import Source, paragraphs
+from alembert.corpus.readers.source import SourceFile, split_paragraphs
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read a text file as one document or as one per paragraph."""
     if options.documents == "blank":
         yield from _by_paragraph(source)
@@ -25,8 +25,8 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
         yield source.aside("the file holds white space only", kind="file")
 
 
-def _by_paragraph(source: Source) -> Iterator[Item]:
-    for number, run in enumerate(paragraphs(source), start=1):
+def _by_paragraph(source: SourceFile) -> Iterator[Item]:
+    for number, run in enumerate(split_paragraphs(source), start=1):
         if isinstance(run, SetAside):
             yield run
         else:

@@ -16,16 +16,21 @@ from itertools import pairwise
 
 from alembert.corpus.document import Document, Entity, Relation, Section
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
-from alembert.corpus.readers.mentions import concepts_of, linked, settle, unlinked_reason
-from alembert.corpus.readers.source import Line, Source, paragraphs
+from alembert.corpus.readers.mentions import (
+    locate_mention,
+    partition_relations,
+    split_concepts,
+    unlinked_reason,
+)
+from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 
-TITLE = re.compile(r"([^|\t]+)\|t\|(.*)", re.DOTALL)
-_ABSTRACT = re.compile(r"([^|\t]+)\|a\|(.*)", re.DOTALL)
+TITLE_PATTERN = re.compile(r"([^|\t]+)\|t\|(.*)", re.DOTALL)
+_ABSTRACT_PATTERN = re.compile(r"([^|\t]+)\|a\|(.*)", re.DOTALL)
 
 
-def read(source: Source, options: ReadOptions) -> Iterator[Item]:
+def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the documents of a PubTator file."""
-    for run in paragraphs(source):
+    for run in split_paragraphs(source):
         if isinstance(run, SetAside):
             yield run
             continue
@@ -33,20 +38,20 @@ def read(source: Source, options: ReadOptions) -> Iterator[Item]:
             yield from _document(lines, source)
 
 
-def _split(run: list[Line]) -> Iterator[list[Line]]:
+def _split(run: list[SourceLine]) -> Iterator[list[SourceLine]]:
     """Split a run of lines before each title, for files without blank lines."""
-    starts = [0, *(index for index, line in enumerate(run) if index and TITLE.match(line.text)), len(run)]
+    starts = [0, *(index for index, line in enumerate(run) if index and TITLE_PATTERN.match(line.text)), len(run)]
     for start, end in pairwise(starts):
         yield run[start:end]
 
 
-def _document(lines: list[Line], source: Source) -> Iterator[Item]:
-    title = TITLE.match(lines[0].text)
+def _document(lines: list[SourceLine], source: SourceFile) -> Iterator[Item]:
+    title = TITLE_PATTERN.match(lines[0].text)
     position = f"line {lines[0].number}"
     if title is None:
         yield source.aside("these lines do not begin with a title (id|t|...)", position=position)
         return
-    abstract = _ABSTRACT.match(lines[1].text) if len(lines) > 1 else None
+    abstract = _ABSTRACT_PATTERN.match(lines[1].text) if len(lines) > 1 else None
     text = title[2] + ("\n" + abstract[2] if abstract and abstract[2] else "")
     if not text.strip():
         yield source.aside("the document has no text", title[1], position)
@@ -54,7 +59,7 @@ def _document(lines: list[Line], source: Source) -> Iterator[Item]:
     rows = _Rows(title[1], text, source)
     yield from filter(None, map(rows.add, lines[2 if abstract else 1 :]))
     entities = tuple(rows.linked_entities())
-    relations, unlinked = linked(rows.relations, entities)
+    relations, unlinked = partition_relations(rows.relations, entities)
     yield from (source.aside(unlinked_reason(one), title[1], position, "annotation") for one in unlinked)
     yield Document(
         title[1],
@@ -74,7 +79,7 @@ def _sections(title: int, whole: int) -> tuple[Section, ...]:
 class _Rows:
     """The rows of one document, taken in one by one."""
 
-    def __init__(self, name: str, text: str, source: Source) -> None:
+    def __init__(self, name: str, text: str, source: SourceFile) -> None:
         self.name, self.text, self.source = name, text, source
         self.entities: list[Entity] = []
         self.concepts: list[str] = []
@@ -85,9 +90,9 @@ class _Rows:
         """Return the entities with each of their concepts; how columns are split, the relations below them decide."""
         named = {target for relation in self.relations for _, target in relation.arguments}
         for entity, column in zip(self.entities, self.concepts, strict=True):
-            yield replace(entity, concepts=concepts_of(column, named))
+            yield replace(entity, concepts=split_concepts(column, named))
 
-    def add(self, line: Line) -> SetAside | None:
+    def add(self, line: SourceLine) -> SetAside | None:
         """Take in a row, or say why not."""
         columns = line.text.split("\t")
         if columns[0] != self.name or len(columns) < 4:
@@ -109,7 +114,7 @@ class _Rows:
 
     def _add_mention(self, columns: list[str]) -> bool:
         start, end, surface, *rest = columns
-        spans = settle(self.source, self.text, ((int(start), int(end)),), surface)
+        spans = locate_mention(self.source, self.text, ((int(start), int(end)),), surface)
         if spans is None:
             return False
         label, concept, *parts = [*rest, "", ""][: max(2, len(rest))]

@@ -13,27 +13,42 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from alembert.corpus.document import Document, Entity, Pairs, Relation, Section, from_record, offset
-from alembert.corpus.readers.compose import Composer
-from alembert.corpus.readers.contract import Item, ReadOptions, SetAside, how_to_set
-from alembert.corpus.readers.mentions import linked, settle, unlinked_reason, with_own_ids
-from alembert.corpus.readers.source import Source
+from alembert.corpus.document import (
+    Document,
+    Entity,
+    Relation,
+    Section,
+    StringPairs,
+    from_record,
+    parse_offset,
+)
+from alembert.corpus.readers.contract import Item, ReadOptions, SetAside, describe_option
+from alembert.corpus.readers.mentions import (
+    Composer,
+    locate_mention,
+    make_ids_unique,
+    partition_relations,
+    unlinked_reason,
+)
+from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadInput
 
 ID_FIELDS = ("id", "pmid", "pmcid", "doi", "_id", "docid", "doc_id", "document_id", "uid")
 TEXT_FIELDS = ("text", "sentence", "content", "body", "text_a", "question")
 LABEL_FIELDS = ("label", "labels", "class", "category")
 ENTITY_FIELDS = ("entities", "mention_data", "spans")
-_NATIVE = {"id", "text", "language", "sections", "entities", "relations", "labels", "meta"} | {"unlinked_relations"}
+_NATIVE_FIELDS = {"id", "text", "language", "sections", "entities", "relations", "labels", "meta"} | {
+    "unlinked_relations"
+}
 _PART_HEADING = re.compile(
     r"^[ \t]*(?:(?P<title>TITLE):\s*|(?P<part>ABSTRACT|BODY)(?P<heading>(?:\.[^\n]*)?):[ \t]*\n)",
     re.MULTILINE,
 )
-_META_SIZE = 500
-_Found = tuple[str, tuple[Section, ...], int]
+_MAX_META_LENGTH = 500
+_TextContent = tuple[str, tuple[Section, ...], int]
 
 
-def items_of(record: Any, source: Source, options: ReadOptions, number: int) -> Iterator[Item]:
+def build_record_items(record: Any, source: SourceFile, options: ReadOptions, number: int) -> Iterator[Item]:
     """Give the document of a record, and what of it had to be set aside."""
     if not isinstance(record, Mapping):
         yield source.aside("the record is not a JSON object with named fields")
@@ -48,7 +63,7 @@ def items_of(record: Any, source: Source, options: ReadOptions, number: int) -> 
         yield source.aside(str(wrong), name)
 
 
-def _mapped(record: Mapping[str, Any], source: Source, options: ReadOptions, name: str) -> Iterator[Item]:
+def _mapped(record: Mapping[str, Any], source: SourceFile, options: ReadOptions, name: str) -> Iterator[Item]:
     text, sections, shift = _content(record, options)
     if not text.strip():
         raise BadInput(_no_text(record, options))
@@ -58,9 +73,9 @@ def _mapped(record: Mapping[str, Any], source: Source, options: ReadOptions, nam
             yield entity
         else:
             entities.append(entity)
-    entities = list(with_own_ids(entities, source))
+    entities = list(make_ids_unique(entities, source))
     stated, strange = _relations(record)
-    relations, unlinked = linked(stated, entities)
+    relations, unlinked = partition_relations(stated, entities)
     lost = [*strange, *map(unlinked_reason, unlinked)]
     yield from (source.aside(reason, name, kind="annotation") for reason in lost)
     yield Document(
@@ -75,7 +90,7 @@ def _mapped(record: Mapping[str, Any], source: Source, options: ReadOptions, nam
     )
 
 
-def field(record: Mapping[str, Any], path: str) -> Any:
+def get_field(record: Mapping[str, Any], path: str) -> Any:
     """Give the value of a field; dots lead into nested objects."""
     if path in record:
         return record[path]
@@ -87,10 +102,10 @@ def field(record: Mapping[str, Any], path: str) -> Any:
 
 def _first(record: Mapping[str, Any], asked: str | None, usual: tuple[str, ...]) -> Any:
     names = (asked,) if asked else usual
-    return next((value for name in names if (value := field(record, name)) is not None), None)
+    return next((value for name in names if (value := get_field(record, name)) is not None), None)
 
 
-def _id(record: Mapping[str, Any], options: ReadOptions, source: Source, number: int) -> str:
+def _id(record: Mapping[str, Any], options: ReadOptions, source: SourceFile, number: int) -> str:
     value = _first(record, options.id, ID_FIELDS)
     return str(value) if isinstance(value, str | int) and value != "" else f"{source.stem}-{number}"
 
@@ -99,18 +114,20 @@ def _is_native(record: Mapping[str, Any], options: ReadOptions) -> bool:
     if options.text or options.entities or not isinstance(record.get("text"), str) or not record["text"].strip():
         return False
     entities = record.get("entities") or ()
-    return set(record) <= _NATIVE and all(isinstance(entity, Mapping) and "spans" in entity for entity in entities)
+    return set(record) <= _NATIVE_FIELDS and all(
+        isinstance(entity, Mapping) and "spans" in entity for entity in entities
+    )
 
 
 def _no_text(record: Mapping[str, Any], options: ReadOptions) -> str:
     looked = options.text or (TEXT_FIELDS[0], "title", "abstract", "sections", "paragraphs")
     has = ", ".join(list(record)[:12])
-    return f"The record has no text in {', '.join(looked)}; {how_to_set('text')} (it has {has})"
+    return f"The record has no text in {', '.join(looked)}; {describe_option('text')} (it has {has})"
 
 
-def _content(record: Mapping[str, Any], options: ReadOptions) -> _Found:
+def _content(record: Mapping[str, Any], options: ReadOptions) -> _TextContent:
     """Give the text, its sections, and where the text field begins in it."""
-    title = _flat(field(record, options.title or "title"))
+    title = _flat(get_field(record, options.title or "title"))
     texts = _texts(record, options)
     if not texts:
         composer = _nested(record, title)
@@ -123,7 +140,7 @@ def _content(record: Mapping[str, Any], options: ReadOptions) -> _Found:
 
 def _texts(record: Mapping[str, Any], options: ReadOptions) -> list[tuple[str, str]]:
     if options.text:
-        parts = [(name, _flat(field(record, name))) for name in options.text]
+        parts = [(name, _flat(get_field(record, name))) for name in options.text]
         return [(name, part) for name, part in parts if part]
     found = (_lines(record.get(name)) for name in TEXT_FIELDS)
     return next(([("text", text)] for text in found if text is not None), [])
@@ -210,11 +227,11 @@ def _meta(record: Mapping[str, Any], options: ReadOptions) -> dict[str, Any]:
 
 
 def _is_short(value: Any) -> bool:
-    return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= _META_SIZE)
+    return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= _MAX_META_LENGTH)
 
 
 def _entities(
-    record: Mapping[str, Any], options: ReadOptions, source: Source, name: str, place: tuple[str, int]
+    record: Mapping[str, Any], options: ReadOptions, source: SourceFile, name: str, place: tuple[str, int]
 ) -> Iterator[Entity | SetAside]:
     stated = _first(record, options.entities, ENTITY_FIELDS)
     for number, entity in enumerate(stated if isinstance(stated, list) else (), start=1):
@@ -245,7 +262,7 @@ def _relations(record: Mapping[str, Any]) -> tuple[list[Relation], list[str]]:
     return found, strange
 
 
-def _arguments(stated: Mapping[str, Any]) -> Pairs:
+def _arguments(stated: Mapping[str, Any]) -> StringPairs:
     if "arguments" in stated:
         return tuple((str(role), str(target)) for role, target in stated["arguments"])
     ends = (("head", "from_id", "from"), ("tail", "to_id", "to"))
@@ -253,14 +270,14 @@ def _arguments(stated: Mapping[str, Any]) -> Pairs:
     return tuple((f"Arg{number}", str(target)) for number, target in enumerate(targets, start=1))
 
 
-def _entity(stated: Any, number: int, source: Source, place: tuple[str, int]) -> Entity:
+def _entity(stated: Any, number: int, source: SourceFile, place: tuple[str, int]) -> Entity:
     text, shift = place
     if not isinstance(stated, Mapping):
         start, end, label = stated[:3]
         stated = {"start": start, "end": end, "label": label}
     surface = _first(stated, None, ("mention", "surface", "text", "word"))
     spans = tuple((start + shift, end + shift) for start, end in _spans(stated, surface))
-    settled = settle(source, text, spans, surface if isinstance(surface, str) else None)
+    settled = locate_mention(source, text, spans, surface if isinstance(surface, str) else None)
     if settled is None:
         raise BadInput("The mention is not where it is said to be.")
     label = _first(stated, None, ("label", "type", "entity", "entity_group"))
@@ -269,10 +286,10 @@ def _entity(stated: Any, number: int, source: Source, place: tuple[str, int]) ->
 
 def _spans(stated: Mapping[str, Any], surface: Any) -> list[tuple[int, int]]:
     if "spans" in stated:
-        return [(offset(start), offset(end)) for start, end in stated["spans"]]
-    start = offset(_first(stated, None, ("start", "start_offset", "offset", "begin")))
+        return [(parse_offset(start), parse_offset(end)) for start, end in stated["spans"]]
+    start = parse_offset(_first(stated, None, ("start", "start_offset", "offset", "begin")))
     end = _first(stated, None, ("end", "end_offset", "stop"))
-    return [(start, offset(end) if end is not None else start + len(surface))]
+    return [(start, parse_offset(end) if end is not None else start + len(surface))]
 
 
 def _concepts(stated: Mapping[str, Any]) -> tuple[str, ...]:

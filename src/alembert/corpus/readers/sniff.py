@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from alembert.corpus.readers.bioc_json import DOCUMENTS
-from alembert.corpus.readers.brat import NOT_BRAT, has_annotations, has_partner
-from alembert.corpus.readers.conll import layout_of
-from alembert.corpus.readers.contract import Damaged
-from alembert.corpus.readers.parquet import MAGIC
-from alembert.corpus.readers.pubtator import TITLE
-from alembert.corpus.readers.source import Source, plain_name
+from alembert.corpus.readers.bioc_json import DOCUMENTS_PATTERN
+from alembert.corpus.readers.brat import NOT_BRAT_REASON, has_annotations, has_partner
+from alembert.corpus.readers.conll import detect_layout_from_head
+from alembert.corpus.readers.contract import DamagedFile
+from alembert.corpus.readers.parquet import PARQUET_MAGIC
+from alembert.corpus.readers.pubtator import TITLE_PATTERN
+from alembert.corpus.readers.source import SourceFile, strip_compression_suffix
 
-_HEAD = 1 << 16
+_HEAD_BYTES = 1 << 16
 _XML_ROOTS = (
     ("medline", re.compile(r"<(PubmedArticle|PubmedBookArticle|DeleteCitation)")),
     ("bioc-xml", re.compile(r"<collection[\s>]|<!DOCTYPE collection|<document[\s>]")),
@@ -27,15 +27,15 @@ _MARKUP = re.compile(rb"(?:\xef\xbb\xbf)?\s*<")
 _BIOC_DOCUMENT = re.compile(r'(?<!\\)"passages"\s*:\s*\[')
 
 
-def format_of(source: Source) -> str:
-    """Name the format of a source, or raise `Damaged` when nothing tells it."""
+def sniff_format(source: SourceFile) -> str:
+    """Name the format of a source, or raise `DamagedFile` when nothing tells it."""
     path = source.path
     if path is not None and path.is_dir():
         return _of_folder(path)
     if path is not None and _is_brat(path):
         return "brat"
-    head = source.head(_HEAD)
-    if head.startswith(MAGIC):
+    head = source.head(_HEAD_BYTES)
+    if head.startswith(PARQUET_MAGIC):
         return "parquet"
     if _MARKUP.match(head):
         # XML declares its own encoding; the tags that tell the format are ASCII in all of them.
@@ -50,12 +50,12 @@ def _of_folder(path: Path) -> str:
         if has_annotations(path):
             return "brat"
     except OSError as error:
-        raise Damaged(f"the folder cannot be read: {error.strerror}") from None
-    raise Damaged(NOT_BRAT)
+        raise DamagedFile(f"the folder cannot be read: {error.strerror}") from None
+    raise DamagedFile(NOT_BRAT_REASON)
 
 
 def _is_brat(path: Path) -> bool:
-    name = plain_name(path.name)
+    name = strip_compression_suffix(path.name)
     return name.endswith(".ann") or (name.endswith(".txt") and has_partner(path))
 
 
@@ -63,21 +63,21 @@ def _by_content(text: str) -> str | None:
     if text.startswith("<"):
         return _xml(text)
     if text.startswith(("{", "[")) and re.match(r"[\[{]\s*[\[{\"\]}]", text):
-        is_bioc = DOCUMENTS.search(text) or _BIOC_DOCUMENT.search(text)
+        is_bioc = DOCUMENTS_PATTERN.search(text) or _BIOC_DOCUMENT.search(text)
         return "bioc-json" if is_bioc else "jsonl"
-    if TITLE.match(text.split("\n", 1)[0]):
+    if TITLE_PATTERN.match(text.split("\n", 1)[0]):
         return "pubtator"
-    return "conll" if layout_of(text)[0] else None
+    return "conll" if detect_layout_from_head(text)[0] else None
 
 
 def _xml(text: str) -> str | None:
     found = [(match.start(), name) for name, root in _XML_ROOTS if (match := root.search(text))]
     if not found and text.startswith("<?xml"):
-        raise Damaged("this XML is not MEDLINE, BioC or JATS; name the format if it is one of them")
+        raise DamagedFile("this XML is not MEDLINE, BioC or JATS; name the format if it is one of them")
     return min(found)[1] if found else None
 
 
 def _by_name(name: str) -> str:
-    ending = Path(plain_name(name)).suffix.lower()
+    ending = Path(strip_compression_suffix(name)).suffix.lower()
     endings = {".csv": "table", ".tsv": "table", ".tab": "table", ".jsonl": "jsonl", ".json": "jsonl"}
     return endings.get(ending, "text")

@@ -3,8 +3,16 @@
 Goes in: a path or a binary stream. Comes out: a head for sniffing, blocks of bytes, or numbered lines of text. Lines
 end at a line feed alone (a carriage return before it is dropped): the other characters that Python's ``splitlines``
 takes for line ends occur inside records. A line over the limit is skipped as it streams by and a line that does not
-decode is set aside; a damaged stream raises `Damaged` after its last whole line, so that half a record is never read.
+decode is set aside; a damaged stream raises `DamagedFile` after its last whole line, so that half a record is never read.
 `tally` counts what was mended; the counts leave as remarks.
+
+Bytes of a plain, gzip or zstd file in blocks, up to the first damage and not beyond a bomb.
+
+Goes in: a binary stream at its start. Comes out: blocks of decompressed bytes; `DamagedFile` is raised where the stream is
+cut or broken, after everything before that place was given. The standard `gzip` module loses up to a buffer of good
+data before a cut, so gzip members are inflated here with `zlib`. Several members or frames in one file, and zero
+padding after the last, are fine. Anything that grows more than 500-fold after its first 64 MB is taken for a bomb: text
+of any language stays below 50.
 """
 
 from __future__ import annotations
@@ -12,28 +20,140 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from alembert.corpus.readers.contract import MEGABYTE, Damaged, Kind, ReadOptions, Remark, SetAside
-from alembert.corpus.readers.decompress import blocks
-from alembert.corpus.readers.encoding import HOW_TO_NAME, SURROGATE, known, recognise
+from alembert.corpus.readers.contract import (
+    MEGABYTE,
+    DamagedFile,
+    ReadOptions,
+    Remark,
+    SetAside,
+    SetAsideKind,
+)
+from alembert.corpus.readers.encoding import (
+    ENCODING_HINT,
+    SURROGATE,
+    detect_encoding,
+    resolve_encoding,
+)
+from alembert.extras import require
 
-COMPRESSED = (".gz", ".zst")
-_OR = f"mend it, or {HOW_TO_NAME}"
-_UNFINISHED = re.compile(rb"\xed[\xa0-\xbf]?\Z")
+GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_INPUT_BYTES, _OUTPUT_BYTES = 1 << 16, MEGABYTE
+_BOMB_START, _BOMB_RATIO = 64 * MEGABYTE, 500
 
 
-class Line(NamedTuple):
+def decompress_blocks(stream: BinaryIO) -> Iterator[bytes]:
+    """Give the decompressed content of a stream block by block, choosing by its first bytes."""
+    start = stream.read(_INPUT_BYTES)
+    if start.startswith(GZIP_MAGIC):
+        yield from _inflate(stream, start)
+    elif start.startswith(ZSTD_MAGIC):
+        yield from _decompress_zstd(stream, start)
+    else:
+        while start:
+            yield start
+            start = stream.read(_OUTPUT_BYTES)
+
+
+def _inflate(stream: BinaryIO, data: bytes) -> Iterator[bytes]:
+    meter = _BombGuard()
+    member = zlib.decompressobj(31)
+    while data:
+        try:
+            block = member.decompress(data, _OUTPUT_BYTES)
+        except zlib.error as error:
+            raise DamagedFile(f"the gzip stream is damaged ({error})") from None
+        meter.count(len(data) - len(member.unconsumed_tail) - len(member.unused_data), len(block))
+        if block:
+            yield block
+        data = member.unconsumed_tail
+        if member.eof:
+            data = member.unused_data.lstrip(b"\0") or stream.read(_INPUT_BYTES).lstrip(b"\0")
+            if data:
+                member = _next_member(data)
+        elif not data:
+            data = stream.read(_INPUT_BYTES)
+    if not member.eof:
+        raise DamagedFile("the gzip stream ends too early: the file is truncated")
+
+
+def _next_member(data: bytes) -> Any:
+    if not data.startswith(GZIP_MAGIC[: len(data)]):
+        raise DamagedFile("there is something after the end of the gzip stream that is not gzip")
+    return zlib.decompressobj(31)
+
+
+class _BombGuard:
+    """Counts what goes in and comes out, and stops a bomb."""
+
+    def __init__(self) -> None:
+        self.taken = self.given = 0
+
+    def count(self, taken: int, given: int) -> None:
+        self.taken += taken
+        self.given += given
+        if self.given > _BOMB_START and self.given > _BOMB_RATIO * self.taken:
+            raise DamagedFile(f"the compressed file grows more than {_BOMB_RATIO}-fold, like a decompression bomb")
+
+
+class _PrefixedStream:
+    """A stream with its first bytes put back, counted as they are taken."""
+
+    def __init__(self, stream: BinaryIO, start: bytes) -> None:
+        self.stream, self.start, self.taken = stream, start, 0
+        self.closed = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int) -> bytes:
+        data = self.start[:size] or self.stream.read(size)
+        self.start = self.start[size:]
+        self.taken += len(data)
+        return data
+
+    def close(self) -> None:
+        """Take note of the end; the stream is closed by whoever opened it."""
+        self.closed = True
+
+
+def _decompress_zstd(stream: BinaryIO, start: bytes) -> Iterator[bytes]:
+    require("Reading a .zst file", "pyarrow")
+    import pyarrow as pa
+
+    rest = _PrefixedStream(stream, start)
+    source = pa.CompressedInputStream(pa.PythonFile(rest, mode="r"), "zstd")
+    meter = _BombGuard()
+    while True:
+        taken = rest.taken
+        try:
+            block = source.read(_INPUT_BYTES)
+        except (OSError, pa.ArrowException) as error:
+            raise DamagedFile(f"the zstd stream is damaged or truncated ({type(error).__name__})") from None
+        if not block:
+            return
+        meter.count(rest.taken - taken, len(block))
+        yield block
+
+
+COMPRESSED_SUFFIXES = (".gz", ".zst")
+_MEND_HINT = f"mend it, or {ENCODING_HINT}"
+_PARTIAL_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]?\Z")
+
+
+class SourceLine(NamedTuple):
     """A line of text without its line end, counted from 1."""
 
     number: int
     text: str
 
 
-class Source:
+class SourceFile:
     """A file to read; `position` says how far reading has come, for the reports.
 
     `ids` are those of documents that are named by their file, where they are not to be called as the file is.
@@ -50,17 +170,17 @@ class Source:
         self._stream: BinaryIO | None = None
         self._kept: list[bytes] = []
         self._rest: Iterator[bytes] | None = None
-        self._damage: Damaged | None = None
+        self._damage: DamagedFile | None = None
         self._encoding: str | None = None
 
     @property
     def stem(self) -> str:
         """What ids are made from: the file name without its endings (`notes.txt.gz` gives `notes`), or what `ids` has for it."""
-        stem = plain_name(Path(self.name).name).rsplit(".", 1)[0]
+        stem = strip_compression_suffix(Path(self.name).name).rsplit(".", 1)[0]
         return self.ids.get(stem, stem)
 
     def aside(
-        self, reason: str, name: str | None = None, position: str | None = None, kind: Kind = "record"
+        self, reason: str, name: str | None = None, position: str | None = None, kind: SetAsideKind = "record"
     ) -> SetAside:
         return SetAside(self.name, position or self.position, name, reason, kind)
 
@@ -94,12 +214,12 @@ class Source:
             raise self._damage
         try:
             if self._rest is None:
-                self._rest = blocks(self._open())
+                self._rest = decompress_blocks(self._open())
             return next(self._rest, b"")
-        except Damaged as damage:
+        except DamagedFile as damage:
             self._damage = damage
         except OSError as error:
-            self._damage = Damaged(f"the file cannot be read: {error.strerror or type(error).__name__}")
+            self._damage = DamagedFile(f"the file cannot be read: {error.strerror or type(error).__name__}")
         if self._kept:
             return b""
         raise self._damage
@@ -113,38 +233,38 @@ class Source:
         if self._encoding is None:
             head = self.head()
             asked = self.options.encoding
-            self._encoding = known(asked) if asked else recognise(head, whole=len(head) < MEGABYTE)
+            self._encoding = resolve_encoding(asked) if asked else detect_encoding(head, whole=len(head) < MEGABYTE)
             if not asked and self._encoding != "utf-8":
                 self.tally[f"read as {self._encoding}, which was recognised"] += 1
         return self._encoding
 
-    def lines(self) -> Iterator[Line | SetAside]:
+    def lines(self) -> Iterator[SourceLine | SetAside]:
         """Give the lines of the file, the unusable ones as set aside."""
         encoding = self.encoding()
-        for number, line in _numbered(self.narrow_blocks(encoding), self.options.max_record):
+        for number, line in _number_lines(self.narrow_blocks(encoding), self.options.max_record):
             self.position = f"line {number}"
             if line is None:
                 yield self.aside(f"the line is longer than max_record ({self.options.max_record} bytes)")
                 continue
             try:
-                yield Line(number, line.decode(_narrow(encoding)))
+                yield SourceLine(number, line.decode(_narrow(encoding)))
             except UnicodeDecodeError as error:
                 yield self.aside(f"byte {error.start + 1} of the line is not {encoding}; see --encoding")
 
     def text(self) -> str:
-        """Give the whole file as one string, or raise `Damaged` if it is too long or does not decode."""
+        """Give the whole file as one string, or raise `DamagedFile` if it is too long or does not decode."""
         encoding = self.encoding()
         content = bytearray()
         for block in self.narrow_blocks(encoding):
             content += block
             if len(content) > self.options.max_record:
-                raise Damaged(f"the text is longer than max_record ({self.options.max_record} bytes)")
+                raise DamagedFile(f"the text is longer than max_record ({self.options.max_record} bytes)")
         try:
             return content.decode(_narrow(encoding))
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             place = error.start - content.rfind(b"\n", 0, error.start)
-            raise Damaged(f"byte {place} of line {line} is not {encoding}; {_OR}") from None
+            raise DamagedFile(f"byte {place} of line {line} is not {encoding}; {_MEND_HINT}") from None
 
     def characters(self) -> Iterator[str]:
         """Give the text in pieces of any length, for formats that are not made of lines."""
@@ -155,12 +275,12 @@ class Source:
                 yield decoder.decode(block)
             yield decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            raise Damaged(f"some bytes are not {encoding}; {_OR}") from None
+            raise DamagedFile(f"some bytes are not {encoding}; {_MEND_HINT}") from None
 
     def narrow_blocks(self, encoding: str) -> Iterator[bytes]:
         """Give blocks in which a line feed byte is a line feed, without a byte order mark."""
-        if not _is_wide(encoding):
-            blocks = _without_mark(self.blocks())
+        if not _is_multi_byte_unit(encoding):
+            blocks = _strip_byte_order_mark(self.blocks())
             yield from self._without_surrogates(blocks) if encoding == "utf-8" else blocks
             return
         decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
@@ -168,7 +288,7 @@ class Source:
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeError:
-                raise Damaged(
+                raise DamagedFile(
                     f"the file has no byte order mark, so {encoding} is not enough to read it. "
                     f"Name {encoding}-le or {encoding}-be with --encoding, or leave the encoding out"
                 ) from None
@@ -181,7 +301,7 @@ class Source:
         for block in blocks:
             whole, count = SURROGATE.subn("�".encode(), held + block)
             self.tally["lone surrogates were replaced by U+FFFD"] += count
-            cut = _UNFINISHED.search(whole)
+            cut = _PARTIAL_SURROGATE.search(whole)
             held = cut[0] if cut else b""
             yield whole.removesuffix(held)
         yield held
@@ -196,15 +316,15 @@ def readable_name(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def plain_name(name: str) -> str:
+def strip_compression_suffix(name: str) -> str:
     """Drop the ending of a compressed file: `a.xml.gz` gives `a.xml`."""
-    ending = next((ending for ending in COMPRESSED if name.lower().endswith(ending)), "")
+    ending = next((ending for ending in COMPRESSED_SUFFIXES if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)]
 
 
-def paragraphs(source: Source) -> Iterator[list[Line] | SetAside]:
+def split_paragraphs(source: SourceFile) -> Iterator[list[SourceLine] | SetAside]:
     """Give runs of lines that blank lines separate; a run with an unusable line is set aside as a whole."""
-    run: list[Line] = []
+    run: list[SourceLine] = []
     bad: SetAside | None = None
     size = 0
     for line in source.lines():
@@ -223,7 +343,7 @@ def paragraphs(source: Source) -> Iterator[list[Line] | SetAside]:
         yield bad or run
 
 
-def _numbered(blocks: Iterator[bytes], limit: int) -> Iterator[tuple[int, bytes | None]]:
+def _number_lines(blocks: Iterator[bytes], limit: int) -> Iterator[tuple[int, bytes | None]]:
     number, rest, skipping = 0, b"", False
     for block in blocks:
         first, *lines = block.split(b"\n")
@@ -238,15 +358,15 @@ def _numbered(blocks: Iterator[bytes], limit: int) -> Iterator[tuple[int, bytes 
         yield number + 1, None if skipping or len(rest) > limit else rest.removesuffix(b"\r")
 
 
-def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _strip_byte_order_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
     first = next(blocks, b"")
     yield first.removeprefix(codecs.BOM_UTF8)
     yield from blocks
 
 
-def _is_wide(encoding: str) -> bool:
+def _is_multi_byte_unit(encoding: str) -> bool:
     return "\n".encode(encoding) != b"\n"
 
 
 def _narrow(encoding: str) -> str:
-    return "utf-8" if _is_wide(encoding) else encoding
+    return "utf-8" if _is_multi_byte_unit(encoding) else encoding

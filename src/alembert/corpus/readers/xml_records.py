@@ -7,6 +7,10 @@ entities have nothing to start from. The price: the tags must not nest and must 
 which holds for the MEDLINE, BioC and JATS files we know; a record for which it fails does not parse and is set aside.
 
 References to named characters (``&alpha;``) become characters when HTML knows the name; any other entity is refused.
+
+Language codes of libraries (ISO 639-2/B, as MEDLINE has them) turned into the two letters everyone else uses.
+
+Codes not in the table stay as they are; "und" and "mul" say nothing about a text and become None.
 """
 
 from __future__ import annotations
@@ -15,16 +19,17 @@ import codecs
 import html.entities
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from lxml import etree
 
-from alembert.corpus.readers.contract import Damaged, SetAside
-from alembert.corpus.readers.encoding import HOW_TO_NAME, known
-from alembert.corpus.readers.source import Source
+from alembert.corpus.readers.contract import DamagedFile, SetAside
+from alembert.corpus.readers.encoding import ENCODING_HINT, resolve_encoding
+from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadInput, BadSetting
 
-_DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
+_DECLARED_ENCODING = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
 _NAMESPACE = re.compile(rb"\sxmlns:[\w.-]+\s*=\s*(?:\"[^\"<]*\"|'[^'<]*')")
 _DEFAULT_NAMESPACE = re.compile(rb"\sxmlns\s*=\s*(?:\"[^\"<]*\"|'[^'<]*')")
 _ENTITY = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
@@ -33,7 +38,7 @@ _LONGEST_TAG = 100
 _XML_NAMES = {b"amp", b"lt", b"gt", b"quot", b"apos"}
 
 
-_SAFE = {
+_SAFE_PARSER_OPTIONS = {
     "resolve_entities": False,
     "no_network": True,
     "huge_tree": False,
@@ -42,17 +47,17 @@ _SAFE = {
 }
 
 
-class Cut(NamedTuple):
+class RawXmlRecord(NamedTuple):
     """The bytes of one record and its tag."""
 
     tag: str
     content: bytes
 
 
-class Records:
+class XmlRecordReader:
     """The records of one XML source, with what its prolog says that they need."""
 
-    def __init__(self, source: Source, *tags: str) -> None:
+    def __init__(self, source: SourceFile, *tags: str) -> None:
         self.source = source
         names = "|".join(map(re.escape, tags)).encode()
         self._start = re.compile(rb"<(" + names + rb")(?=[\s>/])")
@@ -63,9 +68,9 @@ class Records:
         encoding = "utf-8" if self._wide else _encoding(source, prolog)
         # Any codec whose tags are ASCII may be cut as if it were Latin-1; only UTF-8 is mended on the way.
         self._cut_as = "utf-16" if self._wide else "utf-8" if encoding == "utf-8" else "latin-1"
-        self._parser = etree.XMLParser(encoding=encoding, **_SAFE)
+        self._parser = etree.XMLParser(encoding=encoding, **_SAFE_PARSER_OPTIONS)
 
-    def cuts(self) -> Iterator[Cut | SetAside]:
+    def cuts(self) -> Iterator[RawXmlRecord | SetAside]:
         """Give the bytes of each record; one that is too long, or cut off by the end of the file, is set aside."""
         held, number, overlong = b"", 0, b""
         for block in self.source.narrow_blocks(self._cut_as):
@@ -90,11 +95,11 @@ class Records:
         elif number == 0:
             yield self.source.aside("the file holds no records of its format", position="file", kind="file")
 
-    def _cut(self, found: re.Match[bytes], end: int, number: int) -> Cut | SetAside:
+    def _cut(self, found: re.Match[bytes], end: int, number: int) -> RawXmlRecord | SetAside:
         if end - found.start() > self.source.options.max_record:
             return self._too_long(number)
         self.source.position = f"record {number}"
-        return Cut(found[1].decode(), found.string[found.start() : end])
+        return RawXmlRecord(found[1].decode(), found.string[found.start() : end])
 
     def _too_long(self, number: int) -> SetAside:
         self.source.position = f"record {number}"
@@ -134,14 +139,14 @@ def _prolog(head: bytes, start: re.Pattern[bytes]) -> bytes:
     return head[: found.start()] if found else head[:4096]
 
 
-def _encoding(source: Source, prolog: bytes) -> str:
+def _encoding(source: SourceFile, prolog: bytes) -> str:
     if source.options.encoding:
-        return known(source.options.encoding)
-    declared = _DECLARED.search(prolog)
+        return resolve_encoding(source.options.encoding)
+    declared = _DECLARED_ENCODING.search(prolog)
     try:
-        return known(declared[1].decode() if declared else "utf-8")
+        return resolve_encoding(declared[1].decode() if declared else "utf-8")
     except BadSetting:
-        raise Damaged(f"the file declares an encoding that does not exist; {HOW_TO_NAME}") from None
+        raise DamagedFile(f"the file declares an encoding that does not exist; {ENCODING_HINT}") from None
 
 
 def _end(held: bytes, found: re.Match[bytes]) -> int:
@@ -166,3 +171,26 @@ def _character(match: re.Match[bytes]) -> bytes:
 def _reason(error: Exception) -> str:
     """Give the kind of an error without what it quotes from the record."""
     return re.split(r":|, line \d", getattr(error, "msg", None) or "nothing in it")[0]
+
+
+_SHORT = {
+    "eng": "en", "chi": "zh", "zho": "zh", "ger": "de", "deu": "de", "fre": "fr", "fra": "fr", "spa": "es",
+    "por": "pt", "ita": "it", "jpn": "ja", "kor": "ko", "rus": "ru", "dut": "nl", "nld": "nl", "pol": "pl",
+    "hun": "hu", "cze": "cs", "ces": "cs", "dan": "da", "nor": "no", "swe": "sv", "fin": "fi", "tur": "tr",
+    "ara": "ar", "heb": "he", "per": "fa", "fas": "fa", "gre": "el", "ell": "el", "ukr": "uk", "bul": "bg",
+    "rum": "ro", "ron": "ro", "hrv": "hr", "srp": "sr", "slv": "sl", "slo": "sk", "slk": "sk", "lit": "lt",
+    "lav": "lv", "est": "et", "vie": "vi", "tha": "th", "hin": "hi", "ind": "id", "cat": "ca", "ice": "is",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def to_two_letter_code(code: str | None) -> str | None:
+    """Give the two-letter code of a language.
+
+    >>> to_two_letter_code("chi")
+    'zh'
+    """
+    code = (code or "").strip().lower()
+    if code in ("", "und", "mul"):
+        return None
+    return _SHORT.get(code, code.split("-")[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from alembert.corpus.document import Document
-from alembert.corpus.writers.sink import Losses, Target
+from alembert.corpus.writers.contract import ConversionLosses, OutputTarget
 from alembert.errors import BadSetting
 
 FORMATS = {
@@ -21,22 +21,22 @@ FORMATS = {
     "parquet": "parquet",
     "pubtator": "pubtator",
 }
-__all__ = ["FORMATS", "Losses", "write"]
+__all__ = ["FORMATS", "ConversionLosses", "write"]
 
 
-class Writer(Protocol):
+class FormatWriter(Protocol):
     """A module that writes one format."""
 
-    def write(self, documents: Iterable[Document], target: Target) -> Losses: ...
+    def write(self, documents: Iterable[Document], target: OutputTarget) -> ConversionLosses: ...
 
 
 def write(
     documents: Iterable[Document],
     target: str | Path | BinaryIO,
     format: str,  # noqa: A002
-) -> Losses:
+) -> ConversionLosses:
     """Write documents in a format; give what it could not hold, counted by reason."""
     if format not in FORMATS:
         raise BadSetting(f"`format` is {format!r}, which no writer has. Use one of {', '.join(FORMATS)}.")
     module = importlib.import_module(f"alembert.corpus.writers.{FORMATS[format]}")
-    return cast(Writer, module).write(documents, Path(target) if isinstance(target, str) else target)
+    return cast(FormatWriter, module).write(documents, Path(target) if isinstance(target, str) else target)

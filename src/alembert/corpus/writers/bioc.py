@@ -13,15 +13,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from alembert.corpus.document import Document, Entity, Pairs, Relation
-from alembert.corpus.writers.losses import joined_concepts
-from alembert.corpus.writers.sink import Losses
+from alembert.corpus.document import Document, Entity, Relation, StringPairs
+from alembert.corpus.writers.contract import ConversionLosses, join_concepts
 
 _WIDEST_GAP = 1000
 
 
 @dataclass
-class Passage:
+class BioCOutputPassage:
     """A stretch of text with the entities that begin in it."""
 
     start: int
@@ -30,7 +29,7 @@ class Passage:
     entities: list[Entity] = field(default_factory=list)
 
 
-def passages(document: Document) -> list[Passage]:
+def split_into_passages(document: Document) -> list[BioCOutputPassage]:
     """Cut a document into passages and hand them the entities."""
     cut = list(_cut(document))
     starts = [passage.start for passage in cut]
@@ -39,33 +38,33 @@ def passages(document: Document) -> list[Passage]:
     return cut
 
 
-def _cut(document: Document) -> Iterator[Passage]:
+def _cut(document: Document) -> Iterator[BioCOutputPassage]:
     at = 0
     for section in document.sections:
         gap = document.text[at : section.start]
         if gap.strip("\n") or len(gap) > _WIDEST_GAP:
-            yield Passage(at, section.start)
+            yield BioCOutputPassage(at, section.start)
         infons = {"type": section.kind} | ({"heading": section.heading} if section.heading else {})
-        yield Passage(section.start, section.end, infons)
+        yield BioCOutputPassage(section.start, section.end, infons)
         at = section.end
     if at < len(document.text):
-        yield Passage(at, len(document.text))
+        yield BioCOutputPassage(at, len(document.text))
 
 
-def document_infons(document: Document, losses: Losses) -> dict[str, str]:
+def document_infons(document: Document, losses: ConversionLosses) -> dict[str, str]:
     infons = {"language": document.language} if document.language else {}
     if document.labels:
         infons["labels"] = "|".join(document.labels)
     return infons | dict(_unique(_strings(document.meta.items(), losses), {"language", "labels"}, losses))
 
 
-def _strings(pairs: Iterable[tuple[str, Any]], losses: Losses) -> Iterator[tuple[str, str]]:
+def _strings(pairs: Iterable[tuple[str, Any]], losses: ConversionLosses) -> Iterator[tuple[str, str]]:
     for name, value in pairs:
         losses["meta values that are not strings were written as JSON"] += not isinstance(value, str)
         yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _unique(pairs: Iterable[tuple[str, str]], taken: set[str], losses: Losses) -> Iterator[tuple[str, str]]:
+def _unique(pairs: Iterable[tuple[str, str]], taken: set[str], losses: ConversionLosses) -> Iterator[tuple[str, str]]:
     for name, value in pairs:
         losses["no place in the format for attributes whose name is taken"] += name in taken
         if name not in taken:
@@ -73,16 +72,16 @@ def _unique(pairs: Iterable[tuple[str, str]], taken: set[str], losses: Losses) -
             yield name, value
 
 
-def entity_infons(entity: Entity, losses: Losses) -> dict[str, str]:
+def entity_infons(entity: Entity, losses: ConversionLosses) -> dict[str, str]:
     infons = {"type": entity.label}
     if entity.concepts:
-        infons["identifier"] = joined_concepts(entity, losses)
-    return infons | _rest(entity.attributes, losses)
+        infons["identifier"] = join_concepts(entity, losses)
+    return infons | _attribute_infons(entity.attributes, losses)
 
 
-def relation_infons(relation: Relation, losses: Losses) -> dict[str, str]:
-    return {"type": relation.label} | _rest(relation.attributes, losses)
+def relation_infons(relation: Relation, losses: ConversionLosses) -> dict[str, str]:
+    return {"type": relation.label} | _attribute_infons(relation.attributes, losses)
 
 
-def _rest(attributes: Pairs, losses: Losses) -> dict[str, str]:
+def _attribute_infons(attributes: StringPairs, losses: ConversionLosses) -> dict[str, str]:
     return dict(_unique(attributes, {"type", "identifier", "relation"}, losses))

@@ -7,15 +7,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from alembert.corpus.document import Document, Entity, Relation
-from alembert.corpus.writers.bioc import Passage, document_infons, entity_infons, passages, relation_infons
-from alembert.corpus.writers.losses import every_relation
-from alembert.corpus.writers.sink import Losses, Target, opened
+from alembert.corpus.writers.bioc import (
+    BioCOutputPassage,
+    document_infons,
+    entity_infons,
+    relation_infons,
+    split_into_passages,
+)
+from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, list_all_relations, open_output
 
 
-def write(documents: Iterable[Document], target: Target) -> Losses:
+def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
     """Write documents as a BioC JSON collection; give what it could not hold."""
-    losses = Losses()
-    with opened(target) as file:
+    losses = ConversionLosses()
+    with open_output(target) as file:
         file.write(b'{"source":"alembert","date":"","key":"","infons":{},"documents":[')
         for number, document in enumerate(documents):
             record = json.dumps(_document(document, losses), ensure_ascii=False, separators=(",", ":"))
@@ -24,16 +29,16 @@ def write(documents: Iterable[Document], target: Target) -> Losses:
     return +losses
 
 
-def _document(document: Document, losses: Losses) -> dict[str, Any]:
+def _document(document: Document, losses: ConversionLosses) -> dict[str, Any]:
     return {
         "id": document.id,
         "infons": document_infons(document, losses),
-        "passages": [_passage(passage, document.text, losses) for passage in passages(document)],
-        "relations": [_relation(relation, losses) for relation in every_relation(document)],
+        "passages": [_passage(passage, document.text, losses) for passage in split_into_passages(document)],
+        "relations": [_relation(relation, losses) for relation in list_all_relations(document)],
     }
 
 
-def _passage(passage: Passage, text: str, losses: Losses) -> dict[str, Any]:
+def _passage(passage: BioCOutputPassage, text: str, losses: ConversionLosses) -> dict[str, Any]:
     return {
         "offset": passage.start,
         "infons": passage.infons,
@@ -44,7 +49,7 @@ def _passage(passage: Passage, text: str, losses: Losses) -> dict[str, Any]:
     }
 
 
-def _annotation(entity: Entity, text: str, losses: Losses) -> dict[str, Any]:
+def _annotation(entity: Entity, text: str, losses: ConversionLosses) -> dict[str, Any]:
     return {
         "id": entity.id,
         "infons": entity_infons(entity, losses),
@@ -53,6 +58,6 @@ def _annotation(entity: Entity, text: str, losses: Losses) -> dict[str, Any]:
     }
 
 
-def _relation(relation: Relation, losses: Losses) -> dict[str, Any]:
+def _relation(relation: Relation, losses: ConversionLosses) -> dict[str, Any]:
     nodes = [{"role": role, "refid": target} for role, target in relation.arguments]
     return {"id": relation.id, "infons": relation_infons(relation, losses), "nodes": nodes}

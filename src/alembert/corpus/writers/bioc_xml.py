@@ -13,9 +13,14 @@ from typing import Any
 from lxml import etree
 
 from alembert.corpus.document import Document, Entity
-from alembert.corpus.writers.bioc import Passage, document_infons, entity_infons, passages, relation_infons
-from alembert.corpus.writers.losses import every_relation
-from alembert.corpus.writers.sink import Losses, Target, opened
+from alembert.corpus.writers.bioc import (
+    BioCOutputPassage,
+    document_infons,
+    entity_infons,
+    relation_infons,
+    split_into_passages,
+)
+from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, list_all_relations, open_output
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _START = b"""<?xml version="1.0" encoding="UTF-8"?>
@@ -24,10 +29,10 @@ _START = b"""<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def write(documents: Iterable[Document], target: Target) -> Losses:
+def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
     """Write documents as a BioC XML collection; give what it could not hold."""
     builder = _Builder()
-    with opened(target) as file:
+    with open_output(target) as file:
         file.write(_START)
         for document in documents:
             file.write(etree.tostring(builder.document(document), encoding="utf-8") + b"\n")
@@ -39,22 +44,22 @@ class _Builder:
     """Builds elements and counts what they cannot hold."""
 
     def __init__(self) -> None:
-        self.losses = Losses()
+        self.losses = ConversionLosses()
 
     def document(self, document: Document) -> Any:
         element = etree.Element("document")
         self._add(element, "id", document.id)
         self._infons(element, document_infons(document, self.losses))
-        for passage in passages(document):
+        for passage in split_into_passages(document):
             self._passage(element, passage, document.text)
-        for relation in every_relation(document):
+        for relation in list_all_relations(document):
             child = etree.SubElement(element, "relation", id=self._legal(relation.id))
             self._infons(child, relation_infons(relation, self.losses))
             for role, target in relation.arguments:
                 etree.SubElement(child, "node", refid=self._legal(target), role=self._legal(role))
         return element
 
-    def _passage(self, parent: Any, passage: Passage, text: str) -> None:
+    def _passage(self, parent: Any, passage: BioCOutputPassage, text: str) -> None:
         element = etree.SubElement(parent, "passage")
         self._infons(element, passage.infons)
         self._add(element, "offset", str(passage.start))

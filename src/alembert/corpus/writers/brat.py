@@ -4,39 +4,92 @@ Files are named by document id, with characters that file names cannot hold as `
 second document of the same id. Ids of entities and relations are kept when they are brat's (T1, R1, E1), else numbered.
 A relation of two arguments is an R line; one whose first argument is a trigger is an event. Labels and roles hold no
 spaces in brat: "_" stands for them. Concepts are normalisations, attributes are A lines, or notes when they have spaces.
+
+`annotation.conf` of a brat folder: the types that its annotations use, without which brat shows none of them.
+
+The arguments of relations and events may be of any type: what a person who corrects annotations wants to add is not known
+from those that are there. An attribute of a few values has them listed, one of many or of measured ones (a score) has not.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers.brat import NO_DATABASE, TRIGGER
-from alembert.corpus.writers.brat_types import NAME as CONFIGURATION
-from alembert.corpus.writers.brat_types import BratTypes
-from alembert.corpus.writers.losses import count_absent, plain
-from alembert.corpus.writers.sink import Losses, Target
+from alembert.corpus.writers.contract import (
+    ConversionLosses,
+    OutputTarget,
+    count_unsupported_fields,
+    replace_forbidden,
+)
 from alembert.errors import BadSetting
+
+CONFIGURATION: Final = "annotation.conf"
+_MAX_VALUES: Final = 50
+_FRACTION: Final = re.compile(r"-?\d+\.\d+")
+
+
+@dataclass
+class BratTypes:
+    """The names that were written."""
+
+    entities: set[str] = field(default_factory=set)
+    relations: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Roles of arguments, by type."""
+    events: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    attributes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Values, by name; one that is only there or not has none."""
+
+    def to_text(self) -> str:
+        """Write the file's content."""
+        relations = _with_roles(self.relations, "{}:<ENTITY>")
+        events = _with_roles(self.events, "{}*:<ANY>")
+        attributes = (f"{name}\tArg:<ANY>{_values(self.attributes[name])}" for name in sorted(self.attributes))
+        sections = {
+            "entities": sorted(self.entities - self.events.keys()),  # the trigger of an event has its type
+            "relations": relations,
+            "events": events,
+            "attributes": attributes,
+        }
+        return "\n".join(_section(name, lines) for name, lines in sections.items())
+
+
+def _section(name: str, lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in (f"[{name}]", *lines))
+
+
+def _with_roles(types: Mapping[str, set[str]], form: str) -> Iterator[str]:
+    for name in sorted(types):
+        yield f"{name}\t" + ", ".join(form.format(role) for role in sorted(types[name]))
+
+
+def _values(values: set[str]) -> str:
+    is_list = 0 < len(values) <= _MAX_VALUES and not all(map(_FRACTION.fullmatch, values))
+    return f", Value:{'|'.join(sorted(values))}" if is_list else ""
+
 
 _SPACES = " \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029"
 _LONGEST_NAME = 180
 
 
-def write(documents: Iterable[Document], target: Target) -> Losses:
+def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
     """Write documents into a folder, which is made if need be; give what brat could not hold."""
     if not isinstance(target, Path):
         raise BadSetting("brat is written to a folder of pairs of files: give a path, not a stream.")
     target.mkdir(parents=True, exist_ok=True)
-    losses = Losses()
+    losses = ConversionLosses()
     types = BratTypes()
     seen: Counter[str] = Counter()
     for document in documents:
-        count_absent(document, losses, "relations")
+        count_unsupported_fields(document, losses, "relations")
         name = _file_name(document.id, losses)
         seen[name] += 1
         name += f"%~{seen[name]}" if seen[name] > 1 else ""
@@ -47,7 +100,7 @@ def write(documents: Iterable[Document], target: Target) -> Losses:
     return +losses
 
 
-def _file_name(name: str, losses: Losses) -> str:
+def _file_name(name: str, losses: ConversionLosses) -> str:
     quoted = quote(name, safe=" ()[]+,=@") or "%00"
     if quoted.startswith("."):  # such files are hidden, and nobody reads them
         quoted = f"%2E{quoted[1:]}"
@@ -60,7 +113,7 @@ def _file_name(name: str, losses: Losses) -> str:
 class _Lines:
     """The annotation lines of one document."""
 
-    def __init__(self, document: Document, losses: Losses, types: BratTypes) -> None:
+    def __init__(self, document: Document, losses: ConversionLosses, types: BratTypes) -> None:
         self.document, self.losses, self.types = document, losses, types
         self.ids = _numbered([entity.id for entity in document.entities], "T")
         self.kinds = [_kind(relation) for relation in document.relations]
@@ -88,7 +141,7 @@ class _Lines:
     def _concepts(self, entity: Entity) -> Iterator[str]:
         for concept in entity.concepts:
             self.numbers["N"] += 1
-            known = plain(concept, "\t\r", self.losses)
+            known = replace_forbidden(concept, "\t\r", self.losses)
             reference = known if ":" in known else NO_DATABASE + known
             yield f"N{self.numbers['N']}\tReference {self.ids[entity.id]} {reference}\t"
 
@@ -103,7 +156,7 @@ class _Lines:
             else:
                 self.numbers["#"] += 1
                 kind = "AnnotatorNotes" if name == "note" else self._word(name)
-                yield f"#{self.numbers['#']}\t{kind} {target}\t{plain(value, chr(13), self.losses)}"
+                yield f"#{self.numbers['#']}\t{kind} {target}\t{replace_forbidden(value, chr(13), self.losses)}"
 
     def _relation(self, relation: Relation, kind: str) -> Iterator[str]:
         arguments = [(self._word(role), self._target(target)) for role, target in relation.arguments]
@@ -126,7 +179,7 @@ class _Lines:
         return self.ids[target]
 
     def _word(self, name: str) -> str:
-        return plain(name, _SPACES, self.losses)
+        return replace_forbidden(name, _SPACES, self.losses)
 
 
 def _kind(relation: Relation) -> str:

@@ -12,26 +12,32 @@ import re
 from collections.abc import Iterable, Iterator
 
 from alembert.corpus.document import Document
-from alembert.corpus.writers.losses import count_absent, covering, plain
-from alembert.corpus.writers.sink import Losses, Target, opened
+from alembert.corpus.writers.contract import (
+    ConversionLosses,
+    OutputTarget,
+    count_unsupported_fields,
+    get_covering_span,
+    open_output,
+    replace_forbidden,
+)
 
 _TOKEN = re.compile("[\u3400-\u9fff\uf900-\ufaff]|[^\\W\u3400-\u9fff\uf900-\ufaff]+|[^\\w\\s]")
 _Mention = tuple[int, int, str]
 
 
-def write(documents: Iterable[Document], target: Target) -> Losses:
+def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
     """Write documents as CoNLL with IOB2 tags; give what it could not hold."""
-    losses = Losses()
-    with opened(target) as file:
+    losses = ConversionLosses()
+    with open_output(target) as file:
         for document in documents:
             file.write(("\n".join(_lines(document, losses)) + "\n").encode())
     return +losses
 
 
-def _lines(document: Document, losses: Losses) -> Iterator[str]:
-    count_absent(document, losses, "sections")
-    mentions = _apart(document, losses)
-    yield f"-DOCSTART- ({plain(document.id, chr(13), losses)})\n"
+def _lines(document: Document, losses: ConversionLosses) -> Iterator[str]:
+    count_unsupported_fields(document, losses, "sections")
+    mentions = _select_non_overlapping(document, losses)
+    yield f"-DOCSTART- ({replace_forbidden(document.id, chr(13), losses)})\n"
     rebuilt: list[str] = []
     for start, end in _sentences(document.text, mentions):
         inside = [mention for mention in mentions if start <= mention[0] < end]
@@ -41,11 +47,11 @@ def _lines(document: Document, losses: Losses) -> Iterator[str]:
     losses["texts whose spaces and line breaks are not kept"] += "\n".join(rebuilt) != document.text
 
 
-def _apart(document: Document, losses: Losses) -> list[_Mention]:
+def _select_non_overlapping(document: Document, losses: ConversionLosses) -> list[_Mention]:
     """Give the mentions in order, the longer one where they overlap."""
     kept: list[_Mention] = []
     for entity in sorted(document.entities, key=lambda entity: entity.start - entity.end):
-        start, end = covering(entity, losses)
+        start, end = get_covering_span(entity, losses)
         losses["no place in the format for concept ids"] += len(entity.concepts)
         losses["no place in the format for attributes"] += len(entity.attributes)
         if not document.text[start:end].strip():
@@ -53,7 +59,7 @@ def _apart(document: Document, losses: Losses) -> list[_Mention]:
         elif any(start < other_end and other_start < end for other_start, other_end, _ in kept):
             losses["mentions that overlap a longer one were lost"] += 1
         else:
-            kept.append((start, end, plain(entity.label, "\t\r", losses)))
+            kept.append((start, end, replace_forbidden(entity.label, "\t\r", losses)))
     return sorted(kept)
 
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable
 
 from alembert.corpus.document import Document, to_record
-from alembert.corpus.writers.sink import Losses, Target, opened
+from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, open_output
 
 
-def write(documents: Iterable[Document], target: Target) -> Losses:
+def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
     """Write documents as JSON lines; nothing is lost."""
-    with opened(target) as file:
+    with open_output(target) as file:
         for document in documents:
             line = json.dumps(to_record(document), ensure_ascii=False, separators=(",", ":"))
             file.write(line.encode() + b"\n")
-    return Losses()
+    return ConversionLosses()

@@ -12,14 +12,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from alembert.corpus.document import Document, Entity, Relation
-from alembert.corpus.writers.losses import count_absent, count_attributes, covering
-from alembert.corpus.writers.sink import Losses, Target, opened
+from alembert.corpus.writers.contract import (
+    ConversionLosses,
+    OutputTarget,
+    count_unsupported_attributes,
+    count_unsupported_fields,
+    get_covering_span,
+    open_output,
+)
 
 
-def write(documents: Iterable[Document], target: Target) -> Losses:
+def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
     """Write documents as a JSON array of tasks; give what the tasks could not hold."""
-    losses = Losses()
-    with opened(target) as file:
+    losses = ConversionLosses()
+    with open_output(target) as file:
         file.write(b"[")
         for number, document in enumerate(documents):
             task = json.dumps(_task(document, losses), ensure_ascii=False, separators=(",", ":"))
@@ -28,8 +34,8 @@ def write(documents: Iterable[Document], target: Target) -> Losses:
     return +losses
 
 
-def _task(document: Document, losses: Losses) -> dict[str, Any]:
-    count_absent(document, losses, "relations", "labels", "meta", "language")
+def _task(document: Document, losses: ConversionLosses) -> dict[str, Any]:
+    count_unsupported_fields(document, losses, "relations", "labels", "meta", "language")
     data = {
         "text": document.text,
         "id": document.id,
@@ -39,7 +45,7 @@ def _task(document: Document, losses: Losses) -> dict[str, Any]:
     return {"data": data, "annotations": [{"result": list(_results(document, losses))}]}
 
 
-def _results(document: Document, losses: Losses) -> Iterator[dict[str, Any]]:
+def _results(document: Document, losses: ConversionLosses) -> Iterator[dict[str, Any]]:
     for entity in document.entities:
         yield _region(entity, document.text, losses)
     mentions = {entity.id for entity in document.entities}
@@ -54,16 +60,16 @@ def _results(document: Document, losses: Losses) -> Iterator[dict[str, Any]]:
         yield {"from_name": "choice", "to_name": "text", "type": "choices", "value": value}
 
 
-def _region(entity: Entity, text: str, losses: Losses) -> dict[str, Any]:
-    start, end = covering(entity, losses)
-    count_attributes(entity, losses)
+def _region(entity: Entity, text: str, losses: ConversionLosses) -> dict[str, Any]:
+    start, end = get_covering_span(entity, losses)
+    count_unsupported_attributes(entity, losses)
     value = {"start": start, "end": end, "text": text[start:end], "labels": [entity.label]}
     region = {"id": entity.id, "from_name": "label", "to_name": "text", "type": "labels", "value": value}
     return region | ({"meta": {"text": list(entity.concepts)}} if entity.concepts else {})
 
 
-def _link(relation: Relation, targets: list[str], losses: Losses) -> dict[str, Any]:
-    count_attributes(relation, losses)
+def _link(relation: Relation, targets: list[str], losses: ConversionLosses) -> dict[str, Any]:
+    count_unsupported_attributes(relation, losses)
     first, second = targets
     return {
         "type": "relation",

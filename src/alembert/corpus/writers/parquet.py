@@ -11,13 +11,13 @@ from itertools import islice
 from typing import Any
 
 from alembert.corpus.document import Document, to_record
-from alembert.corpus.writers.sink import Losses, Target, opened
+from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, open_output
 from alembert.extras import require
 
 _GROUP = 1000
 
 
-def write(documents: Iterable[Document], target: Target) -> Losses:
+def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
     """Write documents as a Parquet file; nothing is lost."""
     require("Writing Parquet", "pyarrow")
     import pyarrow as pa
@@ -25,12 +25,12 @@ def write(documents: Iterable[Document], target: Target) -> Losses:
 
     schema = _schema()
     with (
-        opened(target) as file,
+        open_output(target) as file,
         pq.ParquetWriter(pa.PythonFile(file, mode="w"), schema, compression="zstd") as writer,
     ):
         for rows in _groups(documents):
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-    return Losses()
+    return ConversionLosses()
 
 
 def _groups(documents: Iterable[Document]) -> Iterator[list[dict[str, Any]]]:

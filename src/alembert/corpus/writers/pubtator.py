@@ -10,31 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from alembert.corpus.document import Document, Entity, Relation
-from alembert.corpus.writers.losses import (
-    count_absent,
-    count_attributes,
-    covering,
-    every_relation,
-    joined_concepts,
-    plain,
+from alembert.corpus.writers.contract import (
+    ConversionLosses,
+    OutputTarget,
+    count_unsupported_attributes,
+    count_unsupported_fields,
+    get_covering_span,
+    join_concepts,
+    list_all_relations,
+    open_output,
+    replace_forbidden,
 )
-from alembert.corpus.writers.sink import Losses, Target, opened
 
 _FLAT = str.maketrans("\t\r\n", "   ")
 
 
-def write(documents: Iterable[Document], target: Target) -> Losses:
+def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
     """Write documents as PubTator; give what it could not hold."""
-    losses = Losses()
-    with opened(target) as file:
+    losses = ConversionLosses()
+    with open_output(target) as file:
         for document in documents:
             file.write(("\n".join(_lines(document, losses)) + "\n\n").encode())
     return +losses
 
 
-def _lines(document: Document, losses: Losses) -> Iterator[str]:
-    name = plain(document.id, "|\t\r", losses)
-    count_absent(document, losses, "sections", "relations", "unlinked_relations")
+def _lines(document: Document, losses: ConversionLosses) -> Iterator[str]:
+    name = replace_forbidden(document.id, "|\t\r", losses)
+    count_unsupported_fields(document, losses, "sections", "relations", "unlinked_relations")
     losses["no place in the format for sections"] += sum(
         section.kind not in ("title", "abstract") or bool(section.heading) for section in document.sections
     )
@@ -44,7 +46,7 @@ def _lines(document: Document, losses: Losses) -> Iterator[str]:
     yield f"{name}|a|{_one_line(abstract)}"
     for entity in document.entities:
         yield f"{name}\t{_mention(entity, document.text, losses)}"
-    for relation in every_relation(document):
+    for relation in list_all_relations(document):
         row = _relation(relation, {entity.id: entity for entity in document.entities}, losses)
         if row:
             yield f"{name}\t{row}"
@@ -62,27 +64,27 @@ def _halves(document: Document) -> tuple[str, str]:
     return (text[:cut], text[cut + 1 :]) if 0 <= cut < len(text) - 1 else (text, "")
 
 
-def _mention(entity: Entity, text: str, losses: Losses) -> str:
-    start, end = covering(entity, losses)
-    count_attributes(entity, losses, "parts")
+def _mention(entity: Entity, text: str, losses: ConversionLosses) -> str:
+    start, end = get_covering_span(entity, losses)
+    count_unsupported_attributes(entity, losses, "parts")
     columns = [
         str(start),
         str(end),
         text[start:end].translate(_FLAT),
-        plain(entity.label, "\t\r", losses),
-        plain(joined_concepts(entity, losses), "\t\r", losses),
+        replace_forbidden(entity.label, "\t\r", losses),
+        replace_forbidden(join_concepts(entity, losses), "\t\r", losses),
     ]
     return "\t".join(columns + [value.translate(_FLAT) for name, value in entity.attributes if name == "parts"])
 
 
-def _relation(relation: Relation, entities: dict[str, Entity], losses: Losses) -> str | None:
+def _relation(relation: Relation, entities: dict[str, Entity], losses: ConversionLosses) -> str | None:
     targets = [target for _, target in relation.arguments]
     mentions = [entities[target] for target in targets if target in entities]
     if len(targets) != 2 or any(not mention.concepts for mention in mentions):
         losses["relations were lost: the format has those between two concepts only"] += 1
         return None
     losses["relations between mentions were written between their concepts"] += bool(mentions)
-    count_attributes(relation, losses, "extra")
+    count_unsupported_attributes(relation, losses, "extra")
     concepts = [entities[target].concepts[0] if target in entities else target for target in targets]
     extras = [value.translate(_FLAT) for name, value in relation.attributes if name == "extra"]
-    return "\t".join([plain(relation.label, "\t\r", losses), *concepts, *extras])
+    return "\t".join([replace_forbidden(relation.label, "\t\r", losses), *concepts, *extras])

@@ -1,0 +1,236 @@
+"""One chunk of work: items of a reader in, cleaned and annotated documents out, with everything counted.
+
+Each document is cleaned, its sections and annotations are carried to the clean text, its sentences are split (never
+across a section's border), the lexicons are matched for all documents of the chunk at once, and a signature is taken
+for the search for duplicates. The result depends on the chunk alone, so it does not matter which process makes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from alembert.corpus.clean import CleanedText, CleanSettings, clean
+from alembert.corpus.document import Document, Entity, Relation, Section, Span
+from alembert.corpus.duplicates import compute_signature
+from alembert.corpus.readers import DeletedRecord, Item, Remark, SetAside
+from alembert.corpus.store import CorpusDocument, CorpusEntity
+from alembert.text.gazetteer import Gazetteer
+from alembert.text.language import UNKNOWN_LANGUAGE, detect_language
+from alembert.text.sentences import CJK, guess_language, split_sentences
+
+_CJK = re.compile(f"[{CJK}]")
+_DETAIL = re.compile(r"\s*[(:;].*")
+_NUMBER = re.compile(r"(?<![\w-])[A-Z]?\d+(?:[.,]\d+)*")
+"""A number, or an id such as T12; not the one in the name of an encoding, such as utf-8."""
+MEDLINE = "medline"
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A PMID at one record: how many documents of the chunk it gave, or that it was deleted there."""
+
+    pmid: str
+    documents: int
+    deleted: bool = False
+
+
+@dataclass
+class Chunk:
+    """What became of the items of a chunk; the lists `entries`, `signatures` and `sizes` are parallel."""
+
+    entries: list[CorpusDocument] = field(default_factory=list)
+    signatures: list[bytes] = field(default_factory=list)
+    citations: list[Citation] = field(default_factory=list)
+    set_aside: list[SetAside] = field(default_factory=list)
+    matched: set[int] = field(default_factory=set)
+    """Entries of the gazetteer that were found."""
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class ChunkProcessor:
+    """Turns items into a chunk; `gazetteer` is None where no lexicon was given."""
+
+    clean: CleanSettings
+    gazetteer: Gazetteer | None
+
+    def refine(self, items: Sequence[Item], source: str, format: str | None) -> Chunk:  # noqa: A002
+        """Clean and annotate the items of one chunk of one source."""
+        chunk = Chunk()
+        for item in items:
+            kept = self._take(item, source, chunk)
+            if format == MEDLINE:
+                _record_citation(item, kept, chunk.citations)
+        self._match(chunk)
+        return chunk
+
+    def _take(self, item: Item, source: str, chunk: Chunk) -> bool:
+        if isinstance(item, Document):
+            return self._document(item, source, chunk)
+        if isinstance(item, SetAside):
+            chunk.set_aside.append(dataclasses.replace(item, source=source))
+            chunk.counts["set aside"] += 1
+            chunk.counts[f"{item.kind}s set aside"] += 1
+            chunk.counts[f"set aside: {generalise_reason(item.reason)}"] += 1
+        elif isinstance(item, Remark):
+            chunk.counts[f"remark: {item.reason}"] += item.count
+        else:
+            chunk.counts["deletions read"] += 1
+        return False
+
+    def _document(self, document: Document, source: str, chunk: Chunk) -> bool:
+        cleaned = clean(document.text, self.clean, annotated=bool(document.entities))
+        _count_read(document, cleaned, chunk.counts)
+        if cleaned.dropped:
+            chunk.counts[f"dropped: {cleaned.dropped}"] += 1
+            chunk.counts["gold entities dropped"] += len(document.entities)
+            return False
+        document = apply_cleaning(document, cleaned, chunk.counts)
+        language = document.language or cleaned.language
+        if language == UNKNOWN_LANGUAGE:
+            language = detect_language(document.text)
+        sentences = tuple(split_into_sentences(document, language))
+        chunk.entries.append(CorpusDocument(document, source, language, sentences))
+        chunk.signatures.append(compute_signature(document.text))
+        return True
+
+    def _match(self, chunk: Chunk) -> None:
+        """Add the entities: those of the input, and those that the lexicons find."""
+        texts = [entry.document.text for entry in chunk.entries]
+        found = self.gazetteer.find_all(texts, chunk.matched) if self.gazetteer and texts else [[] for _ in texts]
+        for number, (entry, matches) in enumerate(zip(chunk.entries, found, strict=True)):
+            mentions = [CorpusEntity(*match) for match in matches]
+            if entry.document.entities:
+                mentions = sorted([*_read_gold_mentions(entry.document), *mentions], key=lambda each: each[:2])
+            if mentions:
+                chunk.entries[number] = dataclasses.replace(entry, entities=tuple(mentions))
+
+
+def _read_gold_mentions(document: Document) -> Iterator[CorpusEntity]:
+    for entity in document.entities:
+        yield CorpusEntity(entity.start, entity.end, entity.label, entity.concepts, gold=True)
+
+
+def generalise_reason(reason: str) -> str:
+    """Give what reasons have in common that differ in numbers, ids and details only.
+
+    >>> generalise_reason("the row has 3 columns where the first has 12 (see line 1)")
+    'the row has N columns where the first has N'
+    """
+    return _NUMBER.sub("N", _DETAIL.sub("", reason))
+
+
+def _count_read(document: Document, cleaned: CleanedText, counts: Counter[str]) -> None:
+    counts["documents read"] += 1
+    counts["characters read"] += len(document.text)
+    counts["gold entities read"] += len(document.entities)
+    counts["translations read"] += "translation_of" in document.meta
+    counts["documents read with abstract"] += any(part.kind == "abstract" for part in document.sections)
+    for step, times in cleaned.counts.items():
+        counts[f"cleaned: {step}, documents"] += 1
+        counts[f"cleaned: {step}, places"] += times
+
+
+def _record_citation(item: Item, kept: bool, citations: list[Citation]) -> None:
+    """Write down which PMID an item belongs to; a translation belongs to the citation before it.
+
+    A record that was set aside is not written down: it must not replace an earlier one that can be used.
+    """
+    if isinstance(item, DeletedRecord):
+        citations.append(Citation(item.id, 0, deleted=True))
+    elif isinstance(item, Document):
+        original = item.meta.get("translation_of")
+        if original is None or not citations or citations[-1].pmid != original:
+            citations.append(Citation(original or item.id, int(kept)))
+        elif kept:
+            citations[-1] = Citation(original, citations[-1].documents + 1)
+
+
+def apply_cleaning(document: Document, cleaned: CleanedText, counts: Counter[str]) -> Document:
+    """Give the document with its clean text and everything on it in its new place."""
+    if not cleaned.steps:
+        return document
+    entities = tuple(_move_entity(entity, cleaned) for entity in document.entities)
+    kept = tuple(entity for entity in entities if entity.spans)
+    relations = (
+        document.relations if len(kept) == len(entities) else tuple(_keep_linked_relations(document.relations, kept))
+    )
+    counts["gold entities cleaned away"] += len(entities) - len(kept)
+    counts["relations cleaned away"] += len(document.relations) - len(relations)
+    return dataclasses.replace(
+        document,
+        text=cleaned.text,
+        sections=tuple(_move_sections(document, cleaned)),
+        entities=kept,
+        relations=relations,
+    )
+
+
+def _move_entity(entity: Entity, cleaned: CleanedText) -> Entity:
+    spans = (cleaned.to_clean(*span) for span in entity.spans)
+    return dataclasses.replace(entity, spans=tuple((start, end) for start, end in spans if start < end))
+
+
+def _move_sections(document: Document, cleaned: CleanedText) -> Iterator[Section]:
+    for section in document.sections:
+        start, end = cleaned.to_clean(section.start, section.end)
+        if start < end:
+            yield Section(start, end, section.kind, section.heading)
+
+
+def _keep_linked_relations(relations: Sequence[Relation], entities: Sequence[Entity]) -> Iterator[Relation]:
+    """Give the relations whose arguments are still there."""
+    known = {entity.id for entity in entities} | {concept for each in entities for concept in each.concepts}
+    for relation in relations:
+        if all(target in known for _, target in relation.arguments):
+            known.add(relation.id)
+            yield relation
+
+
+def split_into_sentences(document: Document, language: str) -> Iterator[Span]:
+    """Split a document into sentences, each inside one section or between two."""
+    text = document.text
+    rules = "zh" if language == "zh" else guess_language(text)
+    borders = [0, *(place for part in document.sections for place in (part.start, part.end)), len(text)]
+    for start, end in pairwise(borders):
+        if end - start > 1 or not text[start:end].isspace():
+            yield from ((start + first, start + last) for first, last in split_sentences(text[start:end], rules))
+
+
+def count_words(text: str) -> int:
+    """Count words: runs without white space, and each Chinese or Japanese character.
+
+    >>> count_words("IL-6 in 糖尿病")
+    5
+    """
+    if text.isascii() or not (characters := len(_CJK.findall(text))):
+        return len(text.split())
+    return characters + len(_CJK.sub(" ", text).split())
+
+
+def compute_sizes(entry: CorpusDocument, labels: Sequence[str]) -> list[int]:
+    """Sum up a document in numbers: sentences, words, characters, gold entities, and entities found by label."""
+    found = Counter(each.label for each in entry.entities if not each.gold)
+    text = entry.document.text
+    gold = len(entry.document.entities)
+    return [len(entry.sentences), count_words(text), len(text), gold, *(found[label] for label in labels)]
+
+
+def to_set_aside_records(asides: Sequence[SetAside]) -> list[dict[str, Any]]:
+    """Write down what was set aside as it stands in `set-aside.jsonl`."""
+    return [
+        {
+            "file": each.source,
+            "position": each.position,
+            "id": each.id,
+            "reason": each.reason,
+            "kind": each.kind,
+        }
+        for each in asides
+    ]
