@@ -40,8 +40,8 @@ def new_tagger(folder: Path, shape: Mapping[str, int] | None = None) -> Path:
     import torch
 
     from alembert.tasks.files import write_task
-    from alembert.tasks.tag import TagTask
-    from alembert.tasks.tag_settings import TagSettings
+    from alembert.tasks.tag.data import TagSettings
+    from alembert.tasks.tag.task import TagTask
 
     task = TagTask(types=("Disease",), settings=TagSettings())
     made = _fresh(task, shape) if shape else _with_tags(task)
@@ -94,7 +94,7 @@ def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) ->
     from alembert.compress.export import Material, export
     from alembert.compress.settings import ExportSettings
     from alembert.infer.speed import speeds
-    from alembert.tasks.tag import TagTask
+    from alembert.tasks.tag.task import TagTask
 
     examples = TagTask.of_texts(sentences(texts_of(TRAIN)))
     settings = ExportSettings(format=form, rows=rows)

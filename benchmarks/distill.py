@@ -71,8 +71,8 @@ def teacher_of(start, folder: Path, name: str) -> Path:
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.files.surgery import with_heads
     from alembert.tasks.files import write_task
-    from alembert.tasks.tag import TagTask
-    from alembert.tasks.tag_settings import TagSettings
+    from alembert.tasks.tag.data import TagSettings
+    from alembert.tasks.tag.task import TagTask
 
     settings = TagSettings()
     task = TagTask.learn(TagTask.read([folder / "train.tsv"], settings, ReadOptions()).examples, settings)

@@ -26,7 +26,7 @@ from alembert.infer.embed import EncodeSettings, encode
 from alembert.infer.embed_model import Embedded, Embedder, Origin
 from alembert.infer.embed_search import nearest
 from alembert.infer.embed_store import Index
-from alembert.tasks.compare_pooling import Pooling
+from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
 
 BATCH, NEAREST, TOGETHER, WIDTH = 32, 10, 64, 384

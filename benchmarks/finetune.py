@@ -65,7 +65,7 @@ def main() -> None:
 
 def finetuned(model: Path, folder: Path, mean: float, precision: str) -> Pass:
     """Fine-tune with the product; count what its log says of the steps."""
-    from alembert.tasks.tag_settings import TagSettings
+    from alembert.tasks.tag.data import TagSettings
     from alembert.train.finetune import Assignment, finetune
     from alembert.train.finetune_settings import FinetuneSettings
     from alembert.train.optim_settings import OptimiserSettings

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from alembert.tasks.tag_examples import FoundEntity, Tagged
+from alembert.tasks.tag.data import PredictedEntity, TagPrediction
 from scripted_models import Scripted, tagger
 
 WORDS = re.compile(r"(?P<Drug>[Aa]spirin|咳\w?)|(?P<Disease>(?:breast )?cancer)|(?P<Sign>[^\w\s]\S?)")
@@ -23,12 +23,15 @@ class Finder(Scripted):
             raise ValueError("a bug in the model")
         encoded = self.task.encode(examples, self.engine.tokenizer, self.engine.longest)
         return [
-            Tagged(found(example.text), replace(each.coverage)) for example, each in zip(examples, encoded, strict=True)
+            TagPrediction(found(example.text), replace(each.coverage))
+            for example, each in zip(examples, encoded, strict=True)
         ]
 
 
-def found(text: str) -> tuple[FoundEntity, ...]:
-    return tuple(FoundEntity(match.start(), match.end(), str(match.lastgroup), 0.75) for match in WORDS.finditer(text))
+def found(text: str) -> tuple[PredictedEntity, ...]:
+    return tuple(
+        PredictedEntity(match.start(), match.end(), str(match.lastgroup), 0.75) for match in WORDS.finditer(text)
+    )
 
 
 def finder(folder: Path, poison: str = "poison") -> Finder:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from alembert.infer.embed_model import Embedded, Origin
-from alembert.tasks.compare_pooling import Pooling
+from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
 
 WIDTH = 8

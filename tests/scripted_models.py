@@ -8,12 +8,11 @@ from typing import Any
 
 from alembert.infer.size import Size
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.classify import ClassifyTask
-from alembert.tasks.classify_decode import Answer, ClassifyPrediction
-from alembert.tasks.classify_settings import ClassifySettings
-from alembert.tasks.tag import TagTask
-from alembert.tasks.tag_examples import FoundEntity, Tagged
-from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.classify.data import ClassifySettings
+from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
+from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.tag.data import PredictedEntity, TagPrediction, TagSettings
+from alembert.tasks.tag.task import TagTask
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
 
@@ -80,7 +79,7 @@ def tagger(script: Mapping[str, Sequence[Any]], types: Sequence[str] = ("Disease
 
 
 def classifier(
-    script: Mapping[str, Answer], labels: Sequence[str] = ("no", "yes"), kind: Any = "single", **more: Any
+    script: Mapping[str, ClassifyAnswer], labels: Sequence[str] = ("no", "yes"), kind: Any = "single", **more: Any
 ) -> Scripted:
     """A classifier that gives answers."""
     task = ClassifyTask(ClassifySettings(), kind, tuple(labels))
@@ -88,8 +87,8 @@ def classifier(
     return Scripted(task, Engine(), Silent(), folder, script=script, say=_classified, **more)
 
 
-def answer(label: str, score: float) -> Answer:
-    return Answer(label=label, score=score, probabilities={label: score})
+def answer(label: str, score: float) -> ClassifyAnswer:
+    return ClassifyAnswer(label=label, score=score, probabilities={label: score})
 
 
 def write_tagged(path: Path, documents: Mapping[str, tuple[str, Sequence[tuple[int, int, str]]]]) -> Path:
@@ -113,9 +112,9 @@ def write_labelled(path: Path, rows: Mapping[str, tuple[str, Any]]) -> Path:
     return path
 
 
-def _tagged(said: Sequence[Any], coverage: Any) -> Tagged:
-    return Tagged(tuple(FoundEntity(*entity) for entity in said), coverage)
+def _tagged(said: Sequence[Any], coverage: Any) -> TagPrediction:
+    return TagPrediction(tuple(PredictedEntity(*entity) for entity in said), coverage)
 
 
-def _classified(said: Answer, coverage: Any) -> ClassifyPrediction:
+def _classified(said: ClassifyAnswer, coverage: Any) -> ClassifyPrediction:
     return ClassifyPrediction((said,), coverage)

@@ -13,8 +13,8 @@ from alembert.files.family import LABELLED_HEADS, Blueprint
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
-from alembert.tasks.files import write_keys, write_task, write_tasks
-from alembert.tasks.task import AnyTask, task_class
+from alembert.tasks.files import write_task, write_tasks, write_train_keys
+from alembert.tasks.task import AnyTask, get_task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 from task_cases import CASES, LONGEST, TOKENIZER
@@ -32,7 +32,7 @@ def examples_of(name: str, file: Path) -> tuple[AnyTask, tuple[Any, ...]]:
     """Write the examples of a case to a file; give the task that learnt from them, and the examples."""
     case = CASES[name]
     file.write_text("\n".join(map(json.dumps, case.lines())) + "\n", encoding="utf8")
-    kind = task_class(case.task)
+    kind = get_task_class(case.task)
     settings = kind.settings_class(**case.settings)
     examples = kind.read([file], settings, ReadOptions()).examples
     return kind.learn(examples, settings), examples
@@ -53,7 +53,7 @@ def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any,
     opinionated(made.model)
     made.save(folder)
     write_task(folder, task.bind(made.model.head(spec.kind)), {"examples": len(examples)})
-    write_keys(folder, (example.key for example in examples[:3]))
+    write_train_keys(folder, (example.key for example in examples[:3]))
     return examples
 
 
@@ -72,7 +72,7 @@ def fine_tuned_together(cases: Mapping[str, str], folder: Path, place: Path) -> 
     bound = {name: task.bind(made.model.head(name)) for name, (task, _) in read.items()}
     write_tasks(folder, {name: (task, {"examples": len(read[name][1])}) for name, task in bound.items()})
     for name, (_, examples) in read.items():
-        write_keys(folder, (example.key for example in examples[:3]), name)
+        write_train_keys(folder, (example.key for example in examples[:3]), name)
     return {name: examples for name, (_, examples) in read.items()}
 
 

@@ -16,9 +16,9 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.infer.annotate_ray import OnRay
 from alembert.nn.config import preset
-from alembert.tasks.classify_settings import ClassifySettings
-from alembert.tasks.confidence import threshold_for
-from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.classify.data import ClassifySettings
+from alembert.tasks.confidence import find_threshold
+from alembert.tasks.tag.data import TagSettings
 from alembert.terminal.progress import line
 from alembert.train.finetune import Assignment, finetune
 from alembert.train.finetune_settings import FinetuneSettings
@@ -116,7 +116,7 @@ def test_another_threshold_is_another_run(work: Path, capsys: pytest.CaptureFixt
 
 def test_a_precision_is_looked_up_in_what_training_measured(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     training = json.loads((work / "classify/task.json").read_text())["training"]
-    threshold = threshold_for(0.0, training, "")
+    threshold = find_threshold(0.0, training, "")
     assert threshold > 0
     assert run(command(work, "precise", "--min-precision", "0", models=("classify",))) == 0
     capsys.readouterr()

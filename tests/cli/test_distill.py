@@ -12,8 +12,8 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import EncoderConfig
 from alembert.tasks.files import write_task
-from alembert.tasks.tag import TagTask
-from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.tag.data import TagSettings
+from alembert.tasks.tag.task import TagTask
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 from sample_lines import labelled, write_lines

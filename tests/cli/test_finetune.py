@@ -17,7 +17,7 @@ from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import preset
-from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 

@@ -12,7 +12,7 @@ from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import preset
-from alembert.tasks.names import TASKS
+from alembert.tasks import TASKS
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 from alembert.train.finetune_settings import FinetuneSettings, usual_settings

@@ -18,16 +18,16 @@ from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.infer.speed import speeds
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.export_files import ExportFacts, HeadFacts
 from alembert.tasks.files import write_surfaces
+from alembert.tasks.runtime.export_files import ExportMetadata, HeadMetadata
 from small_checkpoints import fine_tuned, fine_tuned_together
 
 FP32 = ExportSettings(format="openvino", precision="fp32")
 FEW = ExportSettings(format="openvino", rows=6)
-FACTS = ExportFacts(
+FACTS = ExportMetadata(
     format="openvino",
     precision="int8",
-    heads={"tag": HeadFacts(kind="tag", per_token=True, labels=("O", "B|x"))},
+    heads={"tag": HeadMetadata(kind="tag", per_token=True, labels=("O", "B|x"))},
     longest=64,
     parameters=1_234,
     layers=2,
@@ -218,7 +218,7 @@ def test_the_card_keeps_labels_in_their_cells() -> None:
 
 
 def test_the_card_shows_labels_as_text() -> None:
-    heads = {"tag": HeadFacts(kind="tag", per_token=True, labels=("<script>", "`a`\udcff"))}
+    heads = {"tag": HeadMetadata(kind="tag", per_token=True, labels=("<script>", "`a`\udcff"))}
     made = replace(outcome(), facts=replace(FACTS, heads=heads))
     assert r"| labels | &lt;script&gt;, \`a\`\\udcff |" in card(made)
 

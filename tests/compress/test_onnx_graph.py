@@ -22,7 +22,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
-from alembert.tasks.running_onnx import OnnxGraph, masked
+from alembert.tasks.runtime.graphs import OnnxGraph, build_bert_inputs
 from small_checkpoints import fine_tuned, small_model
 
 ONNX = ExportSettings(format="onnx", precision="fp32")
@@ -70,7 +70,7 @@ def in_openvino(content: bytes, rows: list[Row]) -> Outputs:
     """Read the file in a program that is not made for it alone."""
     # By itself it would compute in bfloat16 on processors that have it.
     graph = get_core().compile_model(get_core().read_model(content, b""), "CPU", make_compile_settings(1, 1))
-    found = graph(masked(rows))
+    found = graph(build_bert_inputs(rows))
     return {head: found[head] for head in HEADS}
 
 

@@ -12,7 +12,7 @@ from alembert.data.windows import Row
 from alembert.hardware.runtimes import get_core, make_compile_settings
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
-from alembert.tasks.running_onnx import OnnxGraph, masked
+from alembert.tasks.runtime.graphs import OnnxGraph, build_bert_inputs
 from small_checkpoints import small_model
 
 onnx = pytest.importorskip("onnx")
@@ -64,7 +64,7 @@ def test_another_program_computes_the_same(model: Model, seen: dict[str, Seen]) 
     compiled = get_core().compile_model(get_core().read_model(content, b""), "CPU", make_compile_settings(1, 1))
     (row,) = rows((12,))
     ours = OnnxGraph(content, threads=1, streams=1).infer([row])["tag"]
-    assert np.corrcoef(compiled(masked([row]))["tag"].ravel(), ours.ravel())[0, 1] > 0.99
+    assert np.corrcoef(compiled(build_bert_inputs([row]))["tag"].ravel(), ours.ravel())[0, 1] > 0.99
 
 
 def test_what_is_beside_a_row_does_not_change_it(model: Model, seen: dict[str, Seen]) -> None:

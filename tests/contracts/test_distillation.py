@@ -15,7 +15,7 @@ from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
-from alembert.tasks.task import task_class
+from alembert.tasks.task import get_task_class
 from alembert.train.distill import distill
 from alembert.train.distill_settings import DistillSettings, StageSettings, StageWeights
 from alembert.train.finetune import Assignment, finetune
@@ -70,7 +70,7 @@ def chain(name: str, plain: Path, folder: Path) -> Path:
     path = folder / "examples.jsonl"
     path.write_text("\n".join(map(json.dumps, case.lines())) + "\n", encoding="utf8")
     data = Data(whole=(path,), split="60/40")
-    settings = task_class(case.task).settings_class(**case.settings)
+    settings = get_task_class(case.task).settings_class(**case.settings)
     job = Assignment(task=case.task, model=str(plain), data=data, settings=settings)
     finetune(job, folder / "teacher", FinetuneSettings(steps=2))
     wish = Distillation(teacher=str(folder / "teacher"), student="1x8", data=data)

@@ -14,12 +14,12 @@ from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.export_files import Format
-from alembert.tasks.runner import Outputs
+from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime.export_files import ExportFormat
 from small_checkpoints import fine_tuned, fine_tuned_together
 from task_cases import CASES
 
-FORMATS: tuple[Format, ...] = ("openvino", "onnx")
+FORMATS: tuple[ExportFormat, ...] = ("openvino", "onnx")
 WRITING = ("generate", "generate, beam")
 EXPORTED = [name for name in CASES if name not in WRITING]
 TOGETHER = {name.replace(", ", "-"): name for name in EXPORTED}
@@ -34,7 +34,7 @@ class Both:
     examples: tuple[Any, ...]
 
 
-def fp32(form: Format = "openvino") -> ExportSettings:
+def fp32(form: ExportFormat = "openvino") -> ExportSettings:
     return ExportSettings(format=form, precision="fp32")
 
 
@@ -111,7 +111,7 @@ def test_a_model_that_writes_texts_is_refused(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", ["tag, crf", "tag, span", "classify", "compare, scores", "answer"])
-def test_int8_is_near_for_heads_of_every_kind(name: str, form: Format, tmp_path: Path) -> None:
+def test_int8_is_near_for_heads_of_every_kind(name: str, form: ExportFormat, tmp_path: Path) -> None:
     examples = fine_tuned(name, tmp_path / "checkpoint", tmp_path / "examples.jsonl")
     made = checkpoints.open(tmp_path / "checkpoint")
     settings = ExportSettings(format=form, rows=8)

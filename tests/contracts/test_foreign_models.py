@@ -15,8 +15,8 @@ from alembert.corpus.readers import read
 from alembert.infer.annotate_models import Pipeline
 from alembert.infer.embed_model import Embedder
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.compare_pooling import Pooling, sentence_transformers_files
-from alembert.tasks.files import task_remark
+from alembert.tasks.compare.pooling import Pooling, build_sentence_transformers_files
+from alembert.tasks.files import describe_inferred_task
 from foreign_models import SHAPE, save_foreign
 from task_cases import CASES
 
@@ -65,7 +65,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
         save_foreign(Path("model"), f"{family}{foreign.head}", labels=labels, **foreign.config)
         if name == "compare":
             pooling = Pooling(mode="mean", dimension=SHAPE["hidden_size"], normalise=True, length=128)
-            for path, content in sentence_transformers_files(pooling).items():
+            for path, content in build_sentence_transformers_files(pooling).items():
                 (Path("model") / path).parent.mkdir(exist_ok=True)
                 (Path("model") / path).write_bytes(content)
         lines = CASES[foreign.case].lines()
@@ -136,7 +136,7 @@ def test_errors_are_sorted(name: str, made: Made, capsys: pytest.CaptureFixture[
 
 def test_vectors_of_a_sentence_encoder_are_those_that_it_embeds(made: Made) -> None:
     made("compare", "Bert")
-    assert "by its modules.json it is a sentence encoder" in str(task_remark(Path("model")))
+    assert "by its modules.json it is a sentence encoder" in str(describe_inferred_task(Path("model")))
     model, texts = TaskModel.open("model"), ["the gene", "cancer of the breast"]
     (one, other) = model.predict(model.task.of_texts(texts))
     embedded = Embedder.open("model").embed(texts).vectors_ND

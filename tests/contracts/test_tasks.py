@@ -14,11 +14,9 @@ from alembert.errors import UserError
 from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model, new_model
 from alembert.tasks.files import open_task, write_task
-from alembert.tasks.imitation_settings import ImitationSettings
-from alembert.tasks.loss_settings import LossSettings
-from alembert.tasks.running import ModelRunner
-from alembert.tasks.targets import Target, target_of
-from alembert.tasks.task import TASKS, AnyTask, task_class
+from alembert.tasks.runtime.torch import ModelRunner, TaskBatch, collate_rows
+from alembert.tasks.settings import DistillLossSettings, LossSettings
+from alembert.tasks.task import TASKS, AnyTask, get_task_class
 from alembert.text.tokenizer import Tokenizer
 from task_cases import CASES, LONGEST, TOKENIZER
 
@@ -46,28 +44,28 @@ class Ready:
 
     def loss(self, chosen: list[Any]) -> torch.Tensor:
         rows = [(n, row) for n, each in enumerate(chosen) for row in each.rows]
-        target = target_of([row for _, row in rows], [n for n, _ in rows], len(chosen))
+        target = collate_rows([row for _, row in rows], [n for n, _ in rows], len(chosen))
         return self.task.loss(self.model.head(self.head), self.outputs(target), target, LossSettings())
 
-    def outputs(self, target: Target, model: Model | None = None) -> torch.Tensor:
+    def outputs(self, target: TaskBatch, model: Model | None = None) -> torch.Tensor:
         asked: dict[str, Any] = {"places_P": target.places, "attention": self.task.attention}
         found: dict[str, torch.Tensor] = (model or self.model)(target.batch, [self.head], **asked, only=True)
         return found[self.head]
 
-    def targets(self, *parts: slice) -> list[Target]:
+    def targets(self, *parts: slice) -> list[TaskBatch]:
         """Make a micro-batch of each part of what is computed at once: the rows of an example, or each row alone."""
         items: list[Any] = [each.rows for each in self.trained]
         if self.task.counted != "examples":
             items = [(row,) for rows in items for row in rows]
         drawn = [[(n, row) for n, rows in enumerate(items[part]) for row in rows] for part in parts]
-        return [target_of([row for _, row in rows], [n for n, _ in rows], 1) for rows in drawn]
+        return [collate_rows([row for _, row in rows], [n for n, _ in rows], 1) for rows in drawn]
 
-    def taught(self, target: Target, settings: ImitationSettings, model: Model) -> torch.Tensor:
+    def taught(self, target: TaskBatch, settings: DistillLossSettings, model: Model) -> torch.Tensor:
         with torch.inference_mode():
             outputs = self.outputs(target, model)
             return self.task.taught(model.head(self.head), outputs, target, settings)
 
-    def imitation(self, target: Target, settings: ImitationSettings, taught: torch.Tensor) -> torch.Tensor:
+    def imitation(self, target: TaskBatch, settings: DistillLossSettings, taught: torch.Tensor) -> torch.Tensor:
         head = self.model.head(self.head)
         return self.task.imitation(head, self.outputs(target), taught, target, settings)
 
@@ -77,7 +75,7 @@ def ready(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     case = CASES[request.param]
     path = tmp_path_factory.mktemp("task") / "examples.jsonl"
     path.write_text("\n".join(map(json.dumps, case.lines())) + "\n", encoding="utf8")
-    kind = task_class(case.task)
+    kind = get_task_class(case.task)
     settings = kind.settings_class(**case.settings)
     reading = kind.read([path], settings, ReadOptions())
     assert not reading.set_aside
@@ -140,7 +138,7 @@ def test_the_loss_is_finite_and_reaches_the_head(ready: Ready) -> None:
 
 def test_two_equal_passes_do_not_diverge(ready: Ready) -> None:
     rows = [(n, row) for n, each in enumerate(ready.trained[:4]) for row in each.rows]
-    target = target_of([row for _, row in rows], [n for n, _ in rows], 4)
+    target = collate_rows([row for _, row in rows], [n for n, _ in rows], 4)
     with torch.inference_mode():
         outputs = ready.outputs(target)
         assert float(ready.task.divergence(outputs, outputs, target)) == pytest.approx(0, abs=1e-5)
@@ -156,12 +154,12 @@ def test_the_loss_of_a_batch_is_that_of_its_groups(ready: Ready) -> None:
         assert sum(float(ready.loss(part)) for part in together) == pytest.approx(apart, rel=1e-4)
 
 
-SOFT = [ImitationSettings(), ImitationSettings(temperature=3.0)]
-IMITATIONS = [*SOFT, ImitationSettings(crf="path")]
+SOFT = [DistillLossSettings(), DistillLossSettings(temperature=3.0)]
+IMITATIONS = [*SOFT, DistillLossSettings(crf="path")]
 
 
 @pytest.mark.parametrize("settings", SOFT, ids=str)
-def test_nothing_is_learnt_from_oneself(ready: Ready, settings: ImitationSettings) -> None:
+def test_nothing_is_learnt_from_oneself(ready: Ready, settings: DistillLossSettings) -> None:
     (target,) = ready.targets(slice(6))
     loss = ready.imitation(target, settings, ready.taught(target, settings, ready.model))
     found = torch.autograd.grad(loss, list(ready.model.parameters()), allow_unused=True)
@@ -170,7 +168,7 @@ def test_nothing_is_learnt_from_oneself(ready: Ready, settings: ImitationSetting
 
 
 @pytest.mark.parametrize("settings", IMITATIONS, ids=str)
-def test_imitation_of_another_is_positive_and_its_gradient_finite(ready: Ready, settings: ImitationSettings) -> None:
+def test_imitation_of_another_is_positive_and_its_gradient_finite(ready: Ready, settings: DistillLossSettings) -> None:
     (target,) = ready.targets(slice(6))
     loss = ready.imitation(target, settings, ready.taught(target, settings, ready.teacher))
     found = torch.autograd.grad(loss, list(ready.model.parameters()), allow_unused=True)
@@ -181,7 +179,7 @@ def test_imitation_of_another_is_positive_and_its_gradient_finite(ready: Ready, 
 
 
 @pytest.mark.parametrize("settings", IMITATIONS, ids=str)
-def test_imitation_adds_up_over_micro_batches(ready: Ready, settings: ImitationSettings) -> None:
+def test_imitation_adds_up_over_micro_batches(ready: Ready, settings: DistillLossSettings) -> None:
     whole, *parts = ready.targets(slice(7), slice(2), slice(2, 7))
     with torch.inference_mode():
         together, *apart = [
@@ -192,7 +190,7 @@ def test_imitation_adds_up_over_micro_batches(ready: Ready, settings: ImitationS
 
 
 @pytest.mark.parametrize("settings", IMITATIONS, ids=str)
-def test_imitation_does_not_depend_on_labels(ready: Ready, settings: ImitationSettings) -> None:
+def test_imitation_does_not_depend_on_labels(ready: Ready, settings: DistillLossSettings) -> None:
     (target,) = ready.targets(slice(6))
     wrong = replace(target, labels=torch.zeros_like(target.labels))
     with torch.inference_mode():
@@ -205,7 +203,7 @@ def test_imitation_does_not_depend_on_labels(ready: Ready, settings: ImitationSe
 
 @pytest.mark.parametrize("settings", IMITATIONS, ids=str)
 def test_what_is_taught_has_a_line_for_each_output_and_half_precision_is_enough(
-    ready: Ready, settings: ImitationSettings
+    ready: Ready, settings: DistillLossSettings
 ) -> None:
     (target,) = ready.targets(slice(6))
     with torch.inference_mode():

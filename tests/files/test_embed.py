@@ -17,9 +17,9 @@ from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HEAD_KINDS, HeadSpec
-from alembert.tasks.compare import CompareTask
-from alembert.tasks.compare_pooling import Name
-from alembert.tasks.compare_settings import CompareSettings
+from alembert.tasks.compare.columns import CompareSettings
+from alembert.tasks.compare.pooling import PoolingName
+from alembert.tasks.compare.task import CompareTask
 from alembert.tasks.files import write_task
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
@@ -62,7 +62,7 @@ def vectors(made: Checkpoint) -> torch.Tensor:
 @pytest.fixture(params=POOLINGS)
 def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder as `finetune --task compare` writes it."""
-    pooling: Name = request.param
+    pooling: PoolingName = request.param
     made = checkpoint(pooling)
     made.save(tmp_path / "model")
     task = CompareTask(CompareSettings(), "unsupervised", pooling, normalise=pooling == "mean")

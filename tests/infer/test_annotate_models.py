@@ -19,11 +19,11 @@ from alembert.infer.several import SeveralExamples, SeveralModel
 from alembert.infer.task_model import TaskModel
 from alembert.infer.triples import TripleModel
 from alembert.nn.config import preset
-from alembert.tasks.choose import ChooseTask
-from alembert.tasks.classify import ClassifyTask
-from alembert.tasks.classify_decode import Answer, ClassifyPrediction
-from alembert.tasks.classify_settings import ClassifySettings
-from alembert.tasks.relate_settings import RelateSettings
+from alembert.tasks.choose.task import ChooseTask
+from alembert.tasks.classify.data import ClassifySettings
+from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
+from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.relate.data import RelateSettings
 from alembert.train.finetune import Assignment, finetune
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.task_data import Data
@@ -113,7 +113,7 @@ def test_scores_go_with_the_labels_that_made_way() -> None:
 
 
 def test_labels_of_several_classifiers_go_together() -> None:
-    several = Answer(labels=("x", "z"), probabilities={"x": 0.9, "y": 0.1, "z": 0.6}, score=0.6)
+    several = ClassifyAnswer(labels=("x", "z"), probabilities={"x": 0.9, "y": 0.1, "z": 0.6}, score=0.6)
     models = [
         classifier({"a": several}, labels=("x", "y", "z"), kind="multi"),
         classifier({"a": answer("yes", 0.8)}),
@@ -124,7 +124,7 @@ def test_labels_of_several_classifiers_go_together() -> None:
 
 
 def test_a_number_goes_into_meta() -> None:
-    document = annotated(OLD, classifier({"a": Answer(value=2.5)}, kind="number"))
+    document = annotated(OLD, classifier({"a": ClassifyAnswer(value=2.5)}, kind="number"))
     assert (document.labels, document.meta["value"]) == ((), 2.5)
 
 

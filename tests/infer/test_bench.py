@@ -18,7 +18,7 @@ from alembert.infer import bench_peers
 from alembert.infer.bench import Bench, bench, megabytes, read_texts
 from alembert.infer.bench_peers import AS_THEY_COME, PIPELINE, SORTED, LeftOut, Peer, peers_of
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.export_files import Format
+from alembert.tasks.runtime.export_files import ExportFormat
 from small_checkpoints import fine_tuned
 
 SHORT = [f"case {n}: kras, {'a' * (n % 5)} no fever" for n in range(40)]
@@ -152,7 +152,7 @@ def test_peers_are_for_the_cpu(place: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["openvino", "onnx"])
-def test_a_graph_as_texts_come_finds_what_the_export_finds(form: Format, place: Path, tmp_path: Path) -> None:
+def test_a_graph_as_texts_come_finds_what_the_export_finds(form: ExportFormat, place: Path, tmp_path: Path) -> None:
     settings = ExportSettings(format=form, precision="fp32")
     export(checkpoints.open(place / "tag"), tmp_path / "export", settings)
     model = TaskModel.open(tmp_path / "export")

@@ -20,9 +20,9 @@ from alembert.files.family import Blueprint
 from alembert.infer.embed_model import Embedder, fingerprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.compare import CompareTask
-from alembert.tasks.compare_pooling import Name, Pooling, sentence_transformers_files
-from alembert.tasks.compare_settings import CompareSettings
+from alembert.tasks.compare.columns import CompareSettings
+from alembert.tasks.compare.pooling import Pooling, PoolingName, build_sentence_transformers_files
+from alembert.tasks.compare.task import CompareTask
 from alembert.tasks.files import write_task, write_tasks
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
@@ -48,7 +48,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stating(plain: Path, folder: Path, pooling: Pooling) -> Path:
     """A copy of the model that states a pooling."""
     shutil.copytree(plain, folder)
-    for name, content in sentence_transformers_files(pooling).items():
+    for name, content in build_sentence_transformers_files(pooling).items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
@@ -65,7 +65,7 @@ def compared(request: pytest.FixtureRequest, plain: Path, tmp_path: Path) -> Pat
     return tmp_path / "compare"
 
 
-def compare_task(pooling: Name) -> CompareTask:
+def compare_task(pooling: PoolingName) -> CompareTask:
     settings = CompareSettings(pooling=pooling)
     return CompareTask(settings, "pairs", pooling, dimension=WIDTH, window=LONGEST, normalise=True)
 

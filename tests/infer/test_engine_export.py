@@ -23,11 +23,15 @@ from alembert.infer.embed_model import Embedder
 from alembert.infer.several import SeveralModel
 from alembert.infer.task_model import TaskModel
 from alembert.nn.heads import HEAD_KINDS, HeadSpec
-from alembert.tasks.example import Coverage, Encoded
-from alembert.tasks.export_files import PER_TOKEN, HeadFacts, is_export, read_facts
-from alembert.tasks.running_export import ExportedGraph, GraphRunner
-from alembert.tasks.running_onnx import OnnxGraph
-from alembert.tasks.running_openvino import OpenVinoGraph
+from alembert.tasks.example import Coverage, EncodedExample
+from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
+from alembert.tasks.runtime.export_files import (
+    HEAD_IS_PER_TOKEN,
+    HeadMetadata,
+    is_export,
+    read_export_metadata,
+)
+from alembert.tasks.runtime.graphs import OnnxGraph, OpenVinoGraph
 from small_checkpoints import SHAPE, fine_tuned, fine_tuned_together
 
 FP32 = ExportSettings(format="openvino", precision="fp32")
@@ -68,16 +72,16 @@ def copied(folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "export"
 
 
-def encoded(lengths: Sequence[int]) -> list[Encoded]:
+def encoded(lengths: Sequence[int]) -> list[EncodedExample]:
     random = np.random.default_rng(3)
     rows = [Row(ids=random.integers(5, 60, n), places=np.arange(1, n)) for n in lengths]
-    return [Encoded((row,), Coverage()) for row in rows]
+    return [EncodedExample((row,), Coverage()) for row in rows]
 
 
 def runner(made: Path, **more: int) -> GraphRunner:
     file = made / "model.onnx"
     graph = partial(OnnxGraph, file) if file.is_file() else partial(OpenVinoGraph, made / "model.xml")
-    return GraphRunner(ExportedGraph(graph, read_facts(made).heads, SHAPE["hidden_size"], **more), "crf")
+    return GraphRunner(ExportedGraph(graph, read_export_metadata(made).heads, SHAPE["hidden_size"], **more), "crf")
 
 
 def test_the_folder_decides_about_the_engine(folder: Path) -> None:
@@ -327,7 +331,7 @@ def test_the_kinds_of_heads_answer_as_in_torch() -> None:
     outputs = {kind: 3 for kind, each in HEAD_KINDS.items() if each.outputs is None}
     pooling = {kind: each.poolings[-1] for kind, each in HEAD_KINDS.items()}
     specs = [HeadSpec(kind=kind, outputs=outputs.get(kind), pooling=pooling[kind]) for kind in HEAD_KINDS]
-    assert {spec.kind: spec.per_token for spec in specs if spec.kind != "masked_lm"} == PER_TOKEN
+    assert {spec.kind: spec.per_token for spec in specs if spec.kind != "masked_lm"} == HEAD_IS_PER_TOKEN
 
 
 class Scripted:
@@ -356,14 +360,14 @@ class Scripted:
     ],
 )
 def test_outputs_of_another_shape_are_refused(shape: tuple[int, ...], kind: str) -> None:
-    facts = HeadFacts(kind=kind, per_token=PER_TOKEN[kind], labels=("a", "b", "c"))
+    facts = HeadMetadata(kind=kind, per_token=HEAD_IS_PER_TOKEN[kind], labels=("a", "b", "c"))
     graph = ExportedGraph(lambda *_: Scripted({"head": np.zeros(shape, np.float32)}), {"head": facts}, 16)
     with pytest.raises(BadFile, match=f"not what a head of kind {kind} gives"):
         GraphRunner(graph, "head").outputs(encoded([7, 9]))
 
 
 def test_an_output_that_is_missing_is_refused() -> None:
-    facts = HeadFacts(kind="tag", per_token=True, labels=("a",))
+    facts = HeadMetadata(kind="tag", per_token=True, labels=("a",))
     graph = ExportedGraph(lambda *_: Scripted({}), {"head": facts}, 16)
     with pytest.raises(BadFile, match="gives for 2 texts of up to 9 tokens nothing"):
         GraphRunner(graph, "head").outputs(encoded([7, 9]))

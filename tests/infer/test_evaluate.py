@@ -14,7 +14,7 @@ from alembert.infer.evaluate import Evaluation, evaluate
 from alembert.infer.task_model import TaskModel
 from alembert.inspect.evaluation_report import sentences
 from alembert.tasks.example import Example
-from alembert.tasks.splitting import parse_split, split
+from alembert.tasks.splitting import parse_split, split_examples
 from scripted_models import Scripted, answer, classifier, tagger, write_labelled, write_tagged
 
 DOCUMENTS: dict[str, Any] = {
@@ -290,7 +290,7 @@ def test_a_part_is_what_fine_tuning_kept_apart(tmp_path: Path) -> None:
     rows = {str(number): (f"aspirin {number}", [(0, 7, "Drug")]) for number in range(20)}
     file = write_tagged(tmp_path / "all.jsonl", rows)
     model = tagger({}, facts={"split": {"shares": "80/10/10", "seed": 3}})
-    wanted = split(model.read([file], _options()).examples, parse_split("80/10/10"), 3)[2]
+    wanted = split_examples(model.read([file], _options()).examples, parse_split("80/10/10"), 3)[2]
     found = evaluate(model, [file], part="test", rounds=1)
     assert found.examples == len(wanted) == 2
 
@@ -325,7 +325,7 @@ def test_a_text_of_two_documents_does_not_make_a_part_strange(tmp_path: Path) ->
     file = tmp_path / "all.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
     facts = {"split": {"shares": "80/10/10", "seed": 3}}
-    train = split(classifier({}).read([file], _options()).examples, parse_split("80/10/10"), 3)[0]
+    train = split_examples(classifier({}).read([file], _options()).examples, parse_split("80/10/10"), 3)[0]
     keys = frozenset(example.key for example in train)
     said = {row["id"]: answer("no", 0.9) for row in rows}
     found = evaluate(classifier(said, keys=keys, facts=facts), [file], part="test", rounds=1)
@@ -359,10 +359,10 @@ def test_a_classifier_has_confusion_and_confidence(tmp_path: Path) -> None:
 
 
 def test_numbers_have_neither_confusion_nor_confidence(tmp_path: Path) -> None:
-    from alembert.tasks.classify_decode import Answer
+    from alembert.tasks.classify.decode import ClassifyAnswer
 
     rows = {"1": ("breast", 0.5), "2": ("cancer", 1.5), "3": ("aspirin", 2.5)}
-    said = {name: Answer(value=float(name)) for name in rows}
+    said = {name: ClassifyAnswer(value=float(name)) for name in rows}
     file = write_labelled(tmp_path / "test.jsonl", rows)
     found = evaluate(classifier(said, (), "number"), [file], rounds=5)
     assert (found.scores.main, found.scores.value) == ("spearman", pytest.approx(1.0))

@@ -24,7 +24,7 @@ from alembert.infer.generate import generate
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.export_files import DECODING
+from alembert.tasks.runtime.export_files import DECODING_FILE
 from alembert.terminal.output import print_json
 from small_checkpoints import SHAPE, fine_tuned
 from task_cases import TOKENIZER
@@ -80,9 +80,9 @@ def test_transitions_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 def test_transitions_of_an_export_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     fine_tuned("tag, crf", tmp_path / "model", tmp_path / "examples.jsonl")
     export(checkpoints.open(tmp_path / "model"), tmp_path / "export", FP32)
-    with np.load(tmp_path / "export" / DECODING) as kept:
+    with np.load(tmp_path / "export" / DECODING_FILE) as kept:
         spoilt = {name: np.full_like(each, np.nan) for name, each in kept.items()}
-    np.savez(tmp_path / "export" / DECODING, allow_pickle=False, **spoilt)
+    np.savez(tmp_path / "export" / DECODING_FILE, allow_pickle=False, **spoilt)
     with pytest.raises(BadFile, match="Transitions of the CRF of the model are NaN or infinite"):
         TaskModel.open(tmp_path / "export")
 

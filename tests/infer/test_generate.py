@@ -17,7 +17,7 @@ from alembert.infer.generate import generate, generate_batch
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.decoding.rules import Rules, Sampler
+from alembert.tasks.decoding.search import LogitsProcessor, TokenSampler
 from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
@@ -180,7 +180,7 @@ def test_probabilities_equal_those_of_transformers(
     steps += [transformers.TopKLogitsWarper(top_k)] if top_k else []
     steps += [transformers.TopPLogitsWarper(top_p)] if top_p else []
     expected = transformers.LogitsProcessorList(steps)(torch.tensor([[1]]), logits.clone()).softmax(-1)[0]
-    sampler = Sampler(rng=np.random.default_rng(), temperature=temperature, top_k=top_k, top_p=top_p)
+    sampler = TokenSampler(rng=np.random.default_rng(), temperature=temperature, top_k=top_k, top_p=top_p)
     np.testing.assert_allclose(sampler.probabilities(logits[0].numpy()), expected.numpy(), atol=1e-9)
 
 
@@ -194,7 +194,7 @@ def test_rules_equal_those_of_transformers(ids: list[int], n: int, penalty: floa
             transformers.SuppressTokensLogitsProcessor(NEVER),
         ]
     )
-    rules = Rules(end=3, never=np.array(NEVER), repetition_penalty=penalty, no_repeat=n)
+    rules = LogitsProcessor(end=3, never=np.array(NEVER), repetition_penalty=penalty, no_repeat=n)
     np.testing.assert_allclose(
         rules.apply(logits[0].numpy(), ids), steps(torch.tensor([ids]), logits.clone())[0].numpy()
     )
@@ -202,7 +202,7 @@ def test_rules_equal_those_of_transformers(ids: list[int], n: int, penalty: floa
 
 @pytest.mark.parametrize("shortest", [0, 99])
 def test_a_text_can_always_end(shortest: int) -> None:
-    rules = Rules(end=3, never=np.array(NEVER), no_repeat=1, shortest=shortest)
+    rules = LogitsProcessor(end=3, never=np.array(NEVER), no_repeat=1, shortest=shortest)
     assert np.flatnonzero(np.isfinite(rules.apply(np.zeros(8), range(8)))).tolist() == [3]
 
 
@@ -226,7 +226,7 @@ def test_prompts_together_equal_prompts_alone(
     settings = DecodeSettings(method=method, longest=12)
     alone = [generate(engine, prompt, settings)[0].ids for prompt in PROMPTS]
     for rows in (64, 9, 1):
-        monkeypatch.setattr("alembert.tasks.decoding.writing.LINES_TOGETHER", rows)
+        monkeypatch.setattr("alembert.tasks.decoding.generation.MAX_PARALLEL_HYPOTHESES", rows)
         assert [texts[0].ids for texts in generate_batch(engine, PROMPTS, settings)] == alone
 
 

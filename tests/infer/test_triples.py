@@ -20,9 +20,8 @@ from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.infer.triples import TripleModel, Wanted, predictions_of
 from alembert.nn.config import preset
-from alembert.tasks.relate import RelateTask
-from alembert.tasks.relate_example import of_entities
-from alembert.tasks.relate_settings import RelateSettings
+from alembert.tasks.relate.data import RelateSettings, example_from_entities
+from alembert.tasks.relate.task import RelateTask
 from alembert.train.finetune import Assignment, finetune
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.task_data import Data
@@ -118,7 +117,7 @@ def test_the_entities_of_chemprot_give_the_rows_of_its_marked_sentences(trained:
     model = TaskModel.open(trained("markers", sentences(), reads="markers"))
     examples = model.read([CHEMPROT], ReadOptions()).examples
     stripped = [
-        of_entities(text, [(*span, "x") for span in spans], is_sentence=True)
+        example_from_entities(text, [(*span, "x") for span in spans], is_sentence=True)
         for text, spans in (plain(example.text) for example in examples)
     ]
     tokenizer, task = model.engine.tokenizer, model.task
@@ -291,6 +290,6 @@ def test_documents_without_entities_are_refused_by_evaluate_with_advice(
 
 
 def test_documents_without_entities_are_refused_by_finetune_with_advice() -> None:
-    examples = [of_entities(TEXT, [(0, 8, "Drug")])]
+    examples = [example_from_entities(TEXT, [(0, 8, "Drug")])]
     with pytest.raises(BadInput, match=r"No document has two entities.*alembert annotate TAGGER"):
         RelateTask.learn(examples, RelateSettings())

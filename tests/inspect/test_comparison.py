@@ -83,7 +83,7 @@ def scripted(*scores: float, reference: int = 0, speed: bool = True) -> Comparis
             speed=Speed(texts=50, tokens=600, seconds=(5.0 / number,) * 3) if speed else None,
             against=None
             if number == reference + 1
-            else bootstrap.Comparison(difference=0.0, interval=Interval(-0.1, 0.1), p_value=0.5),
+            else bootstrap.PairedComparison(difference=0.0, interval=Interval(-0.1, 0.1), p_value=0.5),
         )
         for number, score in enumerate(scores, 1)
     )

@@ -14,10 +14,10 @@ from alembert.inspect.errors import Atlas, errors
 from alembert.inspect.errors_page import page
 from alembert.inspect.findings import compare
 from alembert.inspect.marked_text import Mark, bracketed, excerpts, runs
-from alembert.tasks.classify_decode import Answer
+from alembert.tasks.classify.decode import ClassifyAnswer
+from alembert.tasks.example import surface_key
 from alembert.tasks.metrics import spans
-from alembert.tasks.surfaces import surface_key
-from alembert.tasks.tag_examples import TagExample
+from alembert.tasks.tag.data import TagExample
 from scripted_models import answer, classifier, tagger, write_labelled, write_tagged
 
 ENTITIES = st.lists(
@@ -54,7 +54,7 @@ def test_every_entity_is_in_one_finding_and_right_ones_are_those_of_the_strict_s
     found = compare(gold, guess)
     assert sorted(each.gold for each in found if each.gold) == sorted(set(gold))
     assert sorted(each.guess for each in found if each.guess) == sorted(set(guess))
-    assert sum(each.kind == "right" for each in found) == spans.scores([gold], [guess]).strict.tp
+    assert sum(each.kind == "right" for each in found) == spans.span_scores([gold], [guess]).strict.tp
 
 
 # -- where entities stand
@@ -236,8 +236,8 @@ def test_of_several_labels_all_must_be_right(tmp_path: Path) -> None:
     rows = {"1": ("breast", ["a", "b"]), "2": ("cancer", ["a"])}
     sure = {"a": 0.8, "b": 0.3, "c": 0.7}
     said = {
-        "1": Answer(labels=("a", "c"), probabilities=sure, score=0.7),
-        "2": Answer(labels=("a",), probabilities=sure, score=0.7),
+        "1": ClassifyAnswer(labels=("a", "c"), probabilities=sure, score=0.7),
+        "2": ClassifyAnswer(labels=("a",), probabilities=sure, score=0.7),
     }
     model = classifier(said, ("a", "b", "c"), "multi")
     atlas = errors(model, [write_labelled(tmp_path / "test.jsonl", rows)])
@@ -247,7 +247,7 @@ def test_of_several_labels_all_must_be_right(tmp_path: Path) -> None:
 
 def test_of_numbers_the_largest_error_comes_first(tmp_path: Path) -> None:
     rows = {"1": ("breast", 0.5), "2": ("cancer", 1.5)}
-    said = {"1": Answer(value=0.75), "2": Answer(value=4.5)}
+    said = {"1": ClassifyAnswer(value=0.75), "2": ClassifyAnswer(value=4.5)}
     atlas = errors(classifier(said, (), "number"), [write_labelled(tmp_path / "test.jsonl", rows)])
     assert [case.told for case in atlas.worst] == ["right: 1.5; guessed: 4.5", "right: 0.5; guessed: 0.75"]
     assert table(atlas, "by_value") == {"0.5 to 0.5": (1, 0.25), "1.5 to 1.5": (1, 3.0)}

@@ -8,10 +8,9 @@ from typing import Any
 from alembert.corpus.examples.questions import GoldAnswer
 from alembert.inspect.errors_answer import survey
 from alembert.inspect.marked_text import Mark
-from alembert.tasks.answer import AnswerTask
-from alembert.tasks.answer_decode import Answered, FoundAnswer
-from alembert.tasks.answer_example import AnswerExample
-from alembert.tasks.answer_settings import AnswerSettings
+from alembert.tasks.answer.data import AnswerExample, AnswerSettings
+from alembert.tasks.answer.scores import AnswerSpan, SpanAnswerPrediction
+from alembert.tasks.answer.task import AnswerTask
 from alembert.tasks.example import Coverage
 from scripted_models import answer, classifier
 
@@ -21,11 +20,11 @@ PASSAGE = "Aspirin helps old men. Fever fell."
 
 def asked(
     name: str, right: tuple[int, int] | None, guess: tuple[int, int] | None, score: float
-) -> tuple[AnswerExample, Answered]:
+) -> tuple[AnswerExample, SpanAnswerPrediction]:
     answers = () if right is None else (GoldAnswer(PASSAGE[slice(*right)], (right,)),)
     example = AnswerExample(id=name, texts=("What helps?", PASSAGE), where=name, answers=answers)
-    best = () if guess is None else (FoundAnswer(PASSAGE[slice(*guess)], *guess, score),)
-    return example, Answered(best, 0.0, score, guess is None, Coverage(windows=1))
+    best = () if guess is None else (AnswerSpan(PASSAGE[slice(*guess)], *guess, score),)
+    return example, SpanAnswerPrediction(best, 0.0, score, guess is None, Coverage(windows=1))
 
 
 PAIRS = [

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from alembert.inspect.errors_choose import survey
-from alembert.tasks.choose_example import ChooseExample
-from alembert.tasks.choose_scores import ChoosePrediction
+from alembert.tasks.choose.data import ChooseExample
+from alembert.tasks.choose.scores import ChoosePrediction
 from alembert.tasks.example import Coverage
 
 MODEL: Any = SimpleNamespace()

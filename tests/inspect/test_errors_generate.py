@@ -5,9 +5,8 @@ from pathlib import Path
 from alembert.infer.task_model import TaskModel
 from alembert.inspect.errors_generate import survey
 from alembert.tasks.example import Coverage
-from alembert.tasks.generate import GeneratePrediction, GenerateTask, Text
-from alembert.tasks.generate_example import GenerateExample
-from alembert.tasks.generate_settings import GenerateSettings
+from alembert.tasks.generate.data import GenerateExample, GenerateSettings
+from alembert.tasks.generate.task import GeneratePrediction, GenerateTask, ScoredText
 from scripted_models import Engine, Silent
 
 MODEL = TaskModel(GenerateTask(GenerateSettings()), Engine(), Silent(), Path("titles"))
@@ -18,7 +17,7 @@ EXAMPLES = [
 
 
 def prediction(text: str, cut: int = 0) -> GeneratePrediction:
-    return GeneratePrediction(Coverage(tokens=9, cut_characters=cut), (Text(text, -1.0, finished=True),))
+    return GeneratePrediction(Coverage(tokens=9, cut_characters=cut), (ScoredText(text, -1.0, finished=True),))
 
 
 FOUND = survey(MODEL, EXAMPLES, [prediction("a b"), prediction("d", cut=5), prediction("a b c"), prediction("e")])

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.inspect.errors import errors
-from alembert.tasks.relate import RelateTask
-from alembert.tasks.relate_pairs import Rules, candidates
-from alembert.tasks.relate_scores import RelatePrediction
-from alembert.tasks.relate_settings import RelateSettings
+from alembert.tasks.relate.data import RelateSettings
+from alembert.tasks.relate.pairs import PairRules, list_candidate_pairs
+from alembert.tasks.relate.scores import RelatePrediction
+from alembert.tasks.relate.task import RelateTask
 from scripted_models import Engine, Scripted, Silent, answer
 
 LINES = """{"id": "1", "text": "Abc lowers Ras. Def too.", "entities": [{"id": "T1", "label": "drug", "spans": [[0, 3]]}, {"id": "T2", "label": "gene", "spans": [[11, 14]]}], "relations": [{"id": "R1", "label": "inhibits", "arguments": [["Arg1", "T1"], ["Arg2", "T2"]]}]}
@@ -15,7 +15,7 @@ LINES = """{"id": "1", "text": "Abc lowers Ras. Def too.", "entities": [{"id": "
 
 
 def test_a_wrong_pair_is_shown_with_its_entities(tmp_path: Path) -> None:
-    rules = Rules(types=(("drug", "gene"),), negative="none")
+    rules = PairRules(types=(("drug", "gene"),), negative="none")
     task = RelateTask(RelateSettings(), "document", ("inhibits", "none"), rules)
 
     def say(said: object, coverage: object) -> RelatePrediction:
@@ -26,7 +26,7 @@ def test_a_wrong_pair_is_shown_with_its_entities(tmp_path: Path) -> None:
     path.write_text(LINES)
     model = Scripted(task, engine, Silent(), Path("rel"), say=say)  # type: ignore[arg-type]
     (example,) = task.read([path], task.settings, ReadOptions()).examples
-    pairs = tuple(candidates(example, rules))
+    pairs = tuple(list_candidate_pairs(example, rules))
     found = errors(model, [path])
     assert found.told == "1 of 1 answers are wrong"
     assert found.worst[0].texts == ("Abc lowers Ras. | Abc (drug) -> Ras (gene)",)

@@ -15,10 +15,10 @@ from alembert.nn.config import preset
 from alembert.nn.crf import FORBIDDEN, Crf
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import new_model
-from alembert.tasks.viterbi import Legal, legal_moves, marginals
+from alembert.tasks.tag.crf import AllowedTransitions, build_allowed_transitions, compute_marginals
 
 LABELS = ["O", "B-x", "I-x", "B-y", "I-y"]
-LEGAL = legal_moves(LABELS, "bio")
+LEGAL = build_allowed_transitions(LABELS, "bio")
 LENGTHS = [3, 1, 4, 0, 2, 4]
 
 
@@ -39,7 +39,7 @@ def some_labels(lengths: list[int], labels: int = 5, seed: int = 2) -> torch.Ten
     return torch.randint(labels, (sum(lengths),), generator=torch.Generator().manual_seed(seed))
 
 
-def is_legal(path: tuple[int, ...], legal: Legal) -> bool:
+def is_legal(path: tuple[int, ...], legal: AllowedTransitions) -> bool:
     steps = all(legal.transitions[a, b] for a, b in itertools.pairwise(path))
     return bool(legal.start[path[0]] and legal.end[path[-1]] and steps)
 
@@ -50,7 +50,9 @@ def score(model: Crf, row: torch.Tensor, path: tuple[int, ...]) -> float:
     return float(total + sum(moves[a, b] for a, b in itertools.pairwise(path)))
 
 
-def summed(model: Crf, row: torch.Tensor, legal: Legal | None = None, allowed: torch.Tensor | None = None) -> float:
+def summed(
+    model: Crf, row: torch.Tensor, legal: AllowedTransitions | None = None, allowed: torch.Tensor | None = None
+) -> float:
     """The log-sum over all paths, one by one."""
     if not len(row):
         return 0.0
@@ -65,8 +67,8 @@ def rows_of(values: torch.Tensor, lengths: list[int] = LENGTHS) -> tuple[torch.T
     return torch.split(values, lengths)
 
 
-@pytest.mark.parametrize("legal", [None, LEGAL, legal_moves(["O", "B-x", "I-x", "E-x", "S-x"], "bioes")])
-def test_the_partition_is_the_sum_over_all_legal_paths(legal: Legal | None) -> None:
+@pytest.mark.parametrize("legal", [None, LEGAL, build_allowed_transitions(["O", "B-x", "I-x", "E-x", "S-x"], "bioes")])
+def test_the_partition_is_the_sum_over_all_legal_paths(legal: AllowedTransitions | None) -> None:
     model, scores = crf(), emissions(LENGTHS)
     found = model.log_partition(scores, LENGTHS, legal=legal)
     expected = [summed(model, row, legal) for row in rows_of(scores)]
@@ -107,7 +109,9 @@ def test_all_labels_allowed_is_certain() -> None:
     torch.testing.assert_close(found, torch.zeros_like(found))
 
 
-def marginals_one_by_one(model: Crf, row: torch.Tensor, legal: Legal | None, temperature: float = 1.0) -> np.ndarray:
+def marginals_one_by_one(
+    model: Crf, row: torch.Tensor, legal: AllowedTransitions | None, temperature: float = 1.0
+) -> np.ndarray:
     """The probability of each label at each place, path by path."""
     found = np.zeros(row.shape)
     for path in itertools.product(range(row.shape[1]), repeat=len(row)):
@@ -117,8 +121,8 @@ def marginals_one_by_one(model: Crf, row: torch.Tensor, legal: Legal | None, tem
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
-@pytest.mark.parametrize("legal", [None, LEGAL, legal_moves(["O", "B-x", "I-x", "E-x", "S-x"], "bioes")])
-def test_marginals_are_shares_of_all_legal_paths(legal: Legal | None, temperature: float) -> None:
+@pytest.mark.parametrize("legal", [None, LEGAL, build_allowed_transitions(["O", "B-x", "I-x", "E-x", "S-x"], "bioes")])
+def test_marginals_are_shares_of_all_legal_paths(legal: AllowedTransitions | None, temperature: float) -> None:
     model, scores = crf(), emissions(LENGTHS)
     found = model.log_marginals(scores, LENGTHS, legal, temperature).exp()
     expected = [marginals_one_by_one(model, row, legal, temperature) for row in rows_of(scores)]
@@ -136,7 +140,7 @@ def test_marginals_are_those_that_decoding_shows() -> None:
     model, scores = crf(), emissions([40])
     weights = [each.detach().numpy() for each in (model.transitions, model.start, model.end)]
     found = model.log_marginals(scores, [40], LEGAL).exp()
-    np.testing.assert_allclose(found.detach().numpy(), marginals(scores.numpy(), *weights, LEGAL), atol=1e-9)
+    np.testing.assert_allclose(found.detach().numpy(), compute_marginals(scores.numpy(), *weights, LEGAL), atol=1e-9)
 
 
 def test_marginals_can_be_learnt_from_emissions_and_moves() -> None:

@@ -13,7 +13,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import NORMS, POSITIONS, EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
-from alembert.tasks.decoding.model_writer import ModelWriter
+from alembert.tasks.runtime.torch import TorchDecoder
 
 SIZES = {"vocab_size": 23, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 20, "max_position_embeddings": 64, "initializer_range": 0.3}  # fmt: skip
 ALBERT = {"embedding_size": 8, "num_hidden_groups": 2, "inner_group_num": 2, "hidden_act": "gelu_new"}
@@ -52,7 +52,7 @@ def test_a_memory_equals_reading_everything_again(
 ) -> None:
     model = model_of(layer_norm_position=norm, position_embedding_type=positions, **more)
     prompts = prompts_of([5, 2, 9])
-    writer = ModelWriter(model, "lm", attention, SEGMENT)
+    writer = TorchDecoder(model, "lm", attention, SEGMENT)
     lines: list[tuple[int, list[int]]] = [(number, []) for number in range(3)]
     found = writer.read(rows_of(prompts))
     # Rows are repeated, moved and dropped, as beams are.
@@ -69,7 +69,7 @@ def test_a_memory_equals_reading_everything_again(
 def test_any_rows_may_go_on(lengths: list[int], data: st.DataObject) -> None:
     model = model_of(position_embedding_type="rotary")
     prompts = prompts_of(lengths, seed=len(lengths))
-    writer = ModelWriter(model, "lm", "prefix", SEGMENT)
+    writer = TorchDecoder(model, "lm", "prefix", SEGMENT)
     lines: list[tuple[int, list[int]]] = [(number, []) for number in range(len(prompts))]
     writer.read(rows_of(prompts))
     for _ in range(4):
@@ -84,7 +84,7 @@ def test_any_rows_may_go_on(lengths: list[int], data: st.DataObject) -> None:
 def test_prompts_of_several_batches_are_one_memory() -> None:
     model = model_of(position_embedding_type="sinusoidal")
     prompts = prompts_of([400, 700, 300, 650, 5])  # more tokens than a batch holds
-    writer = ModelWriter(model, "lm", "prefix", SEGMENT)
+    writer = TorchDecoder(model, "lm", "prefix", SEGMENT)
     writer.read(rows_of(prompts))
     found = writer.write([3, 4, 0], [7, 8, 9])
     for number, token, logits in zip([3, 4, 0], [7, 8, 9], found, strict=True):
@@ -93,7 +93,7 @@ def test_prompts_of_several_batches_are_one_memory() -> None:
 
 def test_a_writer_can_read_again() -> None:
     model = model_of()
-    writer = ModelWriter(model, "lm", "causal", SEGMENT)
+    writer = TorchDecoder(model, "lm", "causal", SEGMENT)
     writer.read(rows_of(prompts_of([3, 4])))
     writer.write([1, 0], [5, 6])
     (prompt,) = prompts_of([6], seed=9)

@@ -19,7 +19,7 @@ from alembert.nn.pointer import (
     pointer_scores,
     rotate_queries_and_keys,
 )
-from alembert.tasks.pointer_decode import pointer_spans
+from alembert.tasks.tag.decode import find_pointer_spans
 
 TYPES = 3
 
@@ -110,7 +110,7 @@ def test_decoding_finds_what_torch_scores_above_zero(tokens: int, types: int, se
         for kind, i, j in zip(kinds.tolist(), firsts.tolist(), lasts.tolist(), strict=True)
         if longest is None or j - i < longest
     }
-    found = pointer_spans(rows.numpy(), types, longest=longest)
+    found = find_pointer_spans(rows.numpy(), types, longest=longest)
     assert {(i, j, kind): score for i, j, kind, score in found} == pytest.approx(expected, abs=1e-4)
 
 
@@ -118,5 +118,5 @@ def test_a_row_of_several_strips_is_decoded_like_a_short_one() -> None:
     rows = vectors(600, types=1)
     rows[:, 2 * POINTER_WIDTH :] -= 1
     scores = pointer_scores(rows, 1)[0]
-    found = pointer_spans(rows.numpy(), 1, threshold=0.5)
+    found = find_pointer_spans(rows.numpy(), 1, threshold=0.5)
     assert np.array_equal([span[:2] for span in found], (scores > 0.5).nonzero())

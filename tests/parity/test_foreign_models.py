@@ -14,7 +14,7 @@ from alembert.cli import run
 from alembert.infer.engine_torch import TorchEngine
 from alembert.infer.fill_mask import fill_mask
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.export_files import read_facts
+from alembert.tasks.runtime.export_files import read_export_metadata
 from foreign_models import BIO, SENTIMENT, real_sentences, save_foreign
 
 FAMILIES = ["Bert", "Albert"]
@@ -207,7 +207,7 @@ def test_a_trained_tagger_is_exported_annotates_and_teaches(minilm_tagger: Path,
     model, train, test = str(minilm_tagger), str(tmp_path / "train.tsv"), str(tmp_path / "test.tsv")
     exported = ["export", model, "--calibrate", train, "--dev", test, "--rows", "60", "--no-speed"]
     assert run([*exported, "--out", str(tmp_path / "int8")]) == 0
-    assert read_facts(tmp_path / "int8").precision == "int8"
+    assert read_export_metadata(tmp_path / "int8").precision == "int8"
     assert run(["annotate", str(tmp_path / "int8"), test, "--out", str(tmp_path / "annotated")]) == 0
     distilled = ["distill", model, "--student", "2x96", "--train", train, "--dev", test]
     config = ["--config", str(tmp_path / "brief.toml")]

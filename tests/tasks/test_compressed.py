@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.tasks.task import task_class
+from alembert.tasks.task import get_task_class
 from task_cases import CASES, Case
 
 pa = pytest.importorskip("pyarrow")
@@ -55,7 +55,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 
 
 def read(task: str, settings: dict[str, Any], path: Path) -> list[Any]:
-    kind = task_class(task)
+    kind = get_task_class(task)
     reading = kind.read([path], kind.settings_class(**settings), ReadOptions())
     assert reading.set_aside == ()
     return [

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from alembert.tasks.confidence import curve_table, threshold_for
-from alembert.tasks.judged import Judged
+from alembert.tasks.confidence import Confidences, build_curve_table, find_threshold
 
 
 @pytest.mark.parametrize(
@@ -19,6 +18,6 @@ from alembert.tasks.judged import Judged
 )
 def test_a_threshold_survives_the_folder_of_the_model(sure: list[float], right: list[bool]) -> None:
     sure_N, right_N = np.array(sure), np.array(right)
-    kept = json.loads(json.dumps(curve_table(Judged("labels", sure_N, right_N))))
-    threshold = threshold_for(1.0, {"confidence": kept}, "work/topics")
+    kept = json.loads(json.dumps(build_curve_table(Confidences("labels", sure_N, right_N))))
+    threshold = find_threshold(1.0, {"confidence": kept}, "work/topics")
     np.testing.assert_array_equal(sure_N >= threshold, right_N)

@@ -12,13 +12,21 @@ from rich.cells import cell_len
 from alembert.corpus.examples.tag_check import TagProblem
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.data.windows import Row
-from alembert.tasks.data_report import KEPT, Cut, Lengths, Part, PartReport, Shared, data_report
-from alembert.tasks.data_screen import lines
-from alembert.tasks.example import Coverage, Encoded, Example, Reading
-from alembert.tasks.relate import RelateTask
-from alembert.tasks.relate_settings import RelateSettings
-from alembert.tasks.tag import TagTask
-from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.data_report import (
+    MAX_ISSUES,
+    EncodedSplit,
+    LengthStatistics,
+    OverlapReport,
+    SplitReport,
+    Truncation,
+    build_data_report,
+)
+from alembert.tasks.data_screen import format_data_report
+from alembert.tasks.example import Coverage, EncodedExample, Example, ReadResult
+from alembert.tasks.relate.data import RelateSettings
+from alembert.tasks.relate.task import RelateTask
+from alembert.tasks.tag.data import TagSettings
+from alembert.tasks.tag.task import TagTask
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
@@ -52,20 +60,20 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_vocabulary(Vocabulary.of(*PIECES), lowercase=True)
 
 
-def part_of(name: str, *rows: tuple[str, str], coverage: Coverage | None = None, **reading: object) -> Part:
+def part_of(name: str, *rows: tuple[str, str], coverage: Coverage | None = None, **reading: object) -> EncodedSplit:
     """Make a part of texts and their answers, which commas divide."""
     examples = tuple(
         Labelled(id=str(place), texts=tuple(text.split("|")), names=tuple(filter(None, names.split(","))))
         for place, (text, names) in enumerate(rows)
     )
-    encoded = [Encoded((), coverage or Coverage(examples=1)) for _ in examples]
-    return Part(name, Reading(examples, **reading), encoded)  # type: ignore[arg-type]
+    encoded = [EncodedExample((), coverage or Coverage(examples=1)) for _ in examples]
+    return EncodedSplit(name, ReadResult(examples, **reading), encoded)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def report(tokenizer):
-    def run(*parts: Part, task: object = FakeTask(), **given: object):
-        return data_report(task, parts, tokenizer, **{"longest": 256, **given})  # type: ignore[arg-type]
+    def run(*parts: EncodedSplit, task: object = FakeTask(), **given: object):
+        return build_data_report(task, parts, tokenizer, **{"longest": 256, **given})  # type: ignore[arg-type]
 
     return run
 
@@ -74,7 +82,7 @@ def report(tokenizer):
 def first(report):
     """Report on one part alone."""
 
-    def run(*rows: tuple[str, str], **given: object) -> PartReport:
+    def run(*rows: tuple[str, str], **given: object) -> SplitReport:
         return report(part_of("train", *rows, **given)).parts[0]
 
     return run
@@ -88,7 +96,7 @@ def test_sizes_are_counted_in_whole_texts(first):
 
 @pytest.mark.parametrize(("text", "warned"), [("xyz fever", True), ("the fever", False)])
 def test_a_model_that_does_not_know_the_language_is_doubted(tokenizer, text, warned):
-    found = data_report(FakeTask(), [part_of("train", (text, "a"))], tokenizer, longest=512)  # type: ignore[arg-type]
+    found = build_data_report(FakeTask(), [part_of("train", (text, "a"))], tokenizer, longest=512)  # type: ignore[arg-type]
     assert any("does not know 50 % of the tokens" in line for line in found.decided) == warned
 
 
@@ -106,22 +114,22 @@ def test_a_text_that_examples_share_is_tokenized_once(tokenizer, monkeypatch):
 
     monkeypatch.setattr(Tokenizer, "encode_batch", encode_batch)
     part = part_of("train", ("no|high fever", "a"), ("the|high fever", "b"))
-    found = data_report(FakeTask(), [part], tokenizer, longest=512).parts[0]  # type: ignore[arg-type]
+    found = build_data_report(FakeTask(), [part], tokenizer, longest=512).parts[0]  # type: ignore[arg-type]
     assert sorted(seen) == ["high fever", "no", "the"]
     assert found.tokens == 6
 
 
 def test_lengths_have_special_tokens_and_all_texts_of_an_example(first):
     rows = [("fever", "a")] * 8 + [("high fever|no headache", "a"), ("fever " * 600, "a")]
-    assert first(*rows).lengths == Lengths(median=3, ninetieth=8, longest=602)
+    assert first(*rows).lengths == LengthStatistics(median=3, ninetieth=8, longest=602)
 
 
 def test_cuts_say_what_would_be_lost(first):
     found = first(("fever", "a"), ("fever " * 254, "a"), ("fever " * 600, "a"))
     assert found.cuts == (
-        Cut(limit=128, examples=2, tokens=128 + 474),
-        Cut(limit=256, examples=1, tokens=346),
-        Cut(limit=512, examples=1, tokens=90),
+        Truncation(limit=128, examples=2, tokens=128 + 474),
+        Truncation(limit=256, examples=1, tokens=346),
+        Truncation(limit=512, examples=1, tokens=90),
     )
 
 
@@ -159,16 +167,16 @@ def test_texts_that_parts_share_are_counted(report):
         part_of("test", ("head", "a")),
     )
     assert found.shared == (
-        Shared(first="train", second="dev", examples=2, contradictions=1),
-        Shared(first="train", second="test", examples=0, contradictions=0),
-        Shared(first="dev", second="test", examples=0, contradictions=0),
+        OverlapReport(first="train", second="dev", examples=2, contradictions=1),
+        OverlapReport(first="train", second="test", examples=0, contradictions=0),
+        OverlapReport(first="dev", second="test", examples=0, contradictions=0),
     )
 
 
 def test_malformed_tags_are_all_counted_and_the_first_kept(report):
     problems = (TagProblem("a.tsv", line, "I-x follows O") for line in range(1, 101))
     found = report(part_of("train", ("no", "a")), tag_problems=problems).tag_problems
-    assert (found.count, len(found.first), found.first[0].where) == (100, KEPT, "a.tsv:1")
+    assert (found.count, len(found.first), found.first[0].where) == (100, MAX_ISSUES, "a.tsv:1")
 
 
 def test_rows_that_were_set_aside_have_file_line_and_reason(report):
@@ -185,7 +193,7 @@ def test_remarks_are_kept(report):
 def test_decisions_are_the_tasks_the_callers_and_windows(report):
     part = part_of("train", ("no", "a"), remarks=(Remark("a.tsv", "the text is in column 2", 1),))
     rows = tuple(Row(ids=np.zeros(size, np.int64), places=np.zeros(1, np.int64)) for size in (100, 128))
-    part = replace(part, encoded=[Encoded(rows, Coverage(split_examples=1))])
+    part = replace(part, encoded=[EncodedExample(rows, Coverage(split_examples=1))])
     assert report(part, decided=["split 90/10"], longest=512).decided == (
         "one label an example",
         "split 90/10",
@@ -225,25 +233,25 @@ def crowded(report):
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_any_report_fits_on_a_screen(report, width):
-    shown = lines(crowded(report), width)
+    shown = format_data_report(crowded(report), width)
     assert len(shown) <= 45
     assert max(map(cell_len, shown)) <= width
 
 
 def test_all_decisions_are_shown_where_there_is_room(report):
     found = crowded(report)
-    shown = " ".join("\n".join(lines(found, whole=True)).split())
+    shown = " ".join("\n".join(format_data_report(found, whole=True)).split())
     assert shown.count("a long sentence") == sum(each.count("a long sentence") for each in found.decided) == 81
 
 
 def test_decisions_take_the_room_that_the_rest_of_the_screen_leaves(report):
-    shown = lines(report(part_of("train", ("no", "a")), decided=["a long sentence " * 9] * 9))
+    shown = format_data_report(report(part_of("train", ("no", "a")), decided=["a long sentence " * 9] * 9))
     assert " ".join(" ".join(shown).split()).count("a long sentence") == 81
     assert len(shown) <= 45
 
 
 def test_what_has_no_room_is_counted(report):
-    shown = "\n".join(lines(crowded(report)))
+    shown = "\n".join(format_data_report(crowded(report)))
     for sentence in ("and 297 more, less frequent", "and 97 more", "and 48 more", "and 6 more"):
         assert sentence in shown
 
@@ -254,7 +262,7 @@ def test_the_screen_of_a_small_report(report):
         part_of("dev", ("high fever", "c"), ("xyz", "")),
         tag_problems=[TagProblem("a.tsv", 3, "I-x follows O")],
     )
-    assert lines(found, 70) == [
+    assert format_data_report(found, 70) == [
         "Data for fake                                  train               dev",
         "  examples                                         2                 2",
         "  characters                                      22                13",
@@ -287,7 +295,7 @@ def test_the_screen_of_a_small_report(report):
 def test_small_shares_are_not_shown_as_nothing(report):
     found = report(part_of("train", ("no", "a")))
     large = replace(found, parts=(replace(found.parts[0], tokens=10**6, unknown=3),))
-    assert any(line.split("  ")[-1] == "3 (<0.1 %)" for line in lines(large))
+    assert any(line.split("  ")[-1] == "3 (<0.1 %)" for line in format_data_report(large))
 
 
 def test_a_real_task_can_be_reported(tmp_path, tokenizer):
@@ -295,8 +303,8 @@ def test_a_real_task_can_be_reported(tmp_path, tokenizer):
     path.write_text("high\tB-x\nfever\tI-x\nno\tO\n\nhead\tB-y\n", encoding="utf-8")
     reading = TagTask.read([path], TagSettings(), ReadOptions())
     task = TagTask.learn(reading.examples, TagSettings())
-    part = Part("train", reading, task.encode(reading.examples, tokenizer, 64))
-    found = data_report(task, [part], tokenizer, longest=64).parts[0]
+    part = EncodedSplit("train", reading, task.encode(reading.examples, tokenizer, 64))
+    found = build_data_report(task, [part], tokenizer, longest=64).parts[0]
     assert (found.answers, found.gold, found.examples) == ({"x": 1, "y": 1}, 2, 2)
 
 
@@ -311,7 +319,7 @@ def test_marks_of_entities_in_a_file_are_no_unknown_tokens(tmp_path, tokenizer):
     reading = RelateTask.read([path], RelateSettings(), ReadOptions())
     task = RelateTask.learn(reading.examples, RelateSettings())
     knowing = tokenizer.with_markers(task.markers)
-    part = Part("train", reading, task.encode(reading.examples, knowing, 128))
-    found = data_report(task, [part], knowing, longest=128)
+    part = EncodedSplit("train", reading, task.encode(reading.examples, knowing, 128))
+    found = build_data_report(task, [part], knowing, longest=128)
     assert found.parts[0].unknown == 0
     assert not any("is it a model for this language?" in sentence for sentence in found.decided)

@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from alembert.errors import BadFile
-from alembert.tasks.classify import ClassifyTask
-from alembert.tasks.files import has_task, open_task, read_table, task_remark, write_task
-from alembert.tasks.tag import TagTask
+from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.files import (
+    describe_inferred_task,
+    has_task,
+    open_task,
+    read_task_table,
+    write_task,
+)
+from alembert.tasks.tag.task import TagTask
 
 
 def folder_of(folder: Path, architecture: str, labels: list[str] | None = None, **config: Any) -> Path:
@@ -30,7 +36,7 @@ def test_its_task_survives_saving(tmp_path: Path) -> None:
     task = open_task(folder_of(tmp_path, "BertForTokenClassification", ["gene", "O"]))
     write_task(tmp_path, task, {})
     assert open_task(tmp_path).to_table() == task.to_table()
-    assert task_remark(tmp_path) is None
+    assert describe_inferred_task(tmp_path) is None
 
 
 def test_labels_of_every_word_are_read_from_the_tags_of_tokens(tmp_path: Path) -> None:
@@ -70,7 +76,7 @@ def test_a_classifier_reads_texts_and_pairs(tmp_path: Path) -> None:
     ],
 )
 def test_the_decision_is_a_sentence(architecture: str, labels: list[str] | None, said: str, tmp_path: Path) -> None:
-    remark = task_remark(folder_of(tmp_path, architecture, labels), "work/x")
+    remark = describe_inferred_task(folder_of(tmp_path, architecture, labels), "work/x")
     assert remark is not None
     assert remark.startswith("work/x has no task.json")
     assert said in remark
@@ -78,24 +84,24 @@ def test_the_decision_is_a_sentence(architecture: str, labels: list[str] | None,
 
 def test_a_language_model_is_told_what_it_can_do(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="alembert fill"):
-        read_table(folder_of(tmp_path, "BertForMaskedLM"))
+        read_task_table(folder_of(tmp_path, "BertForMaskedLM"))
     assert not has_task(tmp_path)
 
 
 @pytest.mark.parametrize("config", [{"id2label": {"1": "a"}}, {"id2label": ["a"]}, {"id2label": {"x": "a"}}])
 def test_labels_without_numbers_are_refused(config: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="id2label"):
-        read_table(folder_of(tmp_path, "BertForTokenClassification", **config))
+        read_task_table(folder_of(tmp_path, "BertForTokenClassification", **config))
 
 
 def test_a_regression_of_several_numbers_is_refused(tmp_path: Path) -> None:
     folder_of(tmp_path, "BertForSequenceClassification", ["a", "b"], problem_type="regression")
     with pytest.raises(BadFile, match="2 outputs"):
-        read_table(tmp_path)
+        read_task_table(tmp_path)
 
 
 def test_a_configuration_of_another_program_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[1, 2]", encoding="utf8")
     assert not has_task(tmp_path)
     with pytest.raises(BadFile, match="damaged"):
-        read_table(tmp_path)
+        read_task_table(tmp_path)

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
-from alembert.tasks.answer_rewrite import AnswerRewriter
-from alembert.tasks.names import TASKS
-from alembert.tasks.relate_rewrite import RelateRewriter
-from alembert.tasks.tag_examples import TagExample
-from alembert.tasks.tag_rewrite import TagRewriter
-from alembert.tasks.task import AnyTask, task_class
+from alembert.tasks import TASKS
+from alembert.tasks.answer.data import AnswerRewriter
+from alembert.tasks.relate.files import RelateRewriter
+from alembert.tasks.tag.data import TagExample, TagRewriter
+from alembert.tasks.task import AnyTask, get_task_class
 from alembert.text.replacement import TextEdit, find_replaceable_words
 from alembert.text.words import Dictionary, DictionarySegmenter
 
@@ -140,7 +139,7 @@ class Ready:
 
 
 def ready_for(case: Case, folder: Path) -> Ready:
-    kind = task_class(case.task)
+    kind = get_task_class(case.task)
     task = object.__new__(kind)
     object.__setattr__(task, "settings", kind.settings_class(**case.settings))
     empty = Ready(task, (), folder)
@@ -260,7 +259,7 @@ def test_a_copy_in_which_an_answer_would_stand_in_new_places_is_not_used(tmp_pat
 
 def test_generation_is_refused_in_a_sentence() -> None:
     with pytest.raises(BadSetting, match="generate cannot be augmented"):
-        object.__new__(task_class("generate")).rewriter()
+        object.__new__(get_task_class("generate")).rewriter()
 
 
 @given(st.data())

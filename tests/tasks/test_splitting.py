@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from alembert.errors import BadSetting
 from alembert.tasks.example import Example
-from alembert.tasks.splitting import Shares, overlaps, parse_split, split
+from alembert.tasks.splitting import SplitShares, find_overlap, parse_split, split_examples
 
 WORDS = st.lists(st.sampled_from([f"Word {number}" for number in range(60)]), max_size=80)
-SHARES = st.sampled_from([Shares(80, 10, 10), Shares(90, 10), Shares(98, 1, 1), Shares(33.3, 33.3, 33.4)])
+SHARES = st.sampled_from(
+    [SplitShares(80, 10, 10), SplitShares(90, 10), SplitShares(98, 1, 1), SplitShares(33.3, 33.3, 33.4)]
+)
 
 
 def examples_of(texts):
@@ -25,10 +27,10 @@ def texts_of(part):
 @pytest.mark.parametrize(
     ("text", "shares"),
     [
-        ("80/10/10", Shares(80, 10, 10)),
-        ("90/10", Shares(90, 10, 0)),
-        (" 98 / 1 / 1 ", Shares(98, 1, 1)),
-        ("33.3/33.3/33.4", Shares(33.3, 33.3, 33.4)),
+        ("80/10/10", SplitShares(80, 10, 10)),
+        ("90/10", SplitShares(90, 10, 0)),
+        (" 98 / 1 / 1 ", SplitShares(98, 1, 1)),
+        ("33.3/33.3/33.4", SplitShares(33.3, 33.3, 33.4)),
     ],
 )
 def test_shares_are_read(text, shares):
@@ -47,7 +49,7 @@ def test_other_shares_are_refused_with_a_way_out(text):
 @given(WORDS, SHARES, st.integers(0, 5))
 def test_every_example_is_in_one_part_in_order(texts, shares, seed):
     examples = examples_of(texts)
-    parts = split(examples, shares, seed)
+    parts = split_examples(examples, shares, seed)
     assert sorted((example for part in parts for example in part), key=examples.index) == examples
     assert all(list(part) == sorted(part, key=examples.index) for part in parts)
 
@@ -55,7 +57,7 @@ def test_every_example_is_in_one_part_in_order(texts, shares, seed):
 @given(WORDS, SHARES)
 def test_equal_texts_are_never_apart(texts, shares):
     mixed = examples_of([*texts, *(text.upper().replace(" ", "\t ") for text in texts)])
-    parts = [{example.key for example in part} for part in split(mixed, shares, 1)]
+    parts = [{example.key for example in part} for part in split_examples(mixed, shares, 1)]
     assert sum(map(len, parts)) == len(set.union(*parts))
 
 
@@ -63,7 +65,7 @@ def test_equal_texts_are_never_apart(texts, shares):
 def test_neither_order_nor_repetition_changes_a_part(texts, shares, chance: random.Random):
     other = texts + texts[::2]
     chance.shuffle(other)
-    one, two = (split(examples_of(some), shares, 3) for some in (texts, other))
+    one, two = (split_examples(examples_of(some), shares, 3) for some in (texts, other))
     assert [texts_of(part) for part in one] == [texts_of(part) for part in two]
 
 
@@ -77,7 +79,7 @@ def test_counts_are_exact_and_no_part_is_empty_without_need(texts, shares):
 
 
 def test_training_comes_first_when_there_is_too_little():
-    assert [Shares(80, 10, 10).counts(texts) for texts in (0, 1, 2, 3)] == [
+    assert [SplitShares(80, 10, 10).counts(texts) for texts in (0, 1, 2, 3)] == [
         (0, 0, 0),
         (1, 0, 0),
         (1, 1, 0),
@@ -87,22 +89,22 @@ def test_training_comes_first_when_there_is_too_little():
 
 def test_another_seed_gives_another_split():
     examples = examples_of([f"text {number}" for number in range(100)])
-    assert split(examples, Shares(50, 50), 1) != split(examples, Shares(50, 50), 2)
+    assert split_examples(examples, SplitShares(50, 50), 1) != split_examples(examples, SplitShares(50, 50), 2)
 
 
 def test_new_examples_move_few_old_ones():
     texts = [f"text {number}" for number in range(1100)]
-    before = texts_of(split(examples_of(texts[:1000]), Shares(80, 20), 1)[1])
-    after = texts_of(split(examples_of(texts), Shares(80, 20), 1)[1])
+    before = texts_of(split_examples(examples_of(texts[:1000]), SplitShares(80, 20), 1)[1])
+    after = texts_of(split_examples(examples_of(texts), SplitShares(80, 20), 1)[1])
     assert len(before - after) < 30
 
 
 def test_overlaps_are_found_whatever_the_case_and_white_space():
-    found = overlaps(examples_of(["High  fever"]), examples_of(["high fever", "no fever", " HIGH\nFEVER"]))
+    found = find_overlap(examples_of(["High  fever"]), examples_of(["high fever", "no fever", " HIGH\nFEVER"]))
     assert [example.id for example in found.examples] == ["0", "2"]
     assert found.count == 2
 
 
 def test_pairs_overlap_only_as_a_whole():
     one, other = Example(id="1", texts=("a", "b")), Example(id="2", texts=("a", "c"))
-    assert overlaps([one], [other]).count == 0
+    assert find_overlap([one], [other]).count == 0

@@ -17,12 +17,10 @@ from alembert.files.family import Blueprint
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.classify import ClassifyTask
-from alembert.tasks.classify_example import ClassifyExample
-from alembert.tasks.classify_settings import ClassifySettings
-from alembert.tasks.tag import TagTask
-from alembert.tasks.tag_examples import TagExample
-from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.classify.data import ClassifyExample, ClassifySettings
+from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.tag.data import TagExample, TagSettings
+from alembert.tasks.tag.task import TagTask
 from alembert.text.lexicon import Lexicon
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary

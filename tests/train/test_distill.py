@@ -17,7 +17,7 @@ from alembert.files.family import Blueprint
 from alembert.files.student_shape import StudentSettings
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import EncoderConfig
-from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 from alembert.train.augment_settings import AugmentSettings

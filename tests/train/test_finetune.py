@@ -24,8 +24,8 @@ from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
-from alembert.tasks.files import read_keys, read_surfaces
-from alembert.tasks.tag_settings import TagSettings
+from alembert.tasks.files import read_surfaces, read_train_keys
+from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.finetune import Assignment, Finetuned, examine_data, finetune
 from alembert.train.finetune_settings import FinetuneSettings
@@ -130,7 +130,7 @@ def test_what_was_trained_on_is_known_by_hashes(tagger: tuple[Path, Finetuned], 
     out, _ = tagger
     model = TaskModel.open(out)
     examples = model.read([place / "train.jsonl"], Data(train=(place / "dev.jsonl",)).options).examples
-    assert read_keys(out) == {example.key for example in examples}
+    assert read_train_keys(out) == {example.key for example in examples}
     assert sum((read_surfaces(out) or {}).values()) == sum(len(example.entities) for example in examples)
 
 

@@ -17,7 +17,7 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
 from alembert.tasks.decoding.settings import DecodeSettings
-from alembert.tasks.generate_settings import GenerateSettings
+from alembert.tasks.generate.data import GenerateSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.finetune import Assignment, Finetuned, finetune
 from alembert.train.finetune_settings import FinetuneSettings

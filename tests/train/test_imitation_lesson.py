@@ -18,7 +18,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
-from alembert.tasks.task import task_class
+from alembert.tasks.task import get_task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.distill_settings import GeneralSettings, InsideWeights, StageSettings, StageWeights
 from alembert.train.exercises import Assembler
@@ -61,7 +61,7 @@ def tagging(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> T
         for number, passage in enumerate(sample.load_passages("en")[:12])
     ]
     path.write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf8")
-    kind = task_class("tag")
+    kind = get_task_class("tag")
     settings = kind.settings_class()
     examples = kind.read([path], settings, ReadOptions()).examples
     task = kind.learn(examples, settings)

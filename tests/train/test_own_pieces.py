@@ -11,7 +11,7 @@ from alembert.files.surgery import TOKEN_EMBEDDING
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.example import Coverage, Encoded
+from alembert.tasks.example import Coverage, EncodedExample
 from alembert.train.own_pieces import OwnPieces
 
 TEXTS = ([2, 40, 7, 40, 3], [2, 99, 3])
@@ -24,12 +24,12 @@ def checkpoint() -> Checkpoint:
 
 
 @pytest.fixture
-def encoded() -> list[Encoded]:
+def encoded() -> list[EncodedExample]:
     rows = [Row(ids=np.array(ids), places=np.array([1])) for ids in TEXTS]
-    return [Encoded((row,), Coverage()) for row in rows]
+    return [EncodedExample((row,), Coverage()) for row in rows]
 
 
-def test_the_small_model_says_what_the_whole_one_says(checkpoint: Checkpoint, encoded: list[Encoded]) -> None:
+def test_the_small_model_says_what_the_whole_one_says(checkpoint: Checkpoint, encoded: list[EncodedExample]) -> None:
     pieces = OwnPieces.of(encoded)
     assert pieces.ids_K.tolist() == [2, 3, 7, 40, 99]
     numbers = [each.rows[0].ids for each in pieces.renumbered(encoded)]
@@ -39,7 +39,7 @@ def test_the_small_model_says_what_the_whole_one_says(checkpoint: Checkpoint, en
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-def test_trained_rows_go_back_to_their_places(checkpoint: Checkpoint, encoded: list[Encoded]) -> None:
+def test_trained_rows_go_back_to_their_places(checkpoint: Checkpoint, encoded: list[EncodedExample]) -> None:
     pieces = OwnPieces.of(encoded)
     before = checkpoint.model.state_dict()[TOKEN_EMBEDDING].clone()
     small = pieces.model(checkpoint)

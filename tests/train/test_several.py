@@ -22,9 +22,9 @@ from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.loss_settings import LossSettings
-from alembert.tasks.tag_settings import TagSettings
-from alembert.tasks.targets import target_of
+from alembert.tasks.runtime.torch import collate_rows
+from alembert.tasks.settings import LossSettings
+from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.finetune import Assignment, Curriculum, Finetuned, examine_all_data, finetune
 from alembert.train.finetune_settings import FinetuneSettings
@@ -124,7 +124,7 @@ def test_the_loss_of_a_step_is_each_tasks_mean_by_its_share_and_weight(place: Pa
     for part in ready.tasks:
         own = [portion for portion in portions if portion.owner == part.name]
         rows = [row for p in own for item in p.items.items for row in lesson.lessons[part.name].items[item]]
-        target = target_of(rows, range(len(rows)))
+        target = collate_rows(rows, range(len(rows)))
         outputs = model(target.batch, [part.head], places_P=target.places)[part.head]
         total = part.task.loss(model.head(part.head), outputs, target, LossSettings())
         expected += lesson.weights[part.name] * len(own) / 6 * float(total.detach()) / totals[part.name]

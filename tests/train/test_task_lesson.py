@@ -11,7 +11,7 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.data.feed import Cursor
 from alembert.nn.config import preset
 from alembert.nn.model import new_model
-from alembert.tasks.task import task_class
+from alembert.tasks.task import get_task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.task_lesson import Examples, TaskLesson
@@ -32,7 +32,7 @@ def lesson(name: str, changes: dict[str, Any], path: Path, tokenizer: Tokenizer)
         for passage in sample.load_passages("en")[:12]
     ]
     path.write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf8")
-    kind = task_class(name)
+    kind = get_task_class(name)
     settings = kind.settings_class(**changes)
     examples = kind.read([path], settings, ReadOptions()).examples
     task = kind.learn(examples, settings)
@@ -72,7 +72,7 @@ def test_examples_that_are_compared_with_each_other_make_a_step(
     rows = ["sentence1,sentence2"] + [f"text {number},its partner" for number in range(8)]
     scored = [f"{row},{value}" for row, value in zip(rows, score, strict=True)]
     path.write_text("\n".join(scored if "kind" in changes else rows), encoding="utf8")
-    kind = task_class("compare")
+    kind = get_task_class("compare")
     settings = kind.settings_class(**changes)
     examples = kind.read([path], settings, ReadOptions()).examples
     task = kind.learn(examples, settings).for_training()

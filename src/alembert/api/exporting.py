@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
-    from alembert.tasks.example import Reading
+    from alembert.tasks.example import ReadResult
 
 SECONDS: Final = 3.0
 """What measuring speed may take for each form of the model, about."""
@@ -151,7 +151,7 @@ class ExportJob:
             files=(*calibrate.contents, *dev.contents),
         )
 
-    def _examples(self, reading: Reading[Any]) -> Sequence[Any]:
+    def _examples(self, reading: ReadResult[Any]) -> Sequence[Any]:
         for item in reading.set_aside:
             self.say(item.in_words())
         self.set_aside += len(reading.set_aside)
@@ -160,12 +160,12 @@ class ExportJob:
 
 def export_tasks(model: Path, task: str | None) -> tuple[str | None, ...]:
     """Name the tasks that are exported; None is the only one of a model."""
-    from alembert.tasks.files import read_table, task_names
+    from alembert.tasks.files import read_task_names, read_task_table
 
-    several = task_names(model)
+    several = read_task_names(model)
     if task is None and several:
         return several
-    read_table(model, task)
+    read_task_table(model, task)
     return (task if several else None,)
 
 
@@ -180,7 +180,7 @@ def check_installed(settings: ExportSettings) -> None:
         import_onnx()
 
 
-def _read(model: TaskModel, file: InputFile, options: ReadOptions) -> Reading[Any]:
+def _read(model: TaskModel, file: InputFile, options: ReadOptions) -> ReadResult[Any]:
     """Read what the task reads, or plain text with one text a line."""
     from alembert.infer.task_model import has_lines
 

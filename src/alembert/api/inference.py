@@ -49,11 +49,11 @@ def load(*models: StrPath, task: str | None = None, device: str = "auto", poolin
 def model_folder(model: StrPath, argument: str = "model") -> Path:
     """Return the folder of a model; `hub:organisation/name` is fetched from the Hugging Face hub."""
     from alembert.hub import model_folder as find_folder
-    from alembert.tasks.files import task_remark
+    from alembert.tasks.files import describe_inferred_task
 
     name = model_name(model, argument)
     folder = find_folder(name)
-    if remark := task_remark(folder, name):
+    if remark := describe_inferred_task(folder, name):
         warnings.warn(remark, stacklevel=4)
     return folder
 

@@ -262,7 +262,7 @@ def _trained(
 
 def _kinds(task: str | Mapping[str, str]) -> dict[str, str]:
     """Return the kind of each task by its name."""
-    from alembert.tasks.task import task_class
+    from alembert.tasks.task import get_task_class
 
     if not isinstance(task, str | Mapping) or not task:
         raise BadInput(
@@ -270,7 +270,7 @@ def _kinds(task: str | Mapping[str, str]) -> dict[str, str]:
         )
     kinds = {task: task} if isinstance(task, str) else {str(name): str(kind) for name, kind in task.items()}
     for kind in kinds.values():
-        task_class(kind)
+        get_task_class(kind)
     return kinds
 
 
@@ -304,12 +304,12 @@ def _distill_settings(
     seed: int | None,
 ) -> DistillSettings:
     from alembert.settings import changed
-    from alembert.tasks.files import read_table
+    from alembert.tasks.files import read_task_table
     from alembert.train.distill_recipes import check_preset, preset_for
 
     name = check_preset(preset or str(table.pop("preset", "fast")))
     table.pop("preset", None)
-    settings = changed(preset_for(name, str(read_table(teacher, task)["task"])), table, _SETTINGS)
+    settings = changed(preset_for(name, str(read_task_table(teacher, task)["task"])), table, _SETTINGS)
     changes = given(seed=seed, prediction=None if epochs is None else {"epochs": epochs})
     return changed(settings, changes, _ARGUMENTS)
 
@@ -317,10 +317,10 @@ def _distill_settings(
 def _reading_of_training(folder: Path, task: str | None) -> Any:
     """Return how the files of a model's training were read."""
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.tasks.files import TASK, read_table, reading_of
+    from alembert.tasks.files import TASK_FILE, apply_training_columns, read_task_table
 
-    training = read_table(folder, task).get("training", {})
-    return reading_of(training, ReadOptions(), str(folder / TASK))
+    training = read_task_table(folder, task).get("training", {})
+    return apply_training_columns(training, ReadOptions(), str(folder / TASK_FILE))
 
 
 def _result(folder: Path, results: Iterable[SeedResult], best: int) -> TrainingResult:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.files.checkpoint import Checkpoint
-    from alembert.tasks.example import Reading
+    from alembert.tasks.example import ReadResult
     from alembert.tasks.task import AnyTask
     from alembert.train.augment import Augmented
 
@@ -119,18 +119,18 @@ def _check_out(out: Path, inputs: Sequence[Path], *, overwrite: bool) -> None:
 
 def _opened(
     model: str, name: str | None, files: Sequence[Path], options: ReadOptions, device: str
-) -> tuple[Checkpoint, AnyTask, Reading[Any]]:
+) -> tuple[Checkpoint, AnyTask, ReadResult[Any]]:
     """Open the model, and read the examples of its task; of a model without one, of the task that is named."""
     from alembert.hardware.torch_settings import resolve_device
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
-    from alembert.tasks.files import has_task, read_table, task_names
-    from alembert.tasks.task import task_class
+    from alembert.tasks.files import has_task, read_task_names, read_task_table
+    from alembert.tasks.task import get_task_class
 
     folder = find_model(model)
     if has_task(folder):
-        read_table(folder, name)  # a task that the model has not is refused before its weights are read
-        called = name if task_names(folder) else None
+        read_task_table(folder, name)  # a task that the model has not is refused before its weights are read
+        called = name if read_task_names(folder) else None
         engine = TorchEngine.open(folder, resolve_device(device))
         tuned = TaskModel.of_engine(engine, folder, called)
         found = _some(tuned.read(files, options))
@@ -142,14 +142,14 @@ def _opened(
         raise BadSetting(
             f"{model} was not fine-tuned for a task, so it does not say what the examples are. Name the task: --task tag."
         )
-    kind = task_class(name)
+    kind = get_task_class(name)
     reading = _some(kind.read(files, kind.settings_class(), options))
     learnt = kind.learn(reading.examples, kind.settings_class())
     learnt.check_reading(options, files)
     return checkpoint, learnt, reading
 
 
-def _with_unknown_marked(task: AnyTask, reading: Reading[Any], sources: Sequence[Path]) -> Reading[Any]:
+def _with_unknown_marked(task: AnyTask, reading: ReadResult[Any], sources: Sequence[Path]) -> ReadResult[Any]:
     """Let the task mark what the files leave open: copies are to train on, and one file does not tell it any more."""
     from dataclasses import replace
 
@@ -161,7 +161,7 @@ def _with_unknown_marked(task: AnyTask, reading: Reading[Any], sources: Sequence
     return replace(reading, examples=tuple(examples))
 
 
-def _some(reading: Reading[Any]) -> Reading[Any]:
+def _some(reading: ReadResult[Any]) -> ReadResult[Any]:
     if not reading.examples:
         first = reading.set_aside[0].reason if reading.set_aside else "the files are empty"
         raise BadFile(f"There is no example to augment: {first}. Check the files and their format.")

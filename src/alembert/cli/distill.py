@@ -239,9 +239,9 @@ def _general_settings(preset: str | None, config: Path | None, changes: dict[str
 
 def _taught(teacher: str | None, task: str | None) -> str | None:
     """Find what the teacher was fine-tuned for; none: no teacher was given."""
-    from alembert.tasks.files import read_table
+    from alembert.tasks.files import read_task_table
 
-    return None if teacher is None else str(read_table(Path(teacher), task)["task"])
+    return None if teacher is None else str(read_task_table(Path(teacher), task)["task"])
 
 
 def _task_settings(
@@ -275,13 +275,13 @@ def _wish(
     **more: Any,
 ) -> Distillation:
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.tasks.files import TASK, read_table, reading_of
+    from alembert.tasks.files import TASK_FILE, apply_training_columns, read_task_table
     from alembert.train.lecture_hall import Distillation
     from alembert.train.task_data import Data
 
     train, dev, data = map(tuple, files)
-    training = read_table(Path(teacher), task).get("training", {})
-    options = reading_of(training, ReadOptions(types=types), str(Path(teacher) / TASK))
+    training = read_task_table(Path(teacher), task).get("training", {})
+    options = apply_training_columns(training, ReadOptions(types=types), str(Path(teacher) / TASK_FILE))
     found = Data(train=train, dev=dev, whole=data, split=split or "80/10/10", options=options)
     return Distillation(teacher=teacher, student=student, data=found, task=task, **more)
 

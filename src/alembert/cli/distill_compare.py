@@ -27,21 +27,21 @@ class ComparisonFile:
         """How the file is read."""
         from alembert.corpus.inputs import list_input_files
         from alembert.corpus.readers.contract import ReadOptions
-        from alembert.tasks.tag_types import words_about
+        from alembert.tasks.tag.types import select_types_for_files
 
-        return ReadOptions(types=words_about(self.types, list_input_files([self.file]).paths))
+        return ReadOptions(types=select_types_for_files(self.types, list_input_files([self.file]).paths))
 
 
 def types_of_data(types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path]) -> tuple[str, ...]:
     """Leave out what --types says about the file of --compare alone."""
     from alembert.corpus.inputs import list_input_files
-    from alembert.tasks.tag_types import words_about
+    from alembert.tasks.tag.types import select_types_for_files
 
     words = tuple(types or ())
     if not words:
         return ()
-    of_data = words_about(words, list_input_files([file for each in files for file in each]).paths)
-    of_test = words_about(words, list_input_files([compare]).paths if compare else [])
+    of_data = select_types_for_files(words, list_input_files([file for each in files for file in each]).paths)
+    of_test = select_types_for_files(words, list_input_files([compare]).paths if compare else [])
     return tuple(word for word in words if word in of_data or word not in of_test)
 
 

@@ -15,7 +15,7 @@ from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
     from alembert.compress.card import Outcome
-    from alembert.tasks.export_files import Format, Precision
+    from alembert.tasks.runtime.export_files import ExportFormat, ExportPrecision
 
 
 def export(
@@ -91,11 +91,11 @@ def export(
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.terminal.output import note, print_json
 
-    precision: Precision = "fp32" if int8 is False else "int8"
+    precision: ExportPrecision = "fp32" if int8 is False else "int8"
     if calibrate and precision == "fp32":
         raise BadSetting("--calibrate belongs to int8, and the numbers are fp32. Leave one of them out.")
     settings = ExportSettings(
-        format=cast("Format | None", form),
+        format=cast("ExportFormat | None", form),
         precision=precision,
         rows=rows,
         limit=limit,

@@ -21,7 +21,7 @@ from alembert.cli.options import (
     Types,
     one_label,
 )
-from alembert.tasks.names import TASKS
+from alembert.tasks import TASKS
 
 if TYPE_CHECKING:
     from alembert.cli.finetune_tasks import Wishes
@@ -155,7 +155,7 @@ def _read_changes(
 
 
 def _check(assignment: Assignment | Curriculum, settings: FinetuneSettings, as_json: bool) -> None:
-    from alembert.tasks.data_screen import lines
+    from alembert.tasks.data_screen import format_data_report
     from alembert.terminal.output import print_json
     from alembert.train.finetune import Assignment, examine_all_data
 
@@ -164,7 +164,7 @@ def _check(assignment: Assignment | Curriculum, settings: FinetuneSettings, as_j
         tables = {name: report.to_table() for name, report in reports.items()}
         print_json(tables[assignment.task] if isinstance(assignment, Assignment) else tables)
     else:
-        print("\n\n".join("\n".join(lines(report, whole=True)) for report in reports.values()))
+        print("\n\n".join("\n".join(format_data_report(report, whole=True)) for report in reports.values()))
     if any(report.set_aside.count for report in reports.values()):
         raise typer.Exit(SET_ASIDE)
 

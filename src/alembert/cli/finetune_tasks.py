@@ -79,7 +79,7 @@ def wishes_of(words: Sequence[str]) -> Wishes:
 
 
 def _wish(word: str) -> Wish:
-    from alembert.tasks.task import task_class
+    from alembert.tasks.task import get_task_class
 
     found = re.fullmatch(r"(?:([^:=]+):)?([^:=]+)(?:=(.+))?", word)
     if not found:
@@ -88,7 +88,7 @@ def _wish(word: str) -> Wish:
             "(disease:tag=train.tsv)."
         )
     name, kind, file = found.groups()
-    task_class(kind)
+    get_task_class(kind)
     return Wish(name or kind, kind, file)
 
 

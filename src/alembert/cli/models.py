@@ -15,9 +15,9 @@ LANGUAGE_MODEL = "A checkpoint folder with a language-model head, or hub:organis
 def find_model(model: str | Path) -> Path:
     """Return the folder of a fine-tuned model; say what it is taken for if it was fine-tuned by another program."""
     from alembert.hub import model_folder
-    from alembert.tasks.files import task_remark
+    from alembert.tasks.files import describe_inferred_task
 
     folder = model_folder(model)
-    if remark := task_remark(folder, str(model)):
+    if remark := describe_inferred_task(folder, str(model)):
         note(remark)
     return folder

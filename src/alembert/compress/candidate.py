@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from alembert.errors import BadFile
 from alembert.files.checkpoint import Checkpoint
-from alembert.tasks.example import Encoded
-from alembert.tasks.runner import Runner
+from alembert.tasks.example import EncodedExample
+from alembert.tasks.runtime import Runner
 from alembert.tasks.task import AnyTask
 
 
@@ -31,7 +31,7 @@ class Candidate:
     checkpoint: Checkpoint
     runner: Runner
 
-    def encode(self, examples: Sequence[Any]) -> list[Encoded]:
+    def encode(self, examples: Sequence[Any]) -> list[EncodedExample]:
         """Turn examples into what the model reads."""
         longest = self.checkpoint.blueprint.config.max_position_embeddings
         return self.task.encode(examples, tokenizer_of(self.checkpoint), longest)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from alembert.files.card import escape_markdown
-from alembert.tasks.export_files import LIBRARIES, ExportFacts, Precision
+from alembert.tasks.runtime.export_files import RUNTIME_PACKAGES, ExportMetadata, ExportPrecision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,8 @@ class Outcome:
 
     tasks: Mapping[str, Measured]
     """Head, which of several is called as its task -> what was measured."""
-    facts: ExportFacts
-    asked: Precision
+    facts: ExportMetadata
+    asked: ExportPrecision
     calibration_rows: int
     in_float: tuple[str, ...]
     """Products that stay in float, because int8 would cost too much there."""
@@ -94,7 +94,7 @@ class Outcome:
     def rows(self) -> Iterator[tuple[str, str]]:
         """Give names and values for people."""
         yield "task" if len(self.tasks) == 1 else "tasks", self.task
-        yield "runs in", LIBRARIES[self.facts.format]
+        yield "runs in", RUNTIME_PACKAGES[self.facts.format]
         yield "numbers", self._numbers()
         yield "size", f"{self.bytes / 1e6:.1f} MB, as a checkpoint {self.checkpoint_bytes / 1e6:.1f} MB"
         if self.vectors:
@@ -121,7 +121,7 @@ class Outcome:
         speeds = self.measured.texts_per_second
         if {"int8", "fp32"} <= speeds.keys() and speeds["int8"] < 1.1 * speeds["fp32"]:
             yield (
-                f"int8 is {speeds['int8'] / speeds['fp32']:.2f}x as fast as fp32 here, in {LIBRARIES[self.facts.format]}; it "
+                f"int8 is {speeds['int8'] / speeds['fp32']:.2f}x as fast as fp32 here, in {RUNTIME_PACKAGES[self.facts.format]}; it "
                 "saves three quarters of the size everywhere"
             )
 
@@ -179,7 +179,7 @@ _FOR_ONNX: Final = (
 )
 
 
-def _model(facts: ExportFacts) -> Iterator[tuple[str, str]]:
+def _model(facts: ExportMetadata) -> Iterator[tuple[str, str]]:
     yield "layers", str(facts.layers)
     yield "width", str(facts.width)
     yield "parameters", f"{facts.parameters:,}"

@@ -28,24 +28,24 @@ from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.nn.config import count_multiplications_per_token
-from alembert.tasks.export_files import (
-    GRAPHS,
-    KIND,
-    LIBRARIES,
-    ExportFacts,
-    Format,
-    Precision,
-    write_decoding,
-)
 from alembert.tasks.files import (
-    HASHED,
-    read_table,
-    run_file,
-    task_names,
+    HASH_FILES,
+    get_run_path,
+    read_task_names,
+    read_task_table,
     write_task,
     write_tasks,
 )
-from alembert.tasks.running_export import ExportedGraph
+from alembert.tasks.runtime.export import ExportedGraph
+from alembert.tasks.runtime.export_files import (
+    EXPORT_KIND,
+    GRAPH_FILES,
+    RUNTIME_PACKAGES,
+    ExportFormat,
+    ExportMetadata,
+    ExportPrecision,
+    write_decoding_weights,
+)
 
 __all__ = ["Material", "export"]
 
@@ -69,19 +69,19 @@ def export(
     Of a model of several tasks all are exported, each with the material of its name, unless `task` names one of them.
     """
     settings = settings or ExportSettings()
-    artifact.check_can_create(out, KIND, config={}, overwrite=overwrite)
+    artifact.check_can_create(out, EXPORT_KIND, config={}, overwrite=overwrite)
     parts = _parts(checkpoint, material or {}, task)
     _check_calibrated(settings, parts)
     form = settings.format or _format(checkpoint, settings, parts, say)
     settings = replace(settings, format=form)
-    named = task is None and bool(task_names(parts[0].folder))
+    named = task is None and bool(read_task_names(parts[0].folder))
     work = _Work(checkpoint, settings, form, parts, say, named=named)
     work.check()
     graph, in_float = work.chosen()
     outcome = work.outcome(graph, in_float)
     config = {"graph": outcome.facts.to_table(), "settings": asdict(settings), **work.record(outcome)}
     inputs = list(dict.fromkeys([parts[0].folder, *(file for part in parts for file in part.material.files)]))
-    with artifact.create(out, KIND, config=config, inputs=inputs, overwrite=overwrite) as draft:
+    with artifact.create(out, EXPORT_KIND, config=config, inputs=inputs, overwrite=overwrite) as draft:
         work.write(draft.path, graph, outcome)
         draft.counts["parameters"] = checkpoint.parameters
     return outcome
@@ -96,11 +96,11 @@ def _check_calibrated(settings: ExportSettings, parts: Sequence[Part]) -> None:
         )
 
 
-def _format(checkpoint: Checkpoint, settings: ExportSettings, parts: Sequence[Part], say: Say) -> Format:
+def _format(checkpoint: Checkpoint, settings: ExportSettings, parts: Sequence[Part], say: Say) -> ExportFormat:
     """Choose the format whose library is faster here: by the model itself, if speed is measured and there is text."""
     dtype = "int8" if settings.precision == "int8" else "float32"
     machine = hardware.detect_capabilities()
-    formats: dict[str | None, Format] = {library: name for name, library in LIBRARIES.items()}
+    formats: dict[str | None, ExportFormat] = {library: name for name, library in RUNTIME_PACKAGES.items()}
     there = [formats[library] for library in machine.libraries_for(dtype)]
     rows = _rows(parts, FEW_ROWS) if any(part.material.stopwatch for part in parts) else []
     if len(there) < 2 or not rows:
@@ -115,12 +115,12 @@ def _format(checkpoint: Checkpoint, settings: ExportSettings, parts: Sequence[Pa
 
 
 def _in_formats(
-    formats: Sequence[Format],
+    formats: Sequence[ExportFormat],
     checkpoint: Checkpoint,
     settings: ExportSettings,
     parts: Sequence[Part],
     rows: Sequence[Row],
-) -> dict[Format, ExportedGraph]:
+) -> dict[ExportFormat, ExportedGraph]:
     """Make the graph in several formats, calibrated on these rows."""
     heads, width = {part.head: part.facts for part in parts}, checkpoint.blueprint.config.hidden_size
     made = {}
@@ -142,9 +142,9 @@ def _parts(checkpoint: Checkpoint, material: Material | Mapping[str, Material], 
     if checkpoint.folder is None:
         raise BadSetting("The checkpoint was made here and is in no folder. Save it, and open the folder.")
     folder = checkpoint.folder
-    several = task_names(folder)
+    several = read_task_names(folder)
     wanted = several if task is None and several else (task,)
-    kinds = [read_table(folder, name)["task"] for name in wanted]  # a name that is not there is refused
+    kinds = [read_task_table(folder, name)["task"] for name in wanted]  # a name that is not there is refused
     names = list(wanted) if several else [None]
     called = [name or kind for name, kind in zip(names, kinds, strict=True)]
     given = _by_name(material, called, folder)
@@ -173,7 +173,7 @@ class _Work:
 
     checkpoint: Checkpoint
     settings: ExportSettings
-    format: Format
+    format: ExportFormat
     parts: tuple[Part, ...]
     say: Say
     named: bool
@@ -248,9 +248,9 @@ class _Work:
             vectors=next((part.vectors for part in self.parts if part.vectors), None),
         )
 
-    def _facts(self, precision: Precision) -> ExportFacts:
+    def _facts(self, precision: ExportPrecision) -> ExportMetadata:
         config = self.checkpoint.blueprint.config
-        return ExportFacts(
+        return ExportMetadata(
             format=self.format,
             precision=precision,
             heads={part.head: part.facts for part in self.parts},
@@ -278,10 +278,10 @@ class _Work:
 
     def write(self, folder: Path, graph: Any | None, outcome: Outcome) -> None:
         """Fill the folder of the Export."""
-        self.maker.write(self.exact if graph is None else graph, folder / GRAPHS[self.format])
+        self.maker.write(self.exact if graph is None else graph, folder / GRAPH_FILES[self.format])
         tokenizer_of(self.checkpoint).save(folder)
         self._write_tasks(folder)
-        write_decoding(folder, {part.head: part.decoding_weights for part in self.parts})
+        write_decoding_weights(folder, {part.head: part.decoding_weights for part in self.parts})
         (folder / "README.md").write_text(card(outcome), encoding="utf8")
 
     def _write_tasks(self, folder: Path) -> None:
@@ -292,8 +292,8 @@ class _Work:
         else:
             write_task(folder, *facts[self.heads[0]])
         for part in self.parts if self.settings.training_hashes else ():
-            for file in HASHED:
-                if (source := run_file(part.folder, part.name, file)).is_file():
-                    copy = run_file(folder, part.name if self.named else None, file)
+            for file in HASH_FILES:
+                if (source := get_run_path(part.folder, part.name, file)).is_file():
+                    copy = get_run_path(folder, part.name if self.named else None, file)
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(source, copy)

@@ -17,8 +17,8 @@ from time import perf_counter
 from typing import Final
 
 from alembert.data.windows import Row
-from alembert.tasks.export_files import LIBRARIES, Format
-from alembert.tasks.running_export import ExportedGraph
+from alembert.tasks.runtime.export import ExportedGraph
+from alembert.tasks.runtime.export_files import RUNTIME_PACKAGES, ExportFormat
 
 ROUNDS: Final = 5
 NEAR: Final = 0.85
@@ -39,12 +39,12 @@ class Pace:
 
 
 def paces(
-    graphs: Mapping[Format, ExportedGraph], rows: Sequence[Row], clock: Clock = perf_counter
-) -> dict[Format, Pace]:
+    graphs: Mapping[ExportFormat, ExportedGraph], rows: Sequence[Row], clock: Clock = perf_counter
+) -> dict[ExportFormat, Pace]:
     """Measure graphs in turn, all rows together and one by one; each has read them before."""
     tokens = sum(row.length for row in rows)
-    together: dict[Format, list[float]] = {form: [] for form in graphs}
-    single: dict[Format, list[float]] = {form: [] for form in graphs}
+    together: dict[ExportFormat, list[float]] = {form: [] for form in graphs}
+    single: dict[ExportFormat, list[float]] = {form: [] for form in graphs}
     for turn in range(1 + ROUNDS):
         for form, graph in graphs.items():
             all_rows = _seconds(graph, rows, clock)
@@ -64,7 +64,7 @@ def _seconds(graph: ExportedGraph, rows: Sequence[Row], clock: Clock) -> float:
     return clock() - began
 
 
-def faster(found: Mapping[Format, Pace]) -> Format:
+def faster(found: Mapping[ExportFormat, Pace]) -> ExportFormat:
     """Take the fastest over many rows, or one that comes near it and answers single rows sooner.
 
     >>> faster({"openvino": Pace(900, 7.0), "onnx": Pace(1000, 8.0)})
@@ -77,6 +77,6 @@ def faster(found: Mapping[Format, Pace]) -> Format:
     return min(near, key=lambda form: found[form].milliseconds)
 
 
-def told(found: Mapping[Format, Pace]) -> str:
+def told(found: Mapping[ExportFormat, Pace]) -> str:
     """Say what was measured."""
-    return "; ".join(f"in {LIBRARIES[form]} {pace}" for form, pace in found.items())
+    return "; ".join(f"in {RUNTIME_PACKAGES[form]} {pace}" for form, pace in found.items())

@@ -17,10 +17,9 @@ from alembert.compress.onnx_graph import build_onnx, check_onnx
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import import_onnxruntime, import_openvino
 from alembert.nn.model import Model
-from alembert.tasks.export_files import Format
-from alembert.tasks.running_export import Compile
-from alembert.tasks.running_onnx import OnnxGraph
-from alembert.tasks.running_openvino import OpenVinoGraph
+from alembert.tasks.runtime.export import CompileGraph
+from alembert.tasks.runtime.export_files import ExportFormat
+from alembert.tasks.runtime.graphs import OnnxGraph, OpenVinoGraph
 
 if TYPE_CHECKING:
     from openvino import Model as Graph
@@ -44,7 +43,7 @@ class Maker(Protocol):
     def ranked(self, graph: Any) -> list[str]:
         """Name the products that are rounded in a graph, first the one whose rounding does most harm."""
 
-    def compile(self, graph: Any) -> Compile:
+    def compile(self, graph: Any) -> CompileGraph:
         """Give what opens a graph in the library that runs it."""
 
     def size(self, graph: Any) -> int:
@@ -79,7 +78,7 @@ class OpenVinoMaker:
     def ranked(self, graph: Graph) -> list[str]:
         return quantise.ranked(graph, self._exact, _some(self.rows))
 
-    def compile(self, graph: Graph) -> Compile:
+    def compile(self, graph: Graph) -> CompileGraph:
         longest = self.model.config.max_position_embeddings
         return partial(OpenVinoGraph, graph, exact=not quantise.products(graph), longest=longest)
 
@@ -117,7 +116,7 @@ class OnnxMaker:
     def ranked(self, graph: bytes) -> list[str]:
         return onnx_int8.ranked(self.model, self.heads, self._seen, _some(self.rows))
 
-    def compile(self, graph: bytes) -> Compile:
+    def compile(self, graph: bytes) -> CompileGraph:
         return partial(OnnxGraph, graph)
 
     def size(self, graph: bytes) -> int:
@@ -127,7 +126,7 @@ class OnnxMaker:
         path.write_bytes(graph)
 
 
-MAKERS: Final[dict[Format, type[OpenVinoMaker] | type[OnnxMaker]]] = {
+MAKERS: Final[dict[ExportFormat, type[OpenVinoMaker] | type[OnnxMaker]]] = {
     "openvino": OpenVinoMaker,
     "onnx": OnnxMaker,
 }

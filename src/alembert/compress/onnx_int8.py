@@ -24,8 +24,8 @@ from alembert.compress.network import Numbers, describe
 from alembert.compress.onnx_graph import OnnxOperations, build_onnx
 from alembert.data.windows import Row
 from alembert.nn.model import Model
-from alembert.tasks.runner import Outputs
-from alembert.tasks.running_onnx import OnnxGraph
+from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime.graphs import OnnxGraph
 
 SMOOTHING: Final = 0.7
 """How much of the differences between channels goes to the weights: 0 nothing, 1 all."""

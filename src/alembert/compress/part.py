@@ -13,13 +13,13 @@ from alembert.compress.card import Measured
 from alembert.data.windows import Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.tasks.compare import CompareTask
-from alembert.tasks.example import kin_of
-from alembert.tasks.export_files import HeadFacts, Weights
-from alembert.tasks.files import open_task, read_table
-from alembert.tasks.metrics.bootstrap import paired
-from alembert.tasks.running import ModelRunner
-from alembert.tasks.running_export import ExportedGraph, GraphRunner
+from alembert.tasks.compare.task import CompareTask
+from alembert.tasks.example import get_group_ids
+from alembert.tasks.files import open_task, read_task_table
+from alembert.tasks.metrics.bootstrap import compare_paired
+from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
+from alembert.tasks.runtime.export_files import DecodingWeights, HeadMetadata
+from alembert.tasks.runtime.torch import ModelRunner
 from alembert.tasks.task import AnyTask
 
 
@@ -67,9 +67,9 @@ class Part:
         return self.name or open_task(self.folder).head().kind
 
     @property
-    def facts(self) -> HeadFacts:
+    def facts(self) -> HeadMetadata:
         spec = self.checkpoint.model.spec(self.head)
-        return HeadFacts(kind=spec.kind, per_token=spec.per_token, labels=self.task.labels)
+        return HeadMetadata(kind=spec.kind, per_token=spec.per_token, labels=self.task.labels)
 
     @property
     def vectors(self) -> str | None:
@@ -77,7 +77,7 @@ class Part:
         return self.task.vector.in_words() if isinstance(self.task, CompareTask) else None
 
     @property
-    def decoding_weights(self) -> Weights:
+    def decoding_weights(self) -> DecodingWeights:
         """The weights of the head that decoding needs."""
         head = self.checkpoint.model.head(self.head)
         kept = {name: head.get_parameter(name) for name in self.task.decoding_weights}
@@ -86,7 +86,7 @@ class Part:
     @property
     def training(self) -> Mapping[str, Any]:
         """The facts of the training that were kept."""
-        facts: Mapping[str, Any] = read_table(self.folder, self.name).get("training", {})
+        facts: Mapping[str, Any] = read_task_table(self.folder, self.name).get("training", {})
         return facts
 
     def rows(self, most: int) -> list[Row]:
@@ -147,11 +147,11 @@ class Trial:
     def _interval(self, answers: Sequence[Any]) -> tuple[float, float]:
         """Find where the points lost lie, by drawing other examples; those of one document are drawn together."""
         task, judged = self.part.task, self.part.material.judged
-        found = paired(
+        found = compare_paired(
             task.measure(judged, self.answers),
             task.measure(judged, answers),
             len(judged),
-            kin=kin_of(judged),
+            kin=get_group_ids(judged),
         ).interval
         return 100 * found.low, 100 * found.high
 

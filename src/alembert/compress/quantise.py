@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from alembert.compress.fallback import relative_error
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import import_nncf
-from alembert.tasks.running_export import padded
-from alembert.tasks.running_openvino import OpenVinoGraph
+from alembert.tasks.runtime.export import pad_rows
+from alembert.tasks.runtime.graphs import OpenVinoGraph
 
 if TYPE_CHECKING:
     from openvino import Model as Graph
@@ -33,7 +33,7 @@ _ATTENTION: Final = "ScaledDotProductAttention"
 def quantise(graph: Graph, rows: Sequence[Row], keep: Collection[str] = ()) -> Graph:
     """Quantise a graph; the products named in `keep` stay in float. The graph that is given stays as it is."""
     nncf = import_nncf()
-    items = [padded([row]) for row in rows]
+    items = [pad_rows([row]) for row in rows]
     with _quiet():
         found: Graph = nncf.quantize(
             graph.clone(),

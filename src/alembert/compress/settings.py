@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alembert.errors import BadSetting
-from alembert.tasks.export_files import GRAPHS, Format, Precision
+from alembert.tasks.runtime.export_files import GRAPH_FILES, ExportFormat, ExportPrecision
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSettings:
     """How a checkpoint becomes an Export."""
 
-    format: Format | None = None
+    format: ExportFormat | None = None
     """openvino, or onnx, which other programs read too; none: the one whose library is faster on this machine."""
-    precision: Precision = "int8"
+    precision: ExportPrecision = "int8"
     rows: int = 300
     """Rows of text that the quantisation is calibrated on, at most."""
     limit: float = 0.5
@@ -25,8 +25,8 @@ class ExportSettings:
     def __post_init__(self) -> None:
         if self.precision not in ("int8", "fp32"):
             raise BadSetting(f"The numbers of an Export are {self.precision!r}; expected int8 or fp32.")
-        if self.format is not None and self.format not in GRAPHS:
-            raise BadSetting(f"The format of an Export is {self.format!r}; expected {' or '.join(GRAPHS)}.")
+        if self.format is not None and self.format not in GRAPH_FILES:
+            raise BadSetting(f"The format of an Export is {self.format!r}; expected {' or '.join(GRAPH_FILES)}.")
         if self.rows < 1:
             raise BadSetting(f"There are {self.rows} rows to calibrate on; expected at least 1.")
         if not 0 <= self.limit <= 100:

@@ -13,8 +13,8 @@ from alembert.demo.text_steps import write_lines
 from alembert.settings import to_toml
 
 if TYPE_CHECKING:
-    from alembert.tasks.classify_settings import ClassifySettings
-    from alembert.tasks.tag_settings import TagSettings
+    from alembert.tasks.classify.data import ClassifySettings
+    from alembert.tasks.tag.data import TagSettings
     from alembert.train.distill_settings import DistillSettings
     from alembert.train.finetune import Finetuned
 
@@ -65,7 +65,7 @@ def _written(path: Path, text: str) -> Path:
 
 def tagger(folders: Folders) -> Step:
     """Fine-tune a tagger."""
-    from alembert.tasks.tag_settings import TagSettings
+    from alembert.tasks.tag.data import TagSettings
 
     title = "A tagger for diseases, chemicals and genes: fine-tuned, and scored on texts whose labels it never saw"
     return _finetuned(folders, "tag", TagSettings(), title, Pace(24.0, 2e-3, STEP))
@@ -73,7 +73,7 @@ def tagger(folders: Folders) -> Step:
 
 def classifier(folders: Folders) -> Step:
     """Fine-tune a classifier; the mean of all tokens, since the first one has learnt nothing in pre-training."""
-    from alembert.tasks.classify_settings import ClassifySettings
+    from alembert.tasks.classify.data import ClassifySettings
 
     settings = ClassifySettings(pooling="mean")
     title = "A classifier that tells abstracts from letters, the same way"

@@ -21,11 +21,10 @@ from alembert.corpus.document import (
     StringPairs,
     generate_unused_ids,
 )
-from alembert.tasks.classify_decode import Answer
-from alembert.tasks.relate_example import RelateExample
-from alembert.tasks.relate_scores import RelatePrediction
-from alembert.tasks.relate_show import related
-from alembert.tasks.tag_examples import FoundEntity
+from alembert.tasks.classify.decode import ClassifyAnswer
+from alembert.tasks.relate.data import RelateExample
+from alembert.tasks.relate.scores import RelatePrediction, find_related_pairs
+from alembert.tasks.tag.data import PredictedEntity
 
 Field = Literal["entities", "relations", "labels"]
 LABEL_SCORES: Final = "label_scores"
@@ -52,7 +51,7 @@ def with_source(document: Document, file: str, item: int | None) -> Document:
     return replace(document, meta={**document.meta, **source})
 
 
-def with_entities(document: Document, found: Iterable[FoundEntity]) -> Document:
+def with_entities(document: Document, found: Iterable[PredictedEntity]) -> Document:
     """Add the entities that a tagger found, in the order of the text."""
     names = generate_unused_ids("T", document)
     fresh = [
@@ -62,7 +61,7 @@ def with_entities(document: Document, found: Iterable[FoundEntity]) -> Document:
     return replace(document, entities=tuple(together))
 
 
-def with_labels(document: Document, answer: Answer) -> Document:
+def with_labels(document: Document, answer: ClassifyAnswer) -> Document:
     """Add the label or labels that a classifier gave the document; a number goes into `meta`."""
     if answer.value is not None:
         return replace(document, meta={**document.meta, VALUE: round(answer.value, 6)})
@@ -73,10 +72,10 @@ def with_labels(document: Document, answer: Answer) -> Document:
     return replace(document, labels=labels, meta={**document.meta, LABEL_SCORES: merged})
 
 
-def with_labelled_sentences(document: Document, spans: Iterable[Span], answers: Iterable[Answer]) -> Document:
+def with_labelled_sentences(document: Document, spans: Iterable[Span], answers: Iterable[ClassifyAnswer]) -> Document:
     """Add an entity for each label of each sentence."""
     found = [
-        FoundEntity(start, end, label, answer.probabilities[label])
+        PredictedEntity(start, end, label, answer.probabilities[label])
         for (start, end), answer in zip(spans, answers, strict=True)
         for label in _labels(answer)
     ]
@@ -95,12 +94,12 @@ def with_relations(
             (("Arg1", example.mentions[pair.head].id), ("Arg2", example.mentions[pair.tail].id)),
             _score(answer.score),
         )
-        for pair, answer in related(prediction, negative)
+        for pair, answer in find_related_pairs(prediction, negative)
     ]
     return replace(document, relations=(*document.relations, *fresh))
 
 
-def _labels(answer: Answer) -> tuple[str, ...]:
+def _labels(answer: ClassifyAnswer) -> tuple[str, ...]:
     if answer.labels is not None:
         return answer.labels
     return () if answer.label is None else (answer.label,)

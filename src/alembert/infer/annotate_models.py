@@ -30,14 +30,14 @@ from alembert.infer.annotate_stage import Annotated, Stage
 from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import TaskModel
 from alembert.infer.triples import TripleModel
-from alembert.tasks.classify import ClassifyTask
-from alembert.tasks.classify_decode import ClassifyPrediction
-from alembert.tasks.classify_example import sentence_spans
+from alembert.tasks.classify.data import find_sentence_spans
+from alembert.tasks.classify.decode import ClassifyPrediction
+from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.example import Coverage
-from alembert.tasks.files import TASK, reading_of
-from alembert.tasks.relate import RelateTask
-from alembert.tasks.relate_example import of_document
-from alembert.tasks.tag_examples import Tagged
+from alembert.tasks.files import TASK_FILE, apply_training_columns
+from alembert.tasks.relate.data import example_from_document
+from alembert.tasks.relate.task import RelateTask
+from alembert.tasks.tag.data import TagPrediction
 
 _PLAIN: Final = Document("plain", "text")
 READ_AS_TEXT: Final = ("tag", "classify")
@@ -115,7 +115,7 @@ class Pipeline:
 
     def reading(self, options: ReadOptions) -> ReadOptions:
         """Return options with the columns that the models were trained on, unless others are named."""
-        known = [reading_of(each.training(), options, str(each.folder / TASK)) for each in self.models]
+        known = [apply_training_columns(each.training(), options, str(each.folder / TASK_FILE)) for each in self.models]
         texts = {each.text: each for each in known if each.text}
         if len(texts) > 1:
             columns = " and ".join(", ".join(names) for names in texts)
@@ -124,7 +124,7 @@ class Pipeline:
                 "--text COLUMN."
             )
         for each in self.models:
-            options = reading_of(each.training(), options, str(each.folder / TASK))
+            options = apply_training_columns(each.training(), options, str(each.folder / TASK_FILE))
         return options
 
     def annotate(self, documents: Sequence[Document | str]) -> list[Annotated]:
@@ -229,7 +229,7 @@ class _Relating:
 
     def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
         bare = [without(document, ["relations"]) for document in documents]
-        examples = [of_document(document, "", is_annotated=False)[0] for document in bare]
+        examples = [example_from_document(document, "", is_annotated=False)[0] for document in bare]
         rules = cast(RelateTask, self.model.task).rules
         predictions = self.model.predict(examples)
         for document, example, found in zip(documents, examples, predictions, strict=True):
@@ -241,10 +241,10 @@ class _Relating:
 def _said(model: TaskModel, document: Document, example: Any, prediction: Any) -> Document:
     """Put the answer of a model that reads texts into the document."""
     if model.task.name == "tag":
-        return with_entities(document, cast(Tagged, prediction).entities)
+        return with_entities(document, cast(TagPrediction, prediction).entities)
     answers = cast(ClassifyPrediction, prediction).answers
     if cast(ClassifyTask, model.task).is_document:
-        return with_labelled_sentences(document, sentence_spans(example) or (), answers)
+        return with_labelled_sentences(document, find_sentence_spans(example) or (), answers)
     return with_labels(document, answers[0])
 
 

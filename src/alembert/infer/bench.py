@@ -34,9 +34,9 @@ from alembert.infer.speed import (
 )
 from alembert.infer.supply import Place, supply_of
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.classify import ClassifyTask
-from alembert.tasks.example import Reading
-from alembert.tasks.files import TASK, reading_of
+from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.example import ReadResult
+from alembert.tasks.files import TASK_FILE, apply_training_columns
 
 LIMIT: Final = 2000
 """Texts that are taken from the files, if nothing else is said."""
@@ -172,11 +172,11 @@ def megabytes(folder: Path) -> float:
 # -- texts
 
 
-def read_texts(model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int = LIMIT) -> Reading[Any]:
+def read_texts(model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int = LIMIT) -> ReadResult[Any]:
     """Read texts from files of any known format; for tasks that ask about more than a text, files of the task."""
     listed = list_input_files(files)
     if _reads_documents(model):
-        options = reading_of(model.training(), options, str(model.folder / TASK))
+        options = apply_training_columns(model.training(), options, str(model.folder / TASK_FILE))
         reading = _documents(model, listed, options, limit)
     else:
         reading = model.read(listed.paths, options)
@@ -196,7 +196,7 @@ def _reads_documents(model: TaskModel) -> bool:
     return task.name == "tag" or (isinstance(task, ClassifyTask) and not task.pairs)
 
 
-def _documents(model: TaskModel, files: InputFiles, options: ReadOptions, limit: int) -> Reading[Any]:
+def _documents(model: TaskModel, files: InputFiles, options: ReadOptions, limit: int) -> ReadResult[Any]:
     set_aside: list[SetAside] = []
     remarks: list[Remark] = []
 
@@ -210,7 +210,7 @@ def _documents(model: TaskModel, files: InputFiles, options: ReadOptions, limit:
                 remarks.append(taken.item)
 
     found = list(islice(texts(), limit))
-    return Reading(tuple(model.task.of_texts(found)), tuple(set_aside), tuple(remarks))
+    return ReadResult(tuple(model.task.of_texts(found)), tuple(set_aside), tuple(remarks))
 
 
 # -- measuring

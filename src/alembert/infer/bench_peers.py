@@ -17,14 +17,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from alembert.infer.engine_export import ExportEngine
-from alembert.tasks.classify import ClassifyTask
-from alembert.tasks.export_files import GRAPHS
+from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.runtime.export_files import GRAPH_FILES
 
 if TYPE_CHECKING:
     from alembert.data.windows import Row
     from alembert.infer.task_model import TaskModel
-    from alembert.tasks.example import Encoded, Example
-    from alembert.tasks.runner import Outputs
+    from alembert.tasks.example import EncodedExample, Example
+    from alembert.tasks.runtime import Outputs
 
 BATCH: Final = 32
 PIPELINE: Final = "transformers pipeline"
@@ -47,7 +47,7 @@ class Peer:
     whole: bool
     """Whether it reads a text at once, so that it would cut or refuse one that needs windows."""
 
-    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+    def encode(self, examples: Sequence[Example]) -> list[EncodedExample]:
         """Turn examples into what the model reads."""
         return self.model.encode(examples)
 
@@ -77,7 +77,7 @@ def peers_of(model: TaskModel, device: str = "cpu") -> Iterator[Peer | LeftOut]:
     yield LeftOut(AS_THEY_COME, "it is for Exports, and this is a checkpoint (alembert export makes one)")
 
 
-def fits(encoded: Encoded) -> bool:
+def fits(encoded: EncodedExample) -> bool:
     """Tell whether the model reads a text at once, as peers do that know no windows."""
     return len(encoded.rows) == 1
 
@@ -197,13 +197,13 @@ def as_they_come(model: TaskModel, engine: ExportEngine) -> Callable[[Sequence[E
 
 def _in_openvino(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
     from alembert.hardware.runtimes import get_core
-    from alembert.tasks.running_export import padded
+    from alembert.tasks.runtime.export import pad_rows
 
-    compiled = get_core().compile_model(engine.folder / GRAPHS["openvino"], "CPU")
+    compiled = get_core().compile_model(engine.folder / GRAPH_FILES["openvino"], "CPU")
     request = compiled.create_infer_request()
 
     def compute(rows: Sequence[Row], head: str) -> Outputs:
-        found: Outputs = request.infer(padded(rows), share_inputs=True)[head]
+        found: Outputs = request.infer(pad_rows(rows), share_inputs=True)[head]
         return found
 
     return compute
@@ -211,12 +211,12 @@ def _in_openvino(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs
 
 def _in_onnxruntime(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
     from alembert.hardware.runtimes import import_onnxruntime
-    from alembert.tasks.running_onnx import masked
+    from alembert.tasks.runtime.graphs import build_bert_inputs
 
-    session = import_onnxruntime().InferenceSession(str(engine.folder / GRAPHS["onnx"]))
+    session = import_onnxruntime().InferenceSession(str(engine.folder / GRAPH_FILES["onnx"]))
 
     def compute(rows: Sequence[Row], head: str) -> Outputs:
-        found: Outputs = session.run([head], masked(rows))[0]
+        found: Outputs = session.run([head], build_bert_inputs(rows))[0]
         return found
 
     return compute

@@ -17,11 +17,11 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.infer.gold import read_gold
-from alembert.tasks.example import Reading, kin_of
-from alembert.tasks.files import task_names
+from alembert.tasks.example import ReadResult, get_group_ids
+from alembert.tasks.files import read_task_names
 from alembert.tasks.metrics import bootstrap
 from alembert.tasks.metrics.bootstrap import Interval
-from alembert.tasks.task import Measure, Scores
+from alembert.tasks.task import SampleMetric, TaskScores
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
@@ -35,8 +35,8 @@ class Entrant:
 
     model: TaskModel
     predictions: list[Any]
-    scores: Scores
-    measure: Measure
+    scores: TaskScores
+    measure: SampleMetric
     interval: Interval
     """Of its main score."""
 
@@ -46,7 +46,7 @@ class Contest:
     """Models that have answered the same examples."""
 
     files: tuple[str, ...]
-    reading: Reading[Any]
+    reading: ReadResult[Any]
     entrants: tuple[Entrant, ...]
     rounds: int
     seed: int
@@ -60,11 +60,11 @@ class Contest:
         """How many documents the examples are from: what samples are drawn of."""
         return len({example.kin for example in self.examples})
 
-    def paired(self, one: Entrant, other: Entrant) -> bootstrap.Comparison:
+    def paired(self, one: Entrant, other: Entrant) -> bootstrap.PairedComparison:
         """Compare two models by paired bootstrap: the score of one minus that of the other."""
         chance = {"rounds": self.rounds, "seed": self.seed}
-        kin = kin_of(self.examples)
-        return bootstrap.paired(one.measure, other.measure, len(self.examples), **chance, kin=kin)
+        kin = get_group_ids(self.examples)
+        return bootstrap.compare_paired(one.measure, other.measure, len(self.examples), **chance, kin=kin)
 
 
 def hold(
@@ -101,7 +101,7 @@ def open_all(folders: Sequence[Path], device: str = "cpu", task: str | None = No
     from alembert.infer.task_model import TaskModel
 
     first, *others = folders
-    named = [(first, task), *((other, task if task and task_names(other) else None) for other in others)]
+    named = [(first, task), *((other, task if task and read_task_names(other) else None) for other in others)]
     return [TaskModel.open(folder, device, name) for folder, name in named]
 
 
@@ -114,13 +114,13 @@ def predicted(model: TaskModel, examples: Sequence[Any], tell: Tell) -> list[Any
 def _entrant(model: TaskModel, examples: Sequence[Any], rounds: int, seed: int, tell: Tell) -> Entrant:
     predictions = predicted(model, examples, tell)
     measure = model.task.measure(examples, predictions)
-    kin = kin_of(examples)
+    kin = get_group_ids(examples)
     return Entrant(
         model=model,
         predictions=predictions,
         scores=model.task.score(examples, predictions),
         measure=measure,
-        interval=bootstrap.interval(measure, len(examples), rounds=rounds, seed=seed, kin=kin),
+        interval=bootstrap.bootstrap_interval(measure, len(examples), rounds=rounds, seed=seed, kin=kin),
     )
 
 

@@ -43,7 +43,7 @@ from alembert.infer.embed_store import (
 from alembert.infer.embed_units import Portion, UnitKind, UnitSupply, supply_of
 from alembert.infer.ledger import Ledger, json_line, npy_head
 from alembert.infer.supply import Place, chunks
-from alembert.tasks.compare_pooling import Pooling
+from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
 
 _ALWAYS: Final = (

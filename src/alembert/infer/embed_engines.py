@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from alembert.data.windows import Row
 from alembert.infer.embed_numbers import Vectors
-from alembert.tasks.compare_pooling import Pooling
-from alembert.tasks.runner import check_finite
+from alembert.tasks.compare.pooling import Pooling
+from alembert.tasks.runtime import check_finite
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from alembert.hub import model_folder
 from alembert.infer.embed_engines import KIND, ExportVectors, TorchVectors, VectorEngine
 from alembert.infer.embed_numbers import Vectors
 from alembert.infer.engines import open_in_torch
-from alembert.tasks.classify_rows import Cutting, text_rows
-from alembert.tasks.compare_pooling import Mode, Pooling, pooling_of
+from alembert.tasks.classify.rows import WindowSpec, encode_text
+from alembert.tasks.compare.pooling import Pooling, PoolingMode, read_pooling
 from alembert.tasks.example import Coverage
-from alembert.tasks.export_files import is_export
+from alembert.tasks.runtime.export_files import is_export
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Embedder:
         cls,
         model: str | Path,
         *,
-        mode: Mode | None = None,
+        mode: PoolingMode | None = None,
         length: int | None = None,
         device: str = "cpu",
     ) -> Embedder:
@@ -81,9 +81,9 @@ class Embedder:
             return Embedded(np.zeros((0, self.pooling.dimension), np.float32), Coverage())
         tokenizer = self.engine.tokenizer
         encodings = tokenizer.encode_batch(texts, add_special_tokens=False, offsets=False)
-        cutting = Cutting(tokenizer, self.length, overlap=0)
+        cutting = WindowSpec(tokenizer, self.length, overlap=0)
         encoded = [
-            text_rows([text], [np.array(encoding.ids, np.int64)], cutting, None)
+            encode_text([text], [np.array(encoding.ids, np.int64)], cutting, None)
             for text, encoding in zip(texts, encodings, strict=True)
         ]
         rows = [row.ids for each in encoded for row in each.rows]
@@ -97,13 +97,13 @@ class Embedder:
         )
 
 
-def _of_checkpoint(folder: Path, mode: Mode | None, device: str) -> tuple[VectorEngine, Pooling]:
+def _of_checkpoint(folder: Path, mode: PoolingMode | None, device: str) -> tuple[VectorEngine, Pooling]:
     engine = open_in_torch(folder, device)
     pooling = chosen_pooling(folder, mode, engine.checkpoint.blueprint.config.hidden_size)
     return TorchVectors.of(engine, pooling), pooling
 
 
-def _of_export(folder: Path, mode: Mode | None) -> tuple[VectorEngine, Pooling]:
+def _of_export(folder: Path, mode: PoolingMode | None) -> tuple[VectorEngine, Pooling]:
     from alembert.infer.engine_export import ExportEngine
 
     engine = ExportEngine.open(folder)
@@ -116,9 +116,9 @@ def _of_export(folder: Path, mode: Mode | None) -> tuple[VectorEngine, Pooling]:
     return ExportVectors.of(engine, pooling), pooling
 
 
-def chosen_pooling(folder: Path, mode: Mode | None, width: int) -> Pooling:
+def chosen_pooling(folder: Path, mode: PoolingMode | None, width: int) -> Pooling:
     """Take the pooling that a folder states; one that does not has to be told, and one that does is not overruled."""
-    stated = pooling_of(folder)
+    stated = read_pooling(folder)
     if stated is None and mode is None:
         raise BadSetting(
             f"{folder} does not say how a vector is made of its states, and the wrong way gives bad vectors without a "

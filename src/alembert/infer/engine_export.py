@@ -11,16 +11,15 @@ from alembert.artifact import shortlist
 from alembert.errors import BadFile
 from alembert.hardware.runtimes import check_openvino_installed
 from alembert.infer.size import Size
-from alembert.tasks.export_files import (
-    GRAPH_WEIGHTS,
-    GRAPHS,
-    LIBRARIES,
-    ExportFacts,
-    read_decoding,
-    read_facts,
+from alembert.tasks.runtime.export import CompileGraph, ExportedGraph, GraphRunner, SharedEncoderRunner
+from alembert.tasks.runtime.export_files import (
+    GRAPH_FILES,
+    GRAPH_WEIGHT_FILES,
+    RUNTIME_PACKAGES,
+    ExportMetadata,
+    read_decoding_weights,
+    read_export_metadata,
 )
-from alembert.tasks.running_export import Compile, ExportedGraph, GraphRunner
-from alembert.tasks.running_together import TogetherRunner
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 
@@ -28,7 +27,7 @@ from alembert.text.tokenizer import Tokenizer
 class ExportEngine:
     """An Export ready to compute."""
 
-    def __init__(self, folder: Path, facts: ExportFacts, tokenizer: Tokenizer) -> None:
+    def __init__(self, folder: Path, facts: ExportMetadata, tokenizer: Tokenizer) -> None:
         self.folder = folder
         self.facts = facts
         self.tokenizer = tokenizer
@@ -39,14 +38,14 @@ class ExportEngine:
     def open(cls, folder: str | Path) -> ExportEngine:
         """Open an Export for prediction; its graph is compiled when it is first asked."""
         place = Path(folder)
-        facts = read_facts(place)
+        facts = read_export_metadata(place)
         if facts.format == "openvino":
             check_openvino_installed()
         return cls(place, facts, Tokenizer.open(place))
 
     @property
     def name(self) -> str:
-        return f"{LIBRARIES[self.facts.format]} {self.facts.precision}"
+        return f"{RUNTIME_PACKAGES[self.facts.format]} {self.facts.precision}"
 
     @cached_property
     def graph(self) -> ExportedGraph:
@@ -54,14 +53,14 @@ class ExportEngine:
         return ExportedGraph(self._compile, self.facts.heads, self.facts.width)
 
     @property
-    def _compile(self) -> Compile:
+    def _compile(self) -> CompileGraph:
         """What opens the graph in its library, which is loaded then."""
-        file = self.folder / GRAPHS[self.facts.format]
+        file = self.folder / GRAPH_FILES[self.facts.format]
         if self.facts.format == "onnx":
-            from alembert.tasks.running_onnx import OnnxGraph
+            from alembert.tasks.runtime.graphs import OnnxGraph
 
             return partial(OnnxGraph, file)
-        from alembert.tasks.running_openvino import OpenVinoGraph
+        from alembert.tasks.runtime.graphs import OpenVinoGraph
 
         opened = partial(OpenVinoGraph, file, exact=self.facts.precision != "int8", longest=self.facts.longest)
         # What single texts run on is kept for the next process, which starts sooner with it.
@@ -72,7 +71,7 @@ class ExportEngine:
         """What the model costs on any machine."""
         return Size(
             parameters=self.facts.parameters,
-            bytes=(self.folder / GRAPH_WEIGHTS[self.facts.format]).stat().st_size,
+            bytes=(self.folder / GRAPH_WEIGHT_FILES[self.facts.format]).stat().st_size,
             layers=self.facts.layers,
             width=self.facts.width,
             multiplications=self.facts.multiplications,
@@ -88,12 +87,12 @@ class ExportEngine:
                 f"The model and its task.json do not fit: the task {task.name} has the labels {shortlist(task.labels)}; the "
                 f"model has {there}. One of the files was changed; export again."
             )
-        weights = read_decoding(self.folder, name, task.decoding_weights)
+        weights = read_decoding_weights(self.folder, name, task.decoding_weights)
         return task.bound_to(weights), GraphRunner(self.graph, name)
 
-    def together(self, tasks: Mapping[str, AnyTask]) -> TogetherRunner:
+    def together(self, tasks: Mapping[str, AnyTask]) -> SharedEncoderRunner:
         """Give what runs the heads of several tasks, which have their names, at once."""
-        return TogetherRunner(
+        return SharedEncoderRunner(
             lambda heads, rows, _: self.graph.head_outputs(heads, rows),
             {name: head.per_token for name, head in self.graph.heads.items()},
             dict.fromkeys(tasks),

@@ -22,12 +22,10 @@ from alembert.files.surgery import with_embedding_head
 from alembert.infer.size import Size
 from alembert.nn.batch import Batch
 from alembert.nn.config import count_multiplications_per_token
-from alembert.tasks.batches import in_batches
-from alembert.tasks.compare_pooling import missing_head
-from alembert.tasks.decoding.model_writer import ModelWriter
-from alembert.tasks.runner import check_finite
-from alembert.tasks.running import ModelRunner, head_outputs
-from alembert.tasks.running_together import TogetherRunner
+from alembert.tasks.compare.pooling import find_missing_head
+from alembert.tasks.runtime import check_finite
+from alembert.tasks.runtime.export import SharedEncoderRunner
+from alembert.tasks.runtime.torch import ModelRunner, TorchDecoder, compute_head_outputs, map_batches
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 
@@ -60,7 +58,7 @@ class TorchEngine:
     def open(cls, where: str | Path, device: str = "cpu") -> TorchEngine:
         """Open a Checkpoint for prediction; one of sentence-transformers makes vectors as its folder states."""
         found = checkpoints.open(where)
-        return cls(with_embedding_head(found, missing_head(found.folder, found.blueprint.heads)), device)
+        return cls(with_embedding_head(found, find_missing_head(found.folder, found.blueprint.heads)), device)
 
     @property
     def size(self) -> Size:
@@ -89,10 +87,10 @@ class TorchEngine:
             )
         return task.bind(self.model.head(name)), ModelRunner(self.model, name, task.attention)
 
-    def together(self, tasks: Mapping[str, AnyTask]) -> TogetherRunner:
+    def together(self, tasks: Mapping[str, AnyTask]) -> SharedEncoderRunner:
         """Give what runs the heads of several tasks, which have their names, at once."""
-        return TogetherRunner(
-            partial(head_outputs, self.model),
+        return SharedEncoderRunner(
+            partial(compute_head_outputs, self.model),
             {name: self.model.spec(name).per_token for name in tasks},
             {name: task.attention for name, task in tasks.items()},
         )
@@ -100,7 +98,7 @@ class TorchEngine:
     def hidden_states(self, documents: Sequence[Sequence[int]]) -> Iterator[tuple[int, Tensor]]:
         """Encode documents, given as token ids; yield the number and the states (T, D) of each, short ones first.
 
-        Documents are packed without padding, by a budget of tokens, several batches at once (see `in_batches`).
+        Documents are packed without padding, by a budget of tokens, several batches at once (see `map_batches`).
         """
 
         def encode(numbers: list[int]) -> tuple[list[int], list[Tensor]]:
@@ -109,7 +107,7 @@ class TorchEngine:
                 return numbers, batch.split(self.model.encoder(batch))
 
         lengths = [len(document) for document in documents]
-        for numbers, states in in_batches(encode, lengths, torch.device(self.device)):
+        for numbers, states in map_batches(encode, lengths, torch.device(self.device)):
             yield from zip(numbers, states, strict=True)
 
     @torch.inference_mode()
@@ -125,12 +123,12 @@ class TorchEngine:
     def head_outputs(self, kind: str, rows: Sequence[Row]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
         """Yield the number of each row and what the head of a kind says at its places, short rows first."""
         head = self._head(kind, _PURPOSES.get(kind, "answer"))
-        for number, outputs in head_outputs(self.model, [head], rows, None):
+        for number, outputs in compute_head_outputs(self.model, [head], rows, None):
             yield number, outputs[head]
 
-    def writer(self) -> ModelWriter:
+    def writer(self) -> TorchDecoder:
         """Give what continues texts, with the attention that the model was made with."""
-        return ModelWriter(self.model, self._head("masked_lm", "continue texts"))
+        return TorchDecoder(self.model, self._head("masked_lm", "continue texts"))
 
     def _head(self, kind: str, purpose: str) -> str:
         heads = self.checkpoint.blueprint.heads

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from alembert.errors import BadSetting
 from alembert.extras import TRAINING, is_installed, require
-from alembert.tasks.export_files import is_export
+from alembert.tasks.runtime.export_files import is_export
 
 if TYPE_CHECKING:
     from alembert.infer.engine_torch import TorchEngine

@@ -18,10 +18,14 @@ import numpy as np
 
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.infer.contest import Contest, Entrant, Tell, hold, predicted
-from alembert.tasks.confidence import ConfidenceCurve, confidence_curve
-from alembert.tasks.judged import confusion_of, judged
+from alembert.tasks.confidence import (
+    ConfidenceCurve,
+    build_confidence_curve,
+    build_confusion_matrix,
+    collect_confidences,
+)
 from alembert.tasks.metrics.bootstrap import Interval
-from alembert.tasks.task import Measure, Scores
+from alembert.tasks.task import SampleMetric, TaskScores
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
@@ -65,7 +69,7 @@ class Against:
     """Another model on the same examples."""
 
     model: str
-    scores: Scores
+    scores: TaskScores
     interval: Interval
     """Of its main score."""
     difference: float
@@ -93,7 +97,7 @@ class Evaluation:
     examples: int
     documents: int
     """Documents that the examples are from; samples for the interval are drawn of these."""
-    scores: Scores
+    scores: TaskScores
     interval: Interval
     rounds: int
     spread: Spread | None = None
@@ -137,7 +141,7 @@ def evaluation_of(contest: Contest, *, device: str = "cpu", tell: Tell = lambda 
     """Evaluate the first model of a contest, against the second if there is one."""
     first, *others = contest.entrants
     model, examples = first.model, contest.examples
-    answers = judged(model.task, examples, first.predictions)
+    answers = collect_confidences(model.task, examples, first.predictions)
     return Evaluation(
         model=str(model.folder),
         task=model.task.name,
@@ -149,7 +153,7 @@ def evaluation_of(contest: Contest, *, device: str = "cpu", tell: Tell = lambda 
         rounds=contest.rounds,
         spread=_spread(model, examples, device, tell),
         seen=_seen(model, examples, first.measure),
-        trust=None if answers is None else confidence_curve(answers),
+        trust=None if answers is None else build_confidence_curve(answers),
         confusion=_confusion(model, examples, first.predictions),
         against=_against(contest, first, others[0]) if others else None,
         set_aside=contest.reading.set_aside,
@@ -169,7 +173,7 @@ def _spread(model: TaskModel, examples: Sequence[Any], device: str, tell: Tell) 
     return Spread(seeds=tuple(seeds))
 
 
-def _seen(model: TaskModel, examples: Sequence[Any], measure: Measure) -> Seen | None:
+def _seen(model: TaskModel, examples: Sequence[Any], measure: SampleMetric) -> Seen | None:
     keys = model.train_keys()
     if keys is None:
         return None
@@ -178,7 +182,7 @@ def _seen(model: TaskModel, examples: Sequence[Any], measure: Measure) -> Seen |
 
 
 def _confusion(model: TaskModel, examples: Sequence[Any], predictions: Sequence[Any]) -> Confusion | None:
-    found = confusion_of(model.task, examples, predictions)
+    found = build_confusion_matrix(model.task, examples, predictions)
     return None if found is None else Confusion(labels=found[0], counts=found[1])
 
 

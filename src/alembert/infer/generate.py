@@ -16,8 +16,13 @@ import numpy as np
 from alembert.data.windows import Row
 from alembert.errors import BadInput, BadSetting
 from alembert.infer.fill_mask import TokenEngine
+from alembert.tasks.decoding.generation import (
+    GeneratedTokens,
+    IncrementalDecoder,
+    Prompt,
+    generate_texts,
+)
 from alembert.tasks.decoding.settings import DecodeSettings
-from alembert.tasks.decoding.writing import Prompt, Writer, Written, write_all
 from alembert.text.tokenizer import Tokenizer, detokenize
 
 
@@ -46,7 +51,7 @@ class CausalEngine(TokenEngine, Protocol):
     def attention(self) -> str:
         """Who sees whom in the model: `bidirectional`, `causal` or `prefix`."""
 
-    def writer(self) -> Writer:
+    def writer(self) -> IncrementalDecoder:
         """What writes with the model."""
 
 
@@ -84,7 +89,7 @@ def prompt_ids(engine: CausalEngine, prompt: str) -> list[int]:
 def _in_turn(
     engine: CausalEngine, prompts: Sequence[str], rows: Sequence[list[int]], settings: DecodeSettings
 ) -> Iterator[tuple[GeneratedText, ...]]:
-    found = write_all(engine.writer(), [_prompt(ids, engine.longest) for ids in rows], engine.tokenizer, settings)
+    found = generate_texts(engine.writer(), [_prompt(ids, engine.longest) for ids in rows], engine.tokenizer, settings)
     for prompt, texts in zip(prompts, found, strict=True):
         yield tuple(_generated(engine.tokenizer, prompt, text) for text in texts)
 
@@ -94,6 +99,6 @@ def _prompt(ids: list[int], limit: int) -> Prompt:
     return Prompt(row, room=limit - len(ids), counted=tuple(ids))
 
 
-def _generated(tokenizer: Tokenizer, prompt: str, written: Written) -> GeneratedText:
+def _generated(tokenizer: Tokenizer, prompt: str, written: GeneratedTokens) -> GeneratedText:
     text = detokenize(tokenizer.tokens(written.ids), before=prompt)
     return GeneratedText(text, written.ids, written.score, written.finished)

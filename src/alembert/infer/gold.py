@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from alembert.corpus.inputs import list_input_files
 from alembert.corpus.readers.contract import ReadOptions, Remark
 from alembert.errors import BadFile, BadSetting
-from alembert.tasks.example import Reading
-from alembert.tasks.files import NO_HASHES, TASK
-from alembert.tasks.splitting import parse_split, split
+from alembert.tasks.example import ReadResult
+from alembert.tasks.files import NO_HASHES_REASON, TASK_FILE
+from alembert.tasks.splitting import parse_split, split_examples
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
@@ -21,7 +21,9 @@ PARTS: Final = ("train", "dev", "test")
 """Parts of a file that `finetune --split` makes, in the order of the shares."""
 
 
-def read_gold(model: TaskModel, files: Sequence[Path], options: ReadOptions, part: str | None = None) -> Reading[Any]:
+def read_gold(
+    model: TaskModel, files: Sequence[Path], options: ReadOptions, part: str | None = None
+) -> ReadResult[Any]:
     """Read the examples of files, or the part of them that was kept apart when the model was fine-tuned.
 
     A folder or a pattern stands for all files in it.
@@ -46,7 +48,7 @@ def read_gold(model: TaskModel, files: Sequence[Path], options: ReadOptions, par
         )
     model.task.check(examples)
     if part is not None and model.train_keys() is None:
-        told = f"may be other files than those that the model was fine-tuned on, which cannot be checked: {NO_HASHES}"
+        told = f"may be other files than those that the model was fine-tuned on, which cannot be checked: {NO_HASHES_REASON}"
         reading = replace(reading, remarks=(*reading.remarks, Remark(named, told, 1)))
     return replace(reading, examples=tuple(examples))
 
@@ -58,10 +60,10 @@ def _part(model: TaskModel, examples: Sequence[Any], part: str) -> Sequence[Any]
     how = model.training().get("split")
     if not isinstance(how, dict) or not {"shares", "seed"} <= how.keys():
         raise BadSetting(
-            f"{model.folder} was not fine-tuned on a part of a file ({TASK} has no split), so there is no part "
+            f"{model.folder} was not fine-tuned on a part of a file ({TASK_FILE} has no split), so there is no part "
             f"{part!r}. Leave the part out to score all examples."
         )
-    parts = split(examples, parse_split(str(how["shares"])), int(how["seed"]))
+    parts = split_examples(examples, parse_split(str(how["shares"])), int(how["seed"]))
     chosen = parts[PARTS.index(part)]
     if not chosen:
         raise BadFile(f"The split {how['shares']} leaves no example in the part {part!r}. Choose another part.")

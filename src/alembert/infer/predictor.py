@@ -39,8 +39,8 @@ from alembert.infer.predictor_inputs import (
 from alembert.infer.several import SeveralModel, open_model
 from alembert.infer.task_model import OVERLAPPED, TaskModel
 from alembert.infer.task_predictions import examples_of, prediction_of, similarity_of
-from alembert.tasks.compare_decode import units
-from alembert.tasks.files import read_table, task_names
+from alembert.tasks.compare.scores import normalise_vectors
+from alembert.tasks.files import read_task_names, read_task_table
 
 if TYPE_CHECKING:
     from alembert.infer.engine_torch import TorchEngine
@@ -173,7 +173,7 @@ class Predictor:
 
     def similarity(self, first: str | Sequence[str], second: str | Sequence[str]) -> Any:
         """Return cosine similarities: a number for two texts, an array (first, second) for lists of texts."""
-        one, other = (units(np.atleast_2d(self.encode(texts))) for texts in (first, second))
+        one, other = (normalise_vectors(np.atleast_2d(self.encode(texts))) for texts in (first, second))
         similarities = (one @ other.T).astype(np.float32)
         if isinstance(first, str) and isinstance(second, str):
             return float(similarities[0, 0])
@@ -244,8 +244,8 @@ def _task_kinds(folders: Sequence[Path], task: str | None) -> tuple[str, ...]:
     kinds: list[str] = []
     for folder in folders:
         try:
-            names = (task,) if task is not None else task_names(folder) or (None,)
-            kinds += [str(read_table(folder, name)["task"]) for name in names]
+            names = (task,) if task is not None else read_task_names(folder) or (None,)
+            kinds += [str(read_task_table(folder, name)["task"]) for name in names]
         except BadFile:
             if len(folders) > 1 or not (folder / "config.json").is_file():
                 raise

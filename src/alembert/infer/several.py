@@ -18,16 +18,16 @@ from alembert.errors import UserError
 from alembert.hub import model_folder
 from alembert.infer.engines import open_engine
 from alembert.infer.task_model import AT_ONCE, TaskEngine, TaskModel, as_examples
-from alembert.tasks.example import Encoded, Example
-from alembert.tasks.files import task_names
-from alembert.tasks.runner import Outputs
+from alembert.tasks.example import EncodedExample, Example
+from alembert.tasks.files import read_task_names
+from alembert.tasks.runtime import Outputs
 from alembert.tasks.task import AnyTask, Task
 
 
 class Together(Protocol):
     """What runs the heads of several tasks at once."""
 
-    def outputs(self, encoded: Mapping[str, Sequence[Encoded]]) -> Mapping[str, Sequence[list[Outputs]]]:
+    def outputs(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> Mapping[str, Sequence[list[Outputs]]]:
         """Give each head's outputs at the places of each row of each of its examples."""
 
 
@@ -111,7 +111,7 @@ class SeveralModel:
     def open(cls, folder: str | Path, device: str = "cpu") -> SeveralModel:
         """Open a folder that `finetune` or `export` wrote for several tasks."""
         place = model_folder(folder)
-        names, engine = task_names(place), open_engine(place, device)
+        names, engine = read_task_names(place), open_engine(place, device)
         return cls({name: TaskModel.of_engine(engine, place, name) for name in names}, engine, place)
 
     @property
@@ -143,7 +143,7 @@ class SeveralModel:
             for name, model in self.models.items()
         }
 
-    def _outputs(self, encoded: Mapping[str, Sequence[Encoded]]) -> dict[str, Sequence[Any]]:
+    def _outputs(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> dict[str, Sequence[Any]]:
         plain = {name: model.task for name, model in self.models.items() if _asks_once(model.task)}
         shared = self.engine.together(plain).outputs({name: encoded[name] for name in plain})
         own = {
@@ -157,7 +157,7 @@ class SeveralModel:
 def open_model(folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel | SeveralModel:
     """Open a fine-tuned model: one of several tasks whole, unless one of them is named."""
     place = model_folder(folder)
-    if task is None and task_names(place):
+    if task is None and read_task_names(place):
         return SeveralModel.open(place, device)
     return TaskModel.open(place, device, task)
 

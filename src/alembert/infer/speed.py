@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from alembert.corpus.jobs import Progress
 from alembert.errors import BadSetting
-from alembert.tasks.example import Encoded
+from alembert.tasks.example import EncodedExample
 
 SECONDS: Final = 10.0
 """What measuring may take for each model, about."""
@@ -34,7 +34,7 @@ Tell = Callable[[Progress], None]
 class Answering(Protocol):
     """What is measured: a `TaskModel`, or anything else that reads and answers examples."""
 
-    def encode(self, examples: Sequence[Any]) -> Sequence[Encoded]:
+    def encode(self, examples: Sequence[Any]) -> Sequence[EncodedExample]:
         """Turn examples into what the model reads."""
 
     def predict(self, examples: Sequence[Any]) -> Sequence[Any]:

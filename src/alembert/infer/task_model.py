@@ -17,18 +17,18 @@ from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.hub import model_folder
 from alembert.infer.engines import open_engine
 from alembert.infer.size import Size
-from alembert.tasks.confidence import threshold_for
-from alembert.tasks.example import Encoded, Example, Reading
+from alembert.tasks.confidence import find_threshold
+from alembert.tasks.example import EncodedExample, Example, ReadResult
 from alembert.tasks.files import (
-    TASK,
+    TASK_FILE,
+    apply_training_columns,
     open_task,
-    read_keys,
     read_surfaces,
-    read_table,
-    reading_of,
-    task_names,
+    read_task_names,
+    read_task_table,
+    read_train_keys,
 )
-from alembert.tasks.runner import Runner
+from alembert.tasks.runtime import Runner
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 
@@ -118,8 +118,8 @@ class TaskModel:
         The engine is the one that the folder is made for (`engine.name` says which).
         """
         place = model_folder(folder)
-        read_table(place, task)  # a folder without the task is refused before its weights are read
-        return cls.of_engine(open_engine(place, device), place, task if task_names(place) else None)
+        read_task_table(place, task)  # a folder without the task is refused before its weights are read
+        return cls.of_engine(open_engine(place, device), place, task if read_task_names(place) else None)
 
     @classmethod
     def of_engine(cls, engine: TaskEngine, folder: Path, name: str | None = None) -> TaskModel:
@@ -127,19 +127,19 @@ class TaskModel:
         bound, runner = engine.bound(open_task(folder, name), name)
         return cls(bound, engine, runner, folder, name)
 
-    def read(self, files: Sequence[Path], options: ReadOptions) -> Reading[Any]:
+    def read(self, files: Sequence[Path], options: ReadOptions) -> ReadResult[Any]:
         """Read examples of the model's task, from the columns that it was trained on unless others are named."""
-        options = reading_of(self.training(), options, str(self.folder / TASK))
+        options = apply_training_columns(self.training(), options, str(self.folder / TASK_FILE))
         return self.task.read(files, self.task.settings, options)
 
-    def read_texts(self, file: Path, options: ReadOptions) -> Reading[Any]:
+    def read_texts(self, file: Path, options: ReadOptions) -> ReadResult[Any]:
         """Read what is to be predicted, with or without right answers; plain text (`.txt`) has one text a line.
 
         A folder or a pattern stands for all files in it.
         """
-        options = reading_of(self.training(), options, str(self.folder / TASK))
+        options = apply_training_columns(self.training(), options, str(self.folder / TASK_FILE))
         listed = list_input_files([file])
-        reading: Reading[Any] = Reading.joined(
+        reading: ReadResult[Any] = ReadResult.joined(
             self.read_lines(each.path, options)
             if has_lines(each)
             else self.task.read_unlabelled([each.path], self.task.settings, options)
@@ -147,7 +147,7 @@ class TaskModel:
         )
         return replace(reading, remarks=(*reading.remarks, *listed.remarks([file])))
 
-    def read_lines(self, file: Path, options: ReadOptions) -> Reading[Any]:
+    def read_lines(self, file: Path, options: ReadOptions) -> ReadResult[Any]:
         """Read plain text, a text a line, each named by its file and number."""
         source = SourceFile(file, options)
         try:
@@ -159,7 +159,7 @@ class TaskModel:
         texts = [line.text for line in lines if isinstance(line, SourceLine) and line.text.strip()]
         aside = tuple(line for line in lines if isinstance(line, SetAside))
         ids = [f"{source.stem}-{number}" for number in range(1, len(texts) + 1)]
-        return Reading(tuple(self.task.of_texts(texts, ids)), aside, tuple(source.remarks()))
+        return ReadResult(tuple(self.task.of_texts(texts, ids)), aside, tuple(source.remarks()))
 
     def predict(self, examples: Sequence[Example | str], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
         """Predict all examples, or texts; `tell` hears how many are done."""
@@ -189,26 +189,26 @@ class TaskModel:
         check_thresholds(min_score, min_precision)
         reached = 0.0
         if min_precision is not None:
-            reached = threshold_for(min_precision, self.training(), str(self.folder))
+            reached = find_threshold(min_precision, self.training(), str(self.folder))
         return replace(self, min_score=max(min_score or 0.0, reached))
 
-    def decode(self, encoded: Encoded, outputs: Any) -> Any:
+    def decode(self, encoded: EncodedExample, outputs: Any) -> Any:
         """Read the answers of one example, without those that are withheld."""
         prediction = self.task.decode(encoded, outputs)
         return self.task.withhold(prediction, self.min_score) if self.min_score else prediction
 
-    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
+    def encode(self, examples: Sequence[Example]) -> list[EncodedExample]:
         """Turn examples into what the model reads."""
         return self.task.encode(examples, self.engine.tokenizer, self.engine.longest)
 
     def training(self) -> Mapping[str, Any]:
         """Give the facts of the training that were kept."""
-        facts: Mapping[str, Any] = read_table(self.folder, self.name).get("training", {})
+        facts: Mapping[str, Any] = read_task_table(self.folder, self.name).get("training", {})
         return facts
 
     def train_keys(self) -> set[int] | None:
         """Give the keys of the examples that were trained on; none: they are not known."""
-        return read_keys(self.folder, self.name)
+        return read_train_keys(self.folder, self.name)
 
     def surfaces(self) -> Mapping[str, int] | None:
         """Say how often entities were seen in training, by `tasks.surfaces.surface_key`; none: it is not known."""

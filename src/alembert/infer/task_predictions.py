@@ -22,10 +22,10 @@ from alembert.infer.predictions import (
     SimilarityPrediction,
 )
 from alembert.infer.predictor_inputs import document_of, input_id
-from alembert.tasks.compare_decode import units
+from alembert.tasks.compare.scores import normalise_vectors
 from alembert.tasks.example import Example
-from alembert.tasks.relate import RelateTask
-from alembert.tasks.relate_example import RelateExample, of_document
+from alembert.tasks.relate.data import RelateExample, example_from_document
+from alembert.tasks.relate.task import RelateTask
 from alembert.tasks.task import AnyTask
 
 _NEEDED: Final = {
@@ -52,7 +52,7 @@ def prediction_of(task: AnyTask, example: Any, prediction: Any) -> Prediction:
 
 def similarity_of(name: str, texts: tuple[str, ...], embedded: Embedded) -> SimilarityPrediction:
     """Compare the first text with the others by their vectors."""
-    units_TD = units(embedded.vectors_ND)
+    units_TD = normalise_vectors(embedded.vectors_ND)
     cosines = (units_TD[1:] @ units_TD[0]).tolist()
     return SimilarityPrediction(id=name, texts=texts, similarities=tuple(cosines), coverage=embedded.coverage)
 
@@ -93,7 +93,7 @@ def _of_entities(task: AnyTask, item: Any, number: int) -> RelateExample:
     """Read a marked text, or a document with entities."""
     if isinstance(item, str):
         return cast(RelateExample, task.of_texts([item], [str(number)])[0])
-    return of_document(document_of(item, number), "", is_annotated=False)[0]
+    return example_from_document(document_of(item, number), "", is_annotated=False)[0]
 
 
 _MAKERS: Final[Mapping[str, Callable[[AnyTask, Any, int], Any]]] = {

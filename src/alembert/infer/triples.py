@@ -17,13 +17,12 @@ from alembert.errors import BadSetting
 from alembert.hub import model_folder
 from alembert.infer.task_model import AT_ONCE, TaskModel
 from alembert.tasks.example import Coverage
-from alembert.tasks.files import read_table
-from alembert.tasks.relate import RelateTask
-from alembert.tasks.relate_example import of_entities
-from alembert.tasks.relate_scores import RelatePrediction
-from alembert.tasks.relate_show import line_of, related, triple_of
-from alembert.tasks.tag import TagTask
-from alembert.tasks.tag_examples import FoundEntity, Tagged
+from alembert.tasks.files import read_task_table
+from alembert.tasks.relate.data import example_from_entities
+from alembert.tasks.relate.scores import RelatePrediction, find_related_pairs, format_triple, to_triple
+from alembert.tasks.relate.task import RelateTask
+from alembert.tasks.tag.data import PredictedEntity, TagPrediction
+from alembert.tasks.tag.task import TagTask
 
 Found = tuple[int, int, str]
 """Start, end and type of an entity."""
@@ -65,7 +64,7 @@ class Extraction:
 
     id: str
     text: str
-    entities: tuple[FoundEntity, ...]
+    entities: tuple[PredictedEntity, ...]
     triples: tuple[dict[str, Any], ...]
     """Head, relation, tail and score of each: head and tail with offsets into the text."""
     tagged: Coverage
@@ -95,7 +94,7 @@ class Extraction:
 
     def lines(self) -> list[str]:
         """Give lines for people, one a triple."""
-        return [line_of(triple) for triple in self.triples]
+        return [format_triple(triple) for triple in self.triples]
 
 
 @dataclass(frozen=True)
@@ -123,9 +122,9 @@ class TripleModel:
     ) -> TripleModel:
         """Open the two folders, in any order."""
         places = [model_folder(each) for each in (one, other)]
-        folders = {str(read_table(place).get("task")): place for place in places}
+        folders = {str(read_task_table(place).get("task")): place for place in places}
         if set(folders) != {"tag", "relate"}:
-            said = ", ".join(f"{read_table(place).get('task')} ({place})" for place in places)
+            said = ", ".join(f"{read_task_table(place).get('task')} ({place})" for place in places)
             raise BadSetting(
                 f"Triples need a model for the task tag and one for the task relate; these are for {said}."
             )
@@ -144,17 +143,17 @@ class TripleModel:
         examples = self.tagger.task.of_texts(texts, ids)
         for start in range(0, len(examples), AT_ONCE):
             part = examples[start : start + AT_ONCE]
-            tagged: list[Tagged] = self.tagger.predict(part)
+            tagged: list[TagPrediction] = self.tagger.predict(part)
             spans = [each.spans for each in tagged]
             parted = [each.text for each in part]
             found = predictions_of(self.relater, parted, spans, are_sentences=are_sentences)
             for example, entities, prediction in zip(part, tagged, found, strict=True):
                 yield self._extraction(example.id, example.text, entities, prediction)
 
-    def _extraction(self, name: str, text: str, tagged: Tagged, prediction: RelatePrediction) -> Extraction:
-        example = of_entities(text, tagged.spans, id=name)
+    def _extraction(self, name: str, text: str, tagged: TagPrediction, prediction: RelatePrediction) -> Extraction:
+        example = example_from_entities(text, tagged.spans, id=name)
         negative = cast(RelateTask, self.relater.task).rules.negative
-        triples = [triple_of(example, *each) for each in related(prediction, negative)]
+        triples = [to_triple(example, *each) for each in find_related_pairs(prediction, negative)]
         of_types = [triple for triple in triples if self.wanted.has_types(triple)]
         sure = tuple(triple for triple in of_types if self.wanted.is_sure(triple))
         return Extraction(
@@ -181,6 +180,7 @@ def predictions_of(
     The texts are sentences, each to be read whole as the marked ones of training were, or theirs are to be found.
     """
     examples = [
-        of_entities(text, found, is_sentence=are_sentences) for text, found in zip(texts, entities, strict=True)
+        example_from_entities(text, found, is_sentence=are_sentences)
+        for text, found in zip(texts, entities, strict=True)
     ]
     return relater.predict(examples)

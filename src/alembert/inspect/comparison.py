@@ -33,7 +33,7 @@ class Standing:
     size: Size
     speed: Speed | None = None
     """None: it was not measured."""
-    against: bootstrap.Comparison | None = None
+    against: bootstrap.PairedComparison | None = None
     """Its score minus that of the reference, on the same examples; none: it is the reference."""
 
 
@@ -145,7 +145,7 @@ def comparison_of(
     )
 
 
-def _standing(name: str, entrant: Entrant, speed: Speed | None, against: bootstrap.Comparison | None) -> Standing:
+def _standing(name: str, entrant: Entrant, speed: Speed | None, against: bootstrap.PairedComparison | None) -> Standing:
     return Standing(
         name=name,
         folder=str(entrant.model.folder),

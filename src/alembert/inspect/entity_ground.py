@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from alembert.data.windows import Row
-from alembert.tasks.example import Encoded
-from alembert.tasks.metrics.spans import Entity
-from alembert.tasks.tag_words import Words
+from alembert.tasks.example import EncodedExample
+from alembert.tasks.metrics.spans import EntityTuple
+from alembert.tasks.tag.tags import WordOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +26,29 @@ class _Window:
 class Ground:
     """An encoded example of the task `tag`."""
 
-    words: Words
+    words: WordOffsets
     windows: tuple[_Window, ...]
 
     @classmethod
-    def of(cls, encoded: Encoded) -> Ground:
+    def of(cls, encoded: EncodedExample) -> Ground:
         """Find words and windows; a window in which no word begins is of no use here."""
         layout = encoded.layout
         parts = zip(encoded.rows, layout.first_words, layout.own, strict=True)
         found = [_window(row, first, own, layout.words) for row, first, own in parts if len(row.places)]
         return cls(layout.words, tuple(found))
 
-    def words_of(self, entity: Entity) -> tuple[int, int]:
+    def words_of(self, entity: EntityTuple) -> tuple[int, int]:
         """Give the words that an entity touches; at least one, if there is any."""
         first = int(np.searchsorted(self.words.ends_W, entity[0], side="right"))
         first = min(first, max(0, len(self.words) - 1))
         return first, max(first + 1, int(np.searchsorted(self.words.starts_W, entity[1], side="left")))
 
-    def pieces_of(self, entity: Entity) -> tuple[int, int]:
+    def pieces_of(self, entity: EntityTuple) -> tuple[int, int]:
         """Give the pieces of those words."""
         first, end = self.words_of(entity)
         return self._piece(first), self._piece(end)
 
-    def to_border(self, entity: Entity) -> int | None:
+    def to_border(self, entity: EntityTuple) -> int | None:
         """Count the pieces from an entity to where its window was cut; none: the text was read whole."""
         if len(self.windows) < 2:
             return None
@@ -67,7 +67,7 @@ class Ground:
         return self.windows[-1].end if self.windows else 0
 
 
-def _window(row: Row, first: int, own: tuple[int, int], words: Words) -> _Window:
+def _window(row: Row, first: int, own: tuple[int, int], words: WordOffsets) -> _Window:
     # The first token of a row is [CLS], the last [SEP].
     start = int(words.pieces_W[first]) - int(row.places[0]) + 1
     return _Window(start, start + row.length - 2, own)

@@ -13,9 +13,9 @@ from alembert.inspect import errors_classify
 from alembert.inspect.errors import Case, Survey
 from alembert.inspect.marked_text import Mark
 from alembert.inspect.tables import Table
-from alembert.tasks.answer_decode import Answered
-from alembert.tasks.answer_example import AnswerExample
-from alembert.tasks.answer_label import LabelAnswerTask, as_pairs
+from alembert.tasks.answer.data import AnswerExample
+from alembert.tasks.answer.label import LabelAnswerTask, to_classify_examples
+from alembert.tasks.answer.scores import SpanAnswerPrediction
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
@@ -34,7 +34,7 @@ class _Judged:
     """A question beside its answer."""
 
     example: AnswerExample
-    guess: Answered
+    guess: SpanAnswerPrediction
     exact: float
     f1: float
 
@@ -53,7 +53,7 @@ def survey(model: TaskModel, examples: Sequence[AnswerExample], predictions: Seq
     """Sort the errors of a model that answers questions."""
     task: Any = model.task
     if isinstance(task, LabelAnswerTask):
-        return errors_classify.survey(replace(model, task=task.inner), as_pairs(examples), predictions)
+        return errors_classify.survey(replace(model, task=task.inner), to_classify_examples(examples), predictions)
     found = [
         _Judged(example, guess, *task.script.best(example.rights, guess.text))
         for example, guess in zip(examples, predictions, strict=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from alembert.inspect.errors import Case, Survey
 from alembert.inspect.tables import Table
-from alembert.tasks.choose_example import ChooseExample
-from alembert.tasks.choose_scores import ChoosePrediction
+from alembert.tasks.choose.data import ChooseExample
+from alembert.tasks.choose.scores import ChoosePrediction
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel

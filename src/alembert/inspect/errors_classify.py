@@ -16,8 +16,8 @@ from alembert.corpus.examples.labelled import LabelValue
 from alembert.inspect.errors import Case, Survey
 from alembert.inspect.ranges import Sorting
 from alembert.inspect.tables import SCORE_HEADER, Table, score_cells
-from alembert.tasks.classify_decode import Answer, ClassifyPrediction
-from alembert.tasks.classify_example import ClassifyExample, as_kind
+from alembert.tasks.classify.data import ClassifyExample, convert_label
+from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.metrics.tally import Tally
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Judged:
     where: str
     texts: tuple[str, ...]
     gold: LabelValue
-    answer: Answer
+    answer: ClassifyAnswer
     windows: int
 
     @property
@@ -83,7 +83,7 @@ def survey(model: TaskModel, examples: Sequence[ClassifyExample], predictions: S
 
 def _answers(example: ClassifyExample, prediction: ClassifyPrediction, *, kind: Any) -> Iterator[_Judged]:
     for place, (gold, answer) in enumerate(zip(example.golds, prediction.answers, strict=True)):
-        fitting = as_kind(gold, kind)
+        fitting = convert_label(gold, kind)
         if fitting is not None:
             texts = (example.texts[place],) if example.is_document else example.texts
             where = example.line_of(place)

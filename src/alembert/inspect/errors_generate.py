@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 from alembert.inspect.errors import Case, Survey
 from alembert.inspect.ranges import Sorting
 from alembert.inspect.tables import Table
-from alembert.tasks.generate_example import GenerateExample
-from alembert.tasks.generate_scores import MAIN, TextPrediction
-from alembert.tasks.metrics.rouge import rouge, words
+from alembert.tasks.generate.data import MAIN_METRIC, GenerateExample, TextPrediction
+from alembert.tasks.metrics.rouge import rouge, rouge_words
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
@@ -36,7 +35,7 @@ class _Judged:
 
 _SORTINGS: Final[tuple[Sorting[_Judged], ...]] = (
     Sorting.by_range("by_tokens", "By tokens that the model reads", "tokens", _TOKENS, lambda e: e.tokens),
-    Sorting.by_range("by_words", "By words of the right text", "words", _WORDS, lambda e: len(words(e.right))),
+    Sorting.by_range("by_words", "By words of the right text", "words", _WORDS, lambda e: len(rouge_words(e.right))),
     Sorting("by_cut", "By what is cut", "source", ("whole", "cut"), lambda e: "cut" if e.cut else "whole"),
 )
 
@@ -52,7 +51,7 @@ def survey(model: TaskModel, examples: Sequence[GenerateExample], predictions: S
     mean = fmean(each.value for each in found) if found else 0.0
     strange = sum(each.value == 0 for each in found)
     return Survey(
-        told=f"{MAIN} is {mean:.3f} over {len(found):,} texts; {strange:,} share no word with the right one",
+        told=f"{MAIN_METRIC} is {mean:.3f} over {len(found):,} texts; {strange:,} share no word with the right one",
         tables=tuple(_table(found, sorting) for sorting in _SORTINGS),
         cases=tuple(map(_case, worst)),
     )
@@ -60,7 +59,7 @@ def survey(model: TaskModel, examples: Sequence[GenerateExample], predictions: S
 
 def _judged(example: GenerateExample, written: str, right: str, prediction: TextPrediction) -> _Judged:
     coverage = prediction.coverage
-    value = rouge(written, right)[MAIN]
+    value = rouge(written, right)[MAIN_METRIC]
     return _Judged(example, written, right, coverage.tokens, coverage.cut_characters, value)
 
 
@@ -69,9 +68,11 @@ def _table(found: Sequence[_Judged], sorting: Sorting[_Judged]) -> Table:
     for group in sorting.groups:
         part = [each for each in found if sorting.group(each) == group]
         if part:
-            ratio = sum(len(words(e.written)) for e in part) / max(1, sum(len(words(e.right)) for e in part))
+            ratio = sum(len(rouge_words(e.written)) for e in part) / max(
+                1, sum(len(rouge_words(e.right)) for e in part)
+            )
             rows.append((group, len(part), fmean(each.value for each in part), ratio))
-    header = (sorting.of, "texts", MAIN, "length ratio")
+    header = (sorting.of, "texts", MAIN_METRIC, "length ratio")
     return Table(name=sorting.name, title=sorting.title, header=header, rows=tuple(rows))
 
 
@@ -79,6 +80,6 @@ def _case(each: _Judged) -> Case:
     return Case(
         id=each.example.id,
         where=each.example.where,
-        told=f"{MAIN} {each.value:.2f}",
+        told=f"{MAIN_METRIC} {each.value:.2f}",
         texts=(f"written: {each.written}", f"right: {each.right}", each.example.source),
     )

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from alembert.inspect import errors_classify
 from alembert.inspect.errors import Survey
-from alembert.tasks.classify_decode import ClassifyPrediction
-from alembert.tasks.classify_example import ClassifyExample
-from alembert.tasks.relate_example import RelateExample
-from alembert.tasks.relate_pairs import Candidate, context_of
-from alembert.tasks.relate_scores import RelatePrediction
+from alembert.tasks.classify.data import ClassifyExample
+from alembert.tasks.classify.decode import ClassifyPrediction
+from alembert.tasks.relate.data import RelateExample
+from alembert.tasks.relate.pairs import CandidatePair, get_context
+from alembert.tasks.relate.scores import RelatePrediction
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
@@ -35,11 +35,11 @@ def _pairs(
             yield text, ClassifyPrediction((answer,), prediction.coverage)
 
 
-def _shown(example: RelateExample, pair: Candidate) -> str:
+def _shown(example: RelateExample, pair: CandidatePair) -> str:
     """Give the text of a pair; in documents, with the entities behind it, since nothing marks them."""
     if example.form != "document":
         return example.text
-    start, end = context_of(example, pair)
+    start, end = get_context(example, pair)
     head, tail = (example.mentions[each] for each in (pair.head, pair.tail))
     words = [f"{example.text[each.start : each.end]} ({each.type})" for each in (head, tail)]
     return f"{example.text[start:end]} | {words[0]} -> {words[1]}"

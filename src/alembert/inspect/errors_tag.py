@@ -17,11 +17,11 @@ from alembert.inspect.findings import Finding, Kind, compare
 from alembert.inspect.marked_text import Mark
 from alembert.inspect.ranges import Sorting, range_names, range_of
 from alembert.inspect.tables import SCORE_HEADER, Table, score_cells
-from alembert.tasks.files import NO_HASHES
-from alembert.tasks.metrics.spans import Entity
+from alembert.tasks.example import surface_key
+from alembert.tasks.files import NO_HASHES_REASON
+from alembert.tasks.metrics.spans import EntityTuple
 from alembert.tasks.metrics.tally import Tally
-from alembert.tasks.surfaces import surface_key
-from alembert.tasks.tag_examples import TagExample, Tagged
+from alembert.tasks.tag.data import TagExample, TagPrediction
 
 if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
@@ -62,7 +62,7 @@ class _Compared:
 
     example: TagExample
     findings: tuple[Finding, ...]
-    scores: Mapping[Entity, float]
+    scores: Mapping[EntityTuple, float]
     ground: Ground
 
     @property
@@ -77,7 +77,7 @@ class _Compared:
         return sum(found.kind != "right" for found in self.findings)
 
 
-def survey(model: TaskModel, examples: Sequence[TagExample], predictions: Sequence[Tagged]) -> Survey:
+def survey(model: TaskModel, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> Survey:
     """Sort the errors of a tagger."""
     encoded = model.task.encode(examples, model.engine.tokenizer, model.engine.longest)
     compared = [
@@ -88,12 +88,12 @@ def survey(model: TaskModel, examples: Sequence[TagExample], predictions: Sequen
     facts = [fact for each in compared for fact in _facts(each, surfaces)]
     wrong = sorted((each for each in compared if each.errors), key=lambda each: (-each.errors, each.tally.f1))
     tables = (_kinds(compared), *_breakdowns(facts), *_confusions(compared))
-    notes = () if surfaces is not None else (f"Which entities were seen in training is not known: {NO_HASHES}.",)
+    notes = () if surfaces is not None else (f"Which entities were seen in training is not known: {NO_HASHES_REASON}.",)
     told = f"{len(wrong):,} with errors, {sum(each.errors for each in wrong):,} in all"
     return Survey(told=told, tables=tables, cases=tuple(map(_case, wrong)), notes=notes)
 
 
-def _compared(example: TagExample, prediction: Tagged, ground: Ground) -> _Compared:
+def _compared(example: TagExample, prediction: TagPrediction, ground: Ground) -> _Compared:
     scores = {
         (entity.start, entity.end, entity.label): entity.score
         for entity in prediction.entities
@@ -125,7 +125,7 @@ def _facts(compared: _Compared, surfaces: Mapping[str, int] | None) -> Iterator[
             yield _fact(found.guess, compared, surfaces), "fp"
 
 
-def _fact(entity: Entity, compared: _Compared, surfaces: Mapping[str, int] | None) -> Facts:
+def _fact(entity: EntityTuple, compared: _Compared, surfaces: Mapping[str, int] | None) -> Facts:
     ground = compared.ground
     words, pieces = ground.words_of(entity), ground.pieces_of(entity)
     surface = compared.example.text[entity[0] : entity[1]]
@@ -216,7 +216,7 @@ def _case(compared: _Compared) -> Case:
     )
 
 
-def _marks(found: Finding, scores: Mapping[Entity, float]) -> Iterator[Mark]:
+def _marks(found: Finding, scores: Mapping[EntityTuple, float]) -> Iterator[Mark]:
     if found.gold is not None:
         yield Mark(*found.gold, "gold", found.kind)
     if found.guess is not None:

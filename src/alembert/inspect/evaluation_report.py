@@ -8,7 +8,7 @@ from typing import Final
 from alembert.infer.evaluate import Evaluation
 from alembert.inspect.tables import Cell, Table
 from alembert.tasks.example import Coverage
-from alembert.tasks.files import NO_HASHES
+from alembert.tasks.files import NO_HASHES_REASON
 from alembert.tasks.metrics.bootstrap import Interval
 
 _COUNTS = ("support", "guessed")
@@ -115,7 +115,7 @@ def few_documents(documents: int) -> Iterator[str]:
 
 def _seen_sentence(found: Evaluation) -> str:
     if found.seen is None:
-        return f"Overlap with the training data is not known: {NO_HASHES}."
+        return f"Overlap with the training data is not known: {NO_HASHES_REASON}."
     return overlap_warning(found) or "No example has a text that the model was trained on."
 
 

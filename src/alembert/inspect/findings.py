@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from alembert.tasks.metrics import spans
-from alembert.tasks.metrics.spans import Entity
+from alembert.tasks.metrics.spans import EntityTuple
 
 Kind = Literal["right", "type", "boundary", "both", "missed", "spurious"]
-Pairs = Iterator[tuple[Entity, Entity]]
+Pairs = Iterator[tuple[EntityTuple, EntityTuple]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Finding:
     """A right entity, a guess, or the two that belong together."""
 
     kind: Kind
-    gold: Entity | None
-    guess: Entity | None
+    gold: EntityTuple | None
+    guess: EntityTuple | None
 
 
-def compare(gold: Iterable[Entity], guess: Iterable[Entity]) -> list[Finding]:
+def compare(gold: Iterable[EntityTuple], guess: Iterable[EntityTuple]) -> list[Finding]:
     """Say what became of each entity of one document."""
     left, right = set(gold), set(guess)
     found: list[Finding] = []
@@ -44,12 +44,12 @@ def compare(gold: Iterable[Entity], guess: Iterable[Entity]) -> list[Finding]:
     return found + [Finding("spurious", None, other) for other in sorted(right)]
 
 
-def _equal(gold: set[Entity], guess: set[Entity]) -> Pairs:
+def _equal(gold: set[EntityTuple], guess: set[EntityTuple]) -> Pairs:
     yield from ((entity, entity) for entity in sorted(gold & guess))
 
 
-def _same_borders(gold: set[Entity], guess: set[Entity]) -> Pairs:
-    waiting: dict[tuple[int, int], list[Entity]] = {}
+def _same_borders(gold: set[EntityTuple], guess: set[EntityTuple]) -> Pairs:
+    waiting: dict[tuple[int, int], list[EntityTuple]] = {}
     for other in sorted(guess, reverse=True):
         waiting.setdefault(other[:2], []).append(other)
     for one in sorted(gold):
@@ -57,16 +57,16 @@ def _same_borders(gold: set[Entity], guess: set[Entity]) -> Pairs:
             yield one, waiting[one[:2]].pop()
 
 
-def _overlapping(gold: set[Entity], guess: set[Entity]) -> Pairs:
+def _overlapping(gold: set[EntityTuple], guess: set[EntityTuple]) -> Pairs:
     ours, theirs = ({entity[:2]: entity for entity in sorted(side)} for side in (gold, guess))
     bare = ([(*borders, "") for borders in side] for side in (ours, theirs))
-    for one, other in spans.matched(*bare):
+    for one, other in spans.match_entities(*bare):
         yield ours[one[:2]], theirs[other[:2]]
 
 
-_STEPS: Final[tuple[tuple[Kind, Callable[[set[Entity], set[Entity]], Pairs]], ...]] = (
+_STEPS: Final[tuple[tuple[Kind, Callable[[set[EntityTuple], set[EntityTuple]], Pairs]], ...]] = (
     ("right", _equal),
     ("type", _same_borders),
-    ("boundary", spans.matched),
+    ("boundary", spans.match_entities),
     ("both", _overlapping),
 )

@@ -25,7 +25,7 @@ FORBIDDEN: Final = -1e4
 
 
 class TransitionConstraints(Protocol):
-    """Which labels may follow each other, begin and end: `alembert.tasks.viterbi.Legal` is one."""
+    """Which labels may follow each other, begin and end: `alembert.tasks.tag.crf.AllowedTransitions` is one."""
 
     @property
     def transitions(self) -> npt.NDArray[np.bool_]:

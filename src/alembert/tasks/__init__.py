@@ -1,1 +1,43 @@
-"""Tasks: what a model is fine-tuned for. `task` is the contract; each task is a file of its own."""
+"""Tasks: what a model is fine-tuned for. `task` is the contract; each task is a file of its own.
+
+The tasks by name; apart from the contract, so that `alembert --help` can list them and load nothing.
+"""
+
+from typing import Final
+
+TASKS: Final = {
+    "answer": "AnswerTask",
+    "choose": "ChooseTask",
+    "classify": "ClassifyTask",
+    "compare": "CompareTask",
+    "generate": "GenerateTask",
+    "relate": "RelateTask",
+    "tag": "TagTask",
+}
+"""Name, which is also the module in this folder -> class."""
+TASK_ALIASES: Final = {
+    "tag": ("ner", "named-entity-recognition", "token-classification", "sequence-labelling", "pos"),
+    "classify": (
+        *("text-classification", "sequence-classification", "sentiment", "sentiment-analysis", "regression"),
+        *("nli", "topic", "multi-label"),
+    ),
+    "relate": ("re", "relation", "relations", "relation-extraction", "relation-classification"),
+    "answer": ("qa", "question-answering", "extractive-qa", "squad"),
+    "choose": ("multiple-choice", "mcq"),
+    "compare": (
+        *("sts", "simcse", "similarity", "sentence-similarity", "semantic-similarity", "retrieval"),
+        *("embed", "embedding", "embeddings", "sentence-embedding", "sentence-transformers"),
+    ),
+    "generate": ("seq2seq", "summarize", "summarise", "summarization", "summarisation", "text-generation"),
+}
+"""Name -> what others call the task."""
+
+
+def find_task_by_alias(word: str) -> str | None:
+    """Find the task that others call so.
+
+    >>> find_task_by_alias("NER"), find_task_by_alias("token_classification"), find_task_by_alias("dance")
+    ('tag', 'tag', None)
+    """
+    plain = word.strip().lower().replace("_", "-").replace(" ", "-")
+    return next((name for name, others in TASK_ALIASES.items() if plain == name or plain in others), None)

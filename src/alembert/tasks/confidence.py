@@ -1,4 +1,9 @@
-"""How far a model's own confidence can be trusted, and what is gained by leaving unsure answers to a person.
+"""Answers of a model with how sure it is of each and whether it is right: what calibration is computed from.
+
+An answer is what was guessed: the label of an example, each of its labels, each entity. What the model did not say is not
+among them: recall is a matter of scores. A task whose answers have no probability, such as regression, has none.
+
+How far a model's own confidence can be trusted, and what is gained by leaving unsure answers to a person.
 
 In: answers of a model on labelled examples (`tasks.judged`). Out: their calibration, and for each share of answers that is
 kept, the threshold on the confidence and the precision that it reaches. A fine-tuned model carries the curve of its
@@ -12,12 +17,61 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from alembert.errors import BadFile, BadSetting
-from alembert.tasks.judged import Judged
-from alembert.tasks.metrics.calibration import Abstaining, Bin, abstaining, ece, reliability
+from alembert.tasks.metrics.calibration import (
+    CalibrationBin,
+    CoverageCurve,
+    compute_coverage_curve,
+    ece,
+    reliability_bins,
+)
+from alembert.tasks.metrics.classes import confusion_matrix, encode_labels
+from alembert.tasks.task import AnyTask
 
-_MOST_POINTS: Final = 101
+# N answers
+
+
+@dataclass(frozen=True, eq=False)
+class Confidences:
+    """How sure and how right answers are."""
+
+    what: str
+    """What an answer is, in the plural."""
+    sure_N: npt.NDArray[np.float64]
+    right_N: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.sure_N)
+
+
+def collect_confidences(task: AnyTask, examples: Sequence[Any], predictions: Sequence[Any]) -> Confidences | None:
+    """Compare each answer with the right ones; none if the task's answers have no probability."""
+    found = [
+        answer
+        for example, prediction in zip(examples, predictions, strict=True)
+        for answer in task.confidences(example, prediction)
+    ]
+    if not found:
+        return None
+    sure, right = (np.array(column) for column in zip(*found, strict=True))
+    return Confidences(task.answer_name, sure, right)
+
+
+def build_confusion_matrix(
+    task: AnyTask, examples: Sequence[Any], predictions: Sequence[Any]
+) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]] | None:
+    """Count answers by right label (rows) and guessed label (columns); none unless each answer is one label."""
+    found = task.labelled_as(examples, predictions)
+    if found is None:
+        return None
+    gold, guess = (encode_labels(labels, task.labels) for labels in found)
+    counts = confusion_matrix(gold, guess, len(task.labels))
+    return task.labels, tuple(map(tuple, counts.tolist()))
+
+
+_MAX_POINTS: Final = 101
 """Points of a curve that are kept: a test set has as many thresholds as answers."""
 
 
@@ -41,30 +95,30 @@ class ConfidenceCurve:
     answers: int
     ece: float
     """How far confidence is from accuracy, on average over answers."""
-    bins: tuple[Bin, ...]
+    bins: tuple[CalibrationBin, ...]
     curve: tuple[OperatingPoint, ...]
     """Most sure first."""
 
     def kept_at(self, accuracy: float) -> OperatingPoint | None:
         """Find the point that withholds least at this accuracy or better; none if no threshold reaches it."""
-        return _least_withheld(self.curve, accuracy)
+        return _find_operating_point(self.curve, accuracy)
 
 
-def confidence_curve(answers: Judged) -> ConfidenceCurve:
+def build_confidence_curve(answers: Confidences) -> ConfidenceCurve:
     """Compute how well the confidence of answers fits."""
-    bins = reliability(answers.sure_N, answers.right_N)
+    bins = reliability_bins(answers.sure_N, answers.right_N)
     return ConfidenceCurve(
         what=answers.what,
         answers=len(answers),
         ece=ece(bins),
         bins=tuple(bins),
-        curve=_points(abstaining(answers.sure_N, answers.right_N)),
+        curve=_sample_points(compute_coverage_curve(answers.sure_N, answers.right_N)),
     )
 
 
-def _points(found: Abstaining) -> tuple[OperatingPoint, ...]:
+def _sample_points(found: CoverageCurve) -> tuple[OperatingPoint, ...]:
     """Keep points at even steps of coverage, and the last one, which withholds nothing."""
-    wanted = np.linspace(0, 1, _MOST_POINTS)
+    wanted = np.linspace(0, 1, _MAX_POINTS)
     places = np.unique(np.searchsorted(found.coverage, wanted).clip(max=len(found.coverage) - 1))
     return tuple(
         OperatingPoint(
@@ -76,29 +130,29 @@ def _points(found: Abstaining) -> tuple[OperatingPoint, ...]:
     )
 
 
-def curve_table(answers: Judged | None) -> dict[str, Any] | None:
+def build_curve_table(answers: Confidences | None) -> dict[str, Any] | None:
     """Return the curve as a model's folder keeps it; None if the answers have no confidence.
 
     Nothing is rounded: sure models have answers at 0.9999999, and a threshold of 1 would withhold them all.
     """
     if answers is None:
         return None
-    points = confidence_curve(answers).curve
+    points = build_confidence_curve(answers).curve
     return {
         "answers": len(answers),
         "points": [[point.threshold, point.coverage, point.accuracy] for point in points],
     }
 
 
-def threshold_for(precision: float, training: Mapping[str, Any], where: str) -> float:
+def find_threshold(precision: float, training: Mapping[str, Any], where: str) -> float:
     """Look up the least confidence whose answers reached a precision on the development data.
 
     >>> kept = {"answers": 3, "points": [[0.99, 0.33, 1.0], [0.8, 0.67, 1.0], [0.3, 1.0, 0.67]]}
-    >>> threshold_for(0.95, {"confidence": kept}, "work/ner")
+    >>> find_threshold(0.95, {"confidence": kept}, "work/ner")
     0.8
     """
     curve = _read_points(training, where)
-    point = _least_withheld(curve, precision)
+    point = _find_operating_point(curve, precision)
     if point is None:
         best = max(each.accuracy for each in curve)
         raise BadSetting(
@@ -127,6 +181,6 @@ def _read_points(training: Mapping[str, Any], where: str) -> list[OperatingPoint
     return points
 
 
-def _least_withheld(curve: Sequence[OperatingPoint], accuracy: float) -> OperatingPoint | None:
+def _find_operating_point(curve: Sequence[OperatingPoint], accuracy: float) -> OperatingPoint | None:
     good = [point for point in curve if point.accuracy >= accuracy]
     return good[-1] if good else None

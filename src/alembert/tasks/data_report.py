@@ -19,32 +19,32 @@ import numpy.typing as npt
 
 from alembert.corpus.examples.tag_check import TagProblem
 from alembert.corpus.readers.contract import Remark
-from alembert.tasks.example import Coverage, Encoded, Example, Reading
+from alembert.tasks.example import Coverage, EncodedExample, Example, ReadResult
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 
-LIMITS: Final = (128, 256, 512)
+TRUNCATION_LENGTHS: Final = (128, 256, 512)
 """Lengths at which other programs cut texts."""
-MANY_UNKNOWN: Final = 0.1
+UNKNOWN_WARNING_SHARE: Final = 0.1
 """Share of unknown tokens from which on there is a warning."""
-KEPT: Final = 10
+MAX_ISSUES: Final = 10
 """How many problems of a kind are kept with their places; all are counted."""
-_AT_ONCE = 1000
+_TEXTS_PER_BATCH = 1000
 
-Answers = tuple[str, ...]
+AnswerNames = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class EncodedSplit:
     """Examples with one purpose: training, development or test."""
 
     name: str
-    reading: Reading[Any]
-    encoded: Sequence[Encoded]
+    reading: ReadResult[Any]
+    encoded: Sequence[EncodedExample]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lengths:
+class LengthStatistics:
     """Tokens of whole examples, special ones included."""
 
     median: int
@@ -54,7 +54,7 @@ class Lengths:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class Truncation:
     """What would be lost if texts were cut instead of read in windows."""
 
     limit: int
@@ -63,7 +63,7 @@ class Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartReport:
+class SplitReport:
     """One part in numbers."""
 
     name: str
@@ -75,10 +75,10 @@ class PartReport:
     pieces_per_word: float
     unknown: int
     """Tokens that the vocabulary does not know."""
-    lengths: Lengths
+    lengths: LengthStatistics
     windowed: int
     """Examples that need more than one window."""
-    cuts: tuple[Cut, ...]
+    cuts: tuple[Truncation, ...]
     answers: Mapping[str, int]
     """How often each answer occurs, the most frequent first."""
     without_answers: int
@@ -92,7 +92,7 @@ class PartReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shared:
+class OverlapReport:
     """Examples of a second part whose text the first one has too."""
 
     first: str
@@ -103,7 +103,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Finding:
+class DataIssue:
     """Something wrong, and where."""
 
     where: str
@@ -111,20 +111,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Findings:
+class DataIssues:
     """How many things are wrong, and the first of them."""
 
     count: int = 0
-    first: tuple[Finding, ...] = ()
+    first: tuple[DataIssue, ...] = ()
 
     @classmethod
-    def of(cls, found: Iterable[Finding]) -> Findings:
+    def of(cls, found: Iterable[DataIssue]) -> DataIssues:
         """Count findings, which may be many, and keep a few."""
         count = 0
-        kept: list[Finding] = []
+        kept: list[DataIssue] = []
         for finding in found:
             count += 1
-            if len(kept) < KEPT:
+            if len(kept) < MAX_ISSUES:
                 kept.append(finding)
         return cls(count, tuple(kept))
 
@@ -136,14 +136,14 @@ class DataReport:
     task: str
     longest: int
     """Tokens that the model reads at once."""
-    parts: tuple[PartReport, ...]
-    shared: tuple[Shared, ...]
+    parts: tuple[SplitReport, ...]
+    shared: tuple[OverlapReport, ...]
     single: tuple[str, ...]
     """Answers that occur once in training."""
     unseen: Mapping[str, tuple[str, ...]]
     """Part -> answers that never occur in training."""
-    tag_problems: Findings
-    set_aside: Findings
+    tag_problems: DataIssues
+    set_aside: DataIssues
     remarks: tuple[str, ...]
     decided: tuple[str, ...]
 
@@ -152,9 +152,9 @@ class DataReport:
         return asdict(self)
 
 
-def data_report(
+def build_data_report(
     task: AnyTask,
-    parts: Sequence[Part],
+    parts: Sequence[EncodedSplit],
     tokenizer: Tokenizer,
     *,
     longest: int,
@@ -163,18 +163,18 @@ def data_report(
 ) -> DataReport:
     """Examine the data of a run; the first part is training, `decided` is what was decided outside of the task."""
     named = [_answers_by_text(task, part.reading.examples) for part in parts]
-    reports = tuple(_part(part, task, tokenizer, texts) for part, texts in zip(parts, named, strict=True))
+    reports = tuple(_report_split(part, task, tokenizer, texts) for part, texts in zip(parts, named, strict=True))
     readings = [part.reading for part in parts]
     return DataReport(
         task=task.name,
         longest=longest,
         parts=reports,
-        shared=tuple(_shared(parts, named)),
+        shared=tuple(_find_overlaps(parts, named)),
         single=tuple(name for name, count in reports[0].answers.items() if count == 1),
-        unseen={report.name: _unseen(report, reports[0]) for report in reports[1:]},
-        tag_problems=Findings.of(Finding(f"{one.source}:{one.line}", one.reason) for one in tag_problems),
-        set_aside=Findings.of(
-            Finding(f"{one.source}, {one.position}", one.reason) for each in readings for one in each.set_aside
+        unseen={report.name: _unseen_answers(report, reports[0]) for report in reports[1:]},
+        tag_problems=DataIssues.of(DataIssue(f"{one.source}:{one.line}", one.reason) for one in tag_problems),
+        set_aside=DataIssues.of(
+            DataIssue(f"{one.source}, {one.position}", one.reason) for each in readings for one in each.set_aside
         ),
         remarks=tuple(f"{one.source}: {one.reason} ({one.count})" for each in readings for one in each.remarks),
         decided=(
@@ -184,19 +184,21 @@ def data_report(
             *task.decisions(),
             *decided,
             *_window_sentence(parts),
-            *_told(readings),
+            *_summarize_remarks(readings),
         ),
     )
 
 
-def _part(part: Part, task: AnyTask, tokenizer: Tokenizer, texts: Sequence[tuple[int, Answers]]) -> PartReport:
+def _report_split(
+    part: EncodedSplit, task: AnyTask, tokenizer: Tokenizer, texts: Sequence[tuple[int, AnswerNames]]
+) -> SplitReport:
     coverage = Coverage.total(each.coverage for each in part.encoded)
-    measured = _measured(part.reading.examples, tokenizer)
+    measured = _measure_tokens(part.reading.examples, tokenizer)
     counts = Counter(name for _, answers in texts for name in answers) if task.labels else Counter[str]()
-    by_text: dict[int, set[Answers]] = {}
+    by_text: dict[int, set[AnswerNames]] = {}
     for key, answers in texts:
         by_text.setdefault(key, set()).add(answers)
-    return PartReport(
+    return SplitReport(
         name=part.name,
         examples=len(texts),
         characters=sum(len(text) for example in part.reading.examples for text in example.texts),
@@ -204,9 +206,9 @@ def _part(part: Part, task: AnyTask, tokenizer: Tokenizer, texts: Sequence[tuple
         words=measured.words,
         pieces_per_word=measured.tokens / max(measured.words, 1),
         unknown=measured.unknown,
-        lengths=_lengths(measured.lengths),
+        lengths=_length_statistics(measured.lengths),
         windowed=coverage.split_examples,
-        cuts=tuple(_cut(measured.lengths, limit) for limit in LIMITS),
+        cuts=tuple(_truncation_at(measured.lengths, limit) for limit in TRUNCATION_LENGTHS),
         answers=dict(counts.most_common()),
         without_answers=sum(not answers for _, answers in texts) if task.labels else 0,
         gold=coverage.gold,
@@ -216,12 +218,12 @@ def _part(part: Part, task: AnyTask, tokenizer: Tokenizer, texts: Sequence[tuple
     )
 
 
-def _answers_by_text(task: AnyTask, examples: Sequence[Example]) -> list[tuple[int, Answers]]:
+def _answers_by_text(task: AnyTask, examples: Sequence[Example]) -> list[tuple[int, AnswerNames]]:
     return [(example.key, tuple(sorted(task.answers(example)))) for example in examples]
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
+class _TokenStatistics:
     tokens: int
     words: int
     unknown: int
@@ -229,7 +231,7 @@ class _Measured:
     """Of each example, with special tokens."""
 
 
-def _measured(examples: Sequence[Example], tokenizer: Tokenizer) -> _Measured:
+def _measure_tokens(examples: Sequence[Example], tokenizer: Tokenizer) -> _TokenStatistics:
     """Tokenize whole texts, those that examples share once; a thousand encodings are held at a time."""
     plain = [example.plain_texts for example in examples]
     number = {text: n for n, text in enumerate(dict.fromkeys(text for each in plain for text in each))}
@@ -238,35 +240,37 @@ def _measured(examples: Sequence[Example], tokenizer: Tokenizer) -> _Measured:
     owner = np.repeat(np.arange(len(examples)), [len(each) for each in plain])
     lengths = np.bincount(owner, counts[:, 0] + 1, minlength=len(examples)).astype(np.int64) + 1
     tokens, words, unknown = counts.sum(axis=0).tolist()
-    return _Measured(tokens, words, unknown, lengths)
+    return _TokenStatistics(tokens, words, unknown, lengths)
 
 
 def _token_counts(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[int, int, int]]:
     """Give tokens, words and unknown tokens of each text."""
-    for start in range(0, len(texts), _AT_ONCE):
-        for found in tokenizer.encode_batch(texts[start : start + _AT_ONCE], add_special_tokens=False):
+    for start in range(0, len(texts), _TEXTS_PER_BATCH):
+        for found in tokenizer.encode_batch(texts[start : start + _TEXTS_PER_BATCH], add_special_tokens=False):
             words = (found.word_ids[-1] or 0) + 1 if len(found) else 0
             yield len(found), words, found.ids.count(tokenizer.unk_id)
 
 
-def _lengths(lengths: npt.NDArray[np.int64]) -> Lengths:
+def _length_statistics(lengths: npt.NDArray[np.int64]) -> LengthStatistics:
     if not len(lengths):
-        return Lengths(median=0, ninetieth=0, longest=0)
+        return LengthStatistics(median=0, ninetieth=0, longest=0)
     median, ninetieth, longest = np.percentile(lengths, [50, 90, 100], method="inverted_cdf").tolist()
-    return Lengths(median=median, ninetieth=ninetieth, longest=longest)
+    return LengthStatistics(median=median, ninetieth=ninetieth, longest=longest)
 
 
-def _cut(lengths: npt.NDArray[np.int64], limit: int) -> Cut:
+def _truncation_at(lengths: npt.NDArray[np.int64], limit: int) -> Truncation:
     over = np.maximum(lengths - limit, 0)
-    return Cut(limit=limit, examples=int(np.count_nonzero(over)), tokens=int(over.sum()))
+    return Truncation(limit=limit, examples=int(np.count_nonzero(over)), tokens=int(over.sum()))
 
 
-def _shared(parts: Sequence[Part], named: Sequence[Sequence[tuple[int, Answers]]]) -> Iterator[Shared]:
+def _find_overlaps(
+    parts: Sequence[EncodedSplit], named: Sequence[Sequence[tuple[int, AnswerNames]]]
+) -> Iterator[OverlapReport]:
     for (first, known), (second, others) in combinations(zip(parts, named, strict=True), 2):
         keys = {key for key, _ in known}
         pairs = set(known)
         both = [text for text in others if text[0] in keys]
-        yield Shared(
+        yield OverlapReport(
             first=first.name,
             second=second.name,
             examples=len(both),
@@ -274,11 +278,11 @@ def _shared(parts: Sequence[Part], named: Sequence[Sequence[tuple[int, Answers]]
         )
 
 
-def _unseen(part: PartReport, train: PartReport) -> tuple[str, ...]:
+def _unseen_answers(part: SplitReport, train: SplitReport) -> tuple[str, ...]:
     return tuple(name for name in part.answers if name not in train.answers)
 
 
-def _window_sentence(parts: Sequence[Part]) -> Iterator[str]:
+def _window_sentence(parts: Sequence[EncodedSplit]) -> Iterator[str]:
     cut = {
         part.name: [each.rows for each in part.encoded if each.rows and each.coverage.split_examples] for part in parts
     }
@@ -288,24 +292,24 @@ def _window_sentence(parts: Sequence[Part]) -> Iterator[str]:
         yield f"longer texts are read in overlapping windows of up to {widest} tokens: {counts}"
 
 
-def _cut_sentence(parts: Sequence[Part]) -> Iterator[str]:
+def _cut_sentence(parts: Sequence[EncodedSplit]) -> Iterator[str]:
     cut = {part.name: [lost for each in part.encoded if (lost := each.coverage.cut_characters)] for part in parts}
     if any(cut.values()):
         counts = ", ".join(f"{sum(lost):,} in {len(lost):,} of {name}" for name, lost in cut.items() if lost)
         yield f"characters that the model does not see, as the settings ask: {counts}"
 
 
-def _unknown_sentence(train: PartReport) -> Iterator[str]:
+def _unknown_sentence(train: SplitReport) -> Iterator[str]:
     """Warn of a model that cannot read the texts: one of another language, most often."""
     share = train.unknown / max(train.tokens, 1)
-    if share > MANY_UNKNOWN:
+    if share > UNKNOWN_WARNING_SHARE:
         yield (
             f"the vocabulary of the model does not know {100 * share:.0f} % of the tokens to train on, and tells none of them "
             "from the others: is it a model for this language?"
         )
 
 
-def _told(readings: Sequence[Reading[Any]]) -> Iterator[str]:
+def _summarize_remarks(readings: Sequence[ReadResult[Any]]) -> Iterator[str]:
     """Give what was told from the files or mended in them, what several have in common once."""
     alike: dict[str, list[Remark]] = {}
     for remark in (remark for reading in readings for remark in reading.remarks):

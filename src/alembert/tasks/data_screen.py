@@ -12,39 +12,39 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from alembert.tasks.data_report import LIMITS, DataReport, Findings, PartReport
+from alembert.tasks.data_report import TRUNCATION_LENGTHS, DataIssues, DataReport, SplitReport
 
-_SCREEN: Final = 45
+_MAX_LINES: Final = 45
 """The most lines in all, unless every decision is to be shown."""
-_LABELS, _PROBLEMS = 5, 2
+_MAX_LABELS, _MAX_PROBLEMS = 5, 2
 """The most lines for each of these."""
-_DECIDED: Final = 7
+_MIN_DECISION_LINES: Final = 7
 """Lines that decisions have in any case; they take what room there is."""
-_NAMES, _COLUMN = 34, 22
+_NAME_WIDTH, _MAX_COLUMN_WIDTH = 34, 22
 """Width of the names of rows and, at most, of a column of numbers."""
 
 
-def lines(report: DataReport, width: int = 100, *, whole: bool = False) -> list[str]:
+def format_data_report(report: DataReport, width: int = 100, *, whole: bool = False) -> list[str]:
     """Show a report in lines of at most `width` columns; `whole` shows all decisions."""
     names = [part.name for part in report.parts]
     shown = [
-        *_table(f"Data for {report.task}", names, list(_numbers(report.parts)), width),
-        *_balance(report, width),
-        *_remarkable(report),
+        *_table(f"Data for {report.task}", names, list(_statistics_rows(report.parts)), width),
+        *_label_distribution(report, width),
+        *_highlights(report),
         *_problems("Malformed tags", report.tag_problems),
         *_problems("Set aside", report.set_aside),
     ]
-    room = max(_DECIDED, _SCREEN - len(shown) - 2)  # one for the title, one to count what has no room
-    shown += _decided(report, width, None if whole else room)
-    return [_clipped(line, width) for line in shown]
+    room = max(_MIN_DECISION_LINES, _MAX_LINES - len(shown) - 2)  # one for the title, one to count what has no room
+    shown += _decision_lines(report, width, None if whole else room)
+    return [_clip(line, width) for line in shown]
 
 
-def _length(part: PartReport) -> str:
+def _length(part: SplitReport) -> str:
     found = part.lengths
     return f"{found.median:,} / {found.ninetieth:,} / {found.longest:,}"
 
 
-def _of(count: int, whole: int) -> str:
+def _with_share(count: int, whole: int) -> str:
     """Give a number with its share: 12 (1.3 %)."""
     if not count or not whole:
         return f"{count:,}"
@@ -52,75 +52,75 @@ def _of(count: int, whole: int) -> str:
     return f"{count:,} ({share:.1f} %)" if share >= 0.1 else f"{count:,} (<0.1 %)"
 
 
-_Cell = Callable[[PartReport], str]
+_Cell = Callable[[SplitReport], str]
 _SIZES: Final[Mapping[str, _Cell]] = {
     "examples": lambda part: f"{part.examples:,}",
     "characters": lambda part: f"{part.characters:,}",
     "tokens": lambda part: f"{part.tokens:,}",
     "pieces per word": lambda part: f"{part.pieces_per_word:.2f}",
-    "unknown tokens": lambda part: _of(part.unknown, part.tokens),
+    "unknown tokens": lambda part: _with_share(part.unknown, part.tokens),
     "length: median / 90 % / longest": _length,
-    "examples that need windows": lambda part: _of(part.windowed, part.examples),
+    "examples that need windows": lambda part: _with_share(part.windowed, part.examples),
 }
 _ANSWERS: Final[Mapping[str, _Cell]] = {
-    "examples without answers": lambda part: _of(part.without_answers, part.examples),
-    "answers out of reach": lambda part: _of(part.unreachable, part.gold),
-    "texts that came before": lambda part: _of(part.repeated, part.examples),
+    "examples without answers": lambda part: _with_share(part.without_answers, part.examples),
+    "answers out of reach": lambda part: _with_share(part.unreachable, part.gold),
+    "texts that came before": lambda part: _with_share(part.repeated, part.examples),
     "texts with different answers": lambda part: f"{part.contradictions:,}",
 }
 
 
-def _numbers(parts: Sequence[PartReport]) -> Iterator[tuple[str, ...]]:
+def _statistics_rows(parts: Sequence[SplitReport]) -> Iterator[tuple[str, ...]]:
     yield from ((name, *map(cell, parts)) for name, cell in _SIZES.items())
-    for place, limit in enumerate(LIMITS):
-        lost = (_of(part.cuts[place].tokens, part.tokens) for part in parts)
+    for place, limit in enumerate(TRUNCATION_LENGTHS):
+        lost = (_with_share(part.cuts[place].tokens, part.tokens) for part in parts)
         yield (f"tokens lost if cut at {limit}", *lost)
     yield from ((name, *map(cell, parts)) for name, cell in _ANSWERS.items())
 
 
-def _balance(report: DataReport, width: int) -> Iterator[str]:
+def _label_distribution(report: DataReport, width: int) -> Iterator[str]:
     names = list(dict.fromkeys(name for part in report.parts for name in part.answers))
     if not names:
         return
-    rows = [(name, *(_answer_share(part, name) for part in report.parts)) for name in names[:_LABELS]]
+    rows = [(name, *(_answer_share(part, name) for part in report.parts)) for name in names[:_MAX_LABELS]]
     totals = [f"{sum(part.answers.values()):,}" for part in report.parts]
     yield from _table("Answers", totals, rows, width)
-    if len(names) > _LABELS:
-        yield f"  and {len(names) - _LABELS:,} more, less frequent"
+    if len(names) > _MAX_LABELS:
+        yield f"  and {len(names) - _MAX_LABELS:,} more, less frequent"
 
 
-def _answer_share(part: PartReport, name: str) -> str:
-    return _of(part.answers.get(name, 0), sum(part.answers.values()))
+def _answer_share(part: SplitReport, name: str) -> str:
+    return _with_share(part.answers.get(name, 0), sum(part.answers.values()))
 
 
-def _remarkable(report: DataReport) -> Iterator[str]:
+def _highlights(report: DataReport) -> Iterator[str]:
     if report.single:
-        yield f"Once in {report.parts[0].name}: {_named(report.single)}"
+        yield f"Once in {report.parts[0].name}: {_shortlist(report.single)}"
     for part, names in report.unseen.items():
         if names:
-            yield f"In {part} and never in {report.parts[0].name}: {_named(names)}"
+            yield f"In {part} and never in {report.parts[0].name}: {_shortlist(names)}"
     for one in report.shared:
         if one.examples:
             other = f", {one.contradictions:,} with other answers" if one.contradictions else ""
             yield f"Texts of {one.second} that are in {one.first} too: {one.examples:,}{other}"
 
 
-def _named(names: Sequence[str]) -> str:
+def _shortlist(names: Sequence[str]) -> str:
     shown = ", ".join(names[:6])
     return f"{len(names):,} ({shown}{', ...' if len(names) > 6 else ''})"
 
 
-def _problems(title: str, findings: Findings) -> Iterator[str]:
+def _problems(title: str, findings: DataIssues) -> Iterator[str]:
     if not findings.count:
         return
     yield f"{title}: {findings.count:,}"
-    for finding in findings.first[:_PROBLEMS]:
+    for finding in findings.first[:_MAX_PROBLEMS]:
         yield f"  {finding.where}: {finding.reason}"
-    if findings.count > _PROBLEMS:
-        yield f"  and {findings.count - _PROBLEMS:,} more"
+    if findings.count > _MAX_PROBLEMS:
+        yield f"  and {findings.count - _MAX_PROBLEMS:,} more"
 
 
-def _decided(report: DataReport, width: int, room: int | None) -> Iterator[str]:
+def _decision_lines(report: DataReport, width: int, room: int | None) -> Iterator[str]:
     """Give whole sentences as long as there is room; a single long one may take all of it."""
     if report.decided:
         yield "Decided"
@@ -136,12 +136,12 @@ def _decided(report: DataReport, width: int, room: int | None) -> Iterator[str]:
 
 def _table(title: str, header: Sequence[str], rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
     """Lay out rows: names on the left, numbers in columns on the right."""
-    column = min(_COLUMN, (width - _NAMES) // len(header))
+    column = min(_MAX_COLUMN_WIDTH, (width - _NAME_WIDTH) // len(header))
     for name, *cells in [(title, *header), *((f"  {row[0]}", *row[1:]) for row in rows)]:
-        yield set_cell_size(name, _NAMES) + "".join(f" {cell}".rjust(column) for cell in cells)
+        yield set_cell_size(name, _NAME_WIDTH) + "".join(f" {cell}".rjust(column) for cell in cells)
 
 
-def _clipped(line: str, width: int) -> str:
+def _clip(line: str, width: int) -> str:
     """Keep a line to one row of the screen."""
     flat = " ".join(line.splitlines())
     return flat if cell_len(flat) <= width else set_cell_size(flat, width - 1) + "…"

@@ -1,7 +1,13 @@
-"""Examples: what a task learns from, is scored on, or predicts; and what came of reading and encoding them."""
+"""Examples: what a task learns from, is scored on, or predicts; and what came of reading and encoding them.
+
+How often entities were seen in training, by hashes in place of their text.
+
+The hashes have no secret in them, so that another machine can compute them: whoever has them can test a list of names.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
@@ -44,7 +50,7 @@ E = TypeVar("E", bound=Example)
 
 
 @dataclass(frozen=True)
-class Reading(Generic[E]):
+class ReadResult(Generic[E]):
     """What files gave: examples, and what could not be used or was mended on the way."""
 
     examples: tuple[E, ...]
@@ -52,7 +58,7 @@ class Reading(Generic[E]):
     remarks: tuple[Remark, ...] = ()
 
     @classmethod
-    def joined(cls, parts: Iterable[Reading[E]]) -> Reading[E]:
+    def joined(cls, parts: Iterable[ReadResult[E]]) -> ReadResult[E]:
         """Put what several files gave one after the other."""
         listed = list(parts)
         return cls(
@@ -97,7 +103,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
+class EncodedExample:
     """An example as the model reads it."""
 
     rows: tuple[Row, ...]
@@ -110,15 +116,29 @@ class Encoded:
         return sum(row.length for row in self.rows)
 
 
-def without(examples: Sequence[E], keys: Iterable[int]) -> tuple[E, ...]:
+def exclude_examples(examples: Sequence[E], keys: Iterable[int]) -> tuple[E, ...]:
     """Leave out the examples whose texts are among those of the keys."""
     known = set(keys)
     return tuple(example for example in examples if example.key not in known)
 
 
-def kin_of(examples: Sequence[Any]) -> npt.NDArray[np.int64]:
+def get_group_ids(examples: Sequence[Any]) -> npt.NDArray[np.int64]:
     """Number the documents that examples belong to by what they are, so that the order of files is no matter."""
     kin: list[int | str] = [example.kin for example in examples]
     ranked = sorted(set(kin), key=lambda each: (isinstance(each, str), each))
     numbers = {each: number for number, each in enumerate(ranked)}
     return np.array([numbers[each] for each in kin], np.int64)
+
+
+def surface_key(surface: str, label: str) -> str:
+    """Turn an entity into 64 bits, the same whatever its case and spaces.
+
+    >>> surface_key("Breast  cancer", "Disease") == surface_key("breast cancer", "Disease")
+    True
+    """
+    return f"{stable_hash('surface', label, ' '.join(surface.split()).casefold()):016x}"
+
+
+def count_surfaces(entities: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Count entities, given as surface and label, by their keys."""
+    return dict(sorted(Counter(surface_key(surface, label) for surface, label in entities).items()))

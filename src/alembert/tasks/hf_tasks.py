@@ -17,15 +17,15 @@ from typing import Any, Final
 from alembert.artifact import shortlist
 from alembert.artifact.json_files import read_json
 from alembert.errors import BadFile
-from alembert.tasks.tag_scheme import TagScheme, are_nameless
+from alembert.tasks.tag.tags import TagScheme, are_default_labels
 
-CONFIG: Final = "config.json"
-MODULES: Final = "modules.json"
-_LARGEST: Final = 5_000_000
+CONFIG_FILE: Final = "config.json"
+MODULES_FILE: Final = "modules.json"
+_MAX_CONFIG_BYTES: Final = 5_000_000
 """Bytes of a configuration, at most."""
-_POSITIONS: Final = 512
+_DEFAULT_POSITIONS: Final = 512
 """Tokens that BERT and ALBERT read at once where `config.json` does not say it."""
-_SHORTEST: Final = 16
+_MIN_WINDOW: Final = 16
 """Tokens of a window, at least."""
 
 
@@ -37,7 +37,7 @@ class InferredTask:
     """What `task.json` would hold."""
     description: str
     """What it is, in a few words."""
-    source: str = CONFIG
+    source: str = CONFIG_FILE
     """The file that says it."""
 
     def remark(self, model: str) -> str:
@@ -47,18 +47,22 @@ class InferredTask:
 
 def infer_task(folder: Path) -> InferredTask | None:
     """Tell from the files of a folder which task its model was fine-tuned for; none: for none that alembert has."""
-    if not (folder / CONFIG).is_file():
+    if not (folder / CONFIG_FILE).is_file():
         return None
-    if (folder / MODULES).is_file():
-        return _comparison(folder)
-    config = read_json(folder / CONFIG, largest=_LARGEST)
-    build = next((make for head, make in _TASKS.items() if _architecture(config).endswith(head)), None)
+    if (folder / MODULES_FILE).is_file():
+        return _infer_sentence_encoder(folder)
+    config = read_json(folder / CONFIG_FILE, largest=_MAX_CONFIG_BYTES)
+    build = next((make for head, make in _BUILDERS.items() if _architecture(config).endswith(head)), None)
     return None if build is None else build(config)
 
 
-def why_no_task(folder: Path) -> str:
+def explain_missing_task(folder: Path) -> str:
     """Say why a folder without `task.json` cannot be asked, and what to do with it."""
-    known = _architecture(read_json(folder / CONFIG, largest=_LARGEST)) if (folder / CONFIG).is_file() else ""
+    known = (
+        _architecture(read_json(folder / CONFIG_FILE, largest=_MAX_CONFIG_BYTES))
+        if (folder / CONFIG_FILE).is_file()
+        else ""
+    )
     if re.search("ForMaskedLM|ForPreTraining|LMHeadModel", known):
         return (
             f"{folder} is a language model ({known}) and has no task.json, so it was fine-tuned for no task. It fills "
@@ -72,7 +76,7 @@ def why_no_task(folder: Path) -> str:
 # -- one function for each kind of head
 
 
-def _tagger(config: Mapping[str, Any]) -> InferredTask:
+def _infer_tagger(config: Mapping[str, Any]) -> InferredTask:
     names = _labels(config)
     scheme = TagScheme.of(names)
     table = {
@@ -81,19 +85,21 @@ def _tagger(config: Mapping[str, Any]) -> InferredTask:
         "names": list(names),
         "partial": False,
         "temperature": 1.0,
-        "settings": {"length": _window(config), "every_token": scheme.is_every_token},
+        "settings": {"length": _window_length(config), "every_token": scheme.is_every_token},
     }
     many = "type" if len(scheme.types) == 1 else "types"
     return InferredTask(
         table,
-        f"a tagger ({scheme.name}, {len(scheme.types)} {many}: {shortlist(scheme.types)}){_nameless(names)}",
+        f"a tagger ({scheme.name}, {len(scheme.types)} {many}: {shortlist(scheme.types)}){_default_labels_note(names)}",
     )
 
 
-def _classifier(config: Mapping[str, Any]) -> InferredTask:
+def _infer_classifier(config: Mapping[str, Any]) -> InferredTask:
     names, problem = _labels(config), config.get("problem_type")
     if problem == "regression" and len(names) > 1:
-        raise BadFile(f"{CONFIG} asks for a regression with {len(names)} outputs; alembert predicts one number a text.")
+        raise BadFile(
+            f"{CONFIG_FILE} asks for a regression with {len(names)} outputs; alembert predicts one number a text."
+        )
     is_number = len(names) == 1 and problem != "multi_label_classification"
     kind = "number" if is_number else "multi" if problem == "multi_label_classification" else "single"
     table = {
@@ -105,15 +111,17 @@ def _classifier(config: Mapping[str, Any]) -> InferredTask:
         "deviation": 1.0,
         "temperature": 1.0,
         "thresholds": {},
-        "settings": {"kind": kind, "length": _window(config)},
+        "settings": {"kind": kind, "length": _window_length(config)},
     }
     if is_number:
         return InferredTask(table, "a regression model (a number for each text)")
     share = "one label" if kind == "single" else "any number of labels"
-    return InferredTask(table, f"a classifier ({share} of {len(names)}: {shortlist(names)}){_nameless(names)}")
+    return InferredTask(
+        table, f"a classifier ({share} of {len(names)}: {shortlist(names)}){_default_labels_note(names)}"
+    )
 
 
-def _answerer(config: Mapping[str, Any]) -> InferredTask:
+def _infer_question_answering(config: Mapping[str, Any]) -> InferredTask:
     table = {
         "task": "answer",
         "kind": "span",
@@ -125,32 +133,32 @@ def _answerer(config: Mapping[str, Any]) -> InferredTask:
     return InferredTask(table, "a question answering model (words of the passage; each question is answered)")
 
 
-def _chooser(config: Mapping[str, Any]) -> InferredTask:
+def _infer_multiple_choice(config: Mapping[str, Any]) -> InferredTask:
     table = {
         "task": "choose",
         "choices": [2, 2],
         "passages": True,
         "temperature": 1.0,
-        "settings": {"length": _window(config)},
+        "settings": {"length": _window_length(config)},
     }
     return InferredTask(table, "a multiple choice model (any number of choices)")
 
 
-_TASKS: Final[dict[str, Callable[[Mapping[str, Any]], InferredTask]]] = {
-    "ForTokenClassification": _tagger,
-    "ForSequenceClassification": _classifier,
-    "ForQuestionAnswering": _answerer,
-    "ForMultipleChoice": _chooser,
+_BUILDERS: Final[dict[str, Callable[[Mapping[str, Any]], InferredTask]]] = {
+    "ForTokenClassification": _infer_tagger,
+    "ForSequenceClassification": _infer_classifier,
+    "ForQuestionAnswering": _infer_question_answering,
+    "ForMultipleChoice": _infer_multiple_choice,
 }
 """How the name of an architecture ends -> what it is."""
 
 
-def _comparison(folder: Path) -> InferredTask | None:
+def _infer_sentence_encoder(folder: Path) -> InferredTask | None:
     """Read a folder of sentence-transformers."""
     # It reads task.json with the module that calls this one.
-    from alembert.tasks.compare_pooling import pooling_of
+    from alembert.tasks.compare.pooling import read_pooling
 
-    pooling = pooling_of(folder)
+    pooling = read_pooling(folder)
     if pooling is None:
         return None
     table = {
@@ -164,7 +172,7 @@ def _comparison(folder: Path) -> InferredTask | None:
         "high": 1.0,
         "settings": {},
     }
-    return InferredTask(table, f"a sentence encoder ({pooling.in_words()})", MODULES)
+    return InferredTask(table, f"a sentence encoder ({pooling.in_words()})", MODULES_FILE)
 
 
 # -- config.json
@@ -183,17 +191,17 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(by_number[number] for number in range(len(by_number)))
     except (AttributeError, KeyError, ValueError):
         raise BadFile(
-            f"{CONFIG} has an `id2label` that does not number its labels 0, 1, 2, ...; mend the numbers."
+            f"{CONFIG_FILE} has an `id2label` that does not number its labels 0, 1, 2, ...; mend the numbers."
         ) from None
 
 
-def _nameless(names: tuple[str, ...]) -> str:
-    if not are_nameless(names):
+def _default_labels_note(names: tuple[str, ...]) -> str:
+    if not are_default_labels(names):
         return ""
-    return f"; its labels have no names: put them into `id2label` of {CONFIG}"
+    return f"; its labels have no names: put them into `id2label` of {CONFIG_FILE}"
 
 
-def _window(config: Mapping[str, Any]) -> int:
+def _window_length(config: Mapping[str, Any]) -> int:
     """Tokens of a window: all that the model can read."""
     longest = config.get("max_position_embeddings")
-    return max(_SHORTEST, longest) if isinstance(longest, int) else _POSITIONS
+    return max(_MIN_WINDOW, longest) if isinstance(longest, int) else _DEFAULT_POSITIONS

@@ -18,7 +18,7 @@ from alembert.text.sentences import Span
 
 Edits = Sequence[Sequence[TextEdit]]
 """For each text of an example, what is replaced in it."""
-Named = tuple[int, int, str]
+EntitySpan = tuple[int, int, str]
 """Start, end and type of an entity."""
 
 
@@ -29,24 +29,24 @@ class Rewriter(ABC, Generic[E]):
         """Give for each text the stretches that may be rewritten; no edit may reach across the end of one."""
         return [[(0, len(text))] for text in example.texts]
 
-    def entities(self, example: E) -> list[list[Named]]:
+    def entities(self, example: E) -> list[list[EntitySpan]]:
         """Give for each text the entities that may be replaced as a whole: those that share no character with others."""
         return [[] for _ in example.texts]
 
     def rewritten(self, example: E, edits: Edits, name: str) -> E | None:
         """Give the example with new texts, called `name`, its answers where their words are; none: it cannot be."""
-        return replace(example, id=name, texts=tuple(each.text for each in rewritings(example, edits)))
+        return replace(example, id=name, texts=tuple(each.text for each in apply_edits(example, edits)))
 
     @abstractmethod
     def records(self, example: E) -> list[dict[str, Any]]:
         """Give an example with its right answers as JSON objects, one a line, of which `read` makes the same example."""
 
 
-def rewritings(example: E, edits: Edits) -> list[EditedText]:
+def apply_edits(example: E, edits: Edits) -> list[EditedText]:
     """Edit each text of an example, and keep track of places in it."""
     return [EditedText(text, each) for text, each in zip(example.texts, edits, strict=True)]
 
 
-def sentence_records(spans: Sequence[Span]) -> list[dict[str, Any]]:
+def build_sentence_records(spans: Sequence[Span]) -> list[dict[str, Any]]:
     """Write sentences as the annotation format has them."""
     return [{"start": start, "end": end, "kind": "sentence"} for start, end in spans]

@@ -17,7 +17,7 @@ from alembert.tasks.example import E, Example
 
 
 @dataclass(frozen=True)
-class Shares:
+class SplitShares:
     """Percentages of the different texts that go to each part; no test part if its share is 0."""
 
     train: float
@@ -27,7 +27,7 @@ class Shares:
     def counts(self, texts: int) -> tuple[int, int, int]:
         """Share out a number of texts; each part with a share gets one before any gets more.
 
-        >>> Shares(80, 10, 10).counts(25)
+        >>> SplitShares(80, 10, 10).counts(25)
         (20, 3, 2)
         """
         exact = [texts * share / 100 for share in (self.train, self.dev, self.test)]
@@ -44,7 +44,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Overlap(Generic[E]):
+class SplitOverlap(Generic[E]):
     """Examples of one set whose texts another set has too."""
 
     examples: tuple[E, ...]
@@ -54,7 +54,7 @@ class Overlap(Generic[E]):
         return len(self.examples)
 
 
-def parse_split(text: str) -> Shares:
+def parse_split(text: str) -> SplitShares:
     """Read the shares of training, development and, if there is a third, test.
 
     >>> parse_split("80/10/10")
@@ -69,10 +69,12 @@ def parse_split(text: str) -> Shares:
             f"The split {text!r} cannot be used; expected percentages of train/dev/test or train/dev, each above 0, "
             "that add up to 100, such as 80/10/10 or 90/10."
         )
-    return Shares(*shares)
+    return SplitShares(*shares)
 
 
-def split(examples: Sequence[E], shares: Shares, seed: int) -> tuple[tuple[E, ...], tuple[E, ...], tuple[E, ...]]:
+def split_examples(
+    examples: Sequence[E], shares: SplitShares, seed: int
+) -> tuple[tuple[E, ...], tuple[E, ...], tuple[E, ...]]:
     """Divide examples into training, development and test, each in the given order.
 
     Examples of one document, and those whose texts are the same but for white space and case, stay together.
@@ -87,7 +89,7 @@ def split(examples: Sequence[E], shares: Shares, seed: int) -> tuple[tuple[E, ..
     return tuple(parts[0]), tuple(parts[1]), tuple(parts[2])
 
 
-def overlaps(first: Sequence[Example], second: Sequence[E]) -> Overlap[E]:
+def find_overlap(first: Sequence[Example], second: Sequence[E]) -> SplitOverlap[E]:
     """Find the examples of the second set whose text the first has, but for white space and case."""
     known = {example.key for example in first}
-    return Overlap(tuple(example for example in second if example.key in known))
+    return SplitOverlap(tuple(example for example in second if example.key in known))

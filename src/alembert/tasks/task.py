@@ -24,11 +24,10 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.example import Coverage, E, Encoded, Reading
-from alembert.tasks.imitation_settings import ImitationSettings
-from alembert.tasks.loss_settings import LossSettings
-from alembert.tasks.names import TASKS, known_as
-from alembert.tasks.runner import Runner
+from alembert.tasks import TASKS, find_task_by_alias
+from alembert.tasks.example import Coverage, E, EncodedExample, ReadResult
+from alembert.tasks.runtime import Runner
+from alembert.tasks.settings import DistillLossSettings, LossSettings
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -37,15 +36,15 @@ if TYPE_CHECKING:
     from alembert.corpus.examples.tag_check import TagProblem
     from alembert.nn.heads import HeadSpec
     from alembert.tasks.rewriting import Rewriter
-    from alembert.tasks.targets import Target
+    from alembert.tasks.runtime.torch import TaskBatch
 
 P = TypeVar("P")
-Measure = Callable[[npt.NDArray[np.int64]], float]
+SampleMetric = Callable[[npt.NDArray[np.int64]], float]
 """The main score of a sample of examples, given by their numbers, with repetitions: what a bootstrap draws."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores:
+class TaskScores:
     """How good predictions are."""
 
     main: str
@@ -84,7 +83,7 @@ class Task(ABC, Generic[E, P]):
 
     @classmethod
     @abstractmethod
-    def read(cls, files: Sequence[Path], settings: Any, options: ReadOptions) -> Reading[E]:
+    def read(cls, files: Sequence[Path], settings: Any, options: ReadOptions) -> ReadResult[E]:
         """Read labelled examples from files; bad ones are set aside with file and line."""
 
     @classmethod
@@ -98,7 +97,7 @@ class Task(ABC, Generic[E, P]):
         return examples, ()
 
     @classmethod
-    def read_unlabelled(cls, files: Sequence[Path], settings: Any, options: ReadOptions) -> Reading[E]:
+    def read_unlabelled(cls, files: Sequence[Path], settings: Any, options: ReadOptions) -> ReadResult[E]:
         """Read examples to be predicted from files, which may have no right answers where the format allows it."""
         return cls.read(files, settings, options)
 
@@ -151,7 +150,7 @@ class Task(ABC, Generic[E, P]):
     def answers(self, example: E) -> list[str]:
         """Name the right answers of an example (its labels, the types of its entities), to be counted."""
 
-    def advice(self, examples: Sequence[E], encoded: Sequence[Encoded]) -> Iterator[str]:
+    def advice(self, examples: Sequence[E], encoded: Sequence[EncodedExample]) -> Iterator[str]:
         """Say which settings do not suit the training examples, and what to set instead."""
         return iter(())
 
@@ -191,7 +190,7 @@ class Task(ABC, Generic[E, P]):
         """Describe the head; it is called as the kind is."""
 
     @abstractmethod
-    def encode(self, examples: Sequence[E], tokenizer: Tokenizer, longest: int) -> list[Encoded]:
+    def encode(self, examples: Sequence[E], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         """Turn examples into rows of at most `longest` tokens; those with answers have labels."""
 
     @property
@@ -218,21 +217,21 @@ class Task(ABC, Generic[E, P]):
         """Give the task as it encodes training examples, if that differs."""
         return self
 
-    def balanced(self, encoded: Sequence[Encoded]) -> Task[E, P]:
+    def balanced(self, encoded: Sequence[EncodedExample]) -> Task[E, P]:
         """Learn from encoded training examples how much each label counts, for balanced class weights."""
         return self
 
     @abstractmethod
-    def loss(self, head: nn.Module, outputs: Tensor, target: Target, settings: LossSettings) -> Tensor:
+    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         """Add up the loss over all answers of a micro-batch; `outputs` are the head's at the places of the target."""
 
-    def divergence(self, one: Tensor, other: Tensor, target: Target) -> Tensor:
+    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
         """Add up how far two outputs for the same rows are apart (R-Drop): both directions of KL, halved."""
         from alembert.nn.losses import symmetric_kl
 
         return symmetric_kl(one, other)
 
-    def taught(self, head: nn.Module, outputs: Tensor, target: Target, settings: ImitationSettings) -> Tensor:
+    def taught(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: DistillLossSettings) -> Tensor:
         """Give what a student is to imitate of a teacher's outputs, one line for each of theirs; `head` is the teacher's.
 
         Half precision has to be enough for it. What the labels of the target say is not looked at.
@@ -240,7 +239,7 @@ class Task(ABC, Generic[E, P]):
         return outputs
 
     def imitation(
-        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: Target, settings: ImitationSettings
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
         """Add up how far a student's outputs are from what it was taught, over the answers that `loss` adds up.
 
@@ -270,12 +269,12 @@ class Task(ABC, Generic[E, P]):
 
     # -- answers
 
-    def run(self, runner: Runner, encoded: Sequence[Encoded]) -> Sequence[Any]:
+    def run(self, runner: Runner, encoded: Sequence[EncodedExample]) -> Sequence[Any]:
         """Let the model work on examples; give what `decode` reads of each: mostly the head's outputs for its rows."""
         return runner.outputs(encoded)
 
     @abstractmethod
-    def decode(self, encoded: Encoded, outputs: Any) -> P:
+    def decode(self, encoded: EncodedExample, outputs: Any) -> P:
         """Read the answers of one example from what `run` gave: the head's outputs at the places of each of its rows."""
 
     def withhold(self, prediction: P, min_score: float) -> P:
@@ -284,16 +283,16 @@ class Task(ABC, Generic[E, P]):
             f"Answers of the task {self.name} have no confidence to withhold them by. Leave the least score out."
         )
 
-    def tune(self, examples: Sequence[E], encoded: Sequence[Encoded], outputs: Sequence[Any]) -> Task[E, P]:
+    def tune(self, examples: Sequence[E], encoded: Sequence[EncodedExample], outputs: Sequence[Any]) -> Task[E, P]:
         """Choose thresholds and temperature on development data, after training; most tasks have none."""
         return self
 
     @abstractmethod
-    def score(self, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
+    def score(self, examples: Sequence[E], predictions: Sequence[P]) -> TaskScores:
         """Compare predictions with the right answers."""
 
     @abstractmethod
-    def measure(self, examples: Sequence[E], predictions: Sequence[P]) -> Measure:
+    def measure(self, examples: Sequence[E], predictions: Sequence[P]) -> SampleMetric:
         """Prepare the main score for resampling."""
 
     def confidences(self, example: E, prediction: P) -> Iterator[tuple[float, bool]]:
@@ -337,10 +336,10 @@ class Task(ABC, Generic[E, P]):
 AnyTask = Task[Any, Any]
 
 
-def task_class(name: str) -> type[AnyTask]:
+def get_task_class(name: str) -> type[AnyTask]:
     """Find a task by its name."""
     if name not in TASKS:
-        advice = f" For {name}, use --task {other}." if (other := known_as(name)) else ""
+        advice = f" For {name}, use --task {other}." if (other := find_task_by_alias(name)) else ""
         raise BadSetting(f"There is no task {name!r}; expected one of {', '.join(TASKS)}.{advice}")
     module = importlib.import_module(f"alembert.tasks.{name}.task")
     found: type[AnyTask] = getattr(module, TASKS[name])

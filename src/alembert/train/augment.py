@@ -24,7 +24,7 @@ from alembert.corpus.shard_tokenizer import WordSettings
 from alembert.data.order import make_rng
 from alembert.errors import BadInput
 from alembert.files.checkpoint import Checkpoint
-from alembert.tasks.rewriting import Named, Rewriter
+from alembert.tasks.rewriting import EntitySpan, Rewriter
 from alembert.tasks.task import AnyTask
 from alembert.text.lexicon import Lexicon
 from alembert.text.replacement import TextEdit, find_replaceable_words, is_chinese
@@ -59,7 +59,7 @@ class _Prepared:
 
     example: Any
     slots: list[list[Slot]]
-    entities: list[list[Named]]
+    entities: list[list[EntitySpan]]
 
 
 def augment(
@@ -177,7 +177,7 @@ class _Maker:
             self.counts["replaced"] += sum(map(len, edits))
 
     def _edits(
-        self, text: str, slots: Sequence[Slot], entities: Sequence[Named], rng: np.random.Generator
+        self, text: str, slots: Sequence[Slot], entities: Sequence[EntitySpan], rng: np.random.Generator
     ) -> list[TextEdit]:
         """Draw what is replaced in a text: whole entities first, then words outside of them."""
         whole = [] if self._names is None else self._whole(text, entities, rng)
@@ -189,7 +189,7 @@ class _Maker:
             if chance < self._settings.rate and slot.start not in taken
         ]
 
-    def _whole(self, text: str, entities: Sequence[Named], rng: np.random.Generator) -> list[TextEdit]:
+    def _whole(self, text: str, entities: Sequence[EntitySpan], rng: np.random.Generator) -> list[TextEdit]:
         assert self._names is not None
         chances, choices = rng.random((2, len(entities))).tolist()
         edits = []

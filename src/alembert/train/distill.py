@@ -23,9 +23,9 @@ from alembert.files.student import make_student
 from alembert.files.surgery import with_embedding_head
 from alembert.hub import model_folder
 from alembert.settings import as_table
-from alembert.tasks.compare_pooling import missing_head
-from alembert.tasks.data_screen import lines
-from alembert.tasks.files import TASK, open_task
+from alembert.tasks.compare.pooling import find_missing_head
+from alembert.tasks.data_screen import format_data_report
+from alembert.tasks.files import TASK_FILE, open_task
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.augment import augment
@@ -81,7 +81,7 @@ class _Run:
         hall = self.processes.agree(self._gathered)
         reports = reports_of(hall.prepared)
         for report in reports.values():
-            self.around.show(lines(report))
+            self.around.show(format_data_report(report))
         Pupil(hall, self.settings.seed, reports, place.unfinished).check()
         with place.begun() as draft:
             results = tuple(
@@ -120,7 +120,7 @@ class _Run:
 
     def _gathered(self) -> LectureHall:
         found = open_checkpoint(self.wish.teacher)
-        teacher = with_embedding_head(found, missing_head(found.folder, found.blueprint.heads))
+        teacher = with_embedding_head(found, find_missing_head(found.folder, found.blueprint.heads))
         task = open_task(Path(self.wish.teacher), self.wish.task).handed_down()
         _check_same_task(task, self.wish)
         own = None if self.wish.vocabulary is None else Tokenizer.open(self.wish.vocabulary)
@@ -177,7 +177,7 @@ class _Run:
 def _check_same_task(task: AnyTask, wish: Distillation) -> None:
     """Refuse a student that was fine-tuned for something else than its teacher."""
     folder = Path(wish.student)
-    if not (folder / TASK).is_file():
+    if not (folder / TASK_FILE).is_file():
         return
     other = open_task(folder, wish.task)
     if (other.name, other.labels) != (task.name, task.labels):

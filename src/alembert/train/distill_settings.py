@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from alembert.errors import BadSetting
 from alembert.files.student_shape import StudentSettings
-from alembert.tasks.imitation_settings import ImitationSettings
+from alembert.tasks.settings import DistillLossSettings
 from alembert.train.augment_settings import AugmentSettings
 from alembert.train.finetune_settings import EpochSettings
 from alembert.train.settings import HeldOutSettings, RunSettings, SequenceSettings
@@ -93,7 +93,7 @@ class StageSettings(EpochSettings):
     """Leave this stage out."""
     losses: StageWeights = field(default_factory=lambda: StageWeights(prediction=1.0))
     """What binds the student to the teacher."""
-    imitation: ImitationSettings = field(default_factory=ImitationSettings)
+    imitation: DistillLossSettings = field(default_factory=DistillLossSettings)
     """How the teacher's answers are taught."""
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from alembert.files.checkpoint import Checkpoint
 from alembert.nn.batch import Batch
-from alembert.tasks.batches import in_batches
+from alembert.tasks.runtime.torch import map_batches
 from alembert.train.substitutes import Substitutes
 
 _TURNS: Final = 4
@@ -94,7 +94,7 @@ class Filler:
             with torch.inference_mode():
                 return list(self._answers([asked[number] for number in numbers]))
 
-        for found in in_batches(compute, [len(each.ids) for each in asked], self._device):
+        for found in map_batches(compute, [len(each.ids) for each in asked], self._device):
             yield from found
 
     def _questions(self, ids: Sequence[int], gaps: Sequence[Gap]) -> Iterator[_Question]:

@@ -24,7 +24,7 @@ from alembert.hub import existing_folder, is_hub_id
 from alembert.nn.heads import check_head_name
 from alembert.settings import as_table
 from alembert.tasks.data_report import DataReport
-from alembert.tasks.data_screen import lines
+from alembert.tasks.data_screen import format_data_report
 from alembert.train.co_training import NAME as MASKED_LM
 from alembert.train.distributed import Processes
 from alembert.train.finetune_settings import EpochSettings, FinetuneSettings
@@ -173,7 +173,7 @@ class _Run:
         prepared = self.processes.agree(lambda: _prepared(self.assignment, self.settings, checkpoint))
         reports = reports_of(prepared)
         for report in reports.values():
-            self.around.show(lines(report))
+            self.around.show(format_data_report(report))
         start = partial(self._one_seed, prepared, reports)
         start(self.settings, place.unfinished).check()  # before anything is written: settings may be refused
         with place.begun() as draft:

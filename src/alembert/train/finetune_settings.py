@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from alembert.errors import BadSetting
 from alembert.settings import changed
-from alembert.tasks.loss_settings import LossSettings
-from alembert.tasks.task import task_class
+from alembert.tasks.settings import LossSettings
+from alembert.tasks.task import get_task_class
 from alembert.train.regularise_settings import RegulariseSettings
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import BatchSettings, EvaluationSettings, RunSettings, SavingSettings
@@ -59,4 +59,4 @@ class FinetuneSettings(EpochSettings):
 
 def usual_settings(task: str) -> FinetuneSettings:
     """Give the settings of a run as they are usual for a task alone; several tasks have no habits in common."""
-    return changed(FinetuneSettings(), task_class(task).usual, f"The task {task}")
+    return changed(FinetuneSettings(), get_task_class(task).usual, f"The task {task}")

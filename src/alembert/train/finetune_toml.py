@@ -13,7 +13,7 @@ from typing import Any
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.settings import changed, inner_table, to_toml
-from alembert.tasks.task import task_class
+from alembert.tasks.task import get_task_class
 from alembert.train.finetune_settings import FinetuneSettings, usual_settings
 
 
@@ -49,7 +49,7 @@ def layered_settings(
     `kinds` has the kind of each task by its name. Named tasks make a multi-task model, with a table `[task.NAME]` each.
     """
     settings = FinetuneSettings() if are_named else usual_settings(next(iter(kinds.values())))
-    tasks = {name: TaskSettings(task_class(kind).settings_class(), ReadOptions()) for name, kind in kinds.items()}
+    tasks = {name: TaskSettings(get_task_class(kind).settings_class(), ReadOptions()) for name, kind in kinds.items()}
     for where, layer in layers.items():
         own = dict(layer)
         tasks = _changed_tasks(tasks, own, where, are_named=are_named)

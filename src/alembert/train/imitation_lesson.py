@@ -27,7 +27,7 @@ from alembert.data.feed import (
 )
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
-from alembert.tasks.targets import Target
+from alembert.tasks.runtime.torch import TaskBatch
 from alembert.train.distill_settings import GeneralSettings, StageSettings
 from alembert.train.exercises import Assembler
 from alembert.train.held_out import held_out_stretches
@@ -126,7 +126,7 @@ class TaskImitation:
 
     def errors(self, model: Model, micro: Micro, noise: DropoutSeed | None) -> dict[str, Tensor]:
         """Let the student read a micro-batch, and give the sum of each loss."""
-        target: Target = micro.targets[self.lesson.name]
+        target: TaskBatch = micro.targets[self.lesson.name]
         said = micro.targets[TEACHER].said or self.teacher.says(micro.batch, self.wanted, target)
         watch, task = self.inside.watch(), self.lesson.task
         answering = self.weights.keys() & {"prediction", "hard"}

@@ -16,7 +16,7 @@ from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.nn.model import Model
 from alembert.settings import as_table
-from alembert.tasks.files import task_names
+from alembert.tasks.files import read_task_names
 from alembert.train.distill_settings import DistillSettings, StageSettings
 from alembert.train.distributed import Processes
 from alembert.train.imitation_lesson import TaskImitation, wanted_of
@@ -65,7 +65,7 @@ class LectureHall:
     def head(self) -> str:
         """The name of the teacher's head: that of the task, if it has several."""
         named = self.wish.task
-        return named if named and named in task_names(Path(self.wish.teacher)) else self._part.head
+        return named if named and named in read_task_names(Path(self.wish.teacher)) else self._part.head
 
     @property
     def _part(self) -> PreparedTask:

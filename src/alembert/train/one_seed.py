@@ -21,13 +21,19 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import with_dropout
 from alembert.nn.model import Model
 from alembert.settings import to_toml
-from alembert.tasks.confidence import curve_table
+from alembert.tasks.confidence import build_curve_table, collect_confidences
 from alembert.tasks.data_report import DataReport
-from alembert.tasks.files import COLUMNS, run_file, write_keys, write_surfaces, write_task, write_tasks
-from alembert.tasks.judged import judged
-from alembert.tasks.running import ModelRunner
-from alembert.tasks.surfaces import count_surfaces
-from alembert.tasks.task import AnyTask, Scores
+from alembert.tasks.example import count_surfaces
+from alembert.tasks.files import (
+    COLUMN_OPTIONS,
+    get_run_path,
+    write_surfaces,
+    write_task,
+    write_tasks,
+    write_train_keys,
+)
+from alembert.tasks.runtime.torch import ModelRunner
+from alembert.tasks.task import AnyTask, TaskScores
 from alembert.train.curves import write_curves
 from alembert.train.distributed import Processes
 from alembert.train.finetune_settings import EpochSettings
@@ -172,19 +178,19 @@ class OneSeed:
             if not self.forget_training:
                 self._write_hashes(each)
             report = self.reports[each.name].to_table()
-            atomic_write(run_file(self.folder, each.called, "data.json"), to_json_bytes(report))
+            atomic_write(get_run_path(self.folder, each.called, "data.json"), to_json_bytes(report))
         atomic_write(self.folder / RUN / "settings.toml", (self.toml or to_toml(self.settings)).encode())
         write_curves(loop.log, self.folder / RUN, self.phase.capitalize())
 
     def _write_hashes(self, part: PreparedTask) -> None:
         train = part.train.examples
-        write_keys(self.folder, (example.key for example in train), part.called)
+        write_train_keys(self.folder, (example.key for example in train), part.called)
         write_surfaces(self.folder, count_surfaces(part.task.surfaces(train)), part.called)
 
     def _facts(self, part: PreparedTask) -> dict[str, Any]:
         divided = part.divided
         facts = {"examples": len(divided.train), "seed": self.settings.seed, "split": divided.split}
-        reading = {name: value for name, value in asdict(divided.options).items() if name in COLUMNS}
+        reading = {name: value for name, value in asdict(divided.options).items() if name in COLUMN_OPTIONS}
         return {**facts, "reading": reading}
 
     def _card(self, tuned: Mapping[str, TunedTask]) -> dict[str, str]:
@@ -214,7 +220,7 @@ class TunedTask:
     """A task with the thresholds that were chosen on the development data, and how well it does there."""
 
     task: AnyTask
-    scores: Scores
+    scores: TaskScores
     confidence: Mapping[str, Any] | None
     """Which score reached which precision; None if answers have no score."""
 
@@ -226,9 +232,9 @@ def _tuned(part: PreparedTask, model: Model) -> TunedTask:
     outputs = bound.run(ModelRunner(model, part.head, bound.attention), dev.encoded)
     bound = bound.tune(dev.examples, dev.encoded, outputs)
     predictions = [bound.decode(each, found) for each, found in zip(dev.encoded, outputs, strict=True)]
-    confidence = curve_table(judged(bound, dev.examples, predictions))
+    confidence = build_curve_table(collect_confidences(bound, dev.examples, predictions))
     return TunedTask(bound, bound.score(dev.examples, predictions), confidence)
 
 
-def _whole_scores(prepared: Prepared, scores: Mapping[str, Scores]) -> Scores:
+def _whole_scores(prepared: Prepared, scores: Mapping[str, TaskScores]) -> TaskScores:
     return together(scores) if prepared.are_named else next(iter(scores.values()))

@@ -20,7 +20,7 @@ import torch
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import TOKEN_EMBEDDING
 from alembert.nn.model import Model
-from alembert.tasks.example import Encoded
+from alembert.tasks.example import EncodedExample
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class OwnPieces:
     ids_K: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, encoded: Iterable[Encoded]) -> OwnPieces:
+    def of(cls, encoded: Iterable[EncodedExample]) -> OwnPieces:
         """Collect the pieces of examples."""
         found = [np.unique(row.ids) for each in encoded for row in each.rows]
         return cls(np.unique(np.concatenate(found)))
@@ -40,7 +40,7 @@ class OwnPieces:
         """Take all pieces of a vocabulary."""
         return cls(np.arange(size))
 
-    def renumbered(self, encoded: Sequence[Encoded]) -> list[Encoded]:
+    def renumbered(self, encoded: Sequence[EncodedExample]) -> list[EncodedExample]:
         """Give the examples with the numbers of the run."""
         return [
             replace(each, rows=tuple(replace(row, ids=np.searchsorted(self.ids_K, row.ids)) for row in each.rows))

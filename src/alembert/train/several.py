@@ -21,7 +21,7 @@ from alembert.data.feed import Cursor
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
 from alembert.tasks.example import Coverage
-from alembert.tasks.task import Scores
+from alembert.tasks.task import TaskScores
 from alembert.train.finetune_settings import FinetuneSettings
 from alembert.train.lesson import Micro, Verdict
 from alembert.train.task_lesson import DEV, TaskLesson
@@ -66,15 +66,15 @@ class SeveralLesson:
         return Verdict(scores, fmean(verdict.loss for verdict in each.values()))
 
 
-def together(scores: Mapping[str, Scores]) -> Scores:
+def together(scores: Mapping[str, TaskScores]) -> TaskScores:
     """Put the scores of several tasks into one table, with the mean of the main ones, which models are chosen by.
 
-    >>> one = Scores(main="f1", measures={"f1": 0.5, "recall": 0.4})
-    >>> together({"ner": one, "topic": Scores(main="accuracy", measures={"accuracy": 1.0})}).measures
+    >>> one = TaskScores(main="f1", measures={"f1": 0.5, "recall": 0.4})
+    >>> together({"ner": one, "topic": TaskScores(main="accuracy", measures={"accuracy": 1.0})}).measures
     {'mean': 0.75, 'ner.f1': 0.5, 'ner.recall': 0.4, 'topic.accuracy': 1.0}
     """
     measures = {f"{name}.{measure}": value for name, one in scores.items() for measure, value in one.measures.items()}
-    return Scores(
+    return TaskScores(
         main=MEAN,
         measures={MEAN: fmean(one.value for one in scores.values()), **measures},
         by_label={f"{name}.{label}": row for name, one in scores.items() for label, row in one.by_label.items()},

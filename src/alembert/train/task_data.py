@@ -18,14 +18,14 @@ from alembert.errors import BadFile, BadSetting, UserError
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import with_markers
 from alembert.settings import as_table
-from alembert.tasks.example import Encoded, Reading, without
-from alembert.tasks.splitting import Shares, overlaps, parse_split, split
-from alembert.tasks.task import AnyTask, task_class
+from alembert.tasks.example import EncodedExample, ReadResult, exclude_examples
+from alembert.tasks.splitting import SplitShares, find_overlap, parse_split, split_examples
+from alembert.tasks.task import AnyTask, get_task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.own_pieces import OwnPieces
 from alembert.train.task_lesson import Examples
 
-AUTOMATIC: Final = Shares(90, 10)
+AUTOMATIC: Final = SplitShares(90, 10)
 """How training data are divided if no development data are given."""
 SPLIT_SEED: Final = 1
 """Decides which part a text falls into. Not the seed of the run: runs with other seeds are judged by the same texts."""
@@ -41,7 +41,7 @@ class Data:
     train: tuple[Path, ...] = ()
     dev: tuple[Path, ...] = ()
     whole: tuple[Path, ...] = ()
-    """Files that are divided by `split`."""
+    """Files that are divided by `split_examples`."""
     split: str = "80/10/10"
     options: ReadOptions = field(default_factory=ReadOptions)
 
@@ -93,7 +93,7 @@ class Subject:
     """How much its loss counts beside those of other tasks."""
 
     def __post_init__(self) -> None:
-        usual = task_class(self.task).settings_class
+        usual = get_task_class(self.task).settings_class
         if self.settings is None:
             object.__setattr__(self, "settings", usual())
         elif not isinstance(self.settings, usual):
@@ -204,7 +204,7 @@ def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
     in_train, in_dev, in_whole = (part.paths for part in data.listed)
     if in_whole:
         reading = task.read(in_whole, settings, data.options)
-        train, dev, test = split(reading.examples, parse_split(data.split), SPLIT_SEED)
+        train, dev, test = split_examples(reading.examples, parse_split(data.split), SPLIT_SEED)
         notes = [
             f"divided by content, {data.split}: {len(train):,} to train on, {len(dev):,} for development"
             + (f", {len(test):,} left for `evaluate --part test`" if test else "")
@@ -213,7 +213,7 @@ def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
         return _checked(Divided(train, dev, tuple(notes), aside, remarks, data.options, how, test))
     reading = task.read(in_train, settings, data.options)
     settled = task.settle(reading.examples, settings)
-    others = task.read(in_dev, settled, data.options) if in_dev else Reading(())
+    others = task.read(in_dev, settled, data.options) if in_dev else ReadResult(())
     # An empty file of development data is met below, so it is nothing that was left out.
     set_aside = tuple(each for each in others.set_aside if each.kind != "file" or not _is_blank(each.source))
     if lost := [each for each in set_aside if each.kind == "file" and not others.examples]:
@@ -224,7 +224,7 @@ def divide(task: type[AnyTask], data: Data, settings: Any) -> Divided:
     aside, remarks = reading.set_aside + set_aside, reading.remarks + others.remarks
     if reading.examples and not others.examples:
         why = "the development files have no example" if data.dev else "no development files were given"
-        train, dev, _ = split(reading.examples, AUTOMATIC, SPLIT_SEED)
+        train, dev, _ = split_examples(reading.examples, AUTOMATIC, SPLIT_SEED)
         if not (train and dev):  # files of another task are a better reason than too few examples
             task.learn(reading.examples, settings)
         note = f"{why}: {len(dev):,} of the training examples, a tenth, were set apart for development"
@@ -246,12 +246,12 @@ def _split(shares: str) -> dict[str, Any]:
 
 
 def _without_overlap(divided: Divided) -> Divided:
-    shared = overlaps(divided.dev, divided.train)
+    shared = find_overlap(divided.dev, divided.train)
     if not shared.count:
         return divided
     have, were = ("example has", "was") if shared.count == 1 else ("examples have", "were")
     note = f"{shared.count:,} training {have} the text of a development example, and {were} left out of training"
-    kept = without(divided.train, (example.key for example in shared.examples))
+    kept = exclude_examples(divided.train, (example.key for example in shared.examples))
     return replace(divided, train=kept, notes=(*divided.notes, note))
 
 
@@ -325,7 +325,7 @@ def _with_more(task: AnyTask, divided: Divided, more: Callable[[AnyTask, Sequenc
 def _learnt(
     name: str | None, subject: Subject, checkpoint: Checkpoint, known: AnyTask | None
 ) -> tuple[AnyTask, Divided]:
-    kind = task_class(subject.task)
+    kind = get_task_class(subject.task)
     try:
         divided = _with_unknown_marked(kind, divide(kind, subject.data, subject.settings), subject)
         if known is None:
@@ -350,7 +350,9 @@ def _with_unknown_marked(kind: type[AnyTask], divided: Divided, subject: Subject
     return replace(divided, train=tuple(train), notes=(*notes, *divided.notes))
 
 
-def _encoded(task: AnyTask, divided: Divided, checkpoint: Checkpoint) -> tuple[list[Encoded], list[Encoded]]:
+def _encoded(
+    task: AnyTask, divided: Divided, checkpoint: Checkpoint
+) -> tuple[list[EncodedExample], list[EncodedExample]]:
     tokenizer, longest = tokenizer_of(checkpoint), checkpoint.blueprint.config.max_position_embeddings
     trained = task.for_training().encode(divided.train, tokenizer, longest)
     return trained, task.encode(divided.dev, tokenizer, longest)

@@ -14,9 +14,8 @@ from alembert.data.windows import Row
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import find_required_tokens
 from alembert.nn.model import Model
-from alembert.tasks.example import Encoded
-from alembert.tasks.running import ModelRunner
-from alembert.tasks.targets import Target, target_of
+from alembert.tasks.example import EncodedExample
+from alembert.tasks.runtime.torch import ModelRunner, TaskBatch, collate_rows
 from alembert.tasks.task import AnyTask
 from alembert.train.finetune_settings import EpochSettings
 from alembert.train.lesson import Micro, Verdict
@@ -31,7 +30,7 @@ class Examples:
     """Examples with what the model reads of them."""
 
     examples: Sequence[Any]
-    encoded: Sequence[Encoded]
+    encoded: Sequence[EncodedExample]
 
     @property
     def tokens(self) -> int:
@@ -76,14 +75,14 @@ class TaskLesson:
         rows = [(number, row) for number, item in enumerate(portion.items) for row in self.items[item]]
         examples = len(portion.items) if self.task.counted == "examples" else None
         count = len(rows) if self.task.counted == "rows" else examples
-        target = target_of([row for _, row in rows], [number for number, _ in rows], count)
+        target = collate_rows([row for _, row in rows], [number for number, _ in rows], count)
         micro = Micro(batch=target.batch, attention=self.task.attention or "", targets={self.name: target})
         return micro.wanting(find_required_tokens([self.spec], target.batch, places_P=target.places))
 
     def loss(
         self, model: Model, micro: Micro, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
-        target: Target = micro.targets[self.name]
+        target: TaskBatch = micro.targets[self.name]
 
         def run(noise: DropoutSeed | None, added_NE: Tensor | None) -> Tensor:
             outputs: dict[str, Tensor] = model(
@@ -125,7 +124,7 @@ class TaskLesson:
         return Verdict({DEV: dict(scores.measures)}, -scores.rank)
 
 
-def items_of(encoded: Sequence[Encoded], *, together: bool) -> list[tuple[Row, ...]]:
+def items_of(encoded: Sequence[EncodedExample], *, together: bool) -> list[tuple[Row, ...]]:
     """List what is computed at once: the rows of an example, or each row alone; rows without an answer are left out."""
     if together:
         return [each.rows for each in encoded if each.rows]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from alembert.tasks.data_report import DataReport, Part, data_report
-from alembert.tasks.example import Reading
+from alembert.tasks.data_report import DataReport, EncodedSplit, build_data_report
+from alembert.tasks.example import ReadResult
 from alembert.train.task_data import Prepared, PreparedTask
 
 
@@ -18,11 +18,11 @@ def reports_of(prepared: Prepared) -> dict[str, DataReport]:
 def _report(part: PreparedTask, prepared: Prepared) -> DataReport:
     divided, data = part.divided, part.subject.data
     left_out = (sentence for files in data.listed for sentence in files.left_out())
-    found = data_report(
+    found = build_data_report(
         part.task,
         [
-            Part("train", Reading(divided.train, divided.set_aside, divided.remarks), part.train.encoded),
-            Part("dev", Reading(divided.dev), part.dev.encoded),
+            EncodedSplit("train", ReadResult(divided.train, divided.set_aside, divided.remarks), part.train.encoded),
+            EncodedSplit("dev", ReadResult(divided.dev), part.dev.encoded),
         ],
         prepared.tokenizer,
         longest=prepared.longest,

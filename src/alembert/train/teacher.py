@@ -18,8 +18,8 @@ from alembert.nn.attention import LayerRecorder
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model
-from alembert.tasks.imitation_settings import ImitationSettings
-from alembert.tasks.targets import Target
+from alembert.tasks.runtime.torch import TaskBatch
+from alembert.tasks.settings import DistillLossSettings
 from alembert.tasks.task import AnyTask
 
 
@@ -105,7 +105,7 @@ class Teacher:
     model: Model
     task: AnyTask | None = None
     head: str | None = None
-    settings: ImitationSettings = field(default_factory=ImitationSettings)
+    settings: DistillLossSettings = field(default_factory=DistillLossSettings)
 
     def __post_init__(self) -> None:
         self.model.eval().requires_grad_(False)
@@ -114,7 +114,7 @@ class Teacher:
     def config(self) -> EncoderConfig:
         return self.model.config
 
-    def says(self, batch: Batch, wanted: Wanted, target: Target | None = None) -> Said:
+    def says(self, batch: Batch, wanted: Wanted, target: TaskBatch | None = None) -> Said:
         """Read a batch, unless nothing is wanted; answers need the target, which says where the head is asked."""
         if wanted.is_nothing:
             return Said(wanted, self.config, _line_up(None, wanted, len(batch.ids_N)))
@@ -128,7 +128,7 @@ class Teacher:
             answers = self._answers(outputs, target) if heads else None
         return Said(wanted, self.config, _line_up(watch, wanted, len(batch.ids_N)), answers)
 
-    def _answers(self, outputs: dict[str, Tensor], target: Target | None) -> Tensor:
+    def _answers(self, outputs: dict[str, Tensor], target: TaskBatch | None) -> Tensor:
         assert self.task is not None
         assert self.head is not None
         assert target is not None

@@ -32,8 +32,7 @@ from alembert.corpus.jobs import Progress
 from alembert.data.windows import Row
 from alembert.errors import BadFile
 from alembert.nn.batch import Batch
-from alembert.tasks.batches import in_batches
-from alembert.tasks.targets import Target, target_of
+from alembert.tasks.runtime.torch import TaskBatch, collate_rows, map_batches
 from alembert.train.teacher import Said, Teacher, Wanted
 
 FORMAT: Final = 1
@@ -225,15 +224,15 @@ class Recorder:
         ends = np.cumsum([each.stop - each.start for each in lines])
         return np.split(said.answers_PC.cpu().numpy(), ends[:-1])
 
-    def _read(self, numbers: range) -> Iterator[tuple[list[int], Target, Said]]:
+    def _read(self, numbers: range) -> Iterator[tuple[list[int], TaskBatch, Said]]:
         device = next(self.teacher.model.parameters()).device
 
-        def compute(places: list[int]) -> tuple[list[int], Target, Said]:
+        def compute(places: list[int]) -> tuple[list[int], TaskBatch, Said]:
             chosen = [numbers[place] for place in places]
-            target = target_of([self.rows[number] for number in chosen], chosen).to(device)
+            target = collate_rows([self.rows[number] for number in chosen], chosen).to(device)
             return chosen, target, self.teacher.says(target.batch, self.wanted, target)
 
-        yield from in_batches(compute, [self.rows[number].length for number in numbers], device)
+        yield from map_batches(compute, [self.rows[number].length for number in numbers], device)
 
 
 def answer_counts(rows: Sequence[Row], teacher: Teacher, wanted: Wanted) -> list[int]:

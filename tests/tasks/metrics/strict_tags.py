@@ -15,20 +15,20 @@ from collections.abc import Iterable
 from typing import Literal
 
 from alembert.corpus.readers.conll import decode_tags
-from alembert.tasks.metrics.spans import Entity
+from alembert.tasks.metrics.spans import EntityTuple
 
 Scheme = Literal["bio", "bioes", "conll"]
 
 
-def entities_of(tags: Iterable[str], scheme: Scheme) -> list[Entity]:
+def entities_of(tags: Iterable[str], scheme: Scheme) -> list[EntityTuple]:
     """Give first token, end and label of each entity."""
     if scheme == "conll":
         return decode_tags(tags)
     return _strict_bio(tags) if scheme == "bio" else _strict_bioes(tags)
 
 
-def _strict_bio(tags: Iterable[str]) -> list[Entity]:
-    found: list[Entity] = []
+def _strict_bio(tags: Iterable[str]) -> list[EntityTuple]:
+    found: list[EntityTuple] = []
     open_label: str | None = None
     for index, (prefix, label) in enumerate(map(_parted, tags)):
         if prefix == "I" and label == open_label:
@@ -40,8 +40,8 @@ def _strict_bio(tags: Iterable[str]) -> list[Entity]:
     return found
 
 
-def _strict_bioes(tags: Iterable[str]) -> list[Entity]:
-    found: list[Entity] = []
+def _strict_bioes(tags: Iterable[str]) -> list[EntityTuple]:
+    found: list[EntityTuple] = []
     begun: tuple[int, str] | None = None
     for index, (prefix, label) in enumerate(map(_parted, tags)):
         goes_on = begun is not None and prefix in ("I", "E") and begun[1] == label

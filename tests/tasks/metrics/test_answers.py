@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.tasks.metrics.answers import SCRIPTS, best_threshold, longest_run, rank_of
-from alembert.tasks.metrics.english_words import english_words
+from alembert.tasks.metrics.answers import (
+    ANSWER_SCORERS,
+    best_no_answer_threshold,
+    find_first_rank,
+    longest_run,
+    split_english_words,
+)
 
-SQUAD_1, SQUAD_2, CMRC = SCRIPTS["squad1"], SCRIPTS["squad2"], SCRIPTS["cmrc"]
+SQUAD_1, SQUAD_2, CMRC = ANSWER_SCORERS["squad1"], ANSWER_SCORERS["squad2"], ANSWER_SCORERS["cmrc"]
 WORDS = st.text("aA the.,an北京-：B", max_size=12)
 
 
@@ -140,7 +145,7 @@ def test_cmrc_by_hand(right: str, guess: str, exact: bool, f1: float) -> None:
     ],
 )
 def test_english_words_are_those_of_the_treebank(text: str, words: list[str]) -> None:
-    assert english_words(text) == words
+    assert split_english_words(text) == words
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
@@ -162,21 +167,21 @@ def test_the_best_threshold_is_the_best_of_all(lines: list[tuple[float, bool, in
     def at(threshold: float) -> float:
         return float(np.where(sure > threshold, none, scores).mean())
 
-    threshold, value = best_threshold(scores, none, sure)
+    threshold, value = best_no_answer_threshold(scores, none, sure)
     assert at(threshold) == pytest.approx(value)
     assert value == pytest.approx(max(at(each) for each in (-9.0, *sure)))
 
 
 def test_nothing_to_choose_from_is_no_error() -> None:
     nothing = np.zeros(0)
-    assert best_threshold(nothing, nothing, nothing) == (0.0, 0.0)
+    assert best_no_answer_threshold(nothing, nothing, nothing) == (0.0, 0.0)
 
 
 # -- ranks
 
 
 def test_ranks_by_hand() -> None:
-    assert rank_of(["BRCA1"], ["brca1 ", "x"]) == 1
-    assert rank_of(["BRCA1"], ["a", "b", "c", "d", "BRCA1"]) == 5
-    assert rank_of(["BRCA1"], ["a", "b", "c", "d", "e", "BRCA1"]) is None
-    assert rank_of([], ["a"]) is None
+    assert find_first_rank(["BRCA1"], ["brca1 ", "x"]) == 1
+    assert find_first_rank(["BRCA1"], ["a", "b", "c", "d", "BRCA1"]) == 5
+    assert find_first_rank(["BRCA1"], ["a", "b", "c", "d", "e", "BRCA1"]) is None
+    assert find_first_rank([], ["a"]) is None

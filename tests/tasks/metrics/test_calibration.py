@@ -8,15 +8,15 @@ from scipy.optimize import minimize_scalar
 from sklearn import metrics
 
 from alembert.tasks.metrics.calibration import (
-    HIGHEST,
-    LOWEST,
-    Bin,
-    abstaining,
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
+    CalibrationBin,
     best_threshold,
+    compute_coverage_curve,
     ece,
     fit_binary_temperature,
     fit_temperature,
-    reliability,
+    reliability_bins,
     sigmoid,
     softmax,
 )
@@ -40,7 +40,7 @@ def test_no_temperature_makes_the_answers_more_likely(seed: int, temperature: fl
     def loss(log_temperature: float) -> float:
         return metrics.log_loss(labels, softmax(logits / np.exp(log_temperature)), labels=range(4))
 
-    best = minimize_scalar(loss, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded").fun
+    best = minimize_scalar(loss, bounds=(np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE)), method="bounded").fun
     assert loss(np.log(fit_temperature(logits, labels))) <= best + 1e-9
 
 
@@ -54,7 +54,7 @@ def test_no_temperature_makes_yes_and_no_more_likely(seed: int, temperature: flo
     def loss(log_temperature: float) -> float:
         return metrics.log_loss(gold.ravel(), sigmoid(logits / np.exp(log_temperature)).ravel())
 
-    best = minimize_scalar(loss, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded").fun
+    best = minimize_scalar(loss, bounds=(np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE)), method="bounded").fun
     assert loss(np.log(fit_binary_temperature(logits, gold))) <= best + 1e-9
 
 
@@ -63,16 +63,16 @@ def test_the_temperature_is_found_again() -> None:
 
 
 def test_answers_that_are_all_right_give_the_lowest_temperature() -> None:
-    assert fit_temperature([[9.0, 0.0], [0.0, 9.0]], [0, 1]) == LOWEST
-    assert fit_binary_temperature([[5.0], [-5.0]], [[1], [0]]) == LOWEST
+    assert fit_temperature([[9.0, 0.0], [0.0, 9.0]], [0, 1]) == MIN_TEMPERATURE
+    assert fit_binary_temperature([[5.0], [-5.0]], [[1], [0]]) == MIN_TEMPERATURE
 
 
 def test_answers_that_are_all_wrong_give_the_highest_temperature() -> None:
-    assert fit_temperature([[9.0, 0.0], [0.0, 9.0]], [1, 0]) == HIGHEST
+    assert fit_temperature([[9.0, 0.0], [0.0, 9.0]], [1, 0]) == MAX_TEMPERATURE
 
 
 def test_logits_that_say_nothing_stay_in_bounds() -> None:
-    assert LOWEST <= fit_temperature(np.zeros((3, 2)), [0, 1, 0]) <= HIGHEST
+    assert MIN_TEMPERATURE <= fit_temperature(np.zeros((3, 2)), [0, 1, 0]) <= MAX_TEMPERATURE
 
 
 def test_without_examples_the_temperature_is_one() -> None:
@@ -88,38 +88,38 @@ def test_huge_logits_do_not_overflow() -> None:
 
 
 def test_bins_hold_their_upper_edge() -> None:
-    found = reliability([0.0, 0.5, 0.51, 1.0], [0, 1, 1, 0], bins=2)
+    found = reliability_bins([0.0, 0.5, 0.51, 1.0], [0, 1, 1, 0], bins=2)
     assert found == [
-        Bin(low=0.0, high=0.5, count=2, confidence=0.25, accuracy=0.5),
-        Bin(low=0.5, high=1.0, count=2, confidence=0.755, accuracy=0.5),
+        CalibrationBin(low=0.0, high=0.5, count=2, confidence=0.25, accuracy=0.5),
+        CalibrationBin(low=0.5, high=1.0, count=2, confidence=0.755, accuracy=0.5),
     ]
 
 
 def test_empty_bins_are_left_out() -> None:
-    assert [part.count for part in reliability([0.05, 0.95], [0, 1])] == [1, 1]
+    assert [part.count for part in reliability_bins([0.05, 0.95], [0, 1])] == [1, 1]
 
 
 @given(st.lists(st.tuples(st.floats(0, 1, allow_subnormal=False), st.booleans()), min_size=1), st.integers(1, 20))
 def test_every_answer_is_in_one_bin(answers: list[tuple[float, bool]], bins: int) -> None:
-    found = reliability(*zip(*answers, strict=True), bins)
+    found = reliability_bins(*zip(*answers, strict=True), bins)
     assert sum(part.count for part in found) == len(answers)
     assert all(part.low - 1e-12 <= part.confidence <= part.high + 1e-12 for part in found)
 
 
 def test_ece_weighs_gaps_by_answers() -> None:
-    found = reliability([0.9, 0.9, 0.9, 0.4], [1, 1, 0, 0])
+    found = reliability_bins([0.9, 0.9, 0.9, 0.4], [1, 1, 0, 0])
     assert ece(found) == pytest.approx(0.75 * (0.9 - 2 / 3) + 0.25 * 0.4)
 
 
 def test_ece_of_nothing_is_zero() -> None:
-    assert ece(reliability([], [])) == 0.0
+    assert ece(reliability_bins([], [])) == 0.0
 
 
 # -- abstaining
 
 
 def test_abstaining_trades_answers_for_accuracy() -> None:
-    curve = abstaining([0.9, 0.6, 0.8, 0.6], [1, 0, 1, 1])
+    curve = compute_coverage_curve([0.9, 0.6, 0.8, 0.6], [1, 0, 1, 1])
     assert curve.threshold.tolist() == [0.9, 0.8, 0.6]
     assert curve.coverage.tolist() == [0.25, 0.5, 1.0]
     assert curve.accuracy.tolist() == [1.0, 1.0, 0.75]
@@ -127,18 +127,18 @@ def test_abstaining_trades_answers_for_accuracy() -> None:
 
 @pytest.mark.parametrize(("wanted", "expected"), [(1.0, 0.8), (0.75, 0.6), (0.0, 0.6), (1.01, None)])
 def test_the_threshold_keeps_most_answers(wanted: float, expected: float | None) -> None:
-    assert abstaining([0.9, 0.6, 0.8, 0.6], [1, 0, 1, 1]).threshold_for(wanted) == expected
+    assert compute_coverage_curve([0.9, 0.6, 0.8, 0.6], [1, 0, 1, 1]).threshold_for(wanted) == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1), st.floats(0, 1, allow_subnormal=False))
 def test_the_threshold_keeps_its_promise(answers: list[tuple[int, bool]], wanted: float) -> None:
     confidence, right = np.array(answers).T
-    threshold = abstaining(confidence / 9, right).threshold_for(wanted)
+    threshold = compute_coverage_curve(confidence / 9, right).threshold_for(wanted)
     assert threshold is None or right[confidence / 9 >= threshold].mean() >= wanted
 
 
 def test_nothing_can_be_promised_without_answers() -> None:
-    assert abstaining([], []).threshold_for(0.5) is None
+    assert compute_coverage_curve([], []).threshold_for(0.5) is None
 
 
 # -- thresholds of labels

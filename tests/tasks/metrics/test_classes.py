@@ -36,7 +36,7 @@ def numbers_of(averages: Averages) -> list[float]:
 def test_averages_are_scikit_learns(average: str, pairs: Pairs) -> None:
     gold, guess = sides(pairs)
     theirs = metrics.precision_recall_fscore_support(gold, guess, average=average, zero_division=0)
-    ours = getattr(classes.scores(gold, guess, LABELS), average)
+    ours = getattr(classes.class_scores(gold, guess, LABELS), average)
     assert numbers_of(ours) == pytest.approx(list(theirs[:3]), abs=1e-12)
 
 
@@ -44,7 +44,7 @@ def test_averages_are_scikit_learns(average: str, pairs: Pairs) -> None:
 @settings(deadline=None, max_examples=40)
 def test_single_numbers_are_scikit_learns(pairs: Pairs) -> None:
     gold, guess = sides(pairs)
-    ours = classes.scores(gold, guess, LABELS)
+    ours = classes.class_scores(gold, guess, LABELS)
     theirs = [
         metrics.accuracy_score(gold, guess),
         metrics.balanced_accuracy_score(gold, guess),
@@ -61,7 +61,7 @@ def test_every_label_is_scikit_learns(pairs: Pairs) -> None:
     theirs = metrics.precision_recall_fscore_support(gold, guess, labels=LABELS, zero_division=0)
     ours = [
         [tally.precision, tally.recall, tally.f1, tally.support]
-        for tally in classes.scores(gold, guess, LABELS).by_label.values()
+        for tally in classes.class_scores(gold, guess, LABELS).by_label.values()
     ]
     assert np.array(ours) == pytest.approx(np.array(theirs).T, abs=1e-12)
 
@@ -71,25 +71,25 @@ def test_every_label_is_scikit_learns(pairs: Pairs) -> None:
 def test_confusion_is_scikit_learns(pairs: Pairs) -> None:
     gold, guess = sides(pairs)
     theirs = metrics.confusion_matrix(gold, guess, labels=LABELS)
-    assert np.array_equal(classes.scores(gold, guess, LABELS).confusion, theirs)
+    assert np.array_equal(classes.class_scores(gold, guess, LABELS).confusion, theirs)
 
 
 def test_undefined_ratios_are_zero_and_named() -> None:
-    found = classes.scores(["a", "b"], ["a", "c"], ["a", "b", "c", "d"])
+    found = classes.class_scores(["a", "b"], ["a", "c"], ["a", "b", "c", "d"])
     assert (found.without_support, found.never_guessed) == (("c", "d"), ("b", "d"))
 
 
 def test_a_label_that_does_not_occur_costs_nothing() -> None:
-    assert classes.scores(["a", "b"], ["a", "b"], LABELS).macro == Averages(precision=1.0, recall=1.0, f1=1.0)
+    assert classes.class_scores(["a", "b"], ["a", "b"], LABELS).macro == Averages(precision=1.0, recall=1.0, f1=1.0)
 
 
 def test_a_constant_answer_has_no_correlation() -> None:
-    found = classes.scores(["a", "a"], ["a", "a"], LABELS)
+    found = classes.class_scores(["a", "a"], ["a", "a"], LABELS)
     assert (found.accuracy, found.mcc, found.kappa) == (1.0, 0.0, 0.0)
 
 
 def test_no_examples_score_zero() -> None:
-    found = classes.scores([], [], LABELS)
+    found = classes.class_scores([], [], LABELS)
     assert (found.accuracy, found.macro.f1, found.mcc, found.kappa, found.balanced_accuracy) == (
         0,
         0,
@@ -102,8 +102,8 @@ def test_no_examples_score_zero() -> None:
 def test_scoring_never_warns() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        classes.scores(["a"], ["b"], LABELS)
-        classes.multi_scores([[]], [[]], LABELS)
+        classes.class_scores(["a"], ["b"], LABELS)
+        classes.multilabel_scores([[]], [[]], LABELS)
 
 
 def test_correlation_holds_for_large_counts() -> None:
@@ -113,20 +113,20 @@ def test_correlation_holds_for_large_counts() -> None:
 
 def test_a_name_that_is_no_label_is_refused() -> None:
     with pytest.raises(KeyError):
-        classes.scores(["z"], ["a"], LABELS)
+        classes.class_scores(["z"], ["a"], LABELS)
 
 
 @given(PAIRS, st.randoms())
 def test_order_does_not_matter(pairs: Pairs, chance: object) -> None:
     shuffled = list(pairs)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert classes.scores(*sides(shuffled), LABELS) == classes.scores(*sides(pairs), LABELS)
+    assert classes.class_scores(*sides(shuffled), LABELS) == classes.class_scores(*sides(pairs), LABELS)
 
 
 @given(PAIRS)
 def test_measures_give_the_score_of_all_examples(pairs: Pairs) -> None:
     gold, guess = sides(pairs)
-    found, everything = classes.scores(gold, guess, LABELS), np.arange(len(pairs))
+    found, everything = classes.class_scores(gold, guess, LABELS), np.arange(len(pairs))
     accuracy = classes.accuracy_measure(gold, guess)(everything)
     macro = classes.confusion_measure(gold, guess, LABELS, classes.macro_f1)(everything)
     mcc = classes.confusion_measure(gold, guess, LABELS, classes.mcc)(everything)
@@ -154,7 +154,7 @@ def test_averages_of_sets_are_scikit_learns(average: str, pairs: Sets) -> None:
     one, other = binarizer.fit_transform(gold), binarizer.fit_transform(guess)
     occurring = np.flatnonzero((one | other).any(axis=0))
     theirs = metrics.precision_recall_fscore_support(one, other, labels=occurring, average=average, zero_division=0)
-    ours = getattr(classes.multi_scores(gold, guess, LABELS), average)
+    ours = getattr(classes.multilabel_scores(gold, guess, LABELS), average)
     assert numbers_of(ours) == pytest.approx(list(theirs[:3]), abs=1e-12)
 
 
@@ -164,29 +164,29 @@ def test_subset_accuracy_is_scikit_learns(pairs: Sets) -> None:
     gold, guess = sides(pairs)
     binarizer = MultiLabelBinarizer(classes=LABELS)
     theirs = metrics.accuracy_score(binarizer.fit_transform(gold), binarizer.fit_transform(guess))
-    assert classes.multi_scores(gold, guess, LABELS).subset_accuracy == theirs
+    assert classes.multilabel_scores(gold, guess, LABELS).subset_accuracy == theirs
 
 
 def test_every_label_of_sets_has_its_tally() -> None:
-    found = classes.multi_scores([{"a", "b"}, {"b"}], [{"a"}, {"a", "b"}], ["a", "b"])
+    found = classes.multilabel_scores([{"a", "b"}, {"b"}], [{"a"}, {"a", "b"}], ["a", "b"])
     assert found.by_label == {"a": Tally(tp=1, fp=1, fn=0), "b": Tally(tp=1, fp=0, fn=1)}
 
 
 def test_no_sets_score_zero() -> None:
-    assert classes.multi_scores([], [], LABELS).subset_accuracy == 0.0
+    assert classes.multilabel_scores([], [], LABELS).subset_accuracy == 0.0
 
 
 @given(SETS)
 def test_measures_of_sets_give_the_score_of_all_examples(pairs: Sets) -> None:
     gold, guess = sides(pairs)
-    found, everything = classes.multi_scores(gold, guess, LABELS), np.arange(len(pairs))
-    micro = f1_measure(classes.multi_counts(gold, guess))(everything)
-    macro = classes.multi_macro_f1_measure(gold, guess, LABELS)(everything)
+    found, everything = classes.multilabel_scores(gold, guess, LABELS), np.arange(len(pairs))
+    micro = f1_measure(classes.multilabel_counts(gold, guess))(everything)
+    macro = classes.multilabel_macro_f1_measure(gold, guess, LABELS)(everything)
     assert (micro, macro) == pytest.approx((found.micro.f1, found.macro.f1))
 
 
 @given(SETS)
 def test_right_sets_are_perfect(pairs: Sets) -> None:
     gold, _ = sides(pairs)
-    found = classes.multi_scores(gold, gold, LABELS)
+    found = classes.multilabel_scores(gold, gold, LABELS)
     assert (found.subset_accuracy, found.micro.f1, found.macro.f1) == (1.0, *[float(any(gold))] * 2)

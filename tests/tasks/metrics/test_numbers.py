@@ -94,5 +94,5 @@ def test_a_resampled_pearson_is_that_of_the_sample() -> None:
 
 
 def test_equal_values_are_not_parted() -> None:
-    _, kept = numbers.falling(np.array([0.5, 0.9, 0.5, -np.inf, -np.inf]))
+    _, kept = numbers.sort_descending(np.array([0.5, 0.9, 0.5, -np.inf, -np.inf]))
     assert kept.tolist() == [1, 3, 5]

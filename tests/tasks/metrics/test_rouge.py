@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.tasks.metrics.rouge import MEASURES, rouge, words
+from alembert.tasks.metrics.rouge import ROUGE_METRICS, rouge, rouge_words
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ from alembert.tasks.metrics.rouge import MEASURES, rouge, words
     ],
 )
 def test_rouge_by_hand(written: str, right: str, expected: tuple[float, float, float]) -> None:
-    assert tuple(rouge(written, right)[name] for name in MEASURES) == pytest.approx(expected)
+    assert tuple(rouge(written, right)[name] for name in ROUGE_METRICS) == pytest.approx(expected)
 
 
 def test_chinese_characters_are_words() -> None:
-    assert words("阿司匹林100mg。") == ["阿", "司", "匹", "林", "100mg"]
+    assert rouge_words("阿司匹林100mg。") == ["阿", "司", "匹", "林", "100mg"]
     assert rouge("阿司匹林", "阿司咪唑")["rougeL"] == pytest.approx(0.5)
 
 
@@ -37,7 +37,7 @@ TEXTS = st.text("abcde AB.,-é0", max_size=60)
 @pytest.fixture(scope="module")
 def scorer() -> Any:
     package = pytest.importorskip("rouge_score.rouge_scorer", reason="rouge_score is not installed")
-    return package.RougeScorer(list(MEASURES), use_stemmer=False)
+    return package.RougeScorer(list(ROUGE_METRICS), use_stemmer=False)
 
 
 @given(written=TEXTS, right=TEXTS)

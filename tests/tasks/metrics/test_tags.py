@@ -7,7 +7,7 @@ from seqeval.metrics import classification_report, f1_score
 from seqeval.scheme import IOB2, IOBES, Entities
 from strict_tags import Scheme, entities_of
 
-from alembert.tasks.metrics.spans import SpanScores, scores
+from alembert.tasks.metrics.spans import SpanScores, span_scores
 
 SCHEMES = {"bio": (IOB2, "BI"), "bioes": (IOBES, "BIES")}
 Tags = list[str]
@@ -77,7 +77,7 @@ def test_lenient_reading_is_conllevals(tags: Tags) -> None:
 
 
 def scored(gold: list[Tags], guess: list[Tags], scheme: Scheme) -> SpanScores:
-    return scores([entities_of(tags, scheme) for tags in gold], [entities_of(tags, scheme) for tags in guess])
+    return span_scores([entities_of(tags, scheme) for tags in gold], [entities_of(tags, scheme) for tags in guess])
 
 
 def pairs_of(scheme: str) -> st.SearchStrategy[list[tuple[Tags, Tags]]]:

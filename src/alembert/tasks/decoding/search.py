@@ -2,6 +2,13 @@
 
 A search says which lines of tokens wait for a next one (`waiting`), is given logits for them (`step`), and says at the
 end what it found (`best`). So any number of prompts, each with a search of its own, share each pass of the model.
+
+What may come next in a text, and how one of the possible pieces is chosen.
+
+In: a row of scores over the vocabulary (logits or log probabilities) and the tokens so far. Out: the scores with
+penalties and bans, the probabilities to draw from, or a token. All is numpy and works on one row, in double precision.
+The order of the steps and their borders are those of transformers: repetition penalty (CTRL, Keskar et al. 2019),
+n-grams that may not repeat, the least length, then temperature, top-k (Fan et al. 2018) and top-p (Holtzman et al. 2020).
 """
 
 from __future__ import annotations
@@ -13,14 +20,104 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from alembert.tasks.decoding.rules import Rules, Scores, log_softmax
+TokenScores = npt.NDArray[np.float64]
+"""One number for each piece of the vocabulary."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LogitsProcessor:
+    """Which pieces may follow, whatever the method that chooses among them."""
+
+    end: int
+    """The token that ends a text. If the rules leave nothing else it is allowed, so there is always a way on."""
+    never: npt.NDArray[np.intp]
+    """Ids that are no text."""
+    repetition_penalty: float = 1.0
+    """Above 1: what has occurred becomes less likely."""
+    no_repeat: int | None = None
+    """Length of the n-grams that may not occur twice."""
+    shortest: int = 0
+    """New tokens that a text has at least, before it ends."""
+
+    def apply(self, scores: TokenScores, ids: Sequence[int], written: int = 0) -> TokenScores:
+        """Return the scores of what may follow the ids, the last of which are `written`; minus infinity: it may not."""
+        ruled = scores.copy()
+        if self.repetition_penalty != 1:
+            self._discourage(ruled, ids)
+        ruled[self._repeats(ids)] = -np.inf
+        ruled[self.never] = -np.inf
+        if written < self.shortest:
+            end, ruled[self.end] = ruled[self.end], -np.inf
+            ruled[self.end] = -np.inf if np.isfinite(ruled).any() else end
+        return ruled
+
+    def _discourage(self, scores: TokenScores, ids: Sequence[int]) -> None:
+        seen = np.unique(np.array(ids, np.intp))
+        before = scores[seen]
+        # Division would make a negative score larger.
+        scores[seen] = np.where(before < 0, before * self.repetition_penalty, before / self.repetition_penalty)
+
+    def _repeats(self, ids: Sequence[int]) -> list[int]:
+        if self.no_repeat is None:
+            return []
+        tail = len(ids) - self.no_repeat + 1
+        begun = list(ids[max(0, tail) :])
+        starts = (i for i in range(tail) if list(ids[i : i + len(begun)]) == begun)
+        return [token for i in starts if (token := ids[i + len(begun)]) != self.end]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenSampler:
+    """Draws tokens at random, with a generator of its own."""
+
+    rng: np.random.Generator
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __call__(self, scores: TokenScores) -> int:
+        """Draw a token by its probability."""
+        reached = np.cumsum(self.probabilities(scores))
+        return int(np.searchsorted(reached / reached[-1], self.rng.random(), side="right"))
+
+    def probabilities(self, scores: TokenScores) -> TokenScores:
+        """Return what the sampler draws from; it sums to one."""
+        scaled = scores / self.temperature
+        if self.top_k is not None:
+            place = max(0, scaled.size - self.top_k)
+            scaled[scaled < np.partition(scaled, place)[place]] = -np.inf
+        likely = np.exp(log_softmax(scaled))
+        return likely if self.top_p is None else _keep_nucleus(likely, self.top_p)
+
+
+def pick_most_likely(scores: TokenScores) -> int:
+    """Return the token with the highest score, of equals the first."""
+    return int(np.argmax(scores))
+
+
+def log_softmax(scores: npt.NDArray[np.floating]) -> TokenScores:
+    """Return the log probabilities that logits stand for."""
+    shifted = np.asarray(scores, dtype=np.float64) - np.max(scores)
+    logs: TokenScores = shifted - np.log(np.exp(shifted).sum())
+    return logs
+
+
+def _keep_nucleus(likely: TokenScores, share: float) -> TokenScores:
+    """Keep the likeliest pieces that together reach the share."""
+    order = np.argsort(-likely, kind="stable")
+    reached = np.cumsum(likely[order])
+    kept = likely.copy()
+    kept[order[reached - likely[order] >= share]] = 0
+    kept /= kept.sum()
+    return kept
+
 
 Logits = npt.NDArray[np.float32]
 """A number for each piece of the vocabulary, for each line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Hypothesis:
     """A prompt and what was written after it."""
 
     ids: tuple[int, ...]
@@ -34,28 +131,28 @@ class Line:
     """Number, among the lines that waited before, of the one that it goes on from; at first, the prompt."""
 
 
-class Search(Protocol):
+class DecodingSearch(Protocol):
     """What every search can do."""
 
     @property
-    def waiting(self) -> Sequence[Line]:
+    def waiting(self) -> Sequence[Hypothesis]:
         """The lines that need a next token; none: the search is over."""
 
     def step(self, logits: Logits) -> None:
         """Go on by one token, given the logits of the waiting lines."""
 
-    def best(self, count: int) -> Sequence[Line]:
+    def best(self, count: int) -> Sequence[Hypothesis]:
         """Return at most so many results, the best first where they have an order."""
 
 
-class Lines:
+class IndependentSearch:
     """Independent lines, each grown by a function that picks a token from scores: greedy search and sampling."""
 
     def __init__(
         self,
         prompt: Sequence[int],
-        rules: Rules,
-        choosers: Sequence[Callable[[Scores], int]],
+        rules: LogitsProcessor,
+        choosers: Sequence[Callable[[TokenScores], int]],
         *,
         longest: int,
     ) -> None:
@@ -63,10 +160,10 @@ class Lines:
         self._choosers = choosers
         self._prompt = len(prompt)
         self._limit = len(prompt) + longest
-        self._lines = [Line(tuple(prompt))] * len(choosers)
+        self._lines = [Hypothesis(tuple(prompt))] * len(choosers)
 
     @property
-    def waiting(self) -> list[Line]:
+    def waiting(self) -> list[Hypothesis]:
         return [self._lines[number] for number in self._open()]
 
     def step(self, logits: Logits) -> None:
@@ -74,35 +171,39 @@ class Lines:
             longer = self._longer(self._lines[number], own, self._choosers[number])
             self._lines[number] = replace(longer, parent=place)
 
-    def best(self, count: int) -> list[Line]:
+    def best(self, count: int) -> list[Hypothesis]:
         return self._lines[:count]
 
     def _open(self) -> list[int]:
         lines = enumerate(self._lines)
         return [number for number, line in lines if not line.finished and len(line.ids) < self._limit]
 
-    def _longer(self, line: Line, logits: npt.NDArray[np.float32], choose: Callable[[Scores], int]) -> Line:
+    def _longer(
+        self, line: Hypothesis, logits: npt.NDArray[np.float32], choose: Callable[[TokenScores], int]
+    ) -> Hypothesis:
         written = len(line.ids) - self._prompt
         token = choose(self._rules.apply(logits.astype(np.float64), line.ids, written))
         score = line.score + float(log_softmax(logits)[token])
-        return Line((*line.ids, token), score, score, finished=token == self._rules.end)
+        return Hypothesis((*line.ids, token), score, score, finished=token == self._rules.end)
 
 
-class Beams:
+class BeamSearch:
     """Beam search with the rules of transformers: the best `beams` lines go on side by side.
 
     A line that ends is kept if it is among the best `beams` of its step. The search is over when so many have ended and
     the best of the others, at its present length, is no better than the worst of them.
     """
 
-    def __init__(self, prompt: Sequence[int], rules: Rules, *, longest: int, beams: int, length_penalty: float) -> None:
+    def __init__(
+        self, prompt: Sequence[int], rules: LogitsProcessor, *, longest: int, beams: int, length_penalty: float
+    ) -> None:
         self._rules = rules
         self._prompt = len(prompt)
         self._limit = len(prompt) + longest
         self._beams = beams
         self._length_penalty = length_penalty
-        self._ended: list[Line] = []
-        self.waiting: list[Line] = [Line(tuple(prompt))]
+        self._ended: list[Hypothesis] = []
+        self.waiting: list[Hypothesis] = [Hypothesis(tuple(prompt))]
 
     def step(self, logits: Logits) -> None:
         candidates = self._candidates(logits)
@@ -112,24 +213,24 @@ class Beams:
         if self._is_settled():
             self.waiting = []
 
-    def best(self, count: int) -> list[Line]:
+    def best(self, count: int) -> list[Hypothesis]:
         return self._ended[:count]
 
-    def _candidates(self, logits: Logits) -> list[Line]:
+    def _candidates(self, logits: Logits) -> list[Hypothesis]:
         """Return the best continuations of all beams: twice as many, since at most one of each beam ends it."""
         logs = np.stack([log_softmax(own) for own in logits])
         pairs = zip(self.waiting, logs, strict=True)
         ranks = np.stack([line.rank + self._ruled(log, line) for line, log in pairs])
-        places = _largest(ranks.ravel(), 2 * self._beams)
+        places = _top_indices(ranks.ravel(), 2 * self._beams)
         found = (divmod(int(place), ranks.shape[1]) for place in places)
         return [self._longer(beam, token, logs, ranks) for beam, token in found]
 
-    def _ruled(self, log: Scores, line: Line) -> Scores:
+    def _ruled(self, log: TokenScores, line: Hypothesis) -> TokenScores:
         return self._rules.apply(log, line.ids, len(line.ids) - self._prompt)
 
-    def _longer(self, beam: int, token: int, logs: Scores, ranks: Scores) -> Line:
+    def _longer(self, beam: int, token: int, logs: TokenScores, ranks: TokenScores) -> Hypothesis:
         line = self.waiting[beam]
-        return Line(
+        return Hypothesis(
             ids=(*line.ids, token),
             score=line.score + float(logs[beam, token]),
             rank=float(ranks[beam, token]),
@@ -137,10 +238,10 @@ class Beams:
             parent=beam,
         )
 
-    def _ends(self, line: Line) -> bool:
+    def _ends(self, line: Hypothesis) -> bool:
         return line.finished or len(line.ids) == self._limit
 
-    def _worth(self, line: Line) -> float:
+    def _worth(self, line: Hypothesis) -> float:
         worth: float = line.rank / (len(line.ids) - self._prompt) ** self._length_penalty
         return worth
 
@@ -150,7 +251,7 @@ class Beams:
         return self._worth(self.waiting[0]) <= self._worth(self._ended[-1])
 
 
-def _largest(values: Scores, count: int) -> npt.NDArray[np.intp]:
+def _top_indices(values: TokenScores, count: int) -> npt.NDArray[np.intp]:
     """Return the places of the largest finite values, the largest first, of equals the first."""
     if count < values.size:
         border = np.partition(values, -count)[-count]

@@ -8,9 +8,9 @@ from typing import Final, Literal, get_args
 
 from alembert.errors import BadSetting
 
-Method = Literal["greedy", "sample", "beam"]
+DecodingMethod = Literal["greedy", "sample", "beam"]
 
-_WHOLE: Final = {
+_INTEGER_RANGES: Final = {
     "longest": (1, 1_000_000),
     "top_k": (1, 10_000_000),
     "beams": (1, 1_000),
@@ -21,7 +21,7 @@ _WHOLE: Final = {
 }
 _LARGEST_PENALTY: Final = 50
 """The length of the longest text to this power is still a number."""
-_METHOD_OF: Final = {
+_METHOD_BY_SETTING: Final = {
     "temperature": "sample",
     "top_k": "sample",
     "top_p": "sample",
@@ -34,7 +34,7 @@ _METHOD_OF: Final = {
 class DecodeSettings:
     """How texts are written."""
 
-    method: Method = "greedy"
+    method: DecodingMethod = "greedy"
     """`greedy` takes the likeliest token, `sample` draws by probability, `beam` looks for the likeliest text."""
     longest: int = 128
     """New tokens at most; the model's own limit counts too."""
@@ -60,8 +60,8 @@ class DecodeSettings:
     """Texts for each prompt: samples, or the best of the beams."""
 
     def __post_init__(self) -> None:
-        if self.method not in get_args(Method):
-            known = ", ".join(get_args(Method))
+        if self.method not in get_args(DecodingMethod):
+            known = ", ".join(get_args(DecodingMethod))
             raise BadSetting(f"`method` is {self.method!r}; expected one of {known}.")
         self._check_whole_numbers()
         self._check_numbers()
@@ -70,7 +70,7 @@ class DecodeSettings:
             raise BadSetting(f"`shortest` is {self.shortest}, and `longest` is {self.longest}. Use less, or more.")
 
     def _check_whole_numbers(self) -> None:
-        for name, (least, most) in _WHOLE.items():
+        for name, (least, most) in _INTEGER_RANGES.items():
             value = getattr(self, name)
             if value is None and name in ("top_k", "no_repeat"):
                 continue
@@ -92,7 +92,7 @@ class DecodeSettings:
 
     def _check_method(self) -> None:
         usual = {field.name: field.default for field in fields(self)}
-        for name, method in _METHOD_OF.items():
+        for name, method in _METHOD_BY_SETTING.items():
             if self.method != method and getattr(self, name) != usual[name]:
                 raise BadSetting(
                     f"`{name}` is a setting of the method `{method}`, and the method is `{self.method}`. "

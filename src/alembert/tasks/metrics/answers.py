@@ -5,12 +5,17 @@ right answer is none, and so takes two texts without words for the same, which s
 that both texts have in common. Of several right answers the one that fits best counts. All values are shares, not
 percentages.
 
->>> of_squad = SCRIPTS["squad2"]
+>>> of_squad = ANSWER_SCORERS["squad2"]
 >>> of_squad.exact("The Normans!", "normans"), round(of_squad.f1("in the 10th century", "10th century"), 2)
 (True, 0.8)
+
+English words as the Penn Treebank writes them: what the script of CMRC 2018 cuts everything but Chinese into.
+
+`can't` is `ca n't`, punctuation is set apart, and a full stop is a word of its own at the end of the text alone, so that
+`u.s.` and `3.5` stay whole. Written after the published rules; the library that the script calls first looks for sentence
+ends with a learnt model, which makes a difference only where a foreign text of several sentences stands in an answer.
 """
 
-# N questions
 from __future__ import annotations
 
 import re
@@ -22,13 +27,53 @@ from typing import Final, Literal
 
 import numpy as np
 
-from alembert.tasks.metrics.english_words import english_words
 from alembert.tasks.metrics.tally import Floats
 
-ScriptName = Literal["squad1", "squad2", "cmrc"]
-NONE: Final = ""
+_CONTRACTED: Final = frozenset(("cannot", "gimme", "lemme", "gonna", "gotta", "d'ye", "more'n"))
+
+
+def _split_contraction(found: re.Match[str]) -> str:
+    return f" {found[1]} {found[2]} " if found[0] in _CONTRACTED else found[0]
+
+
+def _replace_opening_quote(found: re.Match[str]) -> str:
+    return " `` `` " if found[0] == '""' else " `` "
+
+
+_RULES: Final = tuple(
+    (re.compile(pattern), put)
+    for pattern, put in (
+        (r"^\"\"?|(?<=[ (\[{<«“‘„])(?:\"|'')", _replace_opening_quote),
+        (r"(?<!\w)'\b(?!(?:[dmnst]|ll|re|ve)\b)", "' "),
+        (r"(?<=[^.])\.(?=[\])}>\"'»”’\s]*$)", " . "),
+        (r"[:,](?!\d)", r" \g<0> "),
+        (r"\.{2,}|--|`+|[;@#$%&?!*\[\](){}<>«»“”‘’„‒–—―]", r" \g<0> "),
+        (r"''|\"", " '' "),
+        (r"(?<=[^'\s])(?:'(?:[smd]|ll|re|ve)?|n't)(?=\s|$)", r" \g<0> "),
+        (r"\b(can|gim|lem|gon|got|d|more)(not|me|na|ta|'ye|'n)\b", _split_contraction),
+    )
+)
+"""What is looked for, in this order, and what is put there: mostly the same, set apart by spaces."""
+
+
+def split_english_words(text: str) -> list[str]:
+    """Cut a text in small letters into words and punctuation.
+
+    >>> split_english_words("the u.s. can't (yet) pay $3,000.")
+    ['the', 'u.s.', 'ca', "n't", '(', 'yet', ')', 'pay', '$', '3,000', '.']
+    """
+    for pattern, put in _RULES:
+        text = pattern.sub(put, text)
+    return text.split()
+
+
+# N questions
+
+
+AnswerScorerName = Literal["squad1", "squad2", "cmrc"]
+NO_ANSWER: Final = ""
 """The answer to a question that the passage does not answer."""
-RANKS: Final = 5
+MAX_RANK: Final = 5
 """Answers of a list that BioASQ looks at."""
 _ARTICLES: Final = re.compile(r"\b(?:an?|the)\b")
 _WITHOUT_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
@@ -37,7 +82,7 @@ _WITHOUT_MARKS: Final = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”
 
 
 @dataclass(frozen=True)
-class Script:
+class AnswerScorer:
     """How two texts are compared."""
 
     normal: Callable[[str], str]
@@ -60,12 +105,12 @@ class Script:
 
     def golds(self, rights: Sequence[str]) -> list[str]:
         """Give the right answers that are compared; if there are none, the right answer is none."""
-        return [right for right in rights if not self.has_none or self.words(right)] or [NONE]
+        return [right for right in rights if not self.has_none or self.words(right)] or [NO_ANSWER]
 
     def best(self, rights: Sequence[str], guess: str) -> tuple[float, float]:
         """Give exact match and F1 with the right answer that fits best; without right answers, none is right."""
         if not rights:
-            is_right = float(self.exact(NONE, guess))
+            is_right = float(self.exact(NO_ANSWER, guess))
             return is_right, is_right
         golds = self.golds(rights)
         return float(any(self.exact(gold, guess) for gold in golds)), max(self.f1(gold, guess) for gold in golds)
@@ -91,7 +136,7 @@ def _cmrc_normal(text: str) -> str:
 def _cmrc_words(text: str) -> list[str]:
     words: list[str] = []
     for part in _CHINESE.split(_cmrc_normal(text)):
-        words += [part] if _CHINESE.fullmatch(part) else english_words(part)
+        words += [part] if _CHINESE.fullmatch(part) else split_english_words(part)
     return words
 
 
@@ -112,14 +157,14 @@ def longest_run(one: Sequence[str], other: Sequence[str]) -> int:
     return longest
 
 
-SCRIPTS: Final[dict[ScriptName, Script]] = {
-    "squad1": Script(_squad_normal, _squad_words, _squad_common),
-    "squad2": Script(_squad_normal, _squad_words, _squad_common, has_none=True),
-    "cmrc": Script(_cmrc_normal, _cmrc_words, longest_run),
+ANSWER_SCORERS: Final[dict[AnswerScorerName, AnswerScorer]] = {
+    "squad1": AnswerScorer(_squad_normal, _squad_words, _squad_common),
+    "squad2": AnswerScorer(_squad_normal, _squad_words, _squad_common, has_none=True),
+    "cmrc": AnswerScorer(_cmrc_normal, _cmrc_words, longest_run),
 }
 
 
-def best_threshold(scores_N: Floats, is_none_N: Floats, sure_N: Floats) -> tuple[float, float]:
+def best_no_answer_threshold(scores_N: Floats, is_none_N: Floats, sure_N: Floats) -> tuple[float, float]:
     """Find the threshold above which questions should be left unanswered, and the mean score that it gives.
 
     `scores_N` are those of the best answers (0 for questions without one), `is_none_N` is 1 where none is right, and
@@ -137,12 +182,12 @@ def best_threshold(scores_N: Floats, is_none_N: Floats, sure_N: Floats) -> tuple
     return threshold, float(totals[best] / max(len(sure), 1))
 
 
-def rank_of(rights: Sequence[str], ranked: Sequence[str]) -> int | None:
+def find_first_rank(rights: Sequence[str], ranked: Sequence[str]) -> int | None:
     """Give the place of the first right answer among the five best, from 1; case and outer spaces do not count.
 
-    >>> rank_of(["BRCA1", "BRCA-1"], ["TP53", "brca1"])
+    >>> find_first_rank(["BRCA1", "BRCA-1"], ["TP53", "brca1"])
     2
     """
     known = {right.strip().lower() for right in rights}
-    places = (place for place, text in enumerate(ranked[:RANKS], 1) if text.strip().lower() in known)
+    places = (place for place, text in enumerate(ranked[:MAX_RANK], 1) if text.strip().lower() in known)
     return next(places, None)

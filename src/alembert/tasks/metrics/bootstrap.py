@@ -1,6 +1,6 @@
 """How far a score can be trusted: intervals, and tests whether one model is better than another.
 
-A `Measure` gives the score of a sample of examples, named by their numbers; everything here draws such samples, by
+A `SampleMetric` gives the score of a sample of examples, named by their numbers; everything here draws such samples, by
 addressed chance, so that a seed always gives the same numbers. What lies inside one document is not independent, so it is
 never torn apart: a document is one example, or its examples are drawn together. Work is one call of the measure per round.
 """
@@ -18,7 +18,7 @@ from alembert.errors import BadInput, BadSetting
 from alembert.tasks.metrics.tally import Floats, Ints
 
 if TYPE_CHECKING:
-    from alembert.tasks.task import Measure
+    from alembert.tasks.task import SampleMetric
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class PairedComparison:
     """Score of one model minus that of another on the same examples."""
 
     difference: float
@@ -39,8 +39,8 @@ class Comparison:
     """Two-sided: how often chance alone would make a difference as large as this."""
 
 
-def interval(
-    measure: Measure,
+def bootstrap_interval(
+    measure: SampleMetric,
     count: int,
     *,
     rounds: int = 1000,
@@ -57,16 +57,16 @@ def interval(
     return _percentiles(values, level)
 
 
-def paired(
-    measure_a: Measure,
-    measure_b: Measure,
+def compare_paired(
+    measure_a: SampleMetric,
+    measure_b: SampleMetric,
     count: int,
     *,
     rounds: int = 1000,
     level: float = 0.95,
     seed: int = 0,
     kin: Ints | None = None,
-) -> Comparison:
+) -> PairedComparison:
     """Compare two models on the same drawn examples; the p-value moves the differences to mean 0 first.
 
     Paired bootstrap, Efron and Tibshirani (1993), chapter 16; for language, Berg-Kirkpatrick et al. (2012).
@@ -75,8 +75,8 @@ def paired(
     draws = _draws(count, rounds, seed, kin)
     values = np.array([measure_a(drawn) - measure_b(drawn) for drawn in draws])
     difference = measure_a(everything) - measure_b(everything)
-    p_value = _as_extreme(values - difference, difference)
-    return Comparison(difference=difference, interval=_percentiles(values, level), p_value=p_value)
+    p_value = _p_value(values - difference, difference)
+    return PairedComparison(difference=difference, interval=_percentiles(values, level), p_value=p_value)
 
 
 def _draws(count: int, rounds: int, seed: int, kin: Ints | None) -> Iterator[Ints]:
@@ -109,7 +109,7 @@ def _percentiles(values: Floats, level: float) -> Interval:
     return Interval(float(low), float(high))
 
 
-def _as_extreme(values: Floats, observed: float) -> float:
+def _p_value(values: Floats, observed: float) -> float:
     """Give the share of values at least as far from 0, the observed one included, so that it is never 0."""
     # Sums in another order differ in the last bits, and equal differences must count as equal.
     extreme = int((np.abs(values) >= abs(observed) - 1e-12).sum())

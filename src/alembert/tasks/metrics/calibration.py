@@ -1,7 +1,7 @@
 """Whether a model is as sure as it is right, and what to do about it.
 
 `fit_temperature` finds the one number that outputs are divided by so that probabilities mean what they say (Guo et al.
-2017); the answers stay the same. `reliability`, `ece` and `brier` say how well they do. `abstaining` shows what is gained
+2017); the answers stay the same. `reliability_bins`, `ece` and `brier` say how well they do. `compute_coverage_curve` shows what is gained
 by leaving the least sure answers to a person. All of it is to be chosen on development data: on the data that it was
 chosen on, it looks better than it is.
 """
@@ -16,16 +16,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from alembert.tasks.metrics.numbers import falling
+from alembert.tasks.metrics.numbers import sort_descending
 from alembert.tasks.metrics.tally import Floats, f1, ratio
 
-LOWEST: Final = 0.1
-HIGHEST: Final = 10.0
+MIN_TEMPERATURE: Final = 0.1
+MAX_TEMPERATURE: Final = 10.0
 """Bounds of a temperature: where all answers are right the likelihood grows for ever as it falls."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bin:
+class CalibrationBin:
     """Answers of about the same confidence."""
 
     low: float
@@ -37,7 +37,7 @@ class Bin:
 
 
 @dataclass(frozen=True, eq=False)
-class Abstaining:
+class CoverageCurve:
     """What remains, and how much of it is right, if answers below a threshold are withheld; most sure first."""
 
     threshold: Floats
@@ -65,7 +65,7 @@ def fit_temperature(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> float:
     def slope(scale: float) -> float:
         return float((softmax(logits * scale) * logits).sum(axis=1).mean() - given)
 
-    return temperature_at(slope)
+    return solve_temperature(slope)
 
 
 def fit_binary_temperature(logits: npt.ArrayLike, gold: npt.ArrayLike) -> float:
@@ -73,7 +73,7 @@ def fit_binary_temperature(logits: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     outputs, right = np.asarray(logits, np.float64), np.asarray(gold, np.float64)
     if not outputs.size:
         return 1.0
-    return temperature_at(lambda scale: float(((sigmoid(outputs * scale) - right) * outputs).mean()))
+    return solve_temperature(lambda scale: float(((sigmoid(outputs * scale) - right) * outputs).mean()))
 
 
 def softmax(logits_NC: Floats) -> Floats:
@@ -90,13 +90,13 @@ def sigmoid(logits: Floats) -> Floats:
     return probabilities
 
 
-def temperature_at(slope: Callable[[float], float]) -> float:
+def solve_temperature(slope: Callable[[float], float]) -> float:
     """Find where the slope of a loss is 0 that is convex in 1 / temperature, which `slope` takes: halving cannot go wrong."""
-    low, high = 1 / HIGHEST, 1 / LOWEST
+    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
     if slope(high) <= 0:
-        return LOWEST
+        return MIN_TEMPERATURE
     if slope(low) >= 0:
-        return HIGHEST
+        return MAX_TEMPERATURE
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
@@ -106,14 +106,14 @@ def temperature_at(slope: Callable[[float], float]) -> float:
 # -- how well confidence fits
 
 
-def reliability(confidence: npt.ArrayLike, right: npt.ArrayLike, bins: int = 10) -> list[Bin]:
+def reliability_bins(confidence: npt.ArrayLike, right: npt.ArrayLike, bins: int = 10) -> list[CalibrationBin]:
     """Sort answers into bins of equal width by their confidence, 0 to 1; bins without answers are left out."""
     sure, is_right = np.asarray(confidence, np.float64), np.asarray(right, np.float64)
     edges = np.linspace(0, 1, bins + 1)
     places = np.clip(np.searchsorted(edges, sure, side="left") - 1, 0, bins - 1)
     counts, sums, hits = (np.bincount(places, weights=weights, minlength=bins) for weights in (None, sure, is_right))
     return [
-        Bin(
+        CalibrationBin(
             low=float(edges[place]),
             high=float(edges[place + 1]),
             count=int(counts[place]),
@@ -124,7 +124,7 @@ def reliability(confidence: npt.ArrayLike, right: npt.ArrayLike, bins: int = 10)
     ]
 
 
-def ece(bins: Sequence[Bin]) -> float:
+def ece(bins: Sequence[CalibrationBin]) -> float:
     """Give the expected calibration error: how far confidence is from accuracy, on average over answers."""
     gaps = sum(part.count * abs(part.accuracy - part.confidence) for part in bins)
     return ratio(gaps, sum(part.count for part in bins))
@@ -133,12 +133,12 @@ def ece(bins: Sequence[Bin]) -> float:
 # -- thresholds
 
 
-def abstaining(confidence: npt.ArrayLike, right: npt.ArrayLike) -> Abstaining:
+def compute_coverage_curve(confidence: npt.ArrayLike, right: npt.ArrayLike) -> CoverageCurve:
     """Compute the curve of accuracy against coverage; equally sure answers are kept or withheld together."""
     sure, is_right = np.asarray(confidence, np.float64), np.asarray(right, np.float64)
-    order, kept = falling(sure)
+    order, kept = sort_descending(sure)
     hits = np.cumsum(is_right[order])[kept - 1]
-    return Abstaining(sure[order[kept - 1]], kept / max(1, len(sure)), hits / kept)
+    return CoverageCurve(sure[order[kept - 1]], kept / max(1, len(sure)), hits / kept)
 
 
 def best_threshold(scores: npt.ArrayLike, gold: npt.ArrayLike, *, default: float = 0.5) -> float:
@@ -153,7 +153,7 @@ def best_threshold(scores: npt.ArrayLike, gold: npt.ArrayLike, *, default: float
     values, is_gold = np.asarray(scores, np.float64), np.asarray(gold, bool)
     if not is_gold.any():
         return default
-    order, kept = falling(values)
+    order, kept = sort_descending(values)
     hits = np.cumsum(is_gold[order])[kept - 1]
     best = int(kept[np.argmax(f1(hits, kept - hits, is_gold.sum() - hits))])
     lowest_kept, highest_left = values[order[best - 1]], values[order[best : best + 1]]

@@ -1,4 +1,4 @@
-"""Scores of classes: one label per example (`scores`), or any number of them (`multi_scores`).
+"""Scores of classes: one label per example (`class_scores`), or any number of them (`multilabel_scores`).
 
 In come names of labels, and the list of labels that there are, which gives the order; out come the measures of
 scikit-learn under their usual definitions. A ratio without anything to divide by is 0, and the labels that it happened
@@ -18,7 +18,7 @@ import numpy as np
 from alembert.tasks.metrics.tally import Floats, Ints, Tally, f1, ratio, ratios
 
 if TYPE_CHECKING:
-    from alembert.tasks.task import Measure
+    from alembert.tasks.task import SampleMetric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,22 +66,22 @@ class ClassScores(LabelScores):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiScores(LabelScores):
+class MultilabelScores(LabelScores):
     """Scores of any number of labels per example."""
 
     subset_accuracy: float
     """Share of the examples whose labels are all right."""
 
 
-def scores(gold: Sequence[str], guess: Sequence[str], labels: Sequence[str]) -> ClassScores:
+def class_scores(gold: Sequence[str], guess: Sequence[str], labels: Sequence[str]) -> ClassScores:
     """Compare one label per example.
 
-    >>> found = scores(["a", "a", "b", "c"], ["a", "b", "b", "b"], ["a", "b", "c"])
+    >>> found = class_scores(["a", "a", "b", "c"], ["a", "b", "b", "b"], ["a", "b", "c"])
     >>> found.accuracy, round(found.macro.f1, 3), found.confusion, found.never_guessed
     (0.5, 0.389, ((1, 1, 0), (0, 1, 0), (0, 1, 0)), ('c',))
     """
-    matrix = confusion(codes(gold, labels), codes(guess, labels), len(labels))
-    by_label = dict(zip(labels, _tallies(*_of_confusion(matrix)), strict=True))
+    matrix = confusion_matrix(encode_labels(gold, labels), encode_labels(guess, labels), len(labels))
+    by_label = dict(zip(labels, _tallies(*_counts_from_confusion(matrix)), strict=True))
     return ClassScores(
         labels=tuple(labels),
         confusion=tuple(map(tuple, matrix.tolist())),
@@ -94,20 +94,20 @@ def scores(gold: Sequence[str], guess: Sequence[str], labels: Sequence[str]) -> 
     )
 
 
-def multi_scores(
+def multilabel_scores(
     gold: Sequence[Collection[str]], guess: Sequence[Collection[str]], labels: Sequence[str]
-) -> MultiScores:
+) -> MultilabelScores:
     """Compare any number of labels per example."""
-    one, other = indicator(gold, labels), indicator(guess, labels)
-    by_label = dict(zip(labels, _tallies(*_of_indicators(one, other)), strict=True))
+    one, other = indicator_matrix(gold, labels), indicator_matrix(guess, labels)
+    by_label = dict(zip(labels, _tallies(*_counts_from_indicators(one, other)), strict=True))
     right = int((one == other).all(axis=1).sum())
-    return MultiScores(subset_accuracy=ratio(right, len(one)), by_label=by_label, **_averages(by_label))
+    return MultilabelScores(subset_accuracy=ratio(right, len(one)), by_label=by_label, **_averages(by_label))
 
 
 # -- measures of a confusion matrix
 
 
-def confusion(gold: Ints, guess: Ints, labels: int) -> Ints:
+def confusion_matrix(gold: Ints, guess: Ints, labels: int) -> Ints:
     """Count examples by right label (rows) and guessed label (columns)."""
     counts = np.bincount(gold * labels + guess, minlength=labels * labels)
     return counts.astype(np.int64).reshape(labels, labels)
@@ -127,7 +127,7 @@ def balanced_accuracy(matrix: Ints) -> float:
 
 def macro_f1(matrix: Ints) -> float:
     """Average the F1 of the labels that occur."""
-    return _macro_f1(*_of_confusion(matrix))
+    return _macro_f1(*_counts_from_confusion(matrix))
 
 
 def mcc(matrix: Ints) -> float:
@@ -149,7 +149,7 @@ def kappa(matrix: Ints) -> float:
 # -- measures for resampling
 
 
-def accuracy_measure(gold: Sequence[str], guess: Sequence[str]) -> Measure:
+def accuracy_measure(gold: Sequence[str], guess: Sequence[str]) -> SampleMetric:
     """Prepare accuracy for resampling."""
     right = np.array([one == other for one, other in zip(gold, guess, strict=True)], np.float64)
     return lambda indices: float(right[indices].mean())
@@ -157,21 +157,21 @@ def accuracy_measure(gold: Sequence[str], guess: Sequence[str]) -> Measure:
 
 def confusion_measure(
     gold: Sequence[str], guess: Sequence[str], labels: Sequence[str], of: Callable[[Ints], float]
-) -> Measure:
+) -> SampleMetric:
     """Prepare any measure of a confusion matrix (`accuracy`, `macro_f1`, `mcc`, `kappa`, ...) for resampling."""
-    one, other = codes(gold, labels), codes(guess, labels)
-    return lambda indices: of(confusion(one[indices], other[indices], len(labels)))
+    one, other = encode_labels(gold, labels), encode_labels(guess, labels)
+    return lambda indices: of(confusion_matrix(one[indices], other[indices], len(labels)))
 
 
-def multi_macro_f1_measure(
+def multilabel_macro_f1_measure(
     gold: Sequence[Collection[str]], guess: Sequence[Collection[str]], labels: Sequence[str]
-) -> Measure:
+) -> SampleMetric:
     """Prepare macro F1 of any number of labels for resampling."""
-    one, other = indicator(gold, labels), indicator(guess, labels)
-    return lambda indices: _macro_f1(*_of_indicators(one[indices], other[indices]))
+    one, other = indicator_matrix(gold, labels), indicator_matrix(guess, labels)
+    return lambda indices: _macro_f1(*_counts_from_indicators(one[indices], other[indices]))
 
 
-def multi_counts(gold: Sequence[Collection[str]], guess: Sequence[Collection[str]]) -> Ints:
+def multilabel_counts(gold: Sequence[Collection[str]], guess: Sequence[Collection[str]]) -> Ints:
     """Count (tp, fp, fn) of each example, one row each; `tally.f1_measure` makes micro F1 of it."""
     pairs = [(set(one), set(other)) for one, other in zip(gold, guess, strict=True)]
     rows = [(len(one & other), len(other - one), len(one - other)) for one, other in pairs]
@@ -191,13 +191,13 @@ def balanced_weights(codes_N: Ints, labels: int) -> tuple[float, ...]:
 # -- names to numbers
 
 
-def codes(names: Sequence[str], labels: Sequence[str]) -> Ints:
+def encode_labels(names: Sequence[str], labels: Sequence[str]) -> Ints:
     """Give the place of each name among the labels; a name that is not there raises KeyError."""
     places = {label: place for place, label in enumerate(labels)}
     return np.array([places[name] for name in names], np.int64)
 
 
-def indicator(names: Sequence[Collection[str]], labels: Sequence[str]) -> Ints:
+def indicator_matrix(names: Sequence[Collection[str]], labels: Sequence[str]) -> Ints:
     """Give a row of 0 and 1 for each example; a name that is not among the labels raises KeyError."""
     places = {label: place for place, label in enumerate(labels)}
     table = np.zeros((len(names), len(labels)), np.int64)
@@ -206,12 +206,12 @@ def indicator(names: Sequence[Collection[str]], labels: Sequence[str]) -> Ints:
     return table
 
 
-def _of_confusion(matrix: Ints) -> tuple[Ints, Ints, Ints]:
+def _counts_from_confusion(matrix: Ints) -> tuple[Ints, Ints, Ints]:
     hits = np.diag(matrix)
     return hits, matrix.sum(axis=0) - hits, matrix.sum(axis=1) - hits
 
 
-def _of_indicators(gold_NL: Ints, guess_NL: Ints) -> tuple[Ints, Ints, Ints]:
+def _counts_from_indicators(gold_NL: Ints, guess_NL: Ints) -> tuple[Ints, Ints, Ints]:
     hits = (gold_NL & guess_NL).sum(axis=0)
     return hits, guess_NL.sum(axis=0) - hits, gold_NL.sum(axis=0) - hits
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from alembert.tasks.metrics.tally import Floats, Ints
 
 if TYPE_CHECKING:
-    from alembert.tasks.task import Measure
+    from alembert.tasks.task import SampleMetric
 
 
 def pearson(gold: npt.ArrayLike, guess: npt.ArrayLike) -> float:
@@ -23,7 +23,7 @@ def pearson(gold: npt.ArrayLike, guess: npt.ArrayLike) -> float:
     one, other = _pair(gold, guess)
     if _constant(one) or _constant(other):
         return 0.0
-    one, other = _centred(one), _centred(other)
+    one, other = _centre_and_scale(one), _centre_and_scale(other)
     return float(np.clip(one @ other, -1.0, 1.0))
 
 
@@ -68,10 +68,10 @@ def mean_ranks(values: npt.ArrayLike) -> Floats:
     return _ranks_of_codes(codes, kinds)
 
 
-def falling(values: Floats) -> tuple[Ints, Ints]:
+def sort_descending(values: Floats) -> tuple[Ints, Ints]:
     """Sort from high to low: the order, and how many can be taken from the top without parting equal values.
 
-    >>> [found.tolist() for found in falling(np.array([0.5, 0.9, 0.5]))]
+    >>> [found.tolist() for found in sort_descending(np.array([0.5, 0.9, 0.5]))]
     [[1, 0, 2], [1, 3]]
     """
     order = np.argsort(-values, kind="stable")
@@ -80,13 +80,13 @@ def falling(values: Floats) -> tuple[Ints, Ints]:
     return order.astype(np.int64), np.flatnonzero(is_last).astype(np.int64) + 1
 
 
-def spearman_measure(gold: npt.ArrayLike, guess: npt.ArrayLike) -> Measure:
+def spearman_measure(gold: npt.ArrayLike, guess: npt.ArrayLike) -> SampleMetric:
     """Prepare Spearman's correlation for resampling; values are sorted once, and a sample is ranked by counting."""
     (one, kinds), (other, other_kinds) = map(_codes, _pair(gold, guess))
     return lambda indices: pearson(_ranks_of_codes(one[indices], kinds), _ranks_of_codes(other[indices], other_kinds))
 
 
-def pearson_measure(gold: npt.ArrayLike, guess: npt.ArrayLike) -> Measure:
+def pearson_measure(gold: npt.ArrayLike, guess: npt.ArrayLike) -> SampleMetric:
     """Prepare Pearson's correlation for resampling."""
     one, other = _pair(gold, guess)
     return lambda indices: pearson(one[indices], other[indices])
@@ -104,7 +104,7 @@ def _constant(values: Floats) -> bool:
     return bool(values.min() == values.max())
 
 
-def _centred(values: Floats) -> Floats:
+def _centre_and_scale(values: Floats) -> Floats:
     """Move to mean 0 and scale to length 1; by the largest first, so that squares do not overflow or vanish."""
     moved = values - values.mean()
     moved = moved / np.abs(moved).max()

@@ -6,7 +6,7 @@ word, which that package does not know.
 
 >>> rouge("The cat sat.", "the cat sat on the mat")["rouge1"]
 0.6666666666666666
->>> words("阿司匹林 100 mg/d")
+>>> rouge_words("阿司匹林 100 mg/d")
 ['阿', '司', '匹', '林', '100', 'mg', 'd']
 """
 
@@ -20,33 +20,33 @@ from typing import Any, Final
 
 from alembert.text.sentences import CJK
 
-MEASURES: Final = ("rouge1", "rouge2", "rougeL")
+ROUGE_METRICS: Final = ("rouge1", "rouge2", "rougeL")
 _WORD: Final = re.compile(rf"[a-z0-9]+|[{CJK}]")
 
 
-def words(text: str) -> list[str]:
+def rouge_words(text: str) -> list[str]:
     """Take a text apart into what is compared."""
     return _WORD.findall(text.lower())
 
 
 def rouge(written: str, right: str) -> dict[str, float]:
     """Give ROUGE-1, ROUGE-2 and ROUGE-L (F) of a text."""
-    one, other = words(written), words(right)
+    one, other = rouge_words(written), rouge_words(right)
     pairs = Counter(pairwise(one)), Counter(pairwise(other))
     return {
-        "rouge1": overlap(Counter(one), Counter(other)),
-        "rouge2": overlap(*pairs),
-        "rougeL": _f(_common(one, other), len(one), len(other)),
+        "rouge1": overlap_f1(Counter(one), Counter(other)),
+        "rouge2": overlap_f1(*pairs),
+        "rougeL": _f1(_lcs_length(one, other), len(one), len(other)),
     }
 
 
-def overlap(written: Mapping[Any, int], right: Mapping[Any, int]) -> float:
+def overlap_f1(written: Mapping[Any, int], right: Mapping[Any, int]) -> float:
     """Give F of what two counts have in common."""
     common = sum(min(count, right[each]) for each, count in written.items() if each in right)
-    return _f(common, sum(written.values()), sum(right.values()))
+    return _f1(common, sum(written.values()), sum(right.values()))
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _lcs_length(one: Sequence[str], other: Sequence[str]) -> int:
     """Count the words of the longest common subsequence."""
     best = [0] * (len(other) + 1)
     for word in one:
@@ -59,5 +59,5 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
     return best[-1]
 
 
-def _f(common: int, one: int, other: int) -> float:
+def _f1(common: int, one: int, other: int) -> float:
     return 2 * common / (one + other) if common else 0.0

@@ -9,7 +9,7 @@ does not. In the lenient ones every entity is matched at most once: equal entiti
 Entities are sets: the same borders and label twice in a document are one entity, and how many were left out that way is
 counted (`repeated_gold`, `repeated_guess`). Macro averages are over the labels that occur in gold or guess, as seqeval's.
 
->>> found = scores([[(0, 7, "Drug"), (9, 15, "Drug")]], [[(0, 7, "Drug"), (9, 13, "Drug"), (20, 24, "Gene")]])
+>>> found = span_scores([[(0, 7, "Drug"), (9, 15, "Drug")]], [[(0, 7, "Drug"), (9, 13, "Drug"), (20, 24, "Gene")]])
 >>> found.strict.tp, round(found.strict.f1, 2), round(found.partial.f1, 2), found.overlap.recall, found.macro_f1
 (1, 0.4, 0.6, 1.0, 0.25)
 """
@@ -28,10 +28,19 @@ import numpy as np
 
 from alembert.tasks.metrics.tally import Ints, Tally, f1, f1_measure, f1_of_sums
 
-__all__ = ["Entity", "SpanScores", "counts", "f1", "f1_measure", "f1_of_sums", "matched", "scores"]
+__all__ = [
+    "EntityTuple",
+    "SpanScores",
+    "f1",
+    "f1_measure",
+    "f1_of_sums",
+    "match_entities",
+    "span_counts",
+    "span_scores",
+]
 
-Entity = tuple[int, int, str]
-Documents = Sequence[Iterable[Entity]]
+EntityTuple = tuple[int, int, str]
+DocumentSpans = Sequence[Iterable[EntityTuple]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +69,13 @@ class SpanScores:
         return _mean(tally.f1 for tally in self.by_type.values())
 
 
-def scores(gold: Documents, guess: Documents) -> SpanScores:
+def span_scores(gold: DocumentSpans, guess: DocumentSpans) -> SpanScores:
     """Compare the entities of each document; both sides have the same documents in the same order."""
     gold_lists, guess_lists = [list(one) for one in gold], [list(one) for one in guess]
     pairs = list(zip(map(set, gold_lists), map(set, guess_lists), strict=True))
     by_type = _by_type(pairs)
     gold_size, guess_size = sum(len(one) for one, _ in pairs), sum(len(other) for _, other in pairs)
-    same = [one == other for pair in pairs for one, other in matched(*pair)]
+    same = [one == other for pair in pairs for one, other in match_entities(*pair)]
     lenient = (len(same) + sum(same)) / 2, sum(starmap(_same_borders, pairs)), len(same)
     partial, borders, overlap = (Tally(tp=hits, fp=guess_size - hits, fn=gold_size - hits) for hits in lenient)
     return SpanScores(
@@ -80,25 +89,27 @@ def scores(gold: Documents, guess: Documents) -> SpanScores:
     )
 
 
-def counts(gold: Documents, guess: Documents) -> Ints:
+def span_counts(gold: DocumentSpans, guess: DocumentSpans) -> Ints:
     """Count strict (tp, fp, fn) of each document, one row each: what resampling adds up."""
     rows = [_strict(set(one), set(other)) for one, other in zip(gold, guess, strict=True)]
     return np.array(rows, np.int64).reshape(len(rows), 3)
 
 
-def matched(gold: Iterable[Entity], guess: Iterable[Entity]) -> Iterator[tuple[Entity, Entity]]:
+def match_entities(
+    gold: Iterable[EntityTuple], guess: Iterable[EntityTuple]
+) -> Iterator[tuple[EntityTuple, EntityTuple]]:
     """Pair entities of one document that have the same label and overlap, each at most once, the closest first."""
     gold, guess = set(gold), set(guess)
     same = gold & guess
     yield from ((entity, entity) for entity in sorted(same))
-    used: set[tuple[bool, Entity]] = set()
+    used: set[tuple[bool, EntityTuple]] = set()
     for _, one, other in sorted(_overlaps(gold - same, guess - same)):
         if (True, one) not in used and (False, other) not in used:
             used |= {(True, one), (False, other)}
             yield one, other
 
 
-def _overlaps(gold: set[Entity], guess: set[Entity]) -> Iterator[tuple[int, Entity, Entity]]:
+def _overlaps(gold: set[EntityTuple], guess: set[EntityTuple]) -> Iterator[tuple[int, EntityTuple, EntityTuple]]:
     ordered = sorted(guess)
     starts = [start for start, _, _ in ordered]
     longest = max((end - start for start, end, _ in ordered), default=0)
@@ -110,19 +121,19 @@ def _overlaps(gold: set[Entity], guess: set[Entity]) -> Iterator[tuple[int, Enti
                 yield -shared, one, other
 
 
-def _strict(gold: set[Entity], guess: set[Entity]) -> tuple[int, int, int]:
+def _strict(gold: set[EntityTuple], guess: set[EntityTuple]) -> tuple[int, int, int]:
     hits = len(gold & guess)
     return hits, len(guess) - hits, len(gold) - hits
 
 
-def _by_type(pairs: Sequence[tuple[set[Entity], set[Entity]]]) -> dict[str, Tally]:
+def _by_type(pairs: Sequence[tuple[set[EntityTuple], set[EntityTuple]]]) -> dict[str, Tally]:
     tp = Counter(label for one, other in pairs for _, _, label in one & other)
     fp = Counter(label for one, other in pairs for _, _, label in other - one)
     fn = Counter(label for one, other in pairs for _, _, label in one - other)
     return {label: Tally(tp=tp[label], fp=fp[label], fn=fn[label]) for label in sorted({*tp, *fp, *fn})}
 
 
-def _same_borders(gold: set[Entity], guess: set[Entity]) -> int:
+def _same_borders(gold: set[EntityTuple], guess: set[EntityTuple]) -> int:
     """Count common borders; where labels share borders, as many as both sides have."""
     return (Counter(entity[:2] for entity in gold) & Counter(entity[:2] for entity in guess)).total()
 

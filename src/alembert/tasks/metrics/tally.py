@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from alembert.tasks.task import Measure
+    from alembert.tasks.task import SampleMetric
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -95,7 +95,7 @@ def f1_of_sums(sums_R3: npt.ArrayLike) -> Floats:
     return f1(sums[..., 0], sums[..., 1], sums[..., 2])
 
 
-def f1_measure(counts_N3: Ints) -> Measure:
+def f1_measure(counts_N3: Ints) -> SampleMetric:
     """Prepare micro F1 for resampling, from (tp, fp, fn) of each example."""
     counts = counts_N3.astype(np.float64)  # the product runs in BLAS, and counts below 2**53 stay exact
     return lambda indices: float(f1_of_sums(np.bincount(indices, minlength=len(counts)) @ counts))

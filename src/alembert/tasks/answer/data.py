@@ -1,0 +1,276 @@
+"""What the task `answer` can be told.
+
+Examples of the task `answer`: questions with their passages, read from files or given as texts.
+
+Rewrite examples of the task `answer`: the answers in a passage stay as they are, and are found where they went.
+
+An answer may be known by its text alone, and is then wherever its text stands. If new words made it stand in another
+place too, or made its place unclear, the example is not used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from alembert.corpus.examples.question_layouts import PASSAGE_FIELDS, QUESTION_FIELDS
+from alembert.corpus.examples.questions import (
+    GoldAnswer,
+    Question,
+    find_answer_spans,
+    read_questions,
+)
+from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.data.order import stable_hash
+from alembert.errors import BadInput, BadSetting
+from alembert.tasks.example import Example, ReadResult
+from alembert.tasks.rewriting import Edits, Rewriter, apply_edits
+from alembert.tasks.settings import check_choices
+from alembert.text.replacement import EditedText, find_editable_spans
+from alembert.text.sentences import Span
+
+AnswerKind = Literal["span", "label"]
+"""Answers are stretches of the passage, or labels such as yes, no and maybe."""
+ANSWER_METRICS: Final[dict[str, tuple[str, ...]]] = {
+    "span": ("f1", "exact", "mrr", "strict_accuracy", "lenient_accuracy"),
+    "label": ("accuracy", "macro_f1"),
+}
+"""Kind -> the measures that models can be chosen by, the usual one first."""
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "kind": ("auto", *ANSWER_METRICS),
+    "script": ("auto", "squad", "cmrc"),
+    "main": ("auto", *(name for names in ANSWER_METRICS.values() for name in names)),
+}
+_MINIMUMS: Final = {"length": 16, "overlap": 0, "question_length": 1, "answer_length": 1, "best": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerSettings:
+    """How questions are answered."""
+
+    kind: Literal["auto", "span", "label"] = "auto"
+    """span (answers stand in the passage) or label (yes, no, maybe); auto: told from the training data."""
+    script: Literal["auto", "squad", "cmrc"] = "auto"
+    """Whose words are compared in scores: squad (English) or cmrc (Chinese characters); auto: told from the questions."""
+    main: str = "auto"
+    """Measure that models are chosen by; auto: f1 for span, accuracy for label."""
+    length: int = 384
+    """Tokens of a window at most, with question and special ones; longer passages are read through several."""
+    overlap: int = 128
+    """Tokens that neighbouring windows of a passage share."""
+    question_length: int = 64
+    """Tokens of a question that are read at most; what is cut is counted."""
+    answer_length: int = 30
+    """Tokens of an answer that is given at most."""
+    best: int = 20
+    """Starts and ends that are tried in each window, and answers that are kept."""
+    null_threshold: float | None = None
+    """How much better no answer must score than the best answer to be given; none: chosen on development data."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, _CHOICES)
+        for name, least in _MINIMUMS.items():
+            if getattr(self, name) < least:
+                raise BadSetting(f"`{name}` of the task is {getattr(self, name)}; expected {least} or more.")
+        if self.overlap > self.length // 2:
+            raise BadSetting(
+                f"`overlap` of the task is {self.overlap}; expected 0 to half of `length` ({self.length // 2})."
+            )
+        if self.kind != "auto" and self.main not in ("auto", *ANSWER_METRICS[self.kind]):
+            raise BadSetting(describe_wrong_metric(self.main, self.kind))
+
+
+def get_main_metric(settings: AnswerSettings, kind: AnswerKind) -> str:
+    """Name the measure that models of a kind are chosen by."""
+    if settings.main not in ("auto", *ANSWER_METRICS[kind]):
+        raise BadSetting(describe_wrong_metric(settings.main, kind))
+    return ANSWER_METRICS[kind][0] if settings.main == "auto" else settings.main
+
+
+def describe_wrong_metric(main: str, kind: str) -> str:
+    """Say that a measure is none of a kind's."""
+    return f"`main` of the task is {main}, and its kind is {kind}; expected one of {', '.join(ANSWER_METRICS[kind])}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerExample(Example):
+    """A question and its passage, with what is right if it is known."""
+
+    answers: tuple[GoldAnswer, ...] | None = None
+    """Right answers in the passage; empty: it has none; none: they are not known, or the answer is a label."""
+    label: str | None = None
+    article: str | None = None
+
+    @property
+    def question(self) -> str:
+        return self.texts[0]
+
+    @property
+    def passage(self) -> str:
+        return self.texts[1] if len(self.texts) > 1 else ""
+
+    @property
+    def kind(self) -> AnswerKind | None:
+        """What the right answer is; none: it is not known."""
+        return "label" if self.label is not None else None if self.answers is None else "span"
+
+    @property
+    def kin(self) -> int | str:
+        return stable_hash("passage", self.passage) if self.article is None else self.article
+
+    @property
+    def rights(self) -> list[str]:
+        """The texts of the right answers."""
+        return [answer.text for answer in self.answers or ()]
+
+    def taught(self) -> GoldAnswer | None:
+        """Give the answer to learn: of those whose place is known the one that most people gave, or the first."""
+        known = [answer for answer in self.answers or () if answer.spans]
+        return Counter(known).most_common(1)[0][0] if known else None
+
+
+def read_examples(files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> ReadResult[AnswerExample]:
+    """Read files of questions; where some have answers and some labels, those with labels are set aside."""
+    found = [read_questions(path, options) for path in files]
+    examples = [_example(question) for each in found for question in each.questions]
+    kind = _detect_kind(examples, settings)
+    others = [
+        _set_aside_other_kind(question, example, kind)
+        for question, example in zip((q for each in found for q in each.questions), examples, strict=True)
+        if example.kind != kind
+    ]
+    aside: list[SetAside] = [item for each in found for item in each.set_aside]
+    remarks: list[Remark] = [item for each in found for item in each.remarks]
+    kept = tuple(example for example in examples if example.kind == kind)
+    return ReadResult(kept, (*aside, *others), tuple(remarks))
+
+
+def _detect_kind(examples: Sequence[AnswerExample], settings: AnswerSettings) -> AnswerKind:
+    if settings.kind != "auto":
+        return settings.kind
+    return "span" if any(example.kind == "span" for example in examples) else "label"
+
+
+def _set_aside_other_kind(question: Question, example: AnswerExample, kind: AnswerKind) -> SetAside:
+    answer = "a label such as yes or no" if example.kind == "label" else "an answer in its passage, or none there"
+    reason = f"the question has {answer}, and `kind` of the task is {kind}"
+    return SetAside(question.source, question.position, question.id, reason)
+
+
+def _example(question: Question) -> AnswerExample:
+    return AnswerExample(
+        id=question.id,
+        texts=(question.question, question.passage),
+        where=question.where,
+        answers=question.answers if question.label is None else None,
+        label=question.label,
+        article=question.article,
+    )
+
+
+def examples_from_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[AnswerExample]:
+    """Make examples without answers of texts `question<TAB>passage`, or of JSON objects with `question` and `context`."""
+    names = ids or [f"question-{count}" for count in range(1, len(texts) + 1)]
+    return [AnswerExample(id=name, texts=_texts_from_line(text)) for name, text in zip(names, texts, strict=True)]
+
+
+def examples_from_records(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
+    """Make examples without answers of dicts with `question` and `passage` (or `context`)."""
+    return [AnswerExample(id=name, texts=_texts_from_record(record)) for name, record in zip(ids, records, strict=True)]
+
+
+def _texts_from_line(text: str) -> tuple[str, ...]:
+    record = _parse_record(text)
+    return tuple(text.split("\t", 1)) if record is None else _texts_from_record(record)
+
+
+def _texts_from_record(record: Mapping[str, Any]) -> tuple[str, ...]:
+    sides = [_first_value(record, each) for each in (QUESTION_FIELDS, PASSAGE_FIELDS)]
+    return tuple(side for side in sides if isinstance(side, str))
+
+
+def _first_value(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((record[name] for name in names if name in record), None)
+
+
+def _parse_record(text: str) -> Mapping[str, Any] | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and any(name in found for name in QUESTION_FIELDS) else None
+
+
+def check_examples(examples: Sequence[AnswerExample], kind: AnswerKind) -> None:
+    """Refuse questions without a passage, and right answers of another kind."""
+    for example in examples:
+        where = example.where or f"Example {example.id}"
+        if len(example.texts) != 2 or not all(text.strip() for text in example.texts):
+            raise BadInput(
+                f"{where} is not a question with its passage. Give both, parted by a tab: question<TAB>passage; or as a "
+                "JSON object with `question` and `context`."
+            )
+        if example.kind not in (None, kind):
+            found = "a label" if example.kind == "label" else "an answer in its passage, or none there"
+            expected = "labels" if kind == "label" else "answers in the passage"
+            raise BadInput(
+                f"{where} has {found}, and this task gives {expected}. Use data of the same kind, or name the kind with "
+                "`kind` under [task] when you fine-tune."
+            )
+
+
+_NOWHERE: Final = -1
+"""An offset that says: the answer is in none of the places where its text stands."""
+
+
+class AnswerRewriter(Rewriter[AnswerExample]):
+    """Rewrites questions, and passages around the answers."""
+
+    def stretches(self, example: AnswerExample) -> list[list[Span]]:
+        fixed = [span for answer in example.answers or () for span in _spans_with_whitespace(answer)]
+        return [[(0, len(example.question))], find_editable_spans(len(example.passage), fixed=fixed)]
+
+    def rewritten(self, example: AnswerExample, edits: Edits, name: str) -> AnswerExample | None:
+        question, passage = apply_edits(example, edits)
+        answers = None if example.answers is None else tuple(_move_answer(each, passage) for each in example.answers)
+        for answer in answers or ():
+            if find_answer_spans(answer.text, _stated_offset(answer), passage.text).spans != answer.spans:
+                return None
+        return replace(example, id=name, texts=(question.text, passage.text), answers=answers)
+
+    def records(self, example: AnswerExample) -> list[dict[str, Any]]:
+        record: dict[str, Any] = {
+            "id": example.id,
+            "question": example.question,
+            "context": example.passage,
+        }
+        if example.article is not None:
+            record["title"] = example.article
+        if example.label is not None:
+            return [record | {"label": example.label}]
+        answers = [{"text": each.text, "answer_start": _stated_offset(each)} for each in example.answers or ()]
+        return [record | {"answers": answers, "is_impossible": not answers}]
+
+
+def _spans_with_whitespace(answer: GoldAnswer) -> list[Span]:
+    """Give the places of an answer with the white space that its text has around it."""
+    before = len(answer.text) - len(answer.text.lstrip())
+    after = len(answer.text) - len(answer.text.rstrip())
+    return [(max(0, start - before), end + after) for start, end in answer.spans]
+
+
+def _stated_offset(answer: GoldAnswer) -> int | None:
+    """Give the offset to state for an answer: none where it stands in several places."""
+    if not answer.spans:
+        return _NOWHERE
+    return _spans_with_whitespace(answer)[0][0] if len(answer.spans) == 1 else None
+
+
+def _move_answer(answer: GoldAnswer, passage: EditedText) -> GoldAnswer:
+    return replace(answer, spans=tuple(map(passage.span, answer.spans)))

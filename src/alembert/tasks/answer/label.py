@@ -1,0 +1,200 @@
+"""Questions that are answered with a label (yes, no, maybe): the task `classify` on pairs of question and passage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadInput
+from alembert.tasks.answer.data import (
+    AnswerExample,
+    AnswerSettings,
+    check_examples,
+    examples_from_records,
+    examples_from_texts,
+    get_main_metric,
+    read_examples,
+)
+from alembert.tasks.classify.data import ClassifyExample, ClassifyMetric, ClassifySettings
+from alembert.tasks.classify.decode import ClassifyPrediction
+from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.example import EncodedExample, ReadResult
+from alembert.tasks.runtime import Outputs
+from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings
+from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.runtime.torch import TaskBatch
+
+
+@dataclass(frozen=True, eq=False)
+class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
+    """Answer questions on passages with one of a few labels."""
+
+    name: ClassVar[str] = "answer"
+    settings_class: ClassVar[type[Any]] = AnswerSettings
+    answer_name: ClassVar[str] = "labels"
+
+    settings: AnswerSettings
+    inner: ClassifyTask
+    """What is learnt: a label for each pair."""
+
+    # -- data
+
+    @classmethod
+    def read(cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> ReadResult[AnswerExample]:
+        return read_examples(files, settings, options)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
+        return examples_from_texts(texts, ids)
+
+    @classmethod
+    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
+        return examples_from_records(records, ids)
+
+    @classmethod
+    def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings) -> LabelAnswerTask:
+        pairs = ClassifySettings(
+            kind="single",
+            main=cast(ClassifyMetric, get_main_metric(settings, "label")),
+            length=settings.length,
+            overlap=settings.overlap,
+        )
+        inner = ClassifyTask.learn(to_classify_examples(examples), pairs)
+        return cls(replace(settings, kind="label"), inner)
+
+    def decisions(self) -> list[str]:
+        return [
+            "Questions are answered with a label, not with words of the passage.",
+            *self.inner.decisions(),
+        ]
+
+    def check(self, examples: Sequence[AnswerExample]) -> None:
+        check_examples(examples, "label")
+        known = set(self.labels)
+        for example in examples:
+            if example.label is not None and example.label not in known:
+                raise BadInput(
+                    f"{example.where} is answered with {example.label!r}, which this task does not know; it knows "
+                    f"{', '.join(self.labels)}. Use data with the same answers, or fine-tune on all of them."
+                )
+
+    def answers(self, example: AnswerExample) -> list[str]:
+        return [] if example.label is None else [example.label]
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.inner.labels
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return self.inner.counted
+
+    def head(self) -> HeadSpec:
+        return self.inner.head()
+
+    def encode(self, examples: Sequence[AnswerExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
+        return self.inner.encode(to_classify_examples(examples), tokenizer, longest)
+
+    def balanced(self, encoded: Sequence[EncodedExample]) -> LabelAnswerTask:
+        return replace(self, inner=self.inner.balanced(encoded))
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
+        return self.inner.loss(head, outputs, target, settings)
+
+    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
+        return self.inner.divergence(one, other, target)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
+        return self.inner.imitation(head, outputs, taught, target, settings)
+
+    # -- answers
+
+    def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ClassifyPrediction:
+        return self.inner.decode(encoded, outputs)
+
+    def withhold(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
+        return self.inner.withhold(prediction, min_score)
+
+    def tune(
+        self,
+        examples: Sequence[AnswerExample],
+        encoded: Sequence[EncodedExample],
+        outputs: Sequence[Sequence[Outputs]],
+    ) -> LabelAnswerTask:
+        return replace(self, inner=self.inner.tune(to_classify_examples(examples), encoded, outputs))
+
+    def score(self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]) -> TaskScores:
+        scores = self.inner.score(to_classify_examples(examples), predictions)
+        label, most = Counter(example.label for example in examples).most_common(1)[0]
+        share, accuracy = most / len(examples), scores.measures["accuracy"]
+        if accuracy > share:
+            return scores
+        note = (
+            f"Near chance: always saying {label} has an accuracy of {share:.4f}, and this model has {accuracy:.4f}, so the "
+            "score does not show that it has learnt anything."
+        )
+        return replace(scores, notes=(*scores.notes, note))
+
+    def measure(self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]) -> SampleMetric:
+        return self.inner.measure(to_classify_examples(examples), predictions)
+
+    def confidences(self, example: AnswerExample, prediction: ClassifyPrediction) -> Iterator[tuple[float, bool]]:
+        return self.inner.confidences(to_classify_example(example), prediction)
+
+    def labelled_as(
+        self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]
+    ) -> tuple[Sequence[str], Sequence[str]] | None:
+        return self.inner.labelled_as(to_classify_examples(examples), predictions)
+
+    def question(self) -> dict[str, Any]:
+        return {**self.inner.question(), "kind": "label"}
+
+    def record(self, example: AnswerExample, prediction: ClassifyPrediction) -> dict[str, Any]:
+        record = self.inner.record(to_classify_example(example), prediction)
+        record.pop("texts")
+        return {"id": record.pop("id"), "question": example.question, "passage": example.passage, **record}
+
+    def show(self, example: AnswerExample, prediction: ClassifyPrediction) -> list[str]:
+        answer = prediction.answer
+        ranked = sorted(answer.probabilities.items(), key=lambda each: -each[1])
+        withheld = ["(no answer)"] if answer.label is None else []
+        return [*withheld, *(f"{score:.2f}  {label}" for label, score in ranked)]
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {"kind": "label", "settings": asdict(self.settings), "classify": self.inner.to_table()}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> LabelAnswerTask:
+        return cls(load_settings(AnswerSettings, table["settings"]), ClassifyTask.from_table(table["classify"]))
+
+
+def to_classify_examples(examples: Sequence[AnswerExample]) -> list[ClassifyExample]:
+    """Give questions as `classify` reads them."""
+    return [to_classify_example(example) for example in examples]
+
+
+def to_classify_example(example: AnswerExample) -> ClassifyExample:
+    """Give a question and its passage as a pair with a label."""
+    return ClassifyExample(
+        id=example.id,
+        texts=example.texts,
+        where=example.where,
+        golds=() if example.label is None else (example.label,),
+        group=example.article,
+    )

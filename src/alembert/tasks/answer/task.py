@@ -1,0 +1,277 @@
+"""The task `answer`: questions on a passage, answered with words of the passage, with none, or with yes, no and maybe.
+
+In: files of questions (SQuAD, CMRC, BioASQ, PubMedQA, plain records). Out: the answer at character offsets of the passage
+as it was given, what else it might be, and how much speaks for no answer at all. Whether answers are words or labels,
+and whether a passage may have none, is told from the training data and said; labels are learnt as `classify` learns pairs
+(`answer_label`). Passages of any length are read through windows, in training, evaluation and prediction alike.
+"""
+
+# N questions
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadInput
+from alembert.tasks.answer.data import (
+    AnswerExample,
+    AnswerRewriter,
+    AnswerSettings,
+    check_examples,
+    examples_from_records,
+    examples_from_texts,
+    get_main_metric,
+    read_examples,
+)
+from alembert.tasks.answer.label import LabelAnswerTask
+from alembert.tasks.answer.rows import AnswerRowBuilder, count_answer_tokens
+from alembert.tasks.answer.scores import (
+    QuestionScores,
+    SpanAnswerPrediction,
+    build_sample_metric,
+    compute_scores,
+    decode_answer,
+    to_lines,
+    to_record,
+)
+from alembert.tasks.example import EncodedExample, ReadResult
+from alembert.tasks.metrics.answers import (
+    ANSWER_SCORERS,
+    AnswerScorer,
+    AnswerScorerName,
+    best_no_answer_threshold,
+)
+from alembert.tasks.runtime import Outputs
+from alembert.tasks.settings import MAX_MAGNITUDE, DistillLossSettings, LossSettings, load_number, load_settings
+from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.runtime.torch import TaskBatch
+
+_CHINESE: Final = re.compile("[\u4e00-\u9fa5]")
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
+    """Answer questions with words of their passages."""
+
+    name: ClassVar[str] = "answer"
+    settings_class: ClassVar[type[Any]] = AnswerSettings
+    usual: ClassVar[Mapping[str, Any]] = {"batch": {"tokens": 2048, "micro_tokens": 512}}  # a dozen questions
+
+    settings: AnswerSettings
+    has_none: bool
+    """Whether some questions are not answered by their passage."""
+    script_name: AnswerScorerName
+    threshold: float = 0.0
+    """How much better no answer must score than the best one to be given."""
+    is_training: bool = False
+    """Whether questions whose answer cannot be pointed at are left out."""
+
+    # -- data
+
+    @classmethod
+    def read(cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> ReadResult[AnswerExample]:
+        return read_examples(files, settings, options)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
+        """Make examples without answers of texts `question<TAB>passage`, or JSON objects with question and context."""
+        return examples_from_texts(texts, ids)
+
+    @classmethod
+    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
+        return examples_from_records(records, ids)
+
+    @classmethod
+    def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings) -> Task[AnswerExample, Any]:
+        """Tell what the answers are; questions with labels make a task of their own."""
+        if examples and all(example.kind == "label" for example in examples):
+            return LabelAnswerTask.learn(examples, settings)
+        if not any(example.taught() for example in examples):
+            raise BadInput(
+                f"None of the {len(examples):,} training questions has an answer that stands in its passage, so there is "
+                "nothing to learn. Check what was set aside, and why."
+            )
+        get_main_metric(settings, "span")
+        has_none = any(example.answers == () for example in examples)
+        threshold = settings.null_threshold or 0.0
+        return cls(replace(settings, kind="span"), has_none, _choose_script(examples, settings, has_none), threshold)
+
+    def decisions(self) -> list[str]:
+        none = (
+            "some questions have no answer in their passage, and the model may say so"
+            if self.has_none
+            else "each question has an answer in its passage, so one is always given"
+        )
+        words = {
+            "squad1": "words are compared as in SQuAD 1",
+            "squad2": "words are compared as in SQuAD 2",
+            "cmrc": "characters and words are compared as in CMRC 2018",
+        }
+        return [
+            f"Answers are words of the passage; {none}; {words[self.script_name]}.",
+            f"Models are chosen by {self.main}.",
+        ]
+
+    def check(self, examples: Sequence[AnswerExample]) -> None:
+        check_examples(examples, "span")
+
+    def answers(self, example: AnswerExample) -> list[str]:
+        return list(dict.fromkeys(example.rights))
+
+    def advice(self, examples: Sequence[AnswerExample], encoded: Sequence[EncodedExample]) -> Iterator[str]:
+        pairs = zip(examples, encoded, strict=True)
+        lengths = [tokens for example, each in pairs if (tokens := count_answer_tokens(example, each.layout))]
+        most = self.settings.answer_length
+        over = sum(tokens > most for tokens in lengths)
+        if over:
+            enough = sorted(lengths)[math.ceil(0.99 * len(lengths)) - 1]
+            wanted, whom = (enough, "99 of 100") if most < enough < max(lengths) else (max(lengths), "all")
+            yield (
+                f"{over:,} of {len(lengths):,} answers to train on ({100 * over / len(lengths):.1f} %) are longer than "
+                f"`answer_length` ({most} tokens) and can never be given whole; answer_length = {wanted} under [task] is "
+                f"enough for {whom} of them"
+            )
+
+    def rewriter(self) -> AnswerRewriter:
+        return AnswerRewriter()
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def main(self) -> str:
+        """The measure that models are chosen by."""
+        return get_main_metric(self.settings, "span")
+
+    @property
+    def script(self) -> AnswerScorer:
+        """How answers are compared with the right ones."""
+        return ANSWER_SCORERS[self.script_name]
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return "rows"
+
+    def head(self) -> HeadSpec:
+        from alembert.nn.heads import HeadSpec
+
+        return HeadSpec(kind="span", dropout=0.0)
+
+    def for_training(self) -> AnswerTask:
+        """Give the task that encodes training data: questions whose right answer is not in the passage are left out."""
+        return replace(self, is_training=True)
+
+    def encode(self, examples: Sequence[AnswerExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
+        limit = min(self.settings.length, longest)
+        return AnswerRowBuilder(tokenizer, limit, self.settings, self.script, self.is_training).encode(examples)
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
+        from alembert.tasks.answer.losses import span_loss
+
+        return span_loss(outputs, target, settings)
+
+    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
+        from alembert.tasks.answer.losses import span_divergence
+
+        return span_divergence(one, other, target)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
+        from alembert.tasks.answer.losses import span_distillation_loss
+
+        return span_distillation_loss(outputs, taught, target, settings.temperature)
+
+    # -- answers
+
+    def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> SpanAnswerPrediction:
+        threshold = self.threshold if self.has_none else None
+        return decode_answer(encoded.layout, outputs, encoded.coverage, self.settings, threshold)
+
+    def withhold(self, prediction: SpanAnswerPrediction, min_score: float) -> SpanAnswerPrediction:
+        if prediction.answer is None or prediction.score >= min_score:
+            return prediction
+        coverage = replace(prediction.coverage, withheld=prediction.coverage.withheld + 1)
+        return replace(prediction, is_null=True, coverage=coverage)
+
+    def tune(
+        self,
+        examples: Sequence[AnswerExample],
+        encoded: Sequence[EncodedExample],
+        outputs: Sequence[Sequence[Outputs]],
+    ) -> AnswerTask:
+        """Choose when to give no answer, by F1, if passages may have none and nothing was asked for."""
+        found = self._compared(examples, [self.decode(*pair) for pair in zip(encoded, outputs, strict=True)])
+        if not self.has_none or self.settings.null_threshold is not None or not found.has_none:
+            return self
+        threshold, _ = best_no_answer_threshold(found.best_f1_N, found.is_none_N, found.null_N)
+        return replace(self, threshold=threshold)
+
+    def score(self, examples: Sequence[AnswerExample], predictions: Sequence[SpanAnswerPrediction]) -> TaskScores:
+        tunes = self.settings.null_threshold is None
+        return compute_scores(self._compared(examples, predictions), self.main, predictions, tunes=tunes)
+
+    def measure(self, examples: Sequence[AnswerExample], predictions: Sequence[SpanAnswerPrediction]) -> SampleMetric:
+        return build_sample_metric(self._compared(examples, predictions), self.main)
+
+    def _compared(
+        self, examples: Sequence[AnswerExample], predictions: Sequence[SpanAnswerPrediction]
+    ) -> QuestionScores:
+        return QuestionScores.of(examples, predictions, self.script)
+
+    def confidences(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> Iterator[tuple[float, bool]]:
+        if example.answers is not None and prediction.answer is not None:
+            yield prediction.score, self.script.best(example.rights, prediction.text)[0] == 1
+
+    def question(self) -> dict[str, Any]:
+        return {"kind": "span", "measure": self.main, "script": self.script_name}
+
+    def record(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> dict[str, Any]:
+        return to_record(example, prediction)
+
+    def show(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> list[str]:
+        return to_lines(prediction)
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {
+            "kind": "span",
+            "settings": asdict(self.settings),
+            "has_none": self.has_none,
+            "script": self.script_name,
+            "threshold": self.threshold,
+        }
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Task[AnswerExample, Any]:
+        if table["kind"] == "label":
+            return LabelAnswerTask.from_table(table)
+        settings = load_settings(AnswerSettings, table["settings"])
+        script = table["script"]
+        if script not in ANSWER_SCORERS:
+            raise ValueError(f"there is no script {script!r}")
+        return cls(
+            settings, bool(table["has_none"]), script, load_number(table, "threshold", -MAX_MAGNITUDE, MAX_MAGNITUDE)
+        )
+
+
+def _choose_script(examples: Sequence[AnswerExample], settings: AnswerSettings, has_none: bool) -> AnswerScorerName:
+    chinese = sum(bool(_CHINESE.search(example.question)) for example in examples)
+    if settings.script == "cmrc" or (settings.script == "auto" and 2 * chinese > len(examples)):
+        return "cmrc"
+    return "squad2" if has_none else "squad1"

@@ -1,0 +1,186 @@
+"""Answers of the task `classify`: from the head's outputs to labels, probabilities and numbers, without torch.
+
+The outputs for the windows of one text are pooled before anything else. Probabilities are those at the temperature that
+was fitted on development data; a label is chosen by the outputs alone (one label) or by comparing its probability with
+its threshold (several), and thresholds are chosen at that temperature, so calibration changes no label.
+
+Predictions of the task `classify` for programs (JSON) and for people (lines).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.data.windows import IntArray
+from alembert.tasks.classify.data import ClassifyExample, find_sentence_spans, get_sentences
+from alembert.tasks.classify.rows import ClassifyLayout
+from alembert.tasks.example import Coverage
+from alembert.tasks.metrics.calibration import sigmoid, softmax
+from alembert.tasks.metrics.tally import Floats
+
+# A answers, C outputs, P places
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyAnswer:
+    """What is said of one text, pair or sentence: a label, or labels, or a value."""
+
+    label: str | None = None
+    labels: tuple[str, ...] | None = None
+    value: float | None = None
+    probabilities: Mapping[str, float] = field(default_factory=dict)
+    score: float | None = None
+    """How sure it is: the probability of the label, or the least one of all yes and no; none for a value."""
+
+    def with_min_score(self, score: float) -> ClassifyAnswer:
+        """Leave out the labels whose probability is lower."""
+        if self.labels is not None:
+            kept = tuple(label for label in self.labels if self.probabilities[label] >= score)
+            return replace(self, labels=kept)
+        return replace(self, label=None) if self.score is not None and self.score < score else self
+
+    @property
+    def count(self) -> int:
+        """How many labels are given."""
+        return int(self.label is not None) if self.labels is None else len(self.labels)
+
+
+def drop_below_score(
+    answers: Sequence[ClassifyAnswer], coverage: Coverage, score: float
+) -> tuple[tuple[ClassifyAnswer, ...], Coverage]:
+    """Leave out the labels of answers whose probability is lower, and count them."""
+    kept = tuple(answer.with_min_score(score) for answer in answers)
+    gone = sum(answer.count for answer in answers) - sum(answer.count for answer in kept)
+    return kept, replace(coverage, withheld=coverage.withheld + gone)
+
+
+@dataclass(frozen=True)
+class ClassifyPrediction:
+    """The answer for a text or pair, or one for each sentence of a document."""
+
+    answers: tuple[ClassifyAnswer, ...]
+    coverage: Coverage
+
+    @property
+    def answer(self) -> ClassifyAnswer:
+        """The answer where there is one."""
+        (only,) = self.answers
+        return only
+
+
+@dataclass(frozen=True)
+class ClassifyCalibration:
+    """What was chosen on development data."""
+
+    temperature: float = 1.0
+    thresholds: tuple[float, ...] = ()
+    """Least probability at which each of several labels is given; empty: one half."""
+
+
+def pool_windows(outputs_PC: npt.NDArray[np.float32], layout: ClassifyLayout, pool: str) -> Floats:
+    """Put the outputs of all windows together, one line an answer."""
+    values, owners = outputs_PC.astype(np.float64), layout.owners
+    if len(owners) == layout.answers:
+        return values
+    if pool == "max":
+        result = np.full((layout.answers, values.shape[1]), -np.inf)
+        np.maximum.at(result, owners, values)
+        return result
+    result = np.zeros((layout.answers, values.shape[1]))
+    np.add.at(result, owners, values)
+    means: Floats = result / np.bincount(owners, minlength=layout.answers)[:, None]
+    return means
+
+
+def decode_single(logits_AC: Floats, labels: Sequence[str], chosen: ClassifyCalibration) -> list[ClassifyAnswer]:
+    """Give the most probable label of each line."""
+    sure_AC = softmax(logits_AC / chosen.temperature)
+    best_A: IntArray = logits_AC.argmax(-1)
+    return [
+        ClassifyAnswer(
+            label=labels[best],
+            probabilities=dict(zip(labels, sure.tolist(), strict=True)),
+            score=float(sure[best]),
+        )
+        for best, sure in zip(best_A.tolist(), sure_AC, strict=True)
+    ]
+
+
+def decode_multi(logits_AC: Floats, labels: Sequence[str], chosen: ClassifyCalibration) -> list[ClassifyAnswer]:
+    """Give the labels of each line whose probability reaches their threshold."""
+    thresholds_C = np.array(chosen.thresholds or [0.5] * len(labels))
+    answers = []
+    for sure_C in sigmoid(logits_AC / chosen.temperature):
+        is_yes = sure_C >= thresholds_C
+        answers.append(
+            ClassifyAnswer(
+                labels=tuple(label for label, yes in zip(labels, is_yes.tolist(), strict=True) if yes),
+                probabilities=dict(zip(labels, sure_C.tolist(), strict=True)),
+                score=float(np.where(is_yes, sure_C, 1 - sure_C).min()),
+            )
+        )
+    return answers
+
+
+def decode_numbers(outputs_A1: Floats, mean: float, deviation: float) -> list[ClassifyAnswer]:
+    """Give values on the scale of the training data."""
+    return [ClassifyAnswer(value=value) for value in (outputs_A1[:, 0] * deviation + mean).tolist()]
+
+
+_WIDTH: Final = 100
+
+
+def to_record(example: ClassifyExample, prediction: ClassifyPrediction, *, is_document: bool) -> dict[str, Any]:
+    """Give a prediction as a JSON object; sentences that were found in a text have their offsets."""
+    brief = prediction.coverage.brief()
+    if not is_document:
+        texts = {"text": example.texts[0]} if len(example.texts) == 1 else {"texts": list(example.texts)}
+        return {"id": example.id, **texts, **_answer_record(prediction.answer), "coverage": brief}
+    spans = find_sentence_spans(example)
+    sentences = [
+        {"text": sentence, **_answer_record(answer)}
+        for sentence, answer in zip(get_sentences(example), prediction.answers, strict=True)
+    ]
+    for sentence, (start, end) in zip(sentences, spans or (), strict=False):
+        sentence |= {"start": start, "end": end}
+    return {"id": example.id, "sentences": sentences, "coverage": brief}
+
+
+def to_lines(example: ClassifyExample, prediction: ClassifyPrediction, *, is_document: bool) -> list[str]:
+    """Give a prediction as lines: answer, how sure it is, the beginning of the text."""
+    texts = get_sentences(example) if is_document else (" | ".join(example.texts),)
+    return [f"{_format_answer(answer)}  {_short(text)}" for text, answer in zip(texts, prediction.answers, strict=True)]
+
+
+def _answer_record(answer: ClassifyAnswer) -> dict[str, Any]:
+    if answer.value is not None:
+        return {"value": answer.value}
+    said = {"label": answer.label} if answer.labels is None else {"labels": list(answer.labels)}
+    return {**said, "score": answer.score, "probabilities": dict(answer.probabilities)}
+
+
+def _format_answer(answer: ClassifyAnswer) -> str:
+    if answer.value is not None:
+        return f"{answer.value:.3f}"
+    said = answer.label if answer.labels is None else ", ".join(answer.labels)
+    return f"{said or '(none)'}  {answer.score:.2f}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+
+
+def iter_confidences(example: ClassifyExample, prediction: ClassifyPrediction) -> Iterator[tuple[float, bool]]:
+    """Give for each guessed label how sure the model is of it, and whether it is right; numbers have none."""
+    for gold, answer in zip(example.golds, prediction.answers, strict=True):
+        if answer.labels is not None:
+            right = {gold} if isinstance(gold, str) else set(gold) if isinstance(gold, tuple) else set()
+            yield from ((answer.probabilities[label], label in right) for label in answer.labels)
+        elif answer.label is not None and answer.score is not None:
+            yield answer.score, answer.label == gold

@@ -1,0 +1,399 @@
+"""The task `classify`: one label, several labels or a number for a text, a pair of texts, or each sentence of a document.
+
+In: labelled rows of tables, JSON lines, Parquet or sections of abstracts. Out: labels with probabilities, or numbers.
+What the rows are is told from the training data and said. Texts of any length are read through windows whose outputs
+are pooled, in training, evaluation and prediction alike. The head of numbers learns values that were moved to mean 0
+and deviation 1, which suits the usual learning rates: its raw outputs are on that scale, and the task undoes it.
+"""
+
+# A answers, C outputs
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from alembert.corpus.examples.labelled import LabelValue
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadInput, BadSetting
+from alembert.tasks.classify.data import (
+    CLASSIFY_METRICS,
+    ClassifyExample,
+    ClassifyKind,
+    ClassifySettings,
+    advise_on_context,
+    convert_label,
+    describe_wrong_metric,
+    detect_kind,
+    examples_from_texts,
+    get_sentences,
+    read_examples,
+    read_unlabelled,
+    split_sides,
+)
+from alembert.tasks.classify.decode import (
+    ClassifyAnswer,
+    ClassifyCalibration,
+    ClassifyPrediction,
+    decode_multi,
+    decode_numbers,
+    decode_single,
+    drop_below_score,
+    iter_confidences,
+    pool_windows,
+    to_lines,
+    to_record,
+)
+from alembert.tasks.classify.rows import (
+    ClassifyRewriter,
+    TargetArray,
+    WindowSpec,
+    check_answers,
+    check_form,
+    check_values_differ,
+    collect_labels,
+    encode_document,
+    encode_text,
+    encode_token_ids,
+    format_labels,
+    iter_gold_answers,
+)
+from alembert.tasks.classify.scores import (
+    ClassifyComparison,
+    apply_best_thresholds,
+    build_sample_metric,
+    compute_metrics,
+)
+from alembert.tasks.example import Coverage, EncodedExample, ReadResult
+from alembert.tasks.metrics.calibration import (
+    best_threshold,
+    fit_binary_temperature,
+    fit_temperature,
+    sigmoid,
+)
+from alembert.tasks.metrics.classes import balanced_weights, encode_labels, indicator_matrix
+from alembert.tasks.metrics.tally import Floats
+from alembert.tasks.runtime import Outputs
+from alembert.tasks.settings import (
+    MAX_MAGNITUDE,
+    DistillLossSettings,
+    LossSettings,
+    load_number,
+    load_settings,
+    load_temperature,
+)
+from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.runtime.torch import TaskBatch
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
+    """Say what texts are."""
+
+    name: ClassVar[str] = "classify"
+    settings_class: ClassVar[type[Any]] = ClassifySettings
+    answer_name: ClassVar[str] = "labels"
+
+    settings: ClassifySettings
+    kind: ClassifyKind
+    classes: tuple[str, ...] = ()
+    """Labels in the order of the outputs; none if the answers are numbers."""
+    pairs: bool | None = False
+    """Whether pairs of texts are classified; none: it is not known, and each example is read as it is."""
+    mean: float = 0.0
+    deviation: float = 1.0
+    chosen: ClassifyCalibration = field(default_factory=ClassifyCalibration)
+    weights: tuple[float, ...] = ()
+    """Weight of each label if labels are balanced; empty: not computed."""
+    is_training: bool = False
+    """Whether texts are cut to `train_windows`."""
+
+    # -- data
+
+    @classmethod
+    def read(
+        cls, files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
+    ) -> ReadResult[ClassifyExample]:
+        return read_examples(files, settings, options)
+
+    @classmethod
+    def read_unlabelled(
+        cls, files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
+    ) -> ReadResult[ClassifyExample]:
+        return read_unlabelled(files, settings, options)
+
+    @classmethod
+    def settle(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifySettings:
+        return replace(settings, kind=detect_kind((gold for each in examples for gold in each.golds), settings.kind))
+
+    @classmethod
+    def learn(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifyTask:
+        golds = [gold for example in examples for gold in example.golds]
+        if not golds:
+            raise BadInput("There are no labelled examples to learn from. Check what was set aside, and why.")
+        kind = detect_kind(golds, settings.kind)
+        if settings.main not in ("auto", *CLASSIFY_METRICS[kind]):
+            raise BadSetting(describe_wrong_metric(settings.main, kind))
+        settings = replace(settings, kind=kind)
+        pairs = len(examples[0].texts) == 2 and not examples[0].is_document
+        check_form(examples, is_document=settings.context == "document", pairs=pairs)
+        fitting: list[Any] = [gold for _, gold in iter_gold_answers(examples, kind)]
+        if kind == "number":
+            check_values_differ(fitting)
+            mean, deviation = float(np.mean(fitting)), float(np.std(fitting))
+            return cls(settings, kind, pairs=pairs, mean=mean, deviation=deviation)
+        return cls(settings, kind, collect_labels(fitting, kind), pairs)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[ClassifyExample]:
+        """Make examples without answers; the two texts of a pair are parted by a tab."""
+        return examples_from_texts(texts, ids)
+
+    def decisions(self) -> list[str]:
+        unit = "sentence of a document" if self.is_document else "pair of texts" if self.pairs else "text"
+        if self.kind == "number":
+            answer = f"Each {unit} has a number: mean {self.mean:.4g}, deviation {self.deviation:.4g} in training."
+        else:
+            share = "one label" if self.kind == "single" else "any number of labels, also none,"
+            answer = f"Each {unit} has {share} of {len(self.classes)}: {format_labels(self.classes)}."
+        most = self.settings.train_windows
+        cut = [f"Of each {unit} at most {most} windows are learnt from, as `train_windows` asks."] if most else []
+        return [answer, *cut, f"Models are chosen by {self.main}."]
+
+    def advice(self, examples: Sequence[ClassifyExample], encoded: Sequence[EncodedExample]) -> Iterator[str]:
+        if not (self.is_document or self.pairs):
+            yield from advise_on_context(examples)
+
+    def check(self, examples: Sequence[ClassifyExample]) -> None:
+        check_form(examples, is_document=self.is_document, pairs=self.pairs)
+        check_answers(examples, self.kind, self.classes)
+
+    def answers(self, example: ClassifyExample) -> list[str]:
+        if self.kind == "number":
+            return []
+        golds = [convert_label(gold, self.kind) for gold in example.golds]
+        return [label for gold in golds for label in (gold if isinstance(gold, tuple) else (str(gold),))]
+
+    def rewriter(self) -> ClassifyRewriter:
+        return ClassifyRewriter()
+
+    # -- the model
+
+    @property
+    def is_document(self) -> bool:
+        """Whether the sentences of a document are classified together."""
+        return self.settings.context == "document"
+
+    @property
+    def main(self) -> str:
+        """The measure that models are chosen by."""
+        return CLASSIFY_METRICS[self.kind][0] if self.settings.main == "auto" else self.settings.main
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.classes
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return "places" if self.is_document else "examples"
+
+    def head(self) -> HeadSpec:
+        from alembert.nn.heads import HeadSpec
+
+        outputs = len(self.classes) or 1
+        if self.is_document:
+            return HeadSpec(kind="tag", outputs=outputs)
+        pooling = self.settings.pooling
+        return HeadSpec(kind="classify", outputs=outputs, pooling=pooling, answers=self.kind)
+
+    def for_training(self) -> ClassifyTask:
+        """Give the task that encodes training data: it cuts texts to `train_windows`, if that was asked for."""
+        return replace(self, is_training=True)
+
+    def encode(self, examples: Sequence[ClassifyExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
+        most = self.settings.train_windows if self.is_training else None
+        cutting = WindowSpec(tokenizer, min(self.settings.window, longest), self.settings.overlap, most)
+        parts = [
+            get_sentences(example) if self.is_document else split_sides(example, self.pairs) for example in examples
+        ]
+        ids = encode_token_ids([part for each in parts for part in each], tokenizer)
+        rows_of = encode_document if self.is_document else encode_text
+        return [
+            rows_of(texts, [next(ids) for _ in texts], cutting, self._targets(example.golds))
+            for example, texts in zip(examples, parts, strict=True)
+        ]
+
+    def _targets(self, golds: Sequence[LabelValue]) -> TargetArray | None:
+        """Give right answers in the form that the loss takes."""
+        if not golds:
+            return None
+        fitting: Any = [convert_label(gold, self.kind) for gold in golds]
+        if self.kind == "number":
+            return ((np.array(fitting, np.float64) - self.mean) / self.deviation).astype(np.float32)
+        if self.kind == "multi":
+            return indicator_matrix(fitting, self.classes).astype(np.float32)
+        return encode_labels(fitting, self.classes)
+
+    def balanced(self, encoded: Sequence[EncodedExample]) -> ClassifyTask:
+        """Weigh one label by the inverse of its frequency; of several, each by the ratio of no to yes."""
+        gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
+        if self.kind == "number" or not gold:
+            return self
+        labels = np.concatenate(gold)
+        if self.kind == "single":
+            return replace(self, weights=balanced_weights(labels, len(self.classes)))
+        counts = labels.sum(0).clip(min=1)
+        weights = (len(labels) - counts).clip(min=1) / counts
+        return replace(self, weights=tuple(weights.tolist()))
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
+        from alembert.tasks.classify.losses import compute_loss
+
+        return compute_loss(self._evidence(outputs, target), target.labels, self.kind, settings, self.weights)
+
+    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
+        from alembert.tasks.classify.losses import compute_divergence
+
+        return compute_divergence(self._evidence(one, target), self._evidence(other, target), self.kind)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
+        from alembert.tasks.classify.losses import compute_distillation_loss
+
+        student, teacher = self._evidence(outputs, target), self._evidence(taught, target)
+        return compute_distillation_loss(student, teacher, self.kind, settings.temperature)
+
+    def _evidence(self, outputs: Tensor, target: TaskBatch) -> Tensor:
+        from alembert.tasks.classify.losses import pool_rows
+
+        return outputs if self.is_document else pool_rows(outputs, target.example_of_row, self.settings.pool)
+
+    # -- answers
+
+    def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ClassifyPrediction:
+        return ClassifyPrediction(tuple(self._answers(self._pooled(encoded, outputs))), encoded.coverage)
+
+    def withhold(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
+        if self.kind == "number":
+            return super().withhold(prediction, min_score)
+        return ClassifyPrediction(*drop_below_score(prediction.answers, prediction.coverage, min_score))
+
+    def _pooled(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> Floats:
+        if not outputs:
+            return np.empty((0, len(self.classes) or 1))
+        return pool_windows(np.concatenate(outputs), encoded.layout, self.settings.pool)
+
+    def _answers(self, logits_AC: Floats) -> list[ClassifyAnswer]:
+        if self.kind == "number":
+            return decode_numbers(logits_AC, self.mean, self.deviation)
+        read = decode_single if self.kind == "single" else decode_multi
+        return read(logits_AC, self.classes, self.chosen)
+
+    def tune(
+        self,
+        examples: Sequence[ClassifyExample],
+        encoded: Sequence[EncodedExample],
+        outputs: Sequence[Sequence[Outputs]],
+    ) -> ClassifyTask:
+        """Fit the temperature, which changes no label, and choose the threshold of each of several labels by F1."""
+        known = [
+            (gold, self._pooled(each, parts))
+            for example, each, parts in zip(examples, encoded, outputs, strict=True)
+            if (gold := self._targets(example.golds)) is not None
+        ]
+        if self.kind == "number" or not known:
+            return self
+        gold, logits_AC = (np.concatenate(part) for part in zip(*known, strict=True))
+        if self.kind == "single":
+            return replace(self, chosen=ClassifyCalibration(fit_temperature(logits_AC, gold)))
+        temperature = fit_binary_temperature(logits_AC, gold)
+        sure_AC = sigmoid(logits_AC / temperature)
+        thresholds = tuple(best_threshold(sure, yes) for sure, yes in zip(sure_AC.T, gold.T, strict=True))
+        return replace(self, chosen=ClassifyCalibration(temperature, thresholds))
+
+    def score(self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> TaskScores:
+        compared = self._compared(examples, predictions)
+        measures, by_label = compute_metrics(compared)
+        untuned = ""
+        if self.kind == "multi" and not self.chosen.thresholds and compared.has_probabilities:
+            untuned = f"best_{self.main}"
+            measures |= {untuned: compute_metrics(apply_best_thresholds(compared))[0][self.main]}
+        return TaskScores(
+            main=self.main,
+            measures=measures,
+            by_label=by_label,
+            coverage=Coverage.total(prediction.coverage for prediction in predictions),
+            untuned=untuned,
+        )
+
+    def measure(self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> SampleMetric:
+        return build_sample_metric(self._compared(examples, predictions), self.main)
+
+    def _compared(
+        self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
+    ) -> ClassifyComparison:
+        return ClassifyComparison.of(self.kind, self.classes, examples, predictions)
+
+    def confidences(self, example: ClassifyExample, prediction: ClassifyPrediction) -> Iterator[tuple[float, bool]]:
+        return iter_confidences(example, prediction)
+
+    def labelled_as(
+        self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
+    ) -> tuple[Sequence[str], Sequence[str]] | None:
+        if self.kind != "single":
+            return None
+        gold = [str(gold) for example in examples for gold in example.golds]
+        return gold, [str(answer.label) for prediction in predictions for answer in prediction.answers]
+
+    def question(self) -> dict[str, Any]:
+        return {"kind": self.kind, "measure": self.main, "labels": sorted(self.classes)}
+
+    def record(self, example: ClassifyExample, prediction: ClassifyPrediction) -> dict[str, Any]:
+        return to_record(example, prediction, is_document=self.is_document)
+
+    def show(self, example: ClassifyExample, prediction: ClassifyPrediction) -> list[str]:
+        return to_lines(example, prediction, is_document=self.is_document)
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "labels": list(self.classes),
+            "pairs": self.pairs,
+            "mean": self.mean,
+            "deviation": self.deviation,
+            "temperature": self.chosen.temperature,
+            "thresholds": dict(zip(self.classes, self.chosen.thresholds, strict=False)),
+            "settings": asdict(self.settings),
+        }
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> ClassifyTask:
+        kind, labels = table["kind"], tuple(str(label) for label in table["labels"])
+        if kind not in get_args(ClassifyKind) or (kind == "number") == bool(labels):
+            raise ValueError("the kind of the task and its labels do not fit")
+        thresholds = table["thresholds"]
+        settings = replace(load_settings(ClassifySettings, table["settings"]), kind=kind)
+        return cls(
+            settings,
+            kind,
+            labels,
+            None if table["pairs"] is None else bool(table["pairs"]),
+            load_number(table, "mean", -MAX_MAGNITUDE, MAX_MAGNITUDE),
+            load_number(table, "deviation", 1 / MAX_MAGNITUDE, MAX_MAGNITUDE),
+            ClassifyCalibration(
+                load_temperature(table),
+                tuple(load_number(thresholds, label, 0, 1) for label in labels) if thresholds else (),
+            ),
+        )

@@ -1,0 +1,206 @@
+"""What the task `generate` can be told.
+
+Examples of the task `generate`: a source, and what is to be written for it.
+
+What both kinds of the task `generate` share: examples, and how written texts are compared with the right ones.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.corpus.examples.source_target import read_source_target_pairs
+from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.errors import BadInput, BadSetting
+from alembert.tasks.decoding.settings import DecodeSettings
+from alembert.tasks.example import Coverage, Example, ReadResult
+from alembert.tasks.metrics.rouge import ROUGE_METRICS, rouge, rouge_words
+from alembert.tasks.settings import load_settings
+from alembert.tasks.task import SampleMetric, Task, TaskScores
+
+_MIN_TOKENS = 4
+
+
+def _default_decoding() -> DecodeSettings:
+    return DecodeSettings(method="beam", longest=64, no_repeat=3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateSettings:
+    """How texts are written for other texts."""
+
+    kind: Literal["write", "extract"] = "write"
+    """write: new text, word by word. extract: the sentences of the source that say most of the target."""
+    source: int | None = None
+    """Tokens of a source that are read at most; none: all that the model can read beside a target. The rest is cut."""
+    target: int = 64
+    """Tokens of a target that are learnt from at most; what is cut is counted."""
+    judged: int | None = 200
+    """Development examples that are written for, each time that the model is judged while it learns; none: all."""
+    sentences: int = 3
+    """extract: how many sentences are chosen."""
+    decoding: DecodeSettings = field(default_factory=_default_decoding)
+    """How words are searched."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("write", "extract"):
+            raise BadSetting(f"`kind` of the task is {self.kind!r}; expected write or extract.")
+        least = {"source": _MIN_TOKENS, "target": _MIN_TOKENS, "judged": 1, "sentences": 1}
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise BadSetting(f"`{name}` of the task is {value}; expected {lowest} or more.")
+        if self.kind == "extract" and self.source is not None:
+            raise BadSetting(
+                "`source` is a setting of the kind write; extract reads sources of any length, in windows. Leave it out."
+            )
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> GenerateSettings:
+        """Make settings of plain values again; raise ValueError for what are none."""
+        return load_settings(cls, table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateExample(Example):
+    """A source, and perhaps its target."""
+
+    target: str | None = None
+    """What is to be written; none: not known."""
+
+    @property
+    def source(self) -> str:
+        return self.texts[0]
+
+
+def read_examples(files: Sequence[Path], options: ReadOptions) -> ReadResult[GenerateExample]:
+    """Read files of pairs."""
+    examples: list[GenerateExample] = []
+    aside: list[SetAside] = []
+    remarks: list[Remark] = []
+    for path in files:
+        found = read_source_target_pairs(path, options)
+        aside += found.set_aside
+        remarks += found.remarks
+        examples += [
+            GenerateExample(id=pair.id, texts=(pair.source,), where=pair.where, target=pair.target)
+            for pair in found.pairs
+        ]
+    return ReadResult(tuple(examples), tuple(aside), tuple(remarks))
+
+
+def examples_from_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[GenerateExample]:
+    """Make examples without targets."""
+    names = ids or [f"text-{number}" for number in range(1, len(texts) + 1)]
+    return [GenerateExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]
+
+
+def check_texts(examples: Sequence[GenerateExample]) -> None:
+    """Refuse sources without a word."""
+    for example in examples:
+        if not example.source.strip():
+            raise BadInput(f"{example.where or f'example {example.id}'} has no text to write for.")
+
+
+def check_learnable(examples: Sequence[GenerateExample]) -> None:
+    """Refuse training data that say nothing about what to write."""
+    if all(example.target is None for example in examples):
+        raise BadInput("There are no examples with a target to learn from. Check what was set aside, and why.")
+
+
+# N examples
+
+
+MAIN_METRIC: Final = "rougeL"
+
+
+@dataclass(frozen=True)
+class TextPrediction:
+    """What was written for a source."""
+
+    coverage: Coverage
+
+    @property
+    @abstractmethod
+    def text(self) -> str | None:
+        """The best text; none: nothing was asked for."""
+
+
+class BaseGenerateTask(Task[GenerateExample, TextPrediction]):
+    """A task whose examples are sources with targets, and whose answers are texts."""
+
+    name: ClassVar[str] = "generate"
+    settings_class: ClassVar[type[Any]] = GenerateSettings
+    answer_name: ClassVar[str] = "texts"
+    settings: GenerateSettings
+
+    @classmethod
+    def read(
+        cls, files: Sequence[Path], settings: GenerateSettings, options: ReadOptions
+    ) -> ReadResult[GenerateExample]:
+        return read_examples(files, options)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[GenerateExample]:
+        return examples_from_texts(texts, ids)
+
+    def check(self, examples: Sequence[GenerateExample]) -> None:
+        check_texts(examples)
+
+    def answers(self, example: GenerateExample) -> list[str]:
+        return [] if example.target is None else [example.target]
+
+    def score(self, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]) -> TaskScores:
+        found = _RougeScores.of(examples, predictions)
+        return TaskScores(
+            main=MAIN_METRIC,
+            measures={
+                **found.means(),
+                "length_ratio": found.length_ratio,
+                "scored": float(len(found.places)),
+            },
+            coverage=Coverage.total(prediction.coverage for prediction in predictions),
+        )
+
+    def measure(self, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]) -> SampleMetric:
+        found = _RougeScores.of(examples, predictions)
+        values_N, is_scored_N = np.zeros(len(examples)), np.zeros(len(examples), np.bool_)
+        values_N[found.places] = found.values[MAIN_METRIC]
+        is_scored_N[found.places] = True
+        return lambda indices: float(values_N[indices].sum() / max(is_scored_N[indices].sum(), 1))
+
+    def question(self) -> dict[str, Any]:
+        return {"measure": MAIN_METRIC}
+
+
+@dataclass(frozen=True, eq=False)
+class _RougeScores:
+    """Written texts against right ones, where both are there."""
+
+    places: list[int]
+    """Numbers of the examples."""
+    values: dict[str, npt.NDArray[np.float64]]
+    """ROUGE of each."""
+    length_ratio: float
+
+    @classmethod
+    def of(cls, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]) -> _RougeScores:
+        pairs = [
+            (number, prediction.text, example.target)
+            for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True))
+            if prediction.text is not None and example.target is not None
+        ]
+        found = [rouge(written, right) for _, written, right in pairs]
+        values = {name: np.array([each[name] for each in found], np.float64) for name in ROUGE_METRICS}
+        lengths = sum(len(rouge_words(text)) for _, text, _ in pairs), sum(len(rouge_words(text)) for *_, text in pairs)
+        return cls([number for number, _, _ in pairs], values, lengths[0] / max(lengths[1], 1))
+
+    def means(self) -> dict[str, float]:
+        return {name: float(values.mean()) if len(values) else 0.0 for name, values in self.values.items()}

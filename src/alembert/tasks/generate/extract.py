@@ -1,0 +1,223 @@
+"""The kind `extract` of the task `generate`: the sentences of a source that say most of its target.
+
+In: pairs of source and target. Out: sentences of the source with their offsets, in the order of the text. Targets say
+which sentences to choose: one after the other, that which adds most to ROUGE-1 and ROUGE-2, as long as one does
+(Nallapati et al. 2017). Whether a sentence is chosen is learnt by `classify` with the whole document in view, whose rows,
+windows, loss and probabilities are used as they are; the most probable sentences are the answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from alembert.tasks.classify.data import ClassifyExample, ClassifySettings
+from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.example import EncodedExample
+from alembert.tasks.generate.data import (
+    MAIN_METRIC,
+    BaseGenerateTask,
+    GenerateExample,
+    GenerateSettings,
+    TextPrediction,
+)
+from alembert.tasks.metrics.rouge import overlap_f1, rouge_words
+from alembert.tasks.runtime import Outputs
+from alembert.tasks.settings import DistillLossSettings, LossSettings
+from alembert.text.sentences import split_sentences
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.runtime.torch import TaskBatch
+
+EXTRACT_LABELS: Final = ("left out", "chosen")
+_CLASSIFY: Final = ClassifyTask(ClassifySettings(kind="single", context="document"), "single", EXTRACT_LABELS)
+
+
+@dataclass(frozen=True)
+class ScoredSentence:
+    """A sentence of a source."""
+
+    start: int
+    end: int
+    score: float
+    """How probable it is that it is chosen."""
+
+
+@dataclass(frozen=True)
+class ExtractPrediction(TextPrediction):
+    """The sentences that were chosen."""
+
+    source: str
+    sentences: tuple[ScoredSentence, ...]
+    """In the order of the text."""
+
+    @property
+    def text(self) -> str | None:
+        return "\n".join(self.source[each.start : each.end] for each in self.sentences)
+
+
+@dataclass(frozen=True, eq=False)
+class _ExtractLayout:
+    """What `classify` needs, and where the sentences are."""
+
+    source: str
+    spans: tuple[tuple[int, int], ...]
+    of_classify: Any
+
+
+@dataclass(frozen=True, eq=False)
+class ExtractTask(BaseGenerateTask):
+    """Choose sentences of texts."""
+
+    settings: GenerateSettings
+    classify: ClassifyTask = _CLASSIFY
+
+    @classmethod
+    def learn(cls, examples: Sequence[GenerateExample], settings: GenerateSettings) -> ExtractTask:
+        return cls(settings)
+
+    def decisions(self) -> list[str]:
+        return [
+            f"Of each source the {self.settings.sentences} sentences that are most probably chosen are given; at most "
+            "so many, those that share most words and pairs of words with the target, are learnt as chosen.",
+            f"Models are chosen by {MAIN_METRIC}.",
+        ]
+
+    def answers(self, example: GenerateExample) -> list[str]:
+        """Give how the sentences are labelled, of which the balance tells something, unlike of the targets."""
+        sentences = [example.source[start:end] for start, end in split_sentences(example.source)]
+        return list(self._golds(example, sentences))
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.classify.labels
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return self.classify.counted
+
+    def head(self) -> HeadSpec:
+        return self.classify.head()
+
+    def encode(self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
+        spans = [tuple(split_sentences(example.source)) for example in examples]
+        documents = [self._document(example, own) for example, own in zip(examples, spans, strict=True)]
+        encoded = self.classify.encode(documents, tokenizer, longest)
+        return [
+            replace(each, layout=_ExtractLayout(example.source, own, each.layout))
+            for each, example, own in zip(encoded, examples, spans, strict=True)
+        ]
+
+    def _document(self, example: GenerateExample, spans: Sequence[tuple[int, int]]) -> ClassifyExample:
+        sentences = tuple(example.source[start:end] for start, end in spans)
+        golds = self._golds(example, sentences)
+        return ClassifyExample(id=example.id, texts=sentences, golds=golds, is_document=True)
+
+    def _golds(self, example: GenerateExample, sentences: Sequence[str]) -> tuple[str, ...]:
+        if example.target is None:
+            return ()
+        chosen = select_oracle_sentences(sentences, example.target, self.settings.sentences)
+        return tuple(EXTRACT_LABELS[number in chosen] for number in range(len(sentences)))
+
+    def balanced(self, encoded: Sequence[EncodedExample]) -> ExtractTask:
+        return replace(self, classify=self.classify.balanced(encoded))
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
+        return self.classify.loss(head, outputs, target, settings)
+
+    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
+        return self.classify.divergence(one, other, target)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
+        return self.classify.imitation(head, outputs, taught, target, settings)
+
+    # -- answers
+
+    def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ExtractPrediction:
+        layout: _ExtractLayout = encoded.layout
+        found = self.classify.decode(replace(encoded, layout=layout.of_classify), outputs)
+        scores = [answer.probabilities[EXTRACT_LABELS[1]] for answer in found.answers]
+        best = sorted(range(len(scores)), key=lambda place: -scores[place])[: self.settings.sentences]
+        sentences = tuple(ScoredSentence(*layout.spans[place], scores[place]) for place in sorted(best))
+        return ExtractPrediction(encoded.coverage, layout.source, sentences)
+
+    def question(self) -> dict[str, Any]:
+        return {"kind": "extract", **super().question()}
+
+    def record(self, example: GenerateExample, prediction: TextPrediction) -> dict[str, Any]:
+        assert isinstance(prediction, ExtractPrediction)
+        sentences = [
+            {"text": prediction.source[each.start : each.end], **asdict(each)} for each in prediction.sentences
+        ]
+        brief = prediction.coverage.brief()
+        return {"id": example.id, "text": prediction.text, "sentences": sentences, "coverage": brief}
+
+    def show(self, example: GenerateExample, prediction: TextPrediction) -> list[str]:
+        assert isinstance(prediction, ExtractPrediction)
+        return [
+            f"{each.score:.2f}  {' '.join(prediction.source[each.start : each.end].split())}"
+            for each in prediction.sentences
+        ]
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {"labels": list(self.labels), "settings": asdict(self.settings)}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> ExtractTask:
+        return cls(GenerateSettings.of(table["settings"]))
+
+
+def select_oracle_sentences(sentences: Sequence[str], target: str, most: int) -> set[int]:
+    """Choose the sentences that together say most of a target, at most so many.
+
+    >>> select_oracle_sentences(["It rained.", "Aspirin cured the pain.", "Pain is bad."], "Aspirin cured pain", most=2)
+    {1}
+    """
+    wanted = _ngram_counts(rouge_words(target))
+    parts = [_merge_unmatched(_ngram_counts(rouge_words(sentence)), wanted) for sentence in sentences]
+    chosen: set[int] = set()
+    said, best = _ngram_counts([]), 0.0
+    while len(chosen) < min(most, len(parts)):
+        worth = {n: _rouge_sum(said, part, wanted) for n, part in enumerate(parts) if n not in chosen}
+        number = max(worth, key=lambda n: worth[n])
+        if worth[number] <= best:
+            break
+        best = worth[number]
+        chosen.add(number)
+        said = said[0] + parts[number][0], said[1] + parts[number][1]
+    return chosen
+
+
+_Counts = tuple[Counter[Any], Counter[Any]]
+"""Of words, and of pairs of words."""
+
+
+def _ngram_counts(found: Sequence[str]) -> _Counts:
+    return Counter(found), Counter(pairwise(found))
+
+
+def _merge_unmatched(counts: _Counts, wanted: _Counts) -> _Counts:
+    """Count what is not wanted as one and the same: it matters by its number alone, and small counts add up fast."""
+    words, pairs = (
+        Counter(each if each in known else None for each in found.elements())
+        for found, known in zip(counts, wanted, strict=True)
+    )
+    return words, pairs
+
+
+def _rouge_sum(said: _Counts, part: _Counts, wanted: _Counts) -> float:
+    """Give ROUGE-1 and ROUGE-2 (F), added up, of what was said and a part more."""
+    return overlap_f1(said[0] + part[0], wanted[0]) + overlap_f1(said[1] + part[1], wanted[1])

@@ -1,0 +1,310 @@
+"""Examples of the task `relate`: a text, the entities in it, and which of them are related.
+
+Three forms: a sentence with two entities that are marked, one in which words such as @GENE$ stand in their place, and a
+document with any number of entities and relations between them, or between the concepts that they are mentions of.
+
+What the task `relate` can be told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+from alembert.corpus.document import Document, Entity, Relation, Span, from_record
+from alembert.corpus.examples.entity_markers import EntityMarker, find_marked_pair
+from alembert.data.order import stable_hash
+from alembert.errors import BadInput, BadSetting
+from alembert.tasks.example import Example
+from alembert.tasks.settings import check_choices
+from alembert.text.sentences import split_sentences
+
+RelateForm = Literal["marked", "anonymised", "document", "plain"]
+"""plain: a text without entities, in which there is nothing to relate."""
+_TAGGER_ADVICE = (
+    "To have the entities found as well, give a tagger before this model: alembert predict TAGGER MODEL TEXT"
+)
+UNKNOWN_CONCEPT = "-1"
+"""What PubTator files write for a mention whose concept is not in the dictionary."""
+
+
+class NoMarkedEntities(BadInput):
+    """A text in which two entities should be marked has no marks at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityMention:
+    """An entity: `text[start:end]` are its words."""
+
+    id: str
+    start: int
+    end: int
+    type: str = ""
+    concepts: tuple[str, ...] = ()
+    outer: Span | None = None
+    """With the marks around it, if the text has some."""
+
+    @property
+    def whole(self) -> Span:
+        """The stretch of the text that the entity and its marks take."""
+        return self.outer or (self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class RelationLink:
+    """A relation: ids of mentions, or concepts, and what it is called."""
+
+    head: str
+    tail: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnlinkedRelation:
+    """A relation that a document has, though not both of its ends are entities of it."""
+
+    label: str
+    ends: tuple[str, ...] = ()
+    """Ids of mentions, or concepts, that it is known to be between: one or none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelateExample(Example):
+    """A text with entities, and their relations if these are known."""
+
+    form: RelateForm
+    mentions: tuple[EntityMention, ...] = ()
+    """In the order of the text; of a marked pair, the first and the second."""
+    links: tuple[RelationLink, ...] | None = None
+    unlinked: tuple[UnlinkedRelation, ...] = ()
+    """Relations that nobody can find, beside the links: they count as missed."""
+    given_sentences: tuple[Span, ...] = ()
+    """Sentences of a document, if the file has them."""
+    layout: str = ""
+    """How the entities are marked, in words."""
+    group: str | None = None
+    """The document that the text is a part of, or that it is."""
+
+    @property
+    def text(self) -> str:
+        return self.texts[0]
+
+    @property
+    def plain_texts(self) -> tuple[str, ...]:
+        return (" ".join(self._unmarked()),) if self.form == "marked" else self.texts
+
+    @property
+    def kin(self) -> int | str:
+        """Sentences that differ in nothing but which entities are marked are of one kin."""
+        if self.group is not None:
+            return self.group
+        if self.form != "marked":
+            return self.key
+        return stable_hash("sentence", " ".join("".join(self._unmarked()).split()).casefold())
+
+    def _unmarked(self) -> Iterator[str]:
+        """Part the text at the marks of its entities, and leave these out."""
+        at = 0
+        for start, end in sorted(span for each in self.mentions for span in _marks_of(each)):
+            yield self.text[at:start]
+            at = max(at, end)
+        yield self.text[at:]
+
+    @cached_property
+    def sentences(self) -> tuple[Span, ...]:
+        """The sentences of the text."""
+        return self.given_sentences or tuple(split_sentences(self.text))
+
+    @cached_property
+    def sentence_starts(self) -> list[int]:
+        """Where sentences begin."""
+        return [start for start, _ in self.sentences]
+
+
+def _marks_of(mention: EntityMention) -> list[Span]:
+    start, end = mention.whole
+    return [(start, mention.start), (mention.end, end)]
+
+
+def example_from_marked_text(
+    text: str,
+    labels: Sequence[str] | None,
+    *,
+    id: str,  # noqa: A002
+    where: str = "",
+    group: str | None = None,
+) -> RelateExample:
+    """Make an example of a text with two marked entities, which have these relations to each other (none: unknown)."""
+    pair = find_marked_pair(text)
+    if pair is None:
+        raise NoMarkedEntities(
+            "no entities are marked in the text; expected << a >> and [[ b ]], <e1> and <e2>, or words such as @GENE$"
+        )
+    return RelateExample(
+        id=id,
+        texts=(text,),
+        where=where,
+        form="anonymised" if pair.is_anonymised else "marked",
+        mentions=(_to_mention_of_mark("1", pair.first), _to_mention_of_mark("2", pair.second)),
+        links=None if labels is None else tuple(RelationLink("1", "2", label) for label in labels),
+        layout=pair.layout,
+        group=group,
+    )
+
+
+def _to_mention_of_mark(name: str, mark: EntityMarker) -> EntityMention:
+    return EntityMention(name, mark.start, mark.end, mark.name, outer=(mark.outer_start, mark.outer_end))
+
+
+def example_from_entities(
+    text: str,
+    entities: Iterable[tuple[int, int, str]],
+    *,
+    id: str = "text",  # noqa: A002
+    is_sentence: bool = False,
+) -> RelateExample:
+    """Make an example of a text and entities that something else has found: start, end and type of each.
+
+    The text is one sentence, or its sentences are to be found.
+    """
+    found = sorted(entities, key=lambda each: (each[0], -each[1]))
+    mentions = tuple(EntityMention(f"T{n}", start, end, label) for n, (start, end, label) in enumerate(found, 1))
+    sentences = ((0, len(text)),) if is_sentence else ()
+    return RelateExample(id=id, texts=(text,), form="document", mentions=mentions, given_sentences=sentences)
+
+
+def example_from_document(
+    document: Document, where: str, *, is_annotated: bool = True
+) -> tuple[RelateExample, list[str]]:
+    """Make an example of a document; say of each relation that is none between two entities why it is left out."""
+    mentions = tuple(sorted(map(_to_mention, document.entities), key=lambda each: (each.start, -each.end)))
+    known = {name for each in mentions for name in (each.id, *each.concepts)}
+    found, lost = _relations(document, known)
+    links = dict.fromkeys(each for each in found if isinstance(each, RelationLink))
+    example = RelateExample(
+        id=document.id,
+        texts=(document.text,),
+        where=where,
+        form="document",
+        mentions=mentions,
+        links=tuple(links) if is_annotated else None,
+        unlinked=tuple(each for each in found if isinstance(each, UnlinkedRelation)) if is_annotated else (),
+        given_sentences=tuple((each.start, each.end) for each in document.sections if each.kind == "sentence"),
+        layout="entities at character offsets",
+        group=document.id,
+    )
+    return example, lost
+
+
+def examples_from_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[RelateExample]:
+    """Make examples without answers: marked texts, or documents with entities as JSON objects."""
+    names = ids or [f"text-{place}" for place in range(1, len(texts) + 1)]
+    return [_example_from_text(text, name) for text, name in zip(texts, names, strict=True)]
+
+
+def _example_from_text(text: str, name: str) -> RelateExample:
+    record = _parse_record(text)
+    if record is not None and "entities" in record:
+        return example_from_document(from_record({"id": name, **record}), name, is_annotated=False)[0]
+    if record is not None:  # a line of a file of marked sentences: its label is not to be read
+        text = str(record["text"])
+    try:
+        return example_from_marked_text(text, None, id=name)
+    except NoMarkedEntities as wrong:
+        return RelateExample(id=name, texts=(text,), form="plain", layout=f"{wrong}. {_TAGGER_ADVICE}")
+    except BadInput as wrong:
+        return RelateExample(id=name, texts=(text,), form="plain", layout=str(wrong))
+
+
+def _parse_record(text: str) -> dict[str, object] | None:
+    try:
+        found = json.loads(text) if text.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and ("entities" in found or "text" in found) else None
+
+
+def _to_mention(entity: Entity) -> EntityMention:
+    concepts = tuple(concept for concept in entity.concepts if concept != UNKNOWN_CONCEPT)
+    return EntityMention(entity.id, entity.start, entity.end, entity.label, concepts)
+
+
+def _relations(document: Document, known: set[str]) -> tuple[list[RelationLink | UnlinkedRelation], list[str]]:
+    """Read the relations of a document; say of those that stand between others, or of more than two, why they are left out.
+
+    Of relations that the file's reader could not link it has told already.
+    """
+    others = {relation.id for relation in (*document.relations, *document.unlinked_relations)}
+    found: list[RelationLink | UnlinkedRelation] = []
+    lost: list[str] = []
+    for relation in document.relations:
+        try:
+            found.append(_relation(relation, known, others))
+            if isinstance(found[-1], UnlinkedRelation):
+                lost.append(f"relation {relation.id} names an entity that the document does not have")
+        except BadInput as wrong:
+            lost.append(f"relation {relation.id} {wrong}")
+    for relation in document.unlinked_relations:
+        with suppress(BadInput):
+            found.append(_relation(relation, known, others))
+    return found, lost
+
+
+def _relation(relation: Relation, known: set[str], others: set[str]) -> RelationLink | UnlinkedRelation:
+    """Read a relation; BioC has files whose relations name concepts in attributes instead of arguments."""
+    named = relation.arguments or tuple(pair for pair in relation.attributes if pair[1] in known)
+    if len(named) > 2 or len(relation.arguments) == 1:
+        raise BadInput(f"has {len(named)} arguments, and this task relates two entities")
+    if any(target in others - known for _, target in named):
+        raise BadInput("has another relation as an argument, and this task relates two entities")
+    ends = tuple(target for _, target in named if target in known)
+    if len(ends) < 2:
+        return UnlinkedRelation(relation.label, ends)
+    if ends[0] == ends[1]:
+        raise BadInput("is between an entity and itself")
+    return RelationLink(ends[0], ends[1], relation.label)
+
+
+RelatePooling = Literal["first", "markers"]
+RelateMetric = Literal["auto", "micro_f1", "macro_f1", "accuracy"]
+_CHOICES: Final[dict[str, tuple[object, ...]]] = {
+    "reads": ("first", "markers"),
+    "main": ("auto", "micro_f1", "macro_f1", "accuracy"),
+    "directed": (True, False),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelateSettings:
+    """How relations between two entities are found."""
+
+    reads: RelatePooling = "first"
+    """What is classified: the first token, or the two markers that stand before the entities, side by side."""
+    negative: str = "auto"
+    """The label that means no relation; auto: told from the data, blank: there is none."""
+    distance: int | None = 0
+    """Documents: how many sentences two entities may be apart, 0: in one sentence; none: all that fit into `length`."""
+    directed: bool = True
+    """Documents: a relation from one entity to another is not one back; no: a pair is judged once, in text order."""
+    length: int = 256
+    """Tokens of a row at most, with special ones; of longer texts those around the two entities are read."""
+    main: RelateMetric = "auto"
+    """Measure that models are chosen by: micro_f1 (auto) or macro_f1 of the relations, or accuracy."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, _CHOICES)
+        if self.length < 16:
+            raise BadSetting(f"`length` of the task is {self.length}; a row needs at least 16 tokens.")
+        if self.distance is not None and self.distance < 0:
+            raise BadSetting(
+                f"`distance` of the task is {self.distance}; expected a number of sentences from 0, or none."
+            )
+
+    @property
+    def measure(self) -> str:
+        """The measure that models are chosen by."""
+        return "micro_f1" if self.main == "auto" else self.main

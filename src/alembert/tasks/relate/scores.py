@@ -1,0 +1,226 @@
+"""Scores of the task `relate`: right relations against guesses, with and without the pairs that have none.
+
+`micro_f1` and `macro_f1` are over the relations: a pair without one counts only where a relation was guessed for it.
+With the negative class among the labels, and where there is no such class, every pair has one label, so that micro F1
+over all labels is accuracy. A pair that the model was not asked about has no guess: it is missed, and nothing more. So is
+a relation that could not be linked to two entities.
+
+Predictions of the task `relate` for programs (JSON) and for people (lines).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from alembert.data.windows import IntArray
+from alembert.tasks.classify.decode import ClassifyAnswer
+from alembert.tasks.classify.scores import metric_by_example
+from alembert.tasks.example import Coverage
+from alembert.tasks.metrics import classes
+from alembert.tasks.metrics.tally import Tally, ratio
+from alembert.tasks.relate.data import EntityMention, RelateExample
+from alembert.tasks.relate.pairs import CandidatePair
+from alembert.tasks.task import SampleMetric, TaskScores
+
+# N answers, L labels
+
+
+_NO_PREDICTION = ""
+"""Stands for the guess where there is none."""
+
+
+@dataclass(frozen=True)
+class RelatePrediction:
+    """The pairs of a text, and what each of them is."""
+
+    pairs: tuple[CandidatePair, ...]
+    answers: tuple[ClassifyAnswer, ...]
+    """One a pair; without a label where the pair had no row and no label means that there is no relation."""
+    coverage: Coverage
+
+
+@dataclass(frozen=True)
+class RelationResults:
+    """Right relations and guesses, one after the other."""
+
+    labels: tuple[str, ...]
+    negative: str | None
+    golds: tuple[str, ...]
+    guesses: tuple[str, ...]
+    counts_N: IntArray
+    """Pairs of each example."""
+
+    @classmethod
+    def of(
+        cls,
+        labels: tuple[str, ...],
+        negative: str | None,
+        predictions: Sequence[RelatePrediction],
+        unlinked: Sequence[Sequence[str]],
+    ) -> RelationResults:
+        """Compare; `unlinked` are the labels of each example's relations that are no pair."""
+        known = [
+            [
+                (pair.label, answer.label or _NO_PREDICTION)
+                for pair, answer in _pairs_with_answers(each)
+                if pair.label is not None
+            ]
+            + [(label, negative or _NO_PREDICTION) for label in others]
+            for each, others in zip(predictions, unlinked, strict=True)
+        ]
+        flat = [pair for pairs in known for pair in pairs]
+        return cls(
+            labels,
+            negative,
+            tuple(gold for gold, _ in flat),
+            tuple(guess for _, guess in flat),
+            np.array([len(pairs) for pairs in known], np.int64),
+        )
+
+    def always(self, label: str) -> RelationResults:
+        """Give the guesses of a model that says this label to whatever it is asked."""
+        return replace(self, guesses=tuple(guess and label for guess in self.guesses))
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """The labels, and what stands for none."""
+        return (*self.labels, _NO_PREDICTION)
+
+    @property
+    def relations(self) -> list[int]:
+        """Places of the labels that are relations."""
+        return [place for place, label in enumerate(self.labels) if label != self.negative]
+
+
+def _pairs_with_answers(prediction: RelatePrediction) -> zip[tuple[CandidatePair, ClassifyAnswer]]:
+    return zip(prediction.pairs, prediction.answers, strict=True)
+
+
+def compute_scores(compared: RelationResults, main: str, coverage: Coverage) -> TaskScores:
+    """Compute all measures, and those of each label; say so if they are no better than one label for all."""
+    measures, tallies = _measures(compared)
+    return TaskScores(
+        main=main,
+        measures=measures,
+        by_label={label: _ratios(tally) for label, tally in tallies.items()},
+        coverage=coverage,
+        notes=tuple(_near_chance(compared, main, measures[main])),
+    )
+
+
+def _measures(compared: RelationResults) -> tuple[dict[str, float], dict[str, Tally]]:
+    found = classes.class_scores(compared.golds, compared.guesses, compared.all_labels)
+    tallies = {label: found.by_label[label] for label in compared.labels}
+    relations = [tallies[compared.labels[place]] for place in compared.relations]
+    measures = {"micro_f1": Tally.total(relations).f1, "macro_f1": _macro(relations)}
+    if compared.negative is not None:
+        everything = list(tallies.values())
+        measures["micro_f1_with_negative"] = Tally.total(everything).f1
+        measures["macro_f1_with_negative"] = _macro(everything)
+    return {**measures, "accuracy": found.accuracy}, tallies
+
+
+def _near_chance(compared: RelationResults, main: str, value: float) -> Iterator[str]:
+    """Say that a model does no better than one that gives every pair the same label; nothing if it does."""
+    if not compared.golds:
+        return
+    best, label = max((_measures(compared.always(label))[0][main], label) for label in compared.labels)
+    if value <= best:
+        yield (
+            f"Near chance: always saying {label} gives {main} {best:.4f}, and this model has {value:.4f}, so the score "
+            "does not show that it has learnt anything."
+        )
+
+
+def _macro(tallies: Sequence[Tally]) -> float:
+    """Average the F1 of the labels that occur, as scikit-learn does."""
+    return ratio(sum(tally.f1 for tally in tallies if tally.occurs), sum(tally.occurs for tally in tallies))
+
+
+def _ratios(tally: Tally) -> Mapping[str, float]:
+    return {"precision": tally.precision, "recall": tally.recall, "f1": tally.f1, "support": tally.support}
+
+
+def build_sample_metric(compared: RelationResults, main: str) -> SampleMetric:
+    """Prepare the main measure for samples of examples."""
+    relations = compared.relations
+
+    def f1(matrix: IntArray) -> float:
+        hits, guessed, right = np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1)
+        tallies = [
+            Tally(tp=tp, fp=guess - tp, fn=gold - tp)
+            for tp, guess, gold in np.stack((hits, guessed, right), axis=1)[relations].tolist()
+        ]
+        return Tally.total(tallies).f1 if main == "micro_f1" else _macro(tallies)
+
+    of = classes.accuracy if main == "accuracy" else f1
+    measure = classes.confusion_measure(compared.golds, compared.guesses, compared.all_labels, of)
+    return metric_by_example(measure, compared.counts_N)
+
+
+def to_record(example: RelateExample, prediction: RelatePrediction, negative: str | None) -> dict[str, Any]:
+    """Give a prediction as a JSON object: of a marked pair what it is, of a document the relations in it."""
+    brief = prediction.coverage.brief("cut_characters")
+    if example.form == "document" or not prediction.pairs:
+        found = [to_triple(example, *each) for each in find_related_pairs(prediction, negative)]
+        return {"id": example.id, "text": example.text, "triples": found, "coverage": brief}
+    triple = to_triple(example, prediction.pairs[0], prediction.answers[0])
+    probabilities = dict(prediction.answers[0].probabilities)
+    return {
+        "id": example.id,
+        "text": example.text,
+        **triple,
+        "probabilities": probabilities,
+        "coverage": brief,
+    }
+
+
+def find_related_pairs(
+    prediction: RelatePrediction, negative: str | None
+) -> Iterator[tuple[CandidatePair, ClassifyAnswer]]:
+    """Give the pairs that have a relation, each once."""
+    seen: set[tuple[int, int]] = set()
+    for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
+        place = (pair.head, pair.tail)
+        if answer.label not in (None, negative) and place not in seen:
+            seen.add(place)
+            yield pair, answer
+
+
+def to_triple(example: RelateExample, pair: CandidatePair, answer: ClassifyAnswer) -> dict[str, Any]:
+    """Give a relation with its two entities."""
+    return {
+        "head": _entity_record(example, example.mentions[pair.head]),
+        "relation": answer.label,
+        "tail": _entity_record(example, example.mentions[pair.tail]),
+        "score": answer.score,
+    }
+
+
+def _entity_record(example: RelateExample, mention: EntityMention) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "start": mention.start,
+        "end": mention.end,
+        "text": example.text[mention.start : mention.end],
+    }
+    if mention.type:
+        found["label"] = mention.type
+    return found | ({"concepts": list(mention.concepts)} if mention.concepts else {})
+
+
+def to_lines(example: RelateExample, prediction: RelatePrediction, negative: str | None) -> list[str]:
+    """Give a prediction as lines: the relation, how sure it is, and between what; of a marked pair also if it has none."""
+    pairs = zip(prediction.pairs[:1], prediction.answers[:1], strict=True)
+    shown = find_related_pairs(prediction, negative) if example.form == "document" else pairs
+    return [format_triple(to_triple(example, pair, answer)) for pair, answer in shown]
+
+
+def format_triple(triple: dict[str, Any]) -> str:
+    """Give a relation as a line."""
+    head, tail = (f"{side['text']} ({side['start']}-{side['end']})" for side in (triple["head"], triple["tail"]))
+    said = "not read" if triple["score"] is None else f"{triple['score']:.2f}"
+    return f"{triple['relation'] or '(none)'}  {said}  {head} -> {tail}"

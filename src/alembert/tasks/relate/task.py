@@ -1,0 +1,391 @@
+"""The task `relate`: what relation there is between two entities of a text, or none.
+
+In: sentences with two entities that are marked (`<< a >> [[ b ]]`, `<e1>`) or replaced (`@GENE$`), with a label each; or
+documents with entities and relations in any annotation format. Out: a label for each pair, of documents the triples that
+they hold. The entities are marked with pieces of their own in what the model reads; the classifier reads the first token
+or the two markers. The latter is one layer of tokens with two columns for each label: the head's marker answers in the
+first of them, the tail's in the second, and the sum is what a layer over both states side by side would say.
+"""
+
+# R rows, C labels
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadInput
+from alembert.tasks.classify.data import ClassifyKind
+from alembert.tasks.classify.decode import (
+    ClassifyAnswer,
+    ClassifyCalibration,
+    decode_single,
+    drop_below_score,
+)
+from alembert.tasks.classify.rows import collect_labels, format_labels
+from alembert.tasks.example import Coverage, EncodedExample, ReadResult
+from alembert.tasks.metrics.calibration import fit_temperature
+from alembert.tasks.metrics.classes import balanced_weights, encode_labels
+from alembert.tasks.metrics.tally import Floats
+from alembert.tasks.relate.data import RelateExample, RelateForm, RelateSettings, examples_from_texts
+from alembert.tasks.relate.files import RelateRewriter, read_examples
+from alembert.tasks.relate.pairs import (
+    CandidatePair,
+    PairRules,
+    learn_pair_rules,
+    list_candidate_pairs,
+)
+from alembert.tasks.relate.rows import (
+    ENTITY_MARKERS,
+    RelateRow,
+    check_links,
+    check_negative,
+    describe_decisions,
+    describe_form,
+    detect_form,
+    detect_negative_label,
+    draft_row,
+    encode_rows,
+    note_texts_without_pairs,
+)
+from alembert.tasks.relate.scores import (
+    RelatePrediction,
+    RelationResults,
+    build_sample_metric,
+    compute_scores,
+    to_lines,
+    to_record,
+)
+from alembert.tasks.runtime import Outputs
+from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
+from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.runtime.torch import TaskBatch
+
+
+@dataclass(frozen=True, eq=False)
+class _PairLayout:
+    """The pairs of an example, and which of them have a row."""
+
+    pairs: tuple[CandidatePair, ...]
+    is_read: tuple[bool, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RelateTask(Task[RelateExample, RelatePrediction]):
+    """Say how entities are related."""
+
+    name: ClassVar[str] = "relate"
+    settings_class: ClassVar[type[Any]] = RelateSettings
+    answer_name: ClassVar[str] = "pairs"
+    kind: ClassVar[ClassifyKind] = "single"
+    """What kind of classification it is."""
+
+    settings: RelateSettings
+    form: RelateForm
+    classes: tuple[str, ...]
+    """Labels in the order of the outputs."""
+    rules: PairRules
+    layout: str = ""
+    """How the entities are marked in the training data, in words."""
+    chosen: ClassifyCalibration = field(default_factory=ClassifyCalibration)
+    weights: tuple[float, ...] = ()
+    """Weight of each label if labels are balanced; empty: not computed."""
+    certain_only: bool = False
+    """Whether pairs that may have a relation which could not be linked are left out, as in training."""
+
+    # -- data
+
+    @classmethod
+    def read(cls, files: Sequence[Path], settings: RelateSettings, options: ReadOptions) -> ReadResult[RelateExample]:
+        return read_examples(files, options)
+
+    @classmethod
+    def read_unlabelled(
+        cls, files: Sequence[Path], settings: RelateSettings, options: ReadOptions
+    ) -> ReadResult[RelateExample]:
+        reading = cls.read(files, settings, options)
+        return replace(reading, examples=tuple(replace(each, links=None) for each in reading.examples))
+
+    @classmethod
+    def learn(cls, examples: Sequence[RelateExample], settings: RelateSettings) -> RelateTask:
+        check_links(examples)
+        form, negative = detect_form(examples), detect_negative_label(examples, settings)
+        rules = learn_pair_rules(examples, distance=settings.distance, directed=settings.directed, negative=negative)
+        golds = {pair.label for example in examples for pair in list_candidate_pairs(example, rules) if pair.label}
+        golds |= {each.label for example in examples for each in example.unlinked}
+        check_negative(negative, sorted(golds), settings)
+        classes = collect_labels(sorted(golds), "single")
+        if negative not in classes:
+            rules = replace(rules, negative=None)
+        layout = ", ".join(sorted({example.layout for example in examples}))
+        return cls(settings, form, classes, rules, layout)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[RelateExample]:
+        """Make examples without answers, of marked texts or of JSON objects with `text` and `entities`."""
+        return examples_from_texts(texts, ids)
+
+    def decisions(self) -> list[str]:
+        return list(describe_decisions(self.rules, self.classes, self.form, self.layout, self.settings.measure))
+
+    def check(self, examples: Sequence[RelateExample]) -> None:
+        for example in examples:
+            self._check_form(example)
+            stated = [link.label for link in example.links or ()] + [each.label for each in example.unlinked]
+            for label in stated:
+                if label not in self.classes:
+                    raise BadInput(
+                        f"{example.where} has the relation {label!r}, which this task does not know; it knows "
+                        f"{format_labels(self.classes)}. Use data with the same relations, or fine-tune on all of them."
+                    )
+
+    def _check_form(self, example: RelateExample) -> None:
+        where = example.where or f"example {example.id}"
+        if example.form == "plain":
+            raise BadInput(f"{where} has no pair of entities to relate: {example.layout}.")
+        if example.form != self.form and "anonymised" in (example.form, self.form):
+            raise BadInput(
+                f"{where} is {describe_form(example.form)}; each example that this task was learnt from is "
+                f"{describe_form(self.form)}. Use data in the same form."
+            )
+        strange = [each.type for each in example.mentions if each.type.casefold() not in self._stand_ins]
+        if self.form == "anonymised" and strange:
+            known = ", ".join(self._stand_ins.values())
+            raise BadInput(f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}.")
+
+    def notes(self, examples: Sequence[RelateExample]) -> list[str]:
+        return list(note_texts_without_pairs(examples, self.rules))
+
+    def answers(self, example: RelateExample) -> list[str]:
+        found = [pair.label for pair in list_candidate_pairs(example, self.rules) if pair.label is not None]
+        return found + [each.label for each in example.unlinked]
+
+    def rewriter(self) -> RelateRewriter:
+        return RelateRewriter()
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.classes
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return "rows"
+
+    @property
+    def _stand_ins(self) -> dict[str, str]:
+        """Type of an entity in lower case -> the piece that takes its place; none if entities are marked."""
+        if self.form != "anonymised":
+            return {}
+        return {name.casefold(): f"@{name}$" for types in self.rules.types for name in types}
+
+    @property
+    def markers(self) -> Mapping[str, str]:
+        stand_ins = {piece: name.replace("-", " ").replace("_", " ") for name, piece in sorted(self._stand_ins.items())}
+        return stand_ins or ENTITY_MARKERS
+
+    def head(self) -> HeadSpec:
+        from alembert.nn.heads import HeadSpec
+
+        kind = "relation" if self.reads_markers else "classify"
+        return HeadSpec(kind=kind, outputs=len(self.classes))
+
+    @property
+    def reads_markers(self) -> bool:
+        return self.settings.reads == "markers"
+
+    def for_training(self) -> RelateTask:
+        return replace(self, certain_only=True)
+
+    def _pairs(self, example: RelateExample) -> list[CandidatePair]:
+        pairs = list_candidate_pairs(example, self.rules)
+        return [pair for pair in pairs if pair.is_certain] if self.certain_only else pairs
+
+    def encode(self, examples: Sequence[RelateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
+        listed_pairs = [self._pairs(example) for example in examples]
+        drafts = [
+            [draft_row(example, pair, self._stand_ins) if pair.is_near else None for pair in pairs]
+            for example, pairs in zip(examples, listed_pairs, strict=True)
+        ]
+        flat = [draft for each in drafts for draft in each if draft is not None]
+        limit = min(self.settings.length, longest)
+        made = encode_rows(flat, tokenizer, limit, reads_markers=self.reads_markers)
+        return [
+            self._encoded(example, pairs, [None if draft is None else next(made) for draft in each], tokenizer)
+            for example, pairs, each in zip(examples, listed_pairs, drafts, strict=True)
+        ]
+
+    def _encoded(
+        self,
+        example: RelateExample,
+        pairs: Sequence[CandidatePair],
+        made: Sequence[RelateRow | None],
+        tokenizer: Tokenizer,
+    ) -> EncodedExample:
+        rows = [
+            replace(each.row, labels=None if pair.label is None else encode_labels([pair.label], self.classes))
+            for pair, each in zip(pairs, made, strict=True)
+            if each is not None
+        ]
+        known = [each is not None for pair, each in zip(pairs, made, strict=True) if pair.label is not None]
+        coverage = Coverage(
+            examples=1,
+            characters=len(example.text),
+            tokens=sum(row.length for row in rows),
+            windows=len(rows),
+            unknown=sum(int(np.count_nonzero(row.ids == tokenizer.unk_id)) for row in rows),
+            gold=len(known) + len(example.unlinked),
+            unreachable=known.count(False) + len(example.unlinked),
+            cut_characters=sum(each.lost for each in made if each is not None),
+        )
+        return EncodedExample(
+            tuple(rows), coverage, _PairLayout(tuple(pairs), tuple(each is not None for each in made))
+        )
+
+    def balanced(self, encoded: Sequence[EncodedExample]) -> RelateTask:
+        gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
+        if not gold:
+            return self
+        return replace(self, weights=balanced_weights(np.concatenate(gold), len(self.classes)))
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
+        from alembert.tasks.classify.losses import compute_loss
+
+        return compute_loss(self._evidence(outputs), target.labels, self.kind, settings, self.weights)
+
+    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
+        from alembert.tasks.classify.losses import compute_divergence
+
+        return compute_divergence(self._evidence(one), self._evidence(other), self.kind)
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
+        from alembert.tasks.classify.losses import compute_distillation_loss
+
+        student, teacher = self._evidence(outputs), self._evidence(taught)
+        return compute_distillation_loss(student, teacher, self.kind, settings.temperature)
+
+    def _evidence(self, outputs: Any) -> Any:
+        """Give one line a row: of two markers, the first columns at the head's and the others at the tail's."""
+        if not self.reads_markers:
+            return outputs
+        size = len(self.classes)
+        return outputs[0::2, :size] + outputs[1::2, size:]
+
+    # -- answers
+
+    def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> RelatePrediction:
+        layout: _PairLayout = encoded.layout
+        found = iter(decode_single(self._logits(outputs), self.classes, self.chosen))
+        unread = ClassifyAnswer(label=self.rules.negative)
+        answers = tuple(next(found) if is_read else unread for is_read in layout.is_read)
+        return RelatePrediction(layout.pairs, answers, encoded.coverage)
+
+    def withhold(self, prediction: RelatePrediction, min_score: float) -> RelatePrediction:
+        negative = self.rules.negative
+        asked = [answer for answer in prediction.answers if answer.label != negative]
+        _, coverage = drop_below_score(asked, prediction.coverage, min_score)
+        answers = tuple(
+            answer if answer.label == negative else answer.with_min_score(min_score) for answer in prediction.answers
+        )
+        return RelatePrediction(prediction.pairs, answers, coverage)
+
+    def _logits(self, outputs: Sequence[Outputs]) -> Floats:
+        if not outputs:
+            return np.empty((0, len(self.classes)))
+        evidence: Outputs = self._evidence(np.concatenate(outputs))
+        return evidence.astype(np.float64)
+
+    def tune(
+        self,
+        examples: Sequence[RelateExample],
+        encoded: Sequence[EncodedExample],
+        outputs: Sequence[Sequence[Outputs]],
+    ) -> RelateTask:
+        """Fit the temperature, which changes no label."""
+        gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
+        known = [parts for each, parts in zip(encoded, outputs, strict=True) if each.coverage.gold]
+        if not gold:
+            return self
+        logits_RC = np.concatenate([self._logits(parts) for parts in known])
+        return replace(self, chosen=ClassifyCalibration(fit_temperature(logits_RC, np.concatenate(gold))))
+
+    def score(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> TaskScores:
+        coverage = Coverage.total(prediction.coverage for prediction in predictions)
+        return compute_scores(self._compared(examples, predictions), self.settings.measure, coverage)
+
+    def measure(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> SampleMetric:
+        return build_sample_metric(self._compared(examples, predictions), self.settings.measure)
+
+    def _compared(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> RelationResults:
+        unlinked = [[each.label for each in example.unlinked] for example in examples]
+        return RelationResults.of(self.classes, self.rules.negative, predictions, unlinked)
+
+    def confidences(self, example: RelateExample, prediction: RelatePrediction) -> Iterator[tuple[float, bool]]:
+        for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
+            given = answer.score is not None and answer.label not in (None, self.rules.negative)
+            if given and answer.score is not None and pair.label is not None:
+                yield answer.score, answer.label == pair.label
+
+    def labelled_as(
+        self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]
+    ) -> tuple[Sequence[str], Sequence[str]] | None:
+        found = [
+            (pair.label, answer.label)
+            for prediction in predictions
+            for pair, answer in zip(prediction.pairs, prediction.answers, strict=True)
+            if pair.label is not None and answer.label is not None
+        ]
+        return [gold for gold, _ in found], [guess for _, guess in found]
+
+    def question(self) -> dict[str, Any]:
+        named = {"relations": sorted(self.classes), "negative": str(self.rules.negative)}
+        return {**named, "measure": self.settings.measure}
+
+    def record(self, example: RelateExample, prediction: RelatePrediction) -> dict[str, Any]:
+        return to_record(example, prediction, self.rules.negative)
+
+    def show(self, example: RelateExample, prediction: RelatePrediction) -> list[str]:
+        return to_lines(example, prediction, self.rules.negative)
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {
+            "form": self.form,
+            "labels": list(self.classes),
+            "layout": self.layout,
+            "rules": self.rules.to_table(),
+            "temperature": self.chosen.temperature,
+            "settings": asdict(self.settings),
+        }
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> RelateTask:
+        form = table["form"]
+        if form not in get_args(RelateForm):
+            raise ValueError("the form of the examples is not known")
+        settings = load_settings(RelateSettings, table["settings"])
+        labels, rules = tuple(str(label) for label in table["labels"]), PairRules.from_table(table["rules"])
+        if rules.negative not in (None, *labels):
+            raise ValueError("the label of pairs without a relation is none of the labels")
+        return cls(
+            settings,
+            form,
+            labels,
+            rules,
+            str(table["layout"]),
+            ClassifyCalibration(load_temperature(table)),
+        )

@@ -1,0 +1,227 @@
+"""Run an exported graph over rows: the same numbers for tasks as `running`, without torch.
+
+Rows of near lengths make a batch, padded to its longest; one stream of batches runs per core, on one thread each. A lone
+batch has all cores to itself. The two ways are compiled when they are first needed, by the library that the format is
+made for (`running_openvino`, `running_onnx`).
+
+Run the heads of several tasks over their rows, each distinct row once.
+
+Tasks that read a text alike have the same rows of it, and the encoder is nearly all the work: so rows that are the same
+are computed once, with all heads that ask about them. Tasks that cut or join texts in their own way have rows of their
+own, which are computed for them alone. Nothing else depends on it: the answers are those of each head by itself. What
+computes is given; nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from alembert.data.batching import batch_by_padded_tokens, map_in_threads
+from alembert.data.windows import IntArray, Row
+from alembert.errors import BadFile, BadSetting
+from alembert.hardware.threads import choose_threads
+from alembert.tasks.example import EncodedExample
+from alembert.tasks.runtime import Outputs, check_finite
+from alembert.tasks.runtime.export_files import HeadMetadata
+
+if TYPE_CHECKING:
+    from alembert.tasks.decoding.generation import IncrementalDecoder
+
+
+TOKEN_BUDGET: Final = 512
+"""Tokens in a batch, padding included: large enough for full matrix products, small enough for the cache."""
+
+
+class CompiledGraph(Protocol):
+    """A graph in a library that computes it."""
+
+    def infer(self, rows: Sequence[Row]) -> Mapping[str, Outputs]:
+        """Compute a batch: for each head, what it says of rows x tokens or of rows.
+
+        As many threads may ask at once as there are streams.
+        """
+
+
+CompileGraph = Callable[[int, int], CompiledGraph]
+"""Compiles a graph for a number of threads in all, and of streams that they are shared out to."""
+
+
+class ExportedGraph:
+    """An encoder with its heads, by the names of their outputs; `width` is that of the hidden states."""
+
+    def __init__(
+        self,
+        compile_graph: CompileGraph,
+        heads: Mapping[str, HeadMetadata],
+        width: int,
+        *,
+        budget: int = TOKEN_BUDGET,
+        threads: int | None = None,
+    ) -> None:
+        self.heads = heads
+        self._width = width
+        self._compile = compile_graph
+        self._budget = budget
+        self._threads = threads or choose_threads().count
+        self._compiled: dict[int, CompiledGraph] = {}
+        self._compiling = Lock()
+
+    def head_outputs(self, heads: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[int, dict[str, Outputs]]]:
+        """Yield the number of each row and what the heads say at its places, short rows first."""
+        batches = list(batch_by_padded_tokens([row.length for row in rows], self._budget))
+        if min(self._threads, len(batches)) < 2:
+            found: Iterator[list[dict[str, Outputs]]] = map(self._with(self._in(1), heads, rows), batches)
+        else:
+            found = map_in_threads(self._with(self._in(self._threads), heads, rows), batches, self._threads)
+        for numbers, outputs in zip(batches, found, strict=True):
+            yield from zip(numbers, outputs, strict=True)
+
+    def _with(
+        self, graph: CompiledGraph, heads: Sequence[str], rows: Sequence[Row]
+    ) -> Callable[[list[int]], list[dict[str, Outputs]]]:
+        return lambda numbers: self._batch(graph, heads, [rows[number] for number in numbers])
+
+    def _batch(self, graph: CompiledGraph, heads: Sequence[str], rows: Sequence[Row]) -> list[dict[str, Outputs]]:
+        found = graph.infer(rows)
+        for head in heads:
+            self._check(head, found.get(head), rows)
+            check_finite(found[head], f"Outputs of the head `{head}`")
+        return [{head: self._at(head, found[head], place, row) for head in heads} for place, row in enumerate(rows)]
+
+    def _check(self, head: str, outputs: Outputs | None, rows: Sequence[Row]) -> None:
+        """Refuse an answer that is none of the head's: no such output, or of another rank or size."""
+        shape = () if outputs is None else outputs.shape
+        longest = max(row.length for row in rows)
+        facts = self.heads[head]
+        if facts.per_token:
+            fits = len(shape) == 3 and shape[0] == len(rows) and shape[1] >= longest
+        else:
+            fits = len(shape) == 2 and shape[0] == len(rows)
+        if not fits or not facts.fits(shape[-1], self._width):
+            raise BadFile(
+                f"The graph of the Export gives for {len(rows)} texts of up to {longest} tokens "
+                f"{f'numbers of the shape {list(shape)}' if shape else 'nothing'} as its output {head!r}, which is not what "
+                f"a head of kind {facts.kind} gives. Export the checkpoint again."
+            )
+
+    def _at(self, head: str, outputs: Outputs, place: int, row: Row) -> Outputs:
+        return outputs[place, row.places] if self.heads[head].per_token else outputs[place : place + 1]
+
+    def _in(self, streams: int) -> CompiledGraph:
+        """Give the graph for so many streams, compiled once, whoever comes first."""
+        with self._compiling:
+            if streams not in self._compiled:
+                self._compiled[streams] = self._compile(self._threads, streams)
+            return self._compiled[streams]
+
+
+@dataclass(frozen=True)
+class GraphRunner:
+    """A graph with the name of the head that a task asks."""
+
+    graph: ExportedGraph
+    head: str
+
+    def outputs(self, encoded: Sequence[EncodedExample]) -> list[list[Outputs]]:
+        """Give the head's outputs at the places of each row of each example."""
+        rows = [row for each in encoded for row in each.rows]
+        found: list[Outputs] = [np.empty((0, 0), np.float32)] * len(rows)
+        for number, outputs in self.graph.head_outputs([self.head], rows):
+            found[number] = outputs[self.head]
+        left = iter(found)
+        return [[next(left) for _ in each.rows] for each in encoded]
+
+    def writer(self, segment: int = 0) -> IncrementalDecoder:
+        """Refuse: an Export has no head over the vocabulary."""
+        raise BadSetting("An Export cannot write texts. Use the checkpoint that it was made of.")
+
+
+def pad_rows(rows: Sequence[Row], width: int | None = None) -> dict[str, Any]:
+    """Put rows below each other: ids and segments (rows x tokens), with zeros after the shorter ones, and lengths.
+
+    `width` is the tokens of each; none: those of the longest.
+    """
+    lengths = np.array([row.length for row in rows], np.int32)
+    ids = np.zeros((len(rows), width or lengths.max()), np.int32)
+    segments = np.zeros_like(ids)
+    for place, row in enumerate(rows):
+        ids[place, : row.length] = row.ids
+        if row.segments is not None:
+            segments[place, : row.length] = row.segments
+    return {"ids": ids, "segments": segments, "lengths": lengths}
+
+
+ComputeHeads = Callable[[Sequence[str], Sequence[Row], str | None], Iterator[tuple[int, Mapping[str, Outputs]]]]
+"""Heads, rows and the attention in; the number of each row and what the heads say at its places out, in any order."""
+_RowKey = tuple[bytes, bytes, int | None, str | None]
+
+
+@dataclass(eq=False)
+class _DistinctRow:
+    """A row, and who asks where in it."""
+
+    row: Row
+    heads: dict[str, None] = field(default_factory=dict)
+    """In the order in which they asked."""
+    places: list[IntArray] = field(default_factory=list)
+    outputs: Mapping[str, Outputs] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> Row:
+        """The row with all places at which anybody asks, each once and in ascending order."""
+        return replace(self.row, places=np.unique(np.concatenate(self.places)))
+
+
+@dataclass(frozen=True)
+class SharedEncoderRunner:
+    """A model with several heads that are asked about the same texts."""
+
+    compute: ComputeHeads
+    per_token: Mapping[str, bool]
+    """Whether a head answers for tokens; otherwise it does once a row."""
+    attention: Mapping[str, str | None]
+    """For each head which tokens see each other; none: as the model was made."""
+
+    def outputs(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> dict[str, list[list[Outputs]]]:
+        """Give each head's outputs at the places of each row of each of its examples."""
+        distinct: dict[_RowKey, _DistinctRow] = {}
+        for head, row in _iter_rows(encoded):
+            each = distinct.setdefault(self._key(head, row), _DistinctRow(row))
+            each.heads[head] = None
+            each.places.append(row.places)
+        self._compute(distinct)
+        return {
+            head: [[self._picked(head, row, distinct) for row in each.rows] for each in examples]
+            for head, examples in encoded.items()
+        }
+
+    def _compute(self, distinct: Mapping[_RowKey, _DistinctRow]) -> None:
+        groups: dict[tuple[str, ...], list[_DistinctRow]] = {}
+        for each in distinct.values():
+            groups.setdefault(tuple(each.heads), []).append(each)
+        for heads, group in groups.items():
+            rows = [each.whole for each in group]
+            for number, found in self.compute(heads, rows, self.attention[heads[0]]):
+                group[number].outputs = found
+
+    def _key(self, head: str, row: Row) -> _RowKey:
+        segments = b"" if row.segments is None or not row.segments.any() else row.segments.tobytes()
+        return row.ids.tobytes(), segments, row.prefix, self.attention[head]
+
+    def _picked(self, head: str, row: Row, distinct: Mapping[_RowKey, _DistinctRow]) -> Outputs:
+        """Take the outputs at the row's own places out of those at everybody's."""
+        found = distinct[self._key(head, row)]
+        outputs = found.outputs[head]
+        if not self.per_token[head]:
+            return outputs
+        return outputs[np.searchsorted(found.whole.places, row.places)]
+
+
+def _iter_rows(encoded: Mapping[str, Sequence[EncodedExample]]) -> Iterator[tuple[str, Row]]:
+    for head, examples in encoded.items():
+        yield from ((head, row) for each in examples for row in each.rows)

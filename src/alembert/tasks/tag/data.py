@@ -1,0 +1,319 @@
+"""What the task `tag` can be told.
+
+Examples and predictions of the task `tag`: documents with entities, read, compared and shown.
+
+Rewrite examples of the task `tag`: entities stay around their words, which may be replaced like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from alembert.corpus import readers
+from alembert.corpus.document import Document
+from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.errors import BadFile
+from alembert.tasks.example import Coverage, Example, ReadResult
+from alembert.tasks.metrics import spans
+from alembert.tasks.metrics.tally import Tally
+from alembert.tasks.rewriting import (
+    Edits,
+    EntitySpan,
+    Rewriter,
+    apply_edits,
+    build_sentence_records,
+)
+from alembert.tasks.settings import check_choices, check_windows
+from alembert.tasks.tag.tags import LabelledSpan, SchemeName
+from alembert.tasks.tag.tags import LabelledSpan as Labelled
+from alembert.tasks.task import TaskScores
+from alembert.text.replacement import EditedText, are_isolated, find_editable_spans
+from alembert.text.sentences import Span
+
+TagHead = Literal["softmax", "crf", "span"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagSettings:
+    """How entities are found."""
+
+    head: TagHead = "softmax"
+    """softmax (one decision a word), crf (the best path of all words) or span (nested and overlapping entities)."""
+    scheme: SchemeName = "bio"
+    """Tags of softmax and crf: bio (begin, inside, outside) or bioes (end and single as well)."""
+    every_token: bool = False
+    """Every token of a CoNLL file is an entity whose label is its tag: part of speech."""
+    length: int = 256
+    """Tokens of a window at most, with special ones; longer documents are read through several."""
+    overlap: int | None = None
+    """Tokens that neighbouring windows share, so that every word is seen with text on both sides; none: a quarter."""
+    partial: Literal["auto", "off"] = "auto"
+    """auto: a type that never occurs in a training file of 100 documents or more, and is frequent in others, counts as
+    unknown there; off: it counts as absent. What `types` under [read] says comes first."""
+
+    def __post_init__(self) -> None:
+        choices = {"head": get_args(TagHead), "scheme": get_args(SchemeName), "partial": ("auto", "off")}
+        check_choices(self, choices)
+        check_windows(self.length, self.shared)
+
+    @property
+    def shared(self) -> int:
+        """Tokens that windows share."""
+        return self.length // 4 if self.overlap is None else self.overlap
+
+
+ANNOTATED_TYPES_KEY: Final = "annotated_types"
+"""Where a document says, among its `meta`, which types are annotated in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagExample(Example):
+    """A document, and its entities if they are known."""
+
+    entities: tuple[LabelledSpan, ...] | None = None
+    in_parts: tuple[LabelledSpan, ...] = ()
+    """Entities with a gap inside, from their first to their last character: no head finds them, and they count."""
+    types: frozenset[str] | None = None
+    """Types that are annotated in it; none: all."""
+    sentences: tuple[int, ...] = ()
+    """Where sentences begin, if the file says so."""
+    source: str = field(default="", compare=False)
+    """The file, or the folder, that it was read from."""
+
+    @property
+    def text(self) -> str:
+        return self.texts[0]
+
+    @property
+    def labels(self) -> list[str]:
+        """The types of all its entities."""
+        return [label for _, _, label in (*(self.entities or ()), *self.in_parts)]
+
+    def annotates(self, label: str) -> bool:
+        """Tell whether entities of a type are annotated in it, so that one that is not there is none."""
+        return self.types is None or label in self.types
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedEntity:
+    """A stretch of the text, what it is, and how sure the model is of it."""
+
+    start: int
+    end: int
+    label: str
+    score: float
+
+
+@dataclass(frozen=True)
+class TagPrediction:
+    """The entities of one document."""
+
+    entities: tuple[PredictedEntity, ...]
+    coverage: Coverage
+
+    def with_min_score(self, score: float) -> TagPrediction:
+        """Leave out the entities whose score is lower."""
+        kept = tuple(entity for entity in self.entities if entity.score >= score)
+        withheld = self.coverage.withheld + len(self.entities) - len(kept)
+        return TagPrediction(kept, replace(self.coverage, withheld=withheld))
+
+    @property
+    def spans(self) -> list[LabelledSpan]:
+        return [(entity.start, entity.end, entity.label) for entity in self.entities]
+
+
+def read_examples(files: Sequence[Path], options: ReadOptions) -> ReadResult[TagExample]:
+    """Read documents."""
+    examples: list[TagExample] = []
+    aside: list[SetAside] = []
+    remarks: list[Remark] = []
+    for path in files:
+        for item in readers.read(path, options):
+            if isinstance(item, Document):
+                examples.append(_example(item, path))
+            elif isinstance(item, SetAside):
+                aside.append(item)
+            elif isinstance(item, Remark):
+                remarks.append(item)
+    return ReadResult(tuple(examples), tuple(aside), tuple(remarks))
+
+
+def _example(document: Document, path: Path) -> TagExample:
+    whole = [entity for entity in document.entities if len(entity.spans) == 1]
+    parted = [entity for entity in document.entities if len(entity.spans) > 1]
+    annotated = document.meta.get(ANNOTATED_TYPES_KEY)
+    return TagExample(
+        id=document.id,
+        texts=(document.text,),
+        where=f"{path}, document {document.id}",
+        source=str(path),
+        entities=tuple((entity.start, entity.end, entity.label) for entity in whole),
+        in_parts=tuple((entity.start, entity.end, entity.label) for entity in parted),
+        types=frozenset(map(str, annotated)) if isinstance(annotated, list) else None,
+        sentences=sentence_starts(document),
+    )
+
+
+def sentence_starts(document: Document) -> tuple[int, ...]:
+    """Return where sentences begin, if the document says so."""
+    return tuple(part.start for part in document.sections if part.kind == "sentence")
+
+
+def check_entity_types(examples: Sequence[TagExample], types: Sequence[str]) -> None:
+    """Refuse examples with entities of other types."""
+    strange: dict[str, str] = {}
+    for example in examples:
+        for label in example.labels:
+            if label not in types:
+                strange.setdefault(label, example.where)
+    if strange:
+        label, where = next(iter(strange.items()))
+        raise BadFile(
+            f"The data have entities of {len(strange)} type(s) that the task does not know, such as {label!r} "
+            f"({where}); it knows {', '.join(types)}. Use data of the same types, or fine-tune on all of them."
+        )
+
+
+def pair_gold_and_predicted(
+    examples: Sequence[TagExample], predictions: Sequence[TagPrediction]
+) -> tuple[list[list[LabelledSpan]], list[list[LabelledSpan]]]:
+    """Pair gold with guesses; types that are not annotated in an example are left out on both sides.
+
+    An entity with a gap stands where no guess can be, so that it is missed whatever is guessed.
+    """
+    gold = [[span for span in _gold_spans(example) if example.annotates(span[2])] for example in examples]
+    guess = [
+        [span for span in prediction.spans if example.annotates(span[2])]
+        for example, prediction in zip(examples, predictions, strict=True)
+    ]
+    return gold, guess
+
+
+def _gold_spans(example: TagExample) -> list[LabelledSpan]:
+    gaps = ((-2 - number, -1 - number, span[2]) for number, span in enumerate(example.in_parts))
+    return [*(example.entities or ()), *gaps]
+
+
+def compute_scores(examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> TaskScores:
+    """Score strictly, and in more lenient ways beside it."""
+    found = spans.span_scores(*pair_gold_and_predicted(examples, predictions))
+    return TaskScores(
+        main="f1",
+        measures={
+            "precision": found.strict.precision,
+            "recall": found.strict.recall,
+            "f1": found.strict.f1,
+            "macro_f1": found.macro_f1,
+            "partial_f1": found.partial.f1,
+            "borders_f1": found.borders.f1,
+            "overlap_f1": found.overlap.f1,
+        },
+        by_label={label: _ratios(tally) for label, tally in found.by_type.items()},
+        coverage=Coverage.total(prediction.coverage for prediction in predictions),
+        notes=tuple(_notes(examples, found)),
+    )
+
+
+def _notes(examples: Sequence[TagExample], found: spans.SpanScores) -> Iterator[str]:
+    """Say what must be known with the scores."""
+    if found.strict.support and not found.strict.guessed:
+        yield (
+            f"The tagger finds no entity at all, and {found.strict.support:,} are annotated: it calls every word outside, as "
+            "after too short a training. Train longer or at a higher rate (--epochs, --rate), and look at the training "
+            "files with `alembert finetune --check`."
+        )
+    narrowed = [example.types for example in examples if example.types is not None]
+    if narrowed:
+        types = ", ".join(sorted(frozenset().union(*narrowed)))
+        yield (
+            f"In {len(narrowed):,} of {len(examples):,} examples only {types} counts: guesses of other types are not "
+            "scored there."
+        )
+    strange = {label: tally.guessed for label, tally in found.by_type.items() if not tally.support}
+    if strange:
+        counts = ", ".join(f"{label} ({guessed:,})" for label, guessed in strange.items())
+        yield (
+            f"Guesses of types that are nowhere annotated here count as wrong: {counts}. If the files do not annotate "
+            "these types, say which they do (--types)."
+        )
+
+
+def to_record(example: TagExample, prediction: TagPrediction) -> dict[str, Any]:
+    """Give a prediction as a JSON object."""
+    return {
+        "id": example.id,
+        "text": example.text,
+        "entities": [
+            {**asdict(entity), "text": example.text[entity.start : entity.end]} for entity in prediction.entities
+        ],
+        "coverage": prediction.coverage.brief(),
+    }
+
+
+def _ratios(tally: Tally) -> dict[str, float]:
+    return {
+        "precision": tally.precision,
+        "recall": tally.recall,
+        "f1": tally.f1,
+        "support": tally.support,
+        "guessed": tally.guessed,
+    }
+
+
+class TagRewriter(Rewriter[TagExample]):
+    """Keeps the borders of entities and sentences between edits."""
+
+    def stretches(self, example: TagExample) -> list[list[Span]]:
+        borders = {place for start, end, _ in _all_entities(example) for place in (start, end)}
+        return [find_editable_spans(len(example.text), borders=borders | {*example.sentences})]
+
+    def entities(self, example: TagExample) -> list[list[EntitySpan]]:
+        spans = [(start, end) for start, end, _ in _all_entities(example)]
+        alone = zip(example.entities or (), are_isolated(spans), strict=False)
+        crossed = [
+            entity
+            for entity, is_alone in alone
+            if is_alone and not any(entity[0] < at < entity[1] for at in example.sentences)
+        ]
+        return [crossed]
+
+    def rewritten(self, example: TagExample, edits: Edits, name: str) -> TagExample:
+        (made,) = apply_edits(example, edits)
+        return replace(
+            example,
+            id=name,
+            texts=(made.text,),
+            entities=None if example.entities is None else _move_entities(example.entities, made),
+            in_parts=_move_entities(example.in_parts, made),
+            sentences=tuple(map(made.place, example.sentences)),
+        )
+
+    def records(self, example: TagExample) -> list[dict[str, Any]]:
+        """Write a document; of an entity with a gap it is not known where the gap is, only that there is one."""
+        spans = [
+            *((label, [[start, end]]) for start, end, label in example.entities or ()),
+            *((label, [[start, start + 1], [start + 1, end]]) for start, end, label in example.in_parts),
+        ]
+        record = {
+            "id": example.id,
+            "text": example.text,
+            "sections": build_sentence_records(list(pairwise([*example.sentences, len(example.text)]))),
+            "entities": [
+                {"id": f"T{number}", "label": label, "spans": places}
+                for number, (label, places) in enumerate(spans, start=1)
+            ],
+            "meta": {} if example.types is None else {ANNOTATED_TYPES_KEY: sorted(example.types)},
+        }
+        return [{key: value for key, value in record.items() if value}]
+
+
+def _all_entities(example: TagExample) -> list[Labelled]:
+    return [*(example.entities or ()), *example.in_parts]
+
+
+def _move_entities(entities: Sequence[Labelled], made: EditedText) -> tuple[Labelled, ...]:
+    return tuple((*made.span((start, end)), label) for start, end, label in entities)

@@ -1,0 +1,404 @@
+"""The task `tag`: entities in text, or any other labels of stretches of words (part of speech).
+
+In: documents with entities at character offsets, in any annotation format. Out: entities at character offsets of the
+text as it was given. Documents of any length are read through windows that overlap; each word is answered for by the
+one window in which it stands far from the borders, in training, evaluation and prediction alike.
+"""
+
+# P places, W words, C tags, K entities
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from alembert.corpus.document import Document
+from alembert.corpus.examples.tag_check import TagProblem, check_tag_files
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.data.windows import Row
+from alembert.errors import BadFile
+from alembert.tasks.example import Coverage, EncodedExample, ReadResult
+from alembert.tasks.metrics import calibration, spans
+from alembert.tasks.runtime import Outputs, check_finite
+from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
+from alembert.tasks.tag.crf import AllowedTransitions, CrfDecoder, build_allowed_transitions, find_best_path
+from alembert.tasks.tag.data import (
+    TagExample,
+    TagPrediction,
+    TagRewriter,
+    TagSettings,
+    check_entity_types,
+    compute_scores,
+    pair_gold_and_predicted,
+    read_examples,
+    sentence_starts,
+    to_record,
+)
+from alembert.tasks.tag.decode import (
+    ExampleOutputs,
+    ScoredSpan,
+    TagLayout,
+    decode_pointer_spans,
+    fit_span_temperature,
+    fit_word_temperature,
+    to_entities,
+    with_probabilities,
+)
+from alembert.tasks.tag.rows import build_allowed_tags, build_span_labels, cut_document
+from alembert.tasks.tag.tags import (
+    OUTSIDE,
+    LabelledSpan,
+    TagScheme,
+    WordOffsets,
+    drop_overlaps,
+    find_words,
+    from_tags,
+    tag_names,
+    to_tags,
+    to_word_ranges,
+)
+from alembert.tasks.tag.types import apply_declared_types, check_declared_types, infer_types
+from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.text.tokenizer import Encoding, Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from alembert.nn.heads import HeadSpec
+    from alembert.tasks.runtime.torch import TaskBatch
+    from alembert.tasks.tag.losses import CrfLoss
+
+HEAD_KINDS: dict[str, str] = {"softmax": "tag", "crf": "crf", "span": "pointer"}
+"""Setting -> kind of head."""
+
+
+@dataclass(frozen=True, eq=False)
+class TagTask(Task[TagExample, TagPrediction]):
+    """Find entities of known types."""
+
+    name: ClassVar[str] = "tag"
+    settings_class: ClassVar[type[Any]] = TagSettings
+    answer_name: ClassVar[str] = "entities"
+
+    types: tuple[str, ...]
+    settings: TagSettings
+    partial: bool = False
+    """Whether some types are not annotated in some of the training data."""
+    temperature: float = 1.0
+    weights: tuple[float, ...] = ()
+    """Weight of each tag in the loss; empty: all the same."""
+    path: CrfDecoder | None = None
+    names: tuple[str, ...] = ()
+    """Names of the head's outputs, if the head was trained elsewhere; empty: the tags of the scheme."""
+
+    # -- data
+
+    @classmethod
+    def read(cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions) -> ReadResult[TagExample]:
+        options = replace(options, token_labels=options.token_labels or settings.every_token)
+        return apply_declared_types(read_examples(files, options), options.types)
+
+    @classmethod
+    def mark_unknown(
+        cls, examples: Sequence[TagExample], settings: TagSettings, sources: Sequence[Path]
+    ) -> tuple[Sequence[TagExample], Sequence[str]]:
+        return (examples, ()) if settings.partial == "off" else infer_types(examples, sources)
+
+    @classmethod
+    def read_unlabelled(
+        cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions
+    ) -> ReadResult[TagExample]:
+        reading = cls.read(files, settings, options)
+        bare = (replace(example, entities=None, in_parts=(), types=None) for example in reading.examples)
+        return replace(reading, examples=tuple(bare))
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[TagExample]:
+        names = ids or [str(number) for number in range(1, len(texts) + 1)]
+        return [TagExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]
+
+    @classmethod
+    def of_documents(cls, documents: Sequence[Document]) -> list[TagExample]:
+        return [TagExample(id=each.id, texts=(each.text,), sentences=sentence_starts(each)) for each in documents]
+
+    @classmethod
+    def learn(cls, examples: Sequence[TagExample], settings: TagSettings) -> TagTask:
+        counts: dict[str, int] = {}
+        for example in examples:
+            for _, _, label in example.entities or ():
+                counts[label] = counts.get(label, 0) + 1
+        if not counts:
+            raise BadFile(
+                f"None of the {len(examples):,} training examples has an entity, so there is nothing to learn. "
+                "Check that the file is annotated, and that its format was recognised (alembert finetune --check)."
+            )
+        types = tuple(sorted(counts))
+        partial = any(example.types is not None and example.types < counts.keys() for example in examples)
+        return cls(types, settings, partial)
+
+    def decisions(self) -> list[str]:
+        many = "type" if len(self.types) == 1 else "types"
+        told = [f"entities of {len(self.types)} {many}: {', '.join(self.types)}"]
+        if self.settings.head == "span":
+            told.append("a span head scores every stretch of words, so entities may nest and overlap")
+        else:
+            scheme = TagScheme.of(self.names).name if self.names else self.settings.scheme
+            told.append(f"{len(self.labels)} tags ({scheme}), at the first piece of each word")
+        if self.partial:
+            told.append(
+                "not all training examples annotate all types: where a type is not annotated, it counts as unknown"
+            )
+        return told
+
+    def check(self, examples: Sequence[TagExample]) -> None:
+        check_entity_types(examples, self.types)
+
+    def check_reading(self, options: ReadOptions, files: Sequence[Path]) -> None:
+        check_declared_types(options.types, files, self.types)
+
+    def answers(self, example: TagExample) -> list[str]:
+        return [label for _, _, label in example.entities or ()]
+
+    def surfaces(self, examples: Sequence[TagExample]) -> Iterator[tuple[str, str]]:
+        for example in examples:
+            for start, end, label in example.entities or ():
+                yield example.text[start:end], label
+
+    def problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
+        return iter(()) if self.settings.every_token else check_tag_files(files, options)
+
+    def rewriter(self) -> TagRewriter:
+        return TagRewriter()
+
+    # -- the model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.types if self.settings.head == "span" else self.names or self.tags
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """What each output means: O, or B-, I-, E- or S- and a type."""
+        return TagScheme.of(self.names).tags if self.names else tag_names(self.types, self.settings.scheme)
+
+    @property
+    def _allows_several(self) -> bool:
+        """Whether the right answer for some words is one of several tags."""
+        return self.partial or OUTSIDE not in self.tags
+
+    @property
+    def counted(self) -> Literal["places", "rows", "examples"]:
+        return "rows" if self.settings.head == "span" else "places"
+
+    @cached_property
+    def legal(self) -> AllowedTransitions:
+        """Say which tags may follow each other."""
+        return build_allowed_transitions(self.labels, self.settings.scheme)
+
+    def head(self) -> HeadSpec:
+        from alembert.nn.heads import HeadSpec
+
+        return HeadSpec(kind=HEAD_KINDS[self.settings.head], outputs=len(self.labels))
+
+    def encode(self, examples: Sequence[TagExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
+        limit = min(self.settings.length, longest) - 2
+        encodings = tokenizer.encode_batch([each.text for each in examples], add_special_tokens=False)
+        return [
+            self._encoded(example, encoding, tokenizer, limit)
+            for example, encoding in zip(examples, encodings, strict=True)
+        ]
+
+    def _encoded(self, example: TagExample, encoding: Encoding, tokenizer: Tokenizer, limit: int) -> EncodedExample:
+        words = find_words(encoding)
+        ids = np.asarray(encoding.ids, np.int64)
+        cuts = cut_document(example, words, len(ids), limit, min(self.settings.shared, limit // 2))
+        ranges, lost = self._reachable(example, words)
+        rows, first, own = [], [], []
+        for window in cuts:
+            own_words = np.searchsorted(words.pieces_W, (window.own_start, window.own_end)).tolist()
+            begin, end = own_words
+            if self.settings.head == "span":
+                begin, end = np.searchsorted(words.pieces_W, (window.start, window.end)).tolist()
+            inside = np.concatenate(([tokenizer.cls_id], ids[window.start : window.end], [tokenizer.sep_id]))
+            places = words.pieces_W[begin:end] - window.start + 1
+            labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
+            rows.append(Row(ids=inside, places=places, labels=labels))
+            first.append(begin)
+            own.append((own_words[0], own_words[1]))
+        coverage = Coverage(
+            examples=1,
+            characters=len(example.text),
+            tokens=sum(row.length for row in rows),
+            windows=len(rows),
+            split_examples=int(len(rows) > 1),
+            unknown=int((ids == tokenizer.unk_id).sum()),
+            gold=len(example.entities or ()) + len(example.in_parts),
+            unreachable=lost + len(example.in_parts),
+        )
+        return EncodedExample(tuple(rows), coverage, TagLayout(words, tuple(first), tuple(own)))
+
+    def _reachable(self, example: TagExample, words: WordOffsets) -> tuple[list[LabelledSpan] | None, int]:
+        if example.entities is None:
+            return None, 0
+        ranges, off_words = to_word_ranges(example.entities, words)
+        if self.settings.head == "span":
+            return ranges, off_words
+        flat, covered = drop_overlaps(ranges)
+        return flat, off_words + covered
+
+    def _labels(
+        self, ranges: list[LabelledSpan], begin: int, end: int, count: int, types: frozenset[str] | None
+    ) -> npt.NDArray[Any]:
+        unknown = [t for t in self.types if types is not None and t not in types]
+        if self.settings.head == "span":
+            return build_span_labels(ranges, begin, end, self.types, unknown)
+        tags = to_tags(ranges, count, self.tags)[begin:end]
+        return build_allowed_tags(tags, self.tags, unknown) if self._allows_several else tags
+
+    def balanced(self, encoded: Sequence[EncodedExample]) -> TagTask:
+        if self.settings.head != "softmax" or self._allows_several:
+            return self
+        tags = np.concatenate([row.labels for each in encoded for row in each.rows if row.labels is not None])
+        counts = np.bincount(tags, minlength=len(self.labels)).clip(min=1)
+        return replace(self, weights=tuple((counts.sum() / (len(counts) * counts)).tolist()))
+
+    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
+        from alembert.tasks.tag import losses
+
+        if self.settings.head == "span":
+            return losses.span_loss(outputs, target, len(self.types))
+        if self.settings.head == "crf":
+            return self._chain(head, target).loss(outputs, target.labels)
+        return losses.word_loss(outputs, target, settings, self.weights)
+
+    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
+        from alembert.tasks.tag import losses
+
+        if self.settings.head == "span":
+            return losses.span_divergence(one, other, target, len(self.types))
+        return super().divergence(one, other, target)
+
+    def taught(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: DistillLossSettings) -> Tensor:
+        return self._chain(head, target).taught(outputs, settings) if self.settings.head == "crf" else outputs
+
+    def imitation(
+        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
+        from alembert.tasks.tag import losses
+
+        if self.settings.head == "span":
+            return losses.span_distillation_loss(outputs, taught, target, len(self.types), settings.temperature)
+        if self.settings.head == "crf":
+            return self._chain(head, target).imitation(outputs, taught, settings)
+        return super().imitation(head, outputs, taught, target, settings)
+
+    def _chain(self, head: nn.Module, target: TaskBatch) -> CrfLoss:
+        from alembert.tasks.tag.losses import CrfLoss
+
+        return CrfLoss.of(head, target, self.legal)
+
+    @property
+    def decoding_weights(self) -> tuple[str, ...]:
+        return ("crf.transitions", "crf.start", "crf.end") if self.settings.head == "crf" else ()
+
+    def bound_to(self, weights: Mapping[str, npt.NDArray[np.float32]]) -> TagTask:
+        parts = [weights[name] for name in self.decoding_weights]
+        for part in parts:
+            check_finite(part, "Transitions of the CRF")
+        return replace(self, path=CrfDecoder(*parts)) if parts else self
+
+    # -- answers
+
+    def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> TagPrediction:
+        if self.settings.head != "span":
+            return to_entities(encoded, self._decode_tags(outputs))
+        return to_entities(
+            encoded, with_probabilities(decode_pointer_spans(encoded.layout, outputs, self.types), self.temperature)
+        )
+
+    def withhold(self, prediction: TagPrediction, min_score: float) -> TagPrediction:
+        return prediction.with_min_score(min_score)
+
+    def _decode_tags(self, outputs: Sequence[Outputs]) -> list[ScoredSpan]:
+        if not outputs:
+            return []
+        emissions_WC = np.concatenate(outputs)
+        tags = self._best_path(emissions_WC)
+        if not (found := from_tags(tags.tolist(), self.tags)):
+            return []
+        sure_W = self._sure(emissions_WC)[np.arange(len(tags)), tags]
+        joined = np.mean if self.names else np.min  # the mean is what the pipelines of transformers give
+        return [(first, end, label, float(joined(sure_W[first:end]))) for first, end, label in found]
+
+    def _best_path(self, emissions_WC: Outputs) -> npt.NDArray[np.int64]:
+        """Return the best legal tags; of a head that was trained elsewhere the best of each word, as its users know it."""
+        if self.names:
+            best_W: npt.NDArray[np.int64] = emissions_WC.argmax(1)
+            return best_W
+        if self.path is None:
+            return find_best_path(emissions_WC, self.legal)
+        return self.path.best(emissions_WC, self.legal)
+
+    def _sure(self, emissions_WC: Outputs) -> npt.NDArray[Any]:
+        """Say how sure each tag of each word is."""
+        if self.path is None:
+            return calibration.softmax(emissions_WC.astype(np.float64) / self.temperature)
+        return self.path.sure(emissions_WC, self.legal, self.temperature)
+
+    def tune(
+        self, examples: Sequence[TagExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
+    ) -> TagTask:
+        """Fit the temperature of the words' probabilities, or of the spans'; the entities stay the same."""
+        if self.settings.head == "span":
+            return replace(self, temperature=fit_span_temperature(self, examples, encoded, outputs))
+        found = None if self._allows_several else fit_word_temperature(self, examples, encoded, outputs)
+        return self if found is None else replace(self, temperature=found)
+
+    def score(self, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> TaskScores:
+        return compute_scores(examples, predictions)
+
+    def measure(self, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> SampleMetric:
+        return spans.f1_measure(spans.span_counts(*pair_gold_and_predicted(examples, predictions)))
+
+    def confidences(self, example: TagExample, prediction: TagPrediction) -> Iterator[tuple[float, bool]]:
+        gold = set(example.entities or ())
+        for entity in prediction.entities:
+            if example.annotates(entity.label):
+                yield entity.score, (entity.start, entity.end, entity.label) in gold
+
+    def question(self) -> dict[str, Any]:
+        return {"types": sorted(self.types)}
+
+    def record(self, example: TagExample, prediction: TagPrediction) -> dict[str, Any]:
+        return to_record(example, prediction)
+
+    def show(self, example: TagExample, prediction: TagPrediction) -> list[str]:
+        return [
+            f"{entity.start}-{entity.end}  {entity.label}  {entity.score:.2f}  {example.text[entity.start : entity.end]}"
+            for entity in prediction.entities
+        ]
+
+    # -- files
+
+    def to_table(self) -> dict[str, Any]:
+        return {
+            "types": list(self.types),
+            "settings": asdict(self.settings),
+            "partial": self.partial,
+            "temperature": self.temperature,
+            **({"names": list(self.names)} if self.names else {}),
+        }
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> TagTask:
+        types = tuple(str(label) for label in table["types"])
+        settings = load_settings(TagSettings, table["settings"])
+        names = tuple(str(name) for name in table.get("names", ()))
+        if names and (settings.head != "softmax" or set(types) != set(TagScheme.of(names).types)):
+            raise ValueError("the names of the tags and the types of entities do not fit")
+        return cls(types, settings, bool(table["partial"]), load_temperature(table), names=names)

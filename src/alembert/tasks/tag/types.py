@@ -1,0 +1,220 @@
+"""Which types of entities a file annotates: as the user says, or, for training files, as far as it can be told.
+
+A word of `ReadOptions.types` is `TYPE,TYPE` for all files or `FILE=TYPE,TYPE` for a file or all files of a folder. What is
+said holds wherever files are read. What is told from files holds for training alone: scores never depend on which types
+a file happens to contain. A file that was named is one source, and so is a folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from alembert.corpus.jobs import make_source_names
+from alembert.corpus.readers.contract import Remark
+from alembert.errors import BadSetting
+from alembert.tasks.example import ReadResult
+from alembert.tasks.tag.data import TagExample
+
+MIN_DOCUMENTS: Final = 100
+"""Documents that each training source must have before types are told from any."""
+MIN_EXPECTED_DOCUMENTS: Final = 10
+"""Documents of a source that would have a type, by its frequency in other sources, if its absence is to mean something."""
+
+
+@dataclass(frozen=True)
+class AnnotatedTypes:
+    """What a user says about files."""
+
+    place: Path | None
+    """A file, or a folder of files; none: all files."""
+    types: frozenset[str]
+
+    def covers(self, file: Path) -> bool:
+        """Tell whether it is said about a file."""
+        if self.place is None:
+            return True
+        place, whole = self.place.resolve(), file.resolve()
+        return place == whole or place in whole.parents
+
+
+def parse_types(words: Sequence[str]) -> list[AnnotatedTypes]:
+    """Read what is said about files; what is said about one place in several words counts together.
+
+    >>> [(str(each.place), sorted(each.types)) for each in parse_types(["a.tsv=Disease,Gene", "Disease"])]
+    [('a.tsv', ['Disease', 'Gene']), ('None', ['Disease'])]
+    """
+    found: dict[Path | None, frozenset[str]] = {}
+    for word in words:
+        place, _, names = word.rpartition("=")
+        types = frozenset(filter(None, map(str.strip, names.split(","))))
+        if not types or (not place and "=" in word):
+            raise BadSetting(
+                f"`types` has {word!r}; expected types with commas between them, or a file and its types, as in "
+                "train.tsv=Disease,Gene."
+            )
+        where = Path(place) if place else None
+        found[where] = found.get(where, frozenset()) | types
+    return [AnnotatedTypes(place, types) for place, types in found.items()]
+
+
+def check_declared_types(words: Sequence[str], files: Sequence[Path], known: Sequence[str]) -> None:
+    """Refuse what is said about no file, and types that the task does not know."""
+    for each in parse_types(words):
+        if not any(map(each.covers, files)):
+            raise BadSetting(
+                f"`types` names {each.place}, which is none of the files that are read, nor a folder above one: "
+                f"{', '.join(map(str, files))}. Name a file as it is given."
+            )
+        if strange := sorted(each.types - {*known}):
+            raise BadSetting(
+                f"`types` names {', '.join(strange)}, which the task does not know; it knows {', '.join(known)}."
+            )
+
+
+def select_types_for_files(words: Sequence[str], files: Sequence[Path]) -> tuple[str, ...]:
+    """Choose what is said about some of these files."""
+    return tuple(word for word in words if any(each.covers(file) for each in parse_types([word]) for file in files))
+
+
+def apply_declared_types(reading: ReadResult[TagExample], words: Sequence[str]) -> ReadResult[TagExample]:
+    """Keep the entities of the types that are said to be annotated, and count the others."""
+    said = parse_types(words)
+    if not said:
+        return reading
+    types = {source: _declared_types(Path(source), said) for source in {each.source for each in reading.examples}}
+    examples = tuple(_keep_types(each, types[each.source]) for each in reading.examples)
+    remarks = _remarks(reading.examples, types)
+    return replace(reading, examples=examples, remarks=(*reading.remarks, *remarks))
+
+
+def _declared_types(file: Path, said: Sequence[AnnotatedTypes]) -> frozenset[str] | None:
+    """Choose what is said about a file; the nearest folder counts."""
+    about = [each for each in said if each.covers(file)]
+    nearest = max(about, key=lambda each: len(each.place.resolve().parts) if each.place else 0, default=None)
+    return nearest.types if nearest else None
+
+
+def _keep_types(example: TagExample, types: frozenset[str] | None) -> TagExample:
+    if types is None:
+        return example
+    return replace(
+        example,
+        entities=tuple(span for span in example.entities or () if span[2] in types),
+        in_parts=tuple(span for span in example.in_parts if span[2] in types),
+        types=types if example.types is None else types & example.types,
+    )
+
+
+def _remarks(examples: Sequence[TagExample], types: Mapping[str, frozenset[str] | None]) -> Iterator[Remark]:
+    lost: dict[str, Counter[str]] = {}
+    for example in examples:
+        if (own := types[example.source]) is not None:
+            lost.setdefault(example.source, Counter()).update(t for t in example.labels if t not in own)
+    for source, counts in lost.items():
+        named = ", ".join(sorted(types[source] or ()))
+        yield Remark(source, f"annotates {named} alone, as was said; other types are unknown there", 1)
+        if counts:
+            others = ", ".join(sorted(counts))
+            yield Remark(source, f"entities of other types than {named} were left out: {others}", counts.total())
+
+
+# -- training files about which nothing was said
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What one training source has."""
+
+    name: str
+    documents: int
+    with_type: Counter[str]
+    """Documents that have a type."""
+    is_open: bool
+    """Whether nothing was said about it."""
+
+    @classmethod
+    def of(cls, name: str, examples: Sequence[TagExample]) -> _Source:
+        counts = Counter(label for each in examples for label in {*each.labels})
+        return cls(name, len(examples), counts, all(each.types is None for each in examples))
+
+
+def infer_types(examples: Sequence[TagExample], named: Sequence[Path] = ()) -> tuple[list[TagExample], list[str]]:
+    """Tell from training examples which types their sources do not annotate; say in sentences what was told.
+
+    A source is a file or folder as it was `named`, or the file of the example where none is. A source with many documents
+    that never has a type which is frequent in others is taken not to annotate it. Where any source is small, or has no
+    entity at all, nothing is told: all types count as annotated.
+    """
+    source_of = _sources_by_file({each.source for each in examples}, named)
+    by_source: dict[str, list[TagExample]] = {}
+    for example in examples:
+        by_source.setdefault(source_of[example.source], []).append(example)
+    sources = [_Source.of(name, members) for name, members in by_source.items()]
+    types = frozenset().union(*(source.with_type for source in sources))
+    if any(source.documents < MIN_DOCUMENTS for source in sources):
+        return list(examples), list(_differing_types_note(sources, types))
+    missing = {source.name: _missing_types(source, sources) for source in sources}
+    return [
+        replace(each, types=types - lacking) if (lacking := missing[source_of[each.source]]) else each
+        for each in examples
+    ], list(_describe_inferred_types(sources, types, missing))
+
+
+def _sources_by_file(files: Collection[str], named: Sequence[Path]) -> dict[str, str]:
+    """Find for each file what was named: itself, or the nearest folder above it."""
+    known = {path.resolve(): str(path) for path in named}
+    places = {file: Path(file).resolve() for file in files}
+    return {
+        file: next((known[each] for each in (place, *place.parents) if each in known), file)
+        for file, place in places.items()
+    }
+
+
+def _missing_types(source: _Source, sources: Sequence[_Source]) -> frozenset[str]:
+    """Name the types that a source has so rarely, compared with others, that it cannot be chance: never."""
+    if not (source.is_open and source.with_type):
+        return frozenset()
+    return frozenset(
+        label
+        for label, (having, documents) in _frequencies(sources).items()
+        if label not in source.with_type and source.documents * having >= MIN_EXPECTED_DOCUMENTS * documents
+    )
+
+
+def _frequencies(sources: Sequence[_Source]) -> dict[str, tuple[int, int]]:
+    """Count for each type the documents that have it, and all documents of the sources in which it occurs."""
+    found: dict[str, tuple[int, int]] = {}
+    for source in sources:
+        for label, count in source.with_type.items():
+            having, documents = found.get(label, (0, 0))
+            found[label] = having + count, documents + source.documents
+    return found
+
+
+def _describe_inferred_types(
+    sources: Sequence[_Source], types: frozenset[str], missing: Mapping[str, frozenset[str]]
+) -> Iterator[str]:
+    """Say of each source what it is taken to annotate, if it is not everything; one sentence, since a screen has few lines."""
+    short = make_source_names([Path(source.name) for source in sources])
+    told = [
+        f"{name} annotates {', '.join(sorted(types - missing[source.name]))}"
+        for name, source in zip(short, sources, strict=True)
+        if missing[source.name]
+    ]
+    if told:
+        yield (
+            f"taken from the types that they have: {'; '.join(told)}; other types count as unknown there in training, and "
+            "not on development data (--types says it for both)"
+        )
+
+
+def _differing_types_note(sources: Sequence[_Source], types: frozenset[str]) -> Iterator[str]:
+    if any(source.is_open and types - source.with_type.keys() for source in sources):
+        yield (
+            "the training files do not have the same types, and all types count as annotated in each of them; if a file "
+            "does not annotate some, say which it does: --types FILE=TYPE,TYPE"
+        )
