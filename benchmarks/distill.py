@@ -95,15 +95,13 @@ def of_base_size(like):
 
 def second_pass(teacher: Path, student: str, folder: Path, cache: str) -> tuple[float, float]:
     """Distil with two passes in the first stage and a step in the other; give the seconds of the second pass, and its last loss."""
-    from alembert.train.distill import distill
-    from alembert.train.distill_recipes import fast
-    from alembert.train.distill_settings import CacheSettings
-    from alembert.train.lecture_hall import Distillation
-    from alembert.train.pupil import INSIDE
+    from alembert.train.distill.distill import distill
+    from alembert.train.distill.settings import TeacherCacheSettings, fast
+    from alembert.train.distill.stages import INTERMEDIATE_FOLDER, DistillJob
+    from alembert.train.finetune.data import DataFiles
+    from alembert.train.run import RunContext
     from alembert.train.runlog import RunLog
     from alembert.train.settings import EvaluationSettings, SavingSettings
-    from alembert.train.surroundings import Surroundings
-    from alembert.train.task_data import Data
 
     usual = fast()
     settings = replace(
@@ -116,14 +114,14 @@ def second_pass(teacher: Path, student: str, folder: Path, cache: str) -> tuple[
             evaluation=EvaluationSettings(times=0, at_start=False),
         ),
         prediction=replace(usual.prediction, steps=1),
-        cache=CacheSettings(use=cache),
+        cache=TeacherCacheSettings(use=cache),
     )
-    data = Data(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
+    data = DataFiles(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
     with tempfile.TemporaryDirectory() as out:
-        job = Distillation(teacher=str(teacher), student=student, data=data)
-        around = Surroundings(cache=Path(out) / "cache")
+        job = DistillJob(teacher=str(teacher), student=student, data=data)
+        around = RunContext(cache=Path(out) / "cache")
         distill(job, Path(out) / "student", settings, around=around)
-        rows = list(RunLog(Path(out) / "student" / INSIDE, tensorboard=False).rows("step"))
+        rows = list(RunLog(Path(out) / "student" / INTERMEDIATE_FOLDER, tensorboard=False).rows("step"))
     half = next(row for row in rows if row["tokens"] >= rows[-1]["tokens"] / 2)
     return rows[-1]["seconds"] - half["seconds"], rows[-1]["loss"]
 

@@ -17,7 +17,7 @@ from harness import SHARED, best, chunks, parser, timed
 
 import alembert
 from alembert import hardware
-from alembert.train.work import multiply_adds
+from alembert.train.progress import count_multiply_adds
 
 PEER_BATCH = 32
 
@@ -81,7 +81,7 @@ def check_equal(engine, peer, rows: list[list[int]]) -> None:
 
 def report(checkpoint, ids: list[list[int]], seconds: dict[str, float], peak: float) -> None:
     tokens = sum(map(len, ids))
-    work = multiply_adds(checkpoint.blueprint.config, [len(row) for row in ids], predictions=0)
+    work = count_multiply_adds(checkpoint.blueprint.config, [len(row) for row in ids], predictions=0)
     speeds = {name: tokens / time_taken for name, time_taken in seconds.items()}
     share = 2 * work / seconds["alembert"] / 1e9 / peak
     print(f"{len(ids):,} sentences, {tokens:,} tokens, mean {tokens / len(ids):.1f}, longest {max(map(len, ids))}")

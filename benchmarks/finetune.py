@@ -66,12 +66,11 @@ def main() -> None:
 def finetuned(model: Path, folder: Path, mean: float, precision: str) -> Pass:
     """Fine-tune with the product; count what its log says of the steps."""
     from alembert.tasks.tag.data import TagSettings
-    from alembert.train.finetune import Assignment, finetune
-    from alembert.train.finetune_settings import FinetuneSettings
-    from alembert.train.optim_settings import OptimiserSettings
+    from alembert.train.finetune.data import DataFiles
+    from alembert.train.finetune.finetune import SingleTaskJob, finetune
+    from alembert.train.finetune.settings import FinetuneSettings
     from alembert.train.runlog import RunLog
-    from alembert.train.settings import BatchSettings, ModelSettings, SavingSettings
-    from alembert.train.task_data import Data
+    from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings, SavingSettings
 
     # Two micro-batches a step; one that is filled up to a budget is half a sentence short of it.
     half = round((BATCH / 2 + 0.5) * mean)
@@ -82,8 +81,8 @@ def finetuned(model: Path, folder: Path, mean: float, precision: str) -> Pass:
         model=ModelSettings(precision=precision),
         saving=SavingSettings(log_every=1),
     )
-    data = Data(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
-    task = Assignment(task="tag", data=data, model=str(model), settings=TagSettings(length=LONGEST))
+    data = DataFiles(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
+    task = SingleTaskJob(task="tag", data=data, model=str(model), settings=TagSettings(length=LONGEST))
     with tempfile.TemporaryDirectory() as out:
         finetune(task, Path(out) / "tagger", settings)
         *_, last = RunLog(Path(out) / "tagger" / "run", tensorboard=False).rows("step")

@@ -53,11 +53,16 @@ def ours(tokenizer, precision: str) -> Train:
     from alembert.nn.config import EncoderConfig
     from alembert.nn.heads import HeadSpec
     from alembert.nn.model import new_model
-    from alembert.train.loop import Loop
-    from alembert.train.optim_settings import OptimiserSettings
+    from alembert.train.loop import TrainingLoop
     from alembert.train.runlog import RunLog
-    from alembert.train.settings import EvaluationSettings, ModelSettings, RunSettings, SavingSettings
-    from alembert.train.state import States
+    from alembert.train.settings import (
+        EvaluationSettings,
+        ModelSettings,
+        OptimiserSettings,
+        RunSettings,
+        SavingSettings,
+    )
+    from alembert.train.state import RunStates
 
     config = EncoderConfig(vocab_size=tokenizer.vocab_size, **SIZE)
     model = new_model(config, {"masked_lm": HeadSpec(kind="masked_lm")})
@@ -72,7 +77,7 @@ def ours(tokenizer, precision: str) -> Train:
         )
         with tempfile.TemporaryDirectory() as folder:
             log = RunLog(Path(folder), tensorboard=False)
-            loop = Loop(model, Lesson(rows, tokenizer), settings, states=States(Path(folder)), log=log)
+            loop = TrainingLoop(model, Lesson(rows, tokenizer), settings, states=RunStates(Path(folder)), log=log)
             loop.run()
             return loop.position.sums["seconds"]  # of all steps, from planning to the changed weights
 
@@ -112,7 +117,7 @@ class Lesson:
         from alembert.data.masking import MaskSettings, choose_positions, corrupt
         from alembert.data.sequences import Instance
         from alembert.nn.batch import Batch
-        from alembert.train.lesson import Micro, Target
+        from alembert.train.objective import LMTarget, MicroBatch
 
         settings, numbers = (
             MaskSettings(),
@@ -129,8 +134,8 @@ class Lesson:
             labels.append(tokens[chosen.positions])
         batch = Batch.packed(ids)
         flat = np.concatenate([start + own for start, own in zip(batch.starts_B.tolist(), places, strict=True)])
-        target = Target(torch.from_numpy(flat), torch.from_numpy(np.concatenate(labels).astype(np.int64)))
-        return Micro(batch, "bidirectional", {"masked_lm": target}, wanted=len(flat))
+        target = LMTarget(torch.from_numpy(flat), torch.from_numpy(np.concatenate(labels).astype(np.int64)))
+        return MicroBatch(batch, "bidirectional", {"masked_lm": target}, wanted=len(flat))
 
     def loss(self, model, micro, totals, noise):
         from alembert.nn.projection import vocabulary_loss
@@ -144,9 +149,9 @@ class Lesson:
         return {}
 
     def verdict(self, tallies):
-        from alembert.train.lesson import Verdict
+        from alembert.train.objective import EvalResult
 
-        return Verdict({}, float("nan"))
+        return EvalResult({}, float("nan"))
 
 
 def hardware_threads() -> int:
@@ -199,7 +204,7 @@ def measure(
 
 def report(vocab_size: int, cases: dict[str, Rows], seconds: dict[str, dict[str, float]], peak: float) -> None:
     from alembert.nn.config import EncoderConfig
-    from alembert.train.work import training_flop
+    from alembert.train.progress import count_training_flops
 
     config = EncoderConfig(vocab_size=vocab_size, **SIZE)
     tokens = {case: sum(map(len, rows)) for case, rows in cases.items()}
@@ -207,7 +212,7 @@ def report(vocab_size: int, cases: dict[str, Rows], seconds: dict[str, dict[str,
     shares = {}
     for case, rows in cases.items():
         predicted = round(0.15 * tokens[case])
-        work = training_flop(config, [len(row) for row in rows], predicted, wanted=predicted)
+        work = count_training_flops(config, [len(row) for row in rows], predicted, wanted=predicted)
         shares[case] = work / seconds["alembert"][case] / 1e9 / peak
         print(f"{case}: {len(rows)} rows, {tokens[case]:,} tokens, longest row {max(map(len, rows))}")
         for name in speeds:

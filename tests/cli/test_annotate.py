@@ -20,9 +20,9 @@ from alembert.tasks.classify.data import ClassifySettings
 from alembert.tasks.confidence import find_threshold
 from alembert.tasks.tag.data import TagSettings
 from alembert.terminal.progress import line
-from alembert.train.finetune import Assignment, finetune
-from alembert.train.finetune_settings import FinetuneSettings
-from alembert.train.task_data import Data
+from alembert.train.finetune.data import DataFiles
+from alembert.train.finetune.finetune import SingleTaskJob, finetune
+from alembert.train.finetune.settings import FinetuneSettings
 from alembert.workers.ray import RayCluster
 from fake_s3 import FakeS3, serving
 from scripted_models import Engine, write_labelled, write_tagged
@@ -43,7 +43,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "classify": (write_labelled(folder / "classify.jsonl", labelled), ClassifySettings(length=64)),
     }
     for task, (data, settings) in jobs.items():
-        job = Assignment(task=task, data=Data(train=(data,)), model=str(folder / "model"), settings=settings)
+        job = SingleTaskJob(task=task, data=DataFiles(train=(data,)), model=str(folder / "model"), settings=settings)
         finetune(job, folder / task, FinetuneSettings(epochs=3))
     write_labelled(folder / "docs.jsonl", {name: (text, "old") for name, text in TEXTS.items()})
     return folder
@@ -181,8 +181,8 @@ def trained_on_notes(work: Path) -> Path:
     """A classifier whose texts were in a column of an unusual name."""
     rows = [f"{n}\taspirin helps patient {n}\t{'yes' if n % 2 else 'no'}" for n in range(20)]
     (work / "notes.tsv").write_text("number\tletter\tanswer\n" + "\n".join(rows) + "\n")
-    data = Data(train=(work / "notes.tsv",), options=ReadOptions(text=("letter",), label="answer"))
-    job = Assignment(task="classify", data=data, model=str(work / "model"), settings=ClassifySettings(length=64))
+    data = DataFiles(train=(work / "notes.tsv",), options=ReadOptions(text=("letter",), label="answer"))
+    job = SingleTaskJob(task="classify", data=data, model=str(work / "model"), settings=ClassifySettings(length=64))
     finetune(job, work / "by letter", FinetuneSettings(epochs=1))
     return work / "by letter"
 

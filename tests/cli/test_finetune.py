@@ -11,7 +11,7 @@ import pytest
 from alembert import hardware, sample
 from alembert.cli import run
 from alembert.cli.finetune import seconds
-from alembert.cli.finetune_tasks import TaskSettings, settings_of, wishes_of
+from alembert.cli.finetune_tasks import TaskRunSettings, settings_of, wishes_of
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
@@ -161,7 +161,7 @@ def test_the_file_and_the_flags_go_together(tmp_path: Path) -> None:
     path.write_text('epochs = 3\nseed = 9\n[optimiser]\nrate = 0.5\n[task]\nhead = "crf"\nlength = 64\n')
     settings, tasks = settings_of(TAG, path, {"epochs": 7.0, "task": {"head": "span"}})
     assert (settings.epochs, settings.seed, settings.optimiser.rate) == (7.0, 9, 0.5)
-    assert tasks == {"tag": TaskSettings(TagSettings(head="span", length=64), ReadOptions())}
+    assert tasks == {"tag": TaskRunSettings(TagSettings(head="span", length=64), ReadOptions())}
 
 
 def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

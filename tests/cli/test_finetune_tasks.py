@@ -15,7 +15,7 @@ from alembert.nn.config import preset
 from alembert.tasks import TASKS
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
-from alembert.train.finetune_settings import FinetuneSettings, usual_settings
+from alembert.train.finetune.settings import FinetuneSettings, get_default_settings
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"
 TEXT = "Imatinib for leukemia."
@@ -182,13 +182,13 @@ def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tm
 @pytest.mark.parametrize("task", TASKS)
 def test_what_is_usual_for_a_task_can_be_said_in_a_file(task: str) -> None:
     settings, _ = settings_of(wishes_of([task]), None, {})
-    assert settings == usual_settings(task)
+    assert settings == get_default_settings(task)
     assert settings.epochs > 0
 
 
 def test_a_step_of_questions_is_larger_than_one_of_sentences() -> None:
-    assert usual_settings("answer").batch.tokens == 2048
-    assert usual_settings("tag").batch.tokens == 512
+    assert get_default_settings("answer").batch.tokens == 2048
+    assert get_default_settings("tag").batch.tokens == 512
 
 
 def test_sentences_are_compared_as_published_unless_it_is_said_otherwise() -> None:

@@ -13,7 +13,7 @@ from alembert.cli import run
 from alembert.cli.pretrain import number
 from alembert.errors import BadSetting
 from alembert.settings import changed
-from alembert.train.recipes import RECIPES, recipe
+from alembert.train.pretrain.recipes import RECIPES, get_recipe
 from alembert.train.settings import PretrainSettings
 
 QUICK = ["--steps", "2", "--seed", "5", "--workers", "1", "--device", "cpu"]
@@ -65,7 +65,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_settings_of_a_recipe_are_printed_whole(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert shown(capsys, "--recipe", name) == recipe(name)
+    assert shown(capsys, "--recipe", name) == get_recipe(name)
 
 
 def test_what_is_printed_is_accepted_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_what_is_printed_is_accepted_back(capsys: pytest.CaptureFixture[str], tm
 def test_each_kind_of_run_has_its_usual_recipe(
     capsys: pytest.CaptureFixture[str], arguments: list[str], name: str
 ) -> None:
-    assert shown(capsys, *arguments).optimiser == recipe(name).optimiser
+    assert shown(capsys, *arguments).optimiser == get_recipe(name).optimiser
 
 
 def test_flags_win_over_the_file_and_the_file_over_the_recipe(
@@ -99,15 +99,15 @@ def test_flags_win_over_the_file_and_the_file_over_the_recipe(
     found = shown(capsys, "--recipe", "bert-original", "--config", str(file), "--rate", "0.25", "--steps", "4")
     assert (found.optimiser.rate, found.optimiser.name) == (0.25, "lamb")
     assert (found.seed, found.steps, found.tokens) == (3, 4, None)
-    assert found.optimiser.epsilon == recipe("bert-original").optimiser.epsilon
-    assert found.sequences == recipe("bert-original").sequences
+    assert found.optimiser.epsilon == get_recipe("bert-original").optimiser.epsilon
+    assert found.sequences == get_recipe("bert-original").sequences
 
 
 def test_a_file_can_name_its_recipe_and_a_flag_wins_over_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('recipe = "biobert"\n')
-    assert shown(capsys, "--config", str(file)) == recipe("biobert")
-    assert shown(capsys, "--config", str(file), "--recipe", "adapt") == recipe("adapt")
+    assert shown(capsys, "--config", str(file)) == get_recipe("biobert")
+    assert shown(capsys, "--config", str(file), "--recipe", "adapt") == get_recipe("adapt")
 
 
 def test_flags_reach_the_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,13 +16,13 @@ from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.tasks.task import get_task_class
-from alembert.train.distill import distill
-from alembert.train.distill_settings import DistillSettings, StageSettings, StageWeights
-from alembert.train.finetune import Assignment, finetune
-from alembert.train.finetune_settings import FinetuneSettings
-from alembert.train.lecture_hall import Distillation
-from alembert.train.surroundings import Surroundings
-from alembert.train.task_data import Data
+from alembert.train.distill.distill import distill
+from alembert.train.distill.settings import DistillSettings, StageLossWeights, StageSettings
+from alembert.train.distill.stages import DistillJob
+from alembert.train.finetune.data import DataFiles
+from alembert.train.finetune.finetune import SingleTaskJob, finetune
+from alembert.train.finetune.settings import FinetuneSettings
+from alembert.train.run import RunContext
 from task_cases import CASES, LONGEST, TOKENIZER
 
 CHOSEN = (
@@ -44,8 +44,8 @@ CHOSEN = (
 )
 """One case for each head, and for each way in which a task reads it."""
 BRIEF = DistillSettings(
-    intermediate=StageSettings(steps=2, losses=StageWeights(attention=1, hidden=1)),
-    prediction=StageSettings(steps=2, losses=StageWeights(prediction=1, hard=0.5)),
+    intermediate=StageSettings(steps=2, losses=StageLossWeights(attention=1, hidden=1)),
+    prediction=StageSettings(steps=2, losses=StageLossWeights(prediction=1, hard=0.5)),
 )
 
 
@@ -69,12 +69,12 @@ def chain(name: str, plain: Path, folder: Path) -> Path:
     case = CASES[name]
     path = folder / "examples.jsonl"
     path.write_text("\n".join(map(json.dumps, case.lines())) + "\n", encoding="utf8")
-    data = Data(whole=(path,), split="60/40")
+    data = DataFiles(whole=(path,), split="60/40")
     settings = get_task_class(case.task).settings_class(**case.settings)
-    job = Assignment(task=case.task, model=str(plain), data=data, settings=settings)
+    job = SingleTaskJob(task=case.task, model=str(plain), data=data, settings=settings)
     finetune(job, folder / "teacher", FinetuneSettings(steps=2))
-    wish = Distillation(teacher=str(folder / "teacher"), student="1x8", data=data)
-    distill(wish, folder / "student", BRIEF, around=Surroundings(cache=folder / "cache"))
+    wish = DistillJob(teacher=str(folder / "teacher"), student="1x8", data=data)
+    distill(wish, folder / "student", BRIEF, around=RunContext(cache=folder / "cache"))
     return path
 
 

@@ -109,7 +109,7 @@ class Home:
         where = ["--config", str(config), "--out", str(out), "--cache", str(self.folder / "cache")]
         code = PROCESS.format(told=str(out.parent / told), first=first, arguments=["pretrain", *inputs, *where])
         server = multiprocessing.get_context("forkserver")
-        server.set_forkserver_preload(["__main__", "alembert.cli", "alembert.train.pretrain"])
+        server.set_forkserver_preload(["__main__", "alembert.cli", "alembert.train.pretrain.pretrain"])
         process = server.Process(target=exec, args=(code, {}))
         process.start()
         return process

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from alembert.errors import BadFile
-from alembert.train.state import Snapshot, States
+from alembert.train.state import RunStates, Snapshot
 
 FORK = multiprocessing.get_context("fork") if sys.platform != "win32" else None
 needs_kill = pytest.mark.skipif(FORK is None, reason="needs fork and SIGKILL")
@@ -46,7 +46,7 @@ def names(folder: Path) -> list[str]:
 
 def step_of_latest(folder: Path) -> int:
     """Load the newest state, check that it is whole and that none was passed over."""
-    found, notes = States(folder).latest() or pytest.fail("no state")
+    found, notes = RunStates(folder).latest() or pytest.fail("no state")
     assert notes == []
     for named in found.tensors.values():
         assert all(tensor.eq(found.step).all() for tensor in named.values())
@@ -55,12 +55,12 @@ def step_of_latest(folder: Path) -> int:
 
 
 def step_of_best(folder: Path) -> int | None:
-    found = States(folder).best()
+    found = RunStates(folder).best()
     return found.step if found else None
 
 
 def save(folder: Path, step: int, best: bool = False) -> None:
-    States(folder).save(snapshot(step), best=best)
+    RunStates(folder).save(snapshot(step), best=best)
 
 
 def save_and_die(folder: Path, operation: int, step: int, best: bool) -> None:
@@ -115,7 +115,7 @@ def test_killed_before_every_operation(tmp_path: Path, scenario: str) -> None:
         folder = shutil.copytree(tmp_path / "before", tmp_path / str(operation))
         exit_code = run(save_and_die, folder, operation, step, plan["is_best"])
         assert exit_code in (0, -signal.SIGKILL)
-        found, _ = States(folder).latest() or pytest.fail("no state")
+        found, _ = RunStates(folder).latest() or pytest.fail("no state")
         assert found.step in (2 if is_damaged else 3, step)
         # The best belongs to the state that is found: the new one if and only if the new state is there.
         assert step_of_best(folder) == (step if plan["is_best"] and found.step == step else best)
@@ -134,7 +134,7 @@ def test_the_first_save_killed_before_every_operation(tmp_path: Path) -> None:
     for operation in count(1):
         folder = tmp_path / str(operation) / ".state"
         exit_code = run(save_and_die, folder, operation, 1, False)
-        found = States(folder).latest()
+        found = RunStates(folder).latest()
         assert found is None or step_of_latest(folder) == 1
         save(folder, 1)
         assert names(folder) == ["step-000000001"]
@@ -155,7 +155,7 @@ def test_the_save_after_a_kill_is_killed_too(tmp_path: Path) -> None:
 
 def save_in_a_loop(pipe: Connection, folder: Path, first: int) -> None:
     for step in itertools.count(first):
-        States(folder).save(snapshot(step // 2), best=step % 5 == 0)
+        RunStates(folder).save(snapshot(step // 2), best=step % 5 == 0)
         pipe.send(step // 2)
 
 
@@ -236,7 +236,7 @@ class TestDiskErrors:
             full.setattr(os, "fsync", failing(errno.ENOSPC))
             with pytest.raises(BadFile, match="Nothing that was there before has changed"):
                 save(tmp_path, 1)
-        assert States(tmp_path).latest() is None
+        assert RunStates(tmp_path).latest() is None
 
     @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="nothing is forbidden to root")
     def test_a_forbidden_folder(self, tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from alembert.tasks.classify.data import ClassifySettings
 from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.relate.data import RelateSettings
-from alembert.train.finetune import Assignment, finetune
-from alembert.train.finetune_settings import FinetuneSettings
-from alembert.train.task_data import Data
+from alembert.train.finetune.data import DataFiles
+from alembert.train.finetune.finetune import SingleTaskJob, finetune
+from alembert.train.finetune.settings import FinetuneSettings
 from scripted_models import Engine, Scripted, Silent, answer, classifier, tagger
 from small_checkpoints import fine_tuned, fine_tuned_together
 
@@ -203,9 +203,9 @@ def relater(tmp_path_factory: pytest.TempPathFactory) -> TaskModel:
         relations = [{"id": "R1", "label": ("treats", "causes")[n % 2], "arguments": arguments}]
         lines.append({"id": str(n), "text": f"{TEXT} {n}", "entities": entities, "relations": relations})
     (place / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    job = Assignment(
+    job = SingleTaskJob(
         task="relate",
-        data=Data(train=(place / "train.jsonl",)),
+        data=DataFiles(train=(place / "train.jsonl",)),
         model=str(place / "model"),
         settings=RelateSettings(),
     )

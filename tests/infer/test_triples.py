@@ -22,9 +22,9 @@ from alembert.infer.triples import TripleModel, Wanted, predictions_of
 from alembert.nn.config import preset
 from alembert.tasks.relate.data import RelateSettings, example_from_entities
 from alembert.tasks.relate.task import RelateTask
-from alembert.train.finetune import Assignment, finetune
-from alembert.train.finetune_settings import FinetuneSettings
-from alembert.train.task_data import Data
+from alembert.train.finetune.data import DataFiles
+from alembert.train.finetune.finetune import SingleTaskJob, finetune
+from alembert.train.finetune.settings import FinetuneSettings
 from scripted_models import Engine, tagger
 
 CHEMPROT = Path(__file__).resolve().parents[3] / "shared/data/relation/chemprot/test.txt"
@@ -82,7 +82,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             path = place / f"{name}.jsonl"
             path.write_text("".join(json.dumps(line) + "\n" for line in lines))
             model, of_task = str(place / "model"), RelateSettings(**settings)
-            job = Assignment(task="relate", data=Data(train=(path,)), model=model, settings=of_task)
+            job = SingleTaskJob(task="relate", data=DataFiles(train=(path,)), model=model, settings=of_task)
             finetune(job, place / name, FinetuneSettings(epochs=1))
             made[name] = place / name
         return made[name]
@@ -220,7 +220,7 @@ def test_the_command_takes_both_folders_in_any_order(
     relater = trained("documents", documents())
     path = tmp_path / "ner.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in documents()))
-    job = Assignment(task="tag", data=Data(train=(path,)), model=str(relater.parent / "model"))
+    job = SingleTaskJob(task="tag", data=DataFiles(train=(path,)), model=str(relater.parent / "model"))
     finetune(job, tmp_path / "ner", FinetuneSettings(epochs=1))
     folders = [str(tmp_path / "ner"), str(relater)][:: -1 if is_turned else 1]
     assert run(["predict", *folders, TEXT, "--json"]) == 0

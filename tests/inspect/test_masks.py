@@ -32,9 +32,9 @@ from alembert.inspect.masks import MaskedSequence, Piece, Plan, Survey, survey
 from alembert.inspect.masks_page import page
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
-from alembert.train.lesson import Micro
+from alembert.train.objective import MicroBatch
+from alembert.train.pretrain.lm import PretrainObjective
 from alembert.train.settings import ObjectiveWeights, PretrainSettings
-from alembert.train.text_lesson import TextLesson
 
 MARKS = sorted({m for passage in sample.load_passages() for m in passage.text.lower() if not m.isspace()})
 TOKENIZER = Tokenizer.from_vocabulary(
@@ -96,7 +96,7 @@ def survey_of(tokens: TokenArrays, unit: str = "word", count: int = ALL, **objec
     return survey(tokens, TOKENIZER, plan_of(settings), count=count)
 
 
-def rows(given: list[Micro], lengths: list[int]) -> list[list[int]]:
+def rows(given: list[MicroBatch], lengths: list[int]) -> list[list[int]]:
     """The ids of each sequence of some micro-batches, which may hold them in another order."""
     places = [(micro.batch.ids_N.tolist(), start) for micro in given for start in micro.batch.starts_B.tolist()]
     return [ids[start : start + length] for (ids, start), length in zip(places, lengths, strict=True)]
@@ -110,7 +110,7 @@ def test_sequences_are_those_of_training(shards: Shards, unit: str, pairs: dict[
         masks=MaskSettings(unit=unit),  # type: ignore[arg-type]
         objectives=ObjectiveWeights(boundaries=0.5, **pairs),
     )
-    lesson = TextLesson(shards, TOKENIZER, settings)
+    lesson = PretrainObjective(shards, TOKENIZER, settings)
     portions, _ = lesson.take(Cursor(), 3, 0.0)
     given = [lesson.micro(portion) for portion in portions]
     lengths = [stretch.length for portion in portions for stretch in portion.stretches]

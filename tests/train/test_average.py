@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from alembert.errors import BadFile, BadSetting
-from alembert.train.average import Average
+from alembert.train.gradients import ExponentialMovingAverage
 
 
 def model(seed: int = 0) -> nn.Module:
@@ -26,7 +26,7 @@ def copies(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
-def averaged(average: Average, module: nn.Module) -> dict[str, Tensor]:
+def averaged(average: ExponentialMovingAverage, module: nn.Module) -> dict[str, Tensor]:
     with average.applied():
         return copies(module)
 
@@ -38,7 +38,7 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
 @pytest.mark.parametrize("decay", [0.0, 0.3, 0.99])
 def test_equals_the_formula(decay: float) -> None:
     module = model()
-    average = Average(module, decay)
+    average = ExponentialMovingAverage(module, decay)
     expected = copies(module)
     for n in range(20):
         move(module, n)
@@ -50,12 +50,12 @@ def test_equals_the_formula(decay: float) -> None:
 
 def test_before_any_update_it_is_the_model() -> None:
     module = model()
-    assert same(averaged(Average(module, 0.9), module), copies(module))
+    assert same(averaged(ExponentialMovingAverage(module, 0.9), module), copies(module))
 
 
 def test_the_model_gets_its_own_parameters_back() -> None:
     module = model()
-    average = Average(module, 0.9)
+    average = ExponentialMovingAverage(module, 0.9)
     move(module, 1)
     average.update()
     before, places = copies(module), [parameter.data_ptr() for parameter in module.parameters()]
@@ -67,7 +67,7 @@ def test_the_model_gets_its_own_parameters_back() -> None:
 
 def test_the_model_gets_its_own_parameters_back_after_an_error() -> None:
     module = model()
-    average = Average(module, 0.9)
+    average = ExponentialMovingAverage(module, 0.9)
     move(module, 1)
     before = copies(module)
     with pytest.raises(RuntimeError, match="out of memory"), average.applied():
@@ -79,13 +79,13 @@ def test_the_model_gets_its_own_parameters_back_after_an_error() -> None:
 @given(st.integers(0, 6), st.integers(1, 6))
 def test_a_loaded_average_continues_to_the_bit(before: int, after: int) -> None:
     one = model()
-    straight = Average(one, 0.8)
+    straight = ExponentialMovingAverage(one, 0.8)
     for n in range(before):
         move(one, n)
         straight.update()
     other = model(seed=1)
     other.load_state_dict(one.state_dict())
-    resumed = Average(other, 0.8)
+    resumed = ExponentialMovingAverage(other, 0.8)
     resumed.load({name: value.clone() for name, value in straight.state().items()})
     for n in range(before, before + after):
         for module, average in ((one, straight), (other, resumed)):
@@ -96,10 +96,10 @@ def test_a_loaded_average_continues_to_the_bit(before: int, after: int) -> None:
 
 def test_a_state_of_another_model_is_refused() -> None:
     with pytest.raises(BadFile, match="other parameters"):
-        Average(model(), 0.9).load(Average(nn.Linear(2, 2), 0.9).state())
+        ExponentialMovingAverage(model(), 0.9).load(ExponentialMovingAverage(nn.Linear(2, 2), 0.9).state())
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0, float("nan")])
 def test_a_decay_that_cannot_work_is_refused(decay: float) -> None:
     with pytest.raises(BadSetting, match="decay"):
-        Average(model(), decay)
+        ExponentialMovingAverage(model(), decay)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.plots import Curve, curve_chart, thinned, ticks, value_range
-from alembert.train.curves import html, panels, smooth, write_curves
+from alembert.train.curves import build_panels, render_html, smooth, write_curves
 from alembert.train.runlog import RunLog
 
 finite = st.floats(-1e9, 1e9, allow_subnormal=False)
@@ -53,7 +53,7 @@ def written(folder: Path, steps: int, *, objectives: tuple[str, ...] = ("masked_
 
 
 def page_of(log: RunLog) -> str:
-    return html(panels(log), "a run", "")
+    return render_html(build_panels(log), "a run", "")
 
 
 def test_the_page_fetches_and_runs_nothing(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_last_number_of_a_long_run_is_its_last(tmp_path: Path) -> None:
 
 def test_every_objective_has_a_panel_and_so_has_their_sum(tmp_path: Path) -> None:
     log = written(tmp_path, 20, objectives=("masked_lm", "next_sentence"))
-    assert [panel.title for panel in panels(log)] == [
+    assert [panel.title for panel in build_panels(log)] == [
         "Training loss",
         "Loss of masked_lm",
         "Loss of next_sentence",
@@ -91,11 +91,11 @@ def test_every_objective_has_a_panel_and_so_has_their_sum(tmp_path: Path) -> Non
 
 
 def test_one_objective_is_not_drawn_twice(tmp_path: Path) -> None:
-    assert "Training loss" not in [panel.title for panel in panels(written(tmp_path, 20))]
+    assert "Training loss" not in [panel.title for panel in build_panels(written(tmp_path, 20))]
 
 
 def test_parts_of_a_score_stand_beside_the_whole(tmp_path: Path) -> None:
-    panel = panels(written(tmp_path, 20))[0]
+    panel = build_panels(written(tmp_path, 20))[0]
     assert [curve.name for curve in panel.clear] == ["training", "held out", "held out, entities"]
 
 
@@ -119,11 +119,11 @@ def test_the_page_says_how_far_the_run_is(tmp_path: Path) -> None:
 def test_a_loss_that_was_no_number_leaves_a_hole(tmp_path: Path) -> None:
     log = written(tmp_path, 3)
     log.write("step", step=4, loss=float("nan"), losses={"masked_lm": float("nan")})
-    assert panels(log)[0].curves[0].points[-1][0] == 3
+    assert build_panels(log)[0].curves[0].points[-1][0] == 3
 
 
 def test_the_title_is_escaped() -> None:
-    assert "<h1>a &lt;b&gt;</h1>" in html([], "a <b>", "")
+    assert "<h1>a &lt;b&gt;</h1>" in render_html([], "a <b>", "")
 
 
 def test_without_matplotlib_there_is_only_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,5 +197,5 @@ def test_a_task_is_drawn_by_its_scores(tmp_path: Path) -> None:
     for step in (1, 2):
         log.write("step", step=step, loss=1 / step, losses={"tag": 1 / step})
         log.write("held_out", step=step, scores={"dev": {"f1": step / 4, "mse": 0.5, "support": 5}})
-    drawn = {panel.title: [curve.name for curve in panel.curves] for panel in panels(log)}
+    drawn = {panel.title: [curve.name for curve in panel.curves] for panel in build_panels(log)}
     assert drawn["Scores on dev"] == ["f1"]

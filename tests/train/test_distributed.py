@@ -20,7 +20,7 @@ from torch import nn
 from alembert import artifact
 from alembert.train import distributed
 from alembert.train.distributed import Processes
-from alembert.train.optim_settings import OptimiserSettings
+from alembert.train.settings import OptimiserSettings
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
 
@@ -86,7 +86,7 @@ def free_port() -> int:
 def start(arguments: list[str], world: int, told: Path) -> list[BaseProcess]:
     """Start processes as torchrun does, from a server that has torch loaded."""
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["__main__", "alembert.cli", "alembert.train.pretrain"])
+    server.set_forkserver_preload(["__main__", "alembert.cli", "alembert.train.pretrain.pretrain"])
     shared = {
         "WORLD_SIZE": world,
         "MASTER_ADDR": "127.0.0.1",
@@ -293,7 +293,7 @@ class TestAlone:
         monkeypatch.delenv("WORLD_SIZE", raising=False)
         with Processes.join() as processes:
             assert processes == Processes()
-        assert distributed.speaks()
+        assert distributed.is_first_process()
 
 
 @pytest.fixture
@@ -331,4 +331,4 @@ def test_sharding_refuses_before_it_begins() -> None:
     from alembert.errors import BadSetting
 
     with pytest.raises(BadSetting, match="half_heads"):
-        distributed.shard(nn.Module(), torch.device("cpu"), 2, OptimiserSettings(half_heads=True))  # type: ignore[arg-type]
+        distributed.shard_model(nn.Module(), torch.device("cpu"), 2, OptimiserSettings(half_heads=True))  # type: ignore[arg-type]

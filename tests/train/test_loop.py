@@ -19,9 +19,9 @@ from alembert.nn.config import preset
 from alembert.nn.model import new_model
 from alembert.text.tokenizer import Tokenizer
 from alembert.train import loop as loop_module
-from alembert.train.lesson import Micro, Target, Verdict
-from alembert.train.loop import SKIPS, Loop
-from alembert.train.optim_settings import OptimiserSettings
+from alembert.train.loop import MAX_SKIPPED_STEPS, TrainingLoop
+from alembert.train.objective import EvalResult, LMTarget, MicroBatch
+from alembert.train.pretrain.lm import PretrainObjective
 from alembert.train.runlog import RunLog, TrainingProgress
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import (
@@ -29,11 +29,11 @@ from alembert.train.settings import (
     HeldOutSettings,
     ModelSettings,
     ObjectiveWeights,
+    OptimiserSettings,
     PretrainSettings,
     SavingSettings,
 )
-from alembert.train.state import States
-from alembert.train.text_lesson import TextLesson
+from alembert.train.state import RunStates
 
 USUAL = PretrainSettings(
     steps=7,
@@ -44,7 +44,7 @@ USUAL = PretrainSettings(
     saving=SavingSettings(steps=2, log_every=3),
 )
 OF_THE_CLOCK = ("seconds", "tokens_per_second", "peak_share")
-Make = Callable[..., Loop]
+Make = Callable[..., TrainingLoop]
 
 
 class Killed(Exception):
@@ -63,15 +63,15 @@ def make(shards: Shards, tokenizer: Tokenizer, tmp_path: Path) -> Make:
     def made(
         settings: PretrainSettings = USUAL,
         folder: str = "run",
-        lesson: type[TextLesson] = TextLesson,
+        lesson: type[PretrainObjective] = PretrainObjective,
         **options: Any,
-    ) -> Loop:
+    ) -> TrainingLoop:
         taught = lesson(shards, tokenizer, settings)
         heads = {each.head: each.spec for each in taught.objectives.values()}
         sizes = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48}
         config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=128, **sizes)
-        states, log = States(tmp_path / folder / "state"), RunLog(tmp_path / folder, tensorboard=False)
-        return Loop(new_model(config, heads, seed=3), taught, settings, states=states, log=log, **options)
+        states, log = RunStates(tmp_path / folder / "state"), RunLog(tmp_path / folder, tensorboard=False)
+        return TrainingLoop(new_model(config, heads, seed=3), taught, settings, states=states, log=log, **options)
 
     return made
 
@@ -84,18 +84,18 @@ def killed_at(step: int) -> Callable[[TrainingProgress], None]:
     return tell
 
 
-def all_tensors(loop: Loop) -> Iterator[tuple[str, Tensor]]:
+def all_tensors(loop: TrainingLoop) -> Iterator[tuple[str, Tensor]]:
     yield from loop.model.state_dict().items()
     yield from loop.optimiser.state().items()
     if loop.average is not None:
         yield from loop.average.state().items()
 
 
-def rows(loop: Loop) -> list[dict[str, Any]]:
+def rows(loop: TrainingLoop) -> list[dict[str, Any]]:
     return [{n: v for n, v in row.items() if n not in OF_THE_CLOCK} for row in loop.log.rows()]
 
 
-def assert_same(one: Loop, two: Loop) -> None:
+def assert_same(one: TrainingLoop, two: TrainingLoop) -> None:
     first, second = dict(all_tensors(one)), dict(all_tensors(two))
     assert first.keys() == second.keys()
     different = [name for name in first if not torch.equal(first[name], second[name])]
@@ -223,7 +223,7 @@ def test_weights_of_passes_do_not_depend_on_the_micro_batches_of_a_step(make: Ma
     weights = ObjectiveWeights(masked_lm=1.0, next_sentence=0.5, causal=0.25)
     batch = BatchSettings(tokens=64 * micro_batches, micro_tokens=64)
     loop = make(replace(USUAL, objectives=weights, batch=batch))
-    assert isinstance(loop.lesson, TextLesson)
+    assert isinstance(loop.lesson, PretrainObjective)
     portions, _ = loop.lesson.take(Cursor(), 640, 0.0)
     share: dict[str, float] = dict.fromkeys(weights.chosen(), 0.0)
     for portion in portions:
@@ -295,12 +295,12 @@ def test_a_row_has_the_mean_loss_since_the_row_before(make: Make) -> None:
     assert row["losses"] == {"masked_lm": row["loss"]}
 
 
-class Unmasked(TextLesson):
+class Unmasked(PretrainObjective):
     """No unit is short enough to be masked."""
 
-    def micro(self, portion: Any) -> Micro:
+    def micro(self, portion: Any) -> MicroBatch:
         nothing = torch.zeros(0, dtype=torch.int64)
-        return replace(super().micro(portion), targets={"masked_lm": Target(nothing, nothing)})
+        return replace(super().micro(portion), targets={"masked_lm": LMTarget(nothing, nothing)})
 
 
 def test_a_step_without_anything_to_predict_is_no_accident(make: Make) -> None:
@@ -321,7 +321,7 @@ class Clock(SimpleNamespace):
         return self.now
 
 
-class Timed(TextLesson):
+class Timed(PretrainObjective):
     """A step takes a second, an evaluation three or as many as a test says."""
 
     clock: Clock
@@ -337,7 +337,7 @@ class Timed(TextLesson):
 
 
 @pytest.fixture
-def timed(make: Make, monkeypatch: pytest.MonkeyPatch) -> Loop:
+def timed(make: Make, monkeypatch: pytest.MonkeyPatch) -> TrainingLoop:
     """A loop of a minute in which saving takes two seconds, every ten."""
     clock = Timed.clock = Clock()
     monkeypatch.setattr(loop_module, "time", clock)
@@ -353,12 +353,12 @@ def timed(make: Make, monkeypatch: pytest.MonkeyPatch) -> Loop:
     return loop
 
 
-def test_hours_end_on_time(timed: Loop) -> None:
+def test_hours_end_on_time(timed: TrainingLoop) -> None:
     timed.run()
     assert 50 < Timed.clock.now <= 60
 
 
-def test_hours_too_few_for_a_step_are_refused(timed: Loop) -> None:
+def test_hours_too_few_for_a_step_are_refused(timed: TrainingLoop) -> None:
     timed.settings = replace(timed.settings, hours=6 / 3600)
     with pytest.raises(BadSetting, match=r"over before the first step.*Give more hours"):
         timed.run()
@@ -366,7 +366,7 @@ def test_hours_too_few_for_a_step_are_refused(timed: Loop) -> None:
 
 @pytest.mark.parametrize("seconds", [1.0, 6.0, 12.0])
 def test_training_takes_four_fifths_of_the_time_between_evaluations(
-    timed: Loop, monkeypatch: pytest.MonkeyPatch, seconds: float
+    timed: TrainingLoop, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     monkeypatch.setattr(Timed, "evaluation", seconds)
     timed.settings = replace(
@@ -380,13 +380,13 @@ def test_training_takes_four_fifths_of_the_time_between_evaluations(
     assert 100 < Timed.clock.now <= 120
 
 
-def test_long_evaluations_do_not_end_a_run_early(timed: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_evaluations_do_not_end_a_run_early(timed: TrainingLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Timed, "evaluation", 16.0)
     timed.run()
     assert timed.position.done.step > 10
 
 
-def test_a_run_that_goes_on_from_its_best_state_ends_on_time(timed: Loop, make: Make) -> None:
+def test_a_run_that_goes_on_from_its_best_state_ends_on_time(timed: TrainingLoop, make: Make) -> None:
     settings = replace(timed.settings, evaluation=replace(USUAL.evaluation, times=0))
     timed.settings, timed.tell = settings, killed_at(1)
     with pytest.raises(Killed):
@@ -396,24 +396,24 @@ def test_a_run_that_goes_on_from_its_best_state_ends_on_time(timed: Loop, make: 
     assert 50 < Timed.clock.now <= 60
 
 
-def test_going_back_to_the_best_weights_takes_no_time_back(timed: Loop) -> None:
+def test_going_back_to_the_best_weights_takes_no_time_back(timed: TrainingLoop) -> None:
     timed.settings = replace(timed.settings, saving=replace(timed.settings.saving, keep="best"))
     timed.run()
     assert timed.position.done.seconds == pytest.approx(Timed.clock.now)
 
 
-def test_all_time_is_counted(timed: Loop) -> None:
+def test_all_time_is_counted(timed: TrainingLoop) -> None:
     timed.run()
     assert timed.position.done.seconds == pytest.approx(Timed.clock.now)
 
 
-def test_the_rate_is_near_zero_when_the_hours_are_over(timed: Loop) -> None:
+def test_the_rate_is_near_zero_when_the_hours_are_over(timed: TrainingLoop) -> None:
     timed.run()
     *_, last = timed.log.rows("step")
     assert last["rate"] < 0.1 * USUAL.optimiser.rate
 
 
-def test_states_are_saved_by_the_minute(timed: Loop) -> None:
+def test_states_are_saved_by_the_minute(timed: TrainingLoop) -> None:
     timed.run()
     latest = timed.states.latest()
     assert latest is not None
@@ -428,13 +428,13 @@ def test_a_clock_that_stands_still_is_no_accident(make: Make, monkeypatch: pytes
 # -- the best
 
 
-class Judged(TextLesson):
+class Judged(PretrainObjective):
     """Says in advance how good the model will be found."""
 
     losses: Iterator[float]
 
-    def verdict(self, found: Any) -> Verdict:
-        return Verdict({}, next(self.losses))
+    def verdict(self, found: Any) -> EvalResult:
+        return EvalResult({}, next(self.losses))
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_a_model_that_cannot_be_judged_is_trained_all_the_same(make: Make) -> No
 # -- numbers that are not finite
 
 
-class Poisoned(TextLesson):
+class Poisoned(PretrainObjective):
     """Its loss is not a number in some steps."""
 
     bad: Callable[[], bool]
@@ -484,7 +484,7 @@ class Poisoned(TextLesson):
         return (loss * float("nan"), dict.fromkeys(sums, float("nan"))) if self.bad() else (loss, sums)
 
 
-def poisoned(make: Make, settings: PretrainSettings, steps: range) -> Loop:
+def poisoned(make: Make, settings: PretrainSettings, steps: range) -> TrainingLoop:
     loop = make(settings, lesson=Poisoned)
     assert isinstance(loop.lesson, Poisoned)
     loop.lesson.bad = lambda: loop.position.done.step in steps
@@ -513,18 +513,18 @@ def test_a_step_that_is_left_out_moves_nothing(make: Make) -> None:
 
 def test_a_run_without_finite_gradients_stops_and_keeps_its_last_state(make: Make) -> None:
     loop = poisoned(make, replace(USUAL, steps=100), range(5, 100))
-    with pytest.raises(BadSetting, match=f"gradients of {SKIPS} steps in a row.*lower rate"):
+    with pytest.raises(BadSetting, match=f"gradients of {MAX_SKIPPED_STEPS} steps in a row.*lower rate"):
         loop.run()
     latest = loop.states.latest()
-    assert loop.position.done.step == 5 + SKIPS
+    assert loop.position.done.step == 5 + MAX_SKIPPED_STEPS
     assert latest is not None
     assert all(torch.isfinite(weight).all() for weight in latest[0].tensors["model"].values())
 
 
 def test_bad_steps_that_are_not_in_a_row_do_not_stop_a_run(make: Make) -> None:
-    settings = replace(USUAL, steps=2 * SKIPS + 2, saving=SavingSettings(log_every=5))
+    settings = replace(USUAL, steps=2 * MAX_SKIPPED_STEPS + 2, saving=SavingSettings(log_every=5))
     loop = make(settings, lesson=Poisoned)
     assert isinstance(loop.lesson, Poisoned)
     loop.lesson.bad = lambda: loop.position.done.step % 2 == 0
     loop.run()
-    assert len(list(loop.log.rows("event"))) == SKIPS + 1
+    assert len(list(loop.log.rows("event"))) == MAX_SKIPPED_STEPS + 1

@@ -14,8 +14,14 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.train.optim import Optimiser
-from alembert.train.optim_settings import OptimiserSettings
-from alembert.train.parts import PARTS, decays, depth_of, part_of, select
+from alembert.train.parts import (
+    MODEL_PARTS,
+    get_depth,
+    get_model_part,
+    has_weight_decay,
+    set_trainable_parts,
+)
+from alembert.train.settings import OptimiserSettings
 
 LAYERS, HEADS, HEAD_SIZE = 3, 4, 2
 CONFIG = {
@@ -183,7 +189,7 @@ def test_each_layer_down_has_a_lower_rate() -> None:
     flat = trained(steps=1, weight_decay=0.0)
     sloped = trained(steps=1, weight_decay=0.0, layer_decay=0.5)
     for name, old in before.items():
-        expected = (flat[name] - old) * 0.5 ** (LAYERS + 1 - depth_of(name, LAYERS))
+        expected = (flat[name] - old) * 0.5 ** (LAYERS + 1 - get_depth(name, LAYERS))
         torch.testing.assert_close(sloped[name] - old, expected, atol=1e-7, rtol=0, msg=name)
 
 
@@ -195,16 +201,16 @@ def test_only_biases_and_layer_norms_do_not_decay() -> None:
         for name, _ in part.named_parameters(recurse=False)
         if isinstance(part, nn.LayerNorm) or name == "bias"
     }
-    assert {name for name, parameter in module.named_parameters() if not decays(name, parameter)} == spared
+    assert {name for name, parameter in module.named_parameters() if not has_weight_decay(name, parameter)} == spared
 
 
 @pytest.mark.parametrize("rule", ["adamw", "bert_adam", "lamb"])
 @pytest.mark.parametrize("parts", [("heads",), ("layers",), ("embeddings", "heads")], ids=str)
 def test_frozen_parts_do_not_move(rule: str, parts: tuple[str, ...]) -> None:
     module = model()
-    select(module, parts)
+    set_trainable_parts(module, parts)
     before, optimiser = copies(module), Optimiser(module, OptimiserSettings(name=rule))
-    train_names = {name for name in before if part_of(name) in parts}
+    train_names = {name for name in before if get_model_part(name) in parts}
     assert moved(before, train(module, optimiser, range(2))) == train_names
     assert {key.split("/")[1] for key in optimiser.state()} == train_names
 
@@ -216,7 +222,7 @@ def test_a_part_that_is_frozen_later_keeps_its_moments() -> None:
     optimiser.step(0, 0.01)
     before = {key: value.clone() for key, value in optimiser.state().items() if TOKENS in key}
     give(module, 1)
-    select(module, ["heads"])
+    set_trainable_parts(module, ["heads"])
     optimiser.step(1, 0.01)
     assert all(torch.equal(optimiser.state()[key], value) for key, value in before.items())
 
@@ -232,22 +238,22 @@ def test_only_parameters_with_gradients_move(rule: str) -> None:
 
 def test_select_lets_everything_train_again() -> None:
     module = model()
-    select(module, ["heads"])
-    select(module, None)
+    set_trainable_parts(module, ["heads"])
+    set_trainable_parts(module, None)
     assert all(parameter.requires_grad for parameter in module.parameters())
 
 
 @pytest.mark.parametrize("parts", [["head"], []], ids=str)
 def test_select_refuses_parts_that_are_none(parts: list[str]) -> None:
     with pytest.raises(BadSetting, match="expected some of embeddings, layers, heads"):
-        select(model(), parts)
+        set_trainable_parts(model(), parts)
 
 
 def test_every_parameter_has_a_part_and_a_depth() -> None:
     module = model(layer_norm_position="pre", embedding_size=4)
-    found = {(part_of(name), depth_of(name, LAYERS)) for name, _ in module.named_parameters()}
+    found = {(get_model_part(name), get_depth(name, LAYERS)) for name, _ in module.named_parameters()}
     assert found == {("embeddings", 0), ("layers", 1), ("layers", 2), ("layers", 3), ("heads", 4)}
-    assert {part for part, _ in found} == set(PARTS)
+    assert {part for part, _ in found} == set(MODEL_PARTS)
 
 
 def test_gradients_are_cleared() -> None:
@@ -286,7 +292,9 @@ def test_layers_are_updated_as_often_as_told() -> None:
     updates = dict.fromkeys(range(LAYERS + 2), 0)
     for number in range(8):
         before = copies(module)
-        depths = {depth_of(name, LAYERS) for name in moved(before, train(module, optimiser, range(number, number + 1)))}
+        depths = {
+            get_depth(name, LAYERS) for name in moved(before, train(module, optimiser, range(number, number + 1)))
+        }
         updates = {depth: count + (depth in depths) for depth, count in updates.items()}
     assert updates == {0: 2, 1: 4, 2: 8, 3: 8, 4: 8}
 
@@ -395,7 +403,7 @@ def test_the_state_has_the_names_of_the_model() -> None:
     train(module, optimiser, range(1))
     waiting = {key.split("/")[1] for key in optimiser.state() if key.startswith("pending/")}
     updated = {key.split("/")[1] for key in optimiser.state() if key.startswith("exp_avg_sq/")}
-    assert waiting == {name for name in module.state_dict() if part_of(name) == "embeddings"}
+    assert waiting == {name for name in module.state_dict() if get_model_part(name) == "embeddings"}
     assert updated == set(module.state_dict()) - waiting
 
 

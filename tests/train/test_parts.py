@@ -14,9 +14,8 @@ from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.train.optim import Optimiser
-from alembert.train.optim_settings import OptimiserSettings
-from alembert.train.parts import decays, depth_of, part_of, select
-from alembert.train.settings import PARTS, ModelSettings
+from alembert.train.parts import get_depth, get_model_part, has_weight_decay, set_trainable_parts
+from alembert.train.settings import MODEL_PARTS, ModelSettings, OptimiserSettings
 
 LAYERS, STEPS = 3, 8
 TOP = LAYERS + 1
@@ -47,12 +46,12 @@ MODEL = model(layer_norm_position="pre")
 def depths(made: Model, *, trained: bool = True) -> set[int]:
     """The depths of all parameters that train, or of all that do not."""
     blocks = len(made.encoder.blocks)
-    return {depth_of(name, blocks) for name, p in made.named_parameters() if p.requires_grad == trained}
+    return {get_depth(name, blocks) for name, p in made.named_parameters() if p.requires_grad == trained}
 
 
 def chosen(**options: Any) -> set[int]:
-    """The depths that `select` lets train; none of them holds both kinds of parameters."""
-    select(MODEL, **options)
+    """The depths that `set_trainable_parts` lets train; none of them holds both kinds of parameters."""
+    set_trainable_parts(MODEL, **options)
     assert not depths(MODEL) & depths(MODEL, trained=False)
     return depths(MODEL)
 
@@ -84,24 +83,24 @@ def test_what_is_frozen_is_not_among_the_first_either() -> None:
 
 def test_shared_layers_are_frozen_together() -> None:
     shared = model(num_hidden_groups=1)
-    select(shared, frozen=["layers"])
+    set_trainable_parts(shared, frozen=["layers"])
     assert depths(shared) == {0, 2}
 
 
 def test_some_of_shared_layers_are_refused() -> None:
     with pytest.raises(BadSetting, match="the 3 layers of this model share their weights"):
-        select(model(num_hidden_groups=1), frozen=["layers:2"])
+        set_trainable_parts(model(num_hidden_groups=1), frozen=["layers:2"])
 
 
 def test_more_layers_than_there_are_are_refused() -> None:
     with pytest.raises(BadSetting, match="the lowest 4 layers, and the model has 3"):
-        select(MODEL, frozen=["layers:4"])
+        set_trainable_parts(MODEL, frozen=["layers:4"])
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"frozen": PARTS},
+        {"frozen": MODEL_PARTS},
         {"parts": ["heads"], "frozen": ["heads"]},
         {"parts": ["layers"], "frozen": ["layers:3"]},
         {"parts": ["layers"], "thawed": 0.0},
@@ -110,7 +109,7 @@ def test_more_layers_than_there_are_are_refused() -> None:
 )
 def test_nothing_left_to_train_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadSetting, match="Nothing is left to train"):
-        select(MODEL, **options)
+        set_trainable_parts(MODEL, **options)
 
 
 # -- gradual unfreezing
@@ -130,14 +129,14 @@ def test_what_is_frozen_never_thaws() -> None:
 def test_shared_layers_thaw_together() -> None:
     shared, found = model(num_hidden_groups=1), []
     for thawed in (0.0, 0.5, 1.0):
-        select(shared, thawed=thawed)
+        set_trainable_parts(shared, thawed=thawed)
         found.append(depths(shared))
     assert found == [{2}, {1, 2}, {0, 1, 2}]
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.sets(st.sampled_from(PARTS), min_size=1),
+    st.sets(st.sampled_from(MODEL_PARTS), min_size=1),
     FROZEN,
     st.tuples(st.floats(0, 1, allow_subnormal=False), st.floats(0, 2, allow_subnormal=False)).map(sorted),
 )
@@ -155,7 +154,7 @@ def test_what_trains_goes_on_training(parts: set[str], frozen: set[str], shares:
 def train(made: Model, optimiser: Optimiser, steps: range) -> dict[str, Tensor]:
     """Train as a run of `STEPS` steps does that thaws in all but the last of them, with one frozen layer."""
     for number in steps:
-        select(made, frozen=["layers:1"], thawed=number / (STEPS - 1))
+        set_trainable_parts(made, frozen=["layers:1"], thawed=number / (STEPS - 1))
         for name, parameter in made.named_parameters():
             generator = torch.Generator().manual_seed(1000 * number + len(name))
             gradient = torch.randn(parameter.shape, generator=generator)
@@ -184,20 +183,20 @@ def test_what_has_never_trained_is_as_it_was() -> None:
     before = {name: parameter.detach().clone() for name, parameter in made.named_parameters()}
     optimiser = Optimiser(made, OptimiserSettings(weight_decay=0.5))
     after = train(made, optimiser, range(STEPS))
-    still = {depth_of(name, LAYERS) for name in before if torch.equal(before[name], after[name])}
+    still = {get_depth(name, LAYERS) for name in before if torch.equal(before[name], after[name])}
     assert still == {1}
     assert not any("blocks.0." in key for key in optimiser.state())
 
 
 def test_the_moves_of_a_crf_do_not_decay() -> None:
-    found = {name: decays(name, parameter) for name, parameter in MODEL.named_parameters()}
+    found = {name: has_weight_decay(name, parameter) for name, parameter in MODEL.named_parameters()}
     assert {name.removeprefix("heads.crf."): found[name] for name in found if name.startswith("heads.crf.")} == {
         "linear.weight": True, "linear.bias": False, "crf.transitions": False, "crf.start": False, "crf.end": False,
     }  # fmt: skip
 
 
 def test_everything_in_a_head_is_part_of_the_heads() -> None:
-    assert {part_of(name) for name, _ in MODEL.named_parameters() if depth_of(name, LAYERS) == TOP} == {"heads"}
+    assert {get_model_part(name) for name, _ in MODEL.named_parameters() if get_depth(name, LAYERS) == TOP} == {"heads"}
 
 
 # -- settings

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadFile
-from alembert.train.runlog import LOG, RunLog
+from alembert.train.runlog import LOG_FILE, RunLog
 
 floats = st.floats(allow_subnormal=False)  # training flushes them in this process
 values = st.dictionaries(
@@ -31,7 +31,7 @@ def steps(log: RunLog) -> list[int]:
 
 def tear(folder: Path) -> None:
     """Leave half a row at the end, as a kill does."""
-    with (folder / LOG).open("ab") as file:
+    with (folder / LOG_FILE).open("ab") as file:
         file.write(b'{"kind": "step", "st')
 
 
@@ -57,7 +57,7 @@ def test_a_log_that_is_only_read_makes_no_file(tmp_path: Path) -> None:
 
 def test_floats_keep_six_digits(tmp_path: Path) -> None:
     quiet(tmp_path).write("step", step=1, rate=9.123456789e-05, tokens=123456789)
-    assert '"rate": 9.12346e-05, "tokens": 123456789' in (tmp_path / LOG).read_text()
+    assert '"rate": 9.12346e-05, "tokens": 123456789' in (tmp_path / LOG_FILE).read_text()
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
@@ -73,7 +73,7 @@ def test_every_line_is_strict_json(rows: list[dict[str, Any]], tmp_path_factory:
     for number, row in enumerate(rows):
         log.write("step", step=number, **row)
     assert steps(log) == list(range(len(rows)))
-    for line in (folder / LOG).read_bytes().splitlines() if rows else ():
+    for line in (folder / LOG_FILE).read_bytes().splitlines() if rows else ():
         json.loads(line, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
 
 
@@ -96,7 +96,7 @@ def test_a_resumed_log_equals_an_uninterrupted_one(
     for number in range(before, before + after + 1):
         resumed.write("step", step=number)
     assert steps(resumed) == list(range(before + after + 1))
-    assert resumed.position == (folder / LOG).stat().st_size
+    assert resumed.position == (folder / LOG_FILE).stat().st_size
 
 
 def test_half_a_row_is_no_row_and_is_written_over(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_log_shorter_than_the_state_knew_is_told(tmp_path: Path) -> None:
 def test_a_damaged_row_is_named(damage: bytes, tmp_path: Path) -> None:
     log = quiet(tmp_path)
     log.write("step", step=1)
-    with (tmp_path / LOG).open("ab") as file:
+    with (tmp_path / LOG_FILE).open("ab") as file:
         file.write(damage)
     with pytest.raises(BadFile, match="Line 2 of"):
         list(log.rows())

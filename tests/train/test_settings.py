@@ -10,7 +10,6 @@ import pytest
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
 from alembert.settings import explained
-from alembert.train.optim_settings import OptimiserSettings
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import (
     BatchSettings,
@@ -18,6 +17,7 @@ from alembert.train.settings import (
     HeldOutSettings,
     ModelSettings,
     ObjectiveWeights,
+    OptimiserSettings,
     PretrainSettings,
     SavingSettings,
     SequenceSettings,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from alembert.artifact import hash_config
 from alembert.errors import BadFile
-from alembert.train.state import Snapshot, States
+from alembert.train.state import RunStates, Snapshot
 
 TYPES = [
     torch.float64,
@@ -58,8 +58,8 @@ def steps(folder: Path) -> list[int]:
     return [int(name.removeprefix("step-")) for name in names(folder)]
 
 
-def save(folder: Path, *steps: int, best: int | None = None, keep: int = 2) -> States:
-    states = States(folder, keep)
+def save(folder: Path, *steps: int, best: int | None = None, keep: int = 2) -> RunStates:
+    states = RunStates(folder, keep)
     for step in steps:
         states.save(snapshot(step), best=step == best)
     return states
@@ -76,7 +76,7 @@ def bits(tensor: Tensor) -> Tensor:
     return tensor.detach().clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
 
 
-def latest(states: States) -> tuple[Snapshot, list[str]]:
+def latest(states: RunStates) -> tuple[Snapshot, list[str]]:
     return states.latest() or pytest.fail("there is no state")
 
 
@@ -91,8 +91,8 @@ def check(found: Snapshot | None, expected: Snapshot) -> None:
 
 
 def round_trip(folder: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    States(folder).save(Snapshot(1, FACTS, {"model": tensors}))
-    found, notes = latest(States(folder))
+    RunStates(folder).save(Snapshot(1, FACTS, {"model": tensors}))
+    found, notes = latest(RunStates(folder))
     assert notes == []
     check(found, Snapshot(1, FACTS, {"model": tensors}))
     return found.tensors["model"]
@@ -152,12 +152,12 @@ class TestRoundTrip:
 
     def test_no_groups_and_empty_groups(self, tmp_path: Path) -> None:
         expected = Snapshot(0, {}, {"model": {}})
-        States(tmp_path).save(expected)
-        found, _ = latest(States(tmp_path))
+        RunStates(tmp_path).save(expected)
+        found, _ = latest(RunStates(tmp_path))
         check(found, expected)
 
     def test_nothing_saved_yet(self, tmp_path: Path) -> None:
-        states = States(tmp_path / "absent")
+        states = RunStates(tmp_path / "absent")
         assert states.latest() is None
         assert states.best() is None
         assert names(tmp_path) == []
@@ -178,7 +178,7 @@ class TestRoundTrip:
     )
     def test_what_cannot_be_saved_is_a_bug(self, tmp_path: Path, facts: Any, tensors: Any) -> None:
         with pytest.raises(ValueError, match=r"JSON|cannot name a file|not saved|for themselves"):
-            States(tmp_path / "state").save(Snapshot(1, facts, tensors))
+            RunStates(tmp_path / "state").save(Snapshot(1, facts, tensors))
         assert names(tmp_path) == []
 
 
@@ -206,7 +206,7 @@ class TestWhichAreKept:
         states = save(tmp_path, 1, 2, 3, best=1)
         states.save(snapshot(4), best=True)
         shutil.rmtree(place(tmp_path, 4))
-        check(States(tmp_path).best(), snapshot(1))
+        check(RunStates(tmp_path).best(), snapshot(1))
 
     def test_numbers_beyond_nine_digits(self, tmp_path: Path) -> None:
         save(tmp_path, 999_999_998, 999_999_999, 1_000_000_000)
@@ -231,9 +231,9 @@ class TestWhichAreKept:
         best = None
         for step, mark in enumerate(marks):
             best = step if mark else best
-            States(folder, keep).save(snapshot(step), best=mark)
+            RunStates(folder, keep).save(snapshot(step), best=mark)
             assert {*range(max(0, step + 1 - keep), step + 1), best} - {None} <= set(steps(folder))
-            found = States(folder).best()
+            found = RunStates(folder).best()
             assert (found.step if found else None) == best
 
 
@@ -260,7 +260,7 @@ class TestSameStepAgain:
         for _ in range(2):
             save(tmp_path, 1, 2)
             flip(place(tmp_path, 2) / "model.safetensors")
-        States(tmp_path).save(snapshot(2))
+        RunStates(tmp_path).save(snapshot(2))
         assert names(tmp_path) == [
             "damaged-step-000000002",
             "damaged-step-000000002-2",
@@ -333,7 +333,7 @@ class TestDamage:
         whole = path.read_bytes()
         for position in range(len(whole)):
             flip(path, position)
-            found, notes = latest(States(tmp_path))
+            found, notes = latest(RunStates(tmp_path))
             check(found, snapshot(1 if notes else 2))
             path.write_bytes(whole)
 
@@ -341,13 +341,13 @@ class TestDamage:
         save(tmp_path, 1, 2)
         path = place(tmp_path, 2) / "state.json"
         path.write_text(path.read_text().replace('"step": 2\n', '"step": 3\n'))
-        _, notes = latest(States(tmp_path))
+        _, notes = latest(RunStates(tmp_path))
         assert "it is not what was written" in notes[0]
 
     def test_a_copy_under_another_name_is_noticed(self, tmp_path: Path) -> None:
         save(tmp_path, 1)
         shutil.copytree(place(tmp_path, 1), place(tmp_path, 2))
-        found, notes = latest(States(tmp_path))
+        found, notes = latest(RunStates(tmp_path))
         check(found, snapshot(1))
         assert "it is the record of step 1" in notes[0]
 
@@ -357,7 +357,7 @@ class TestDamage:
         record = json.loads(path.read_bytes()) | {"format": 2}
         del record["sha256"]
         path.write_text(json.dumps(record | {"sha256": hash_config(record)}))
-        _, notes = latest(States(tmp_path))
+        _, notes = latest(RunStates(tmp_path))
         assert "another version of alembert" in notes[0]
 
     def test_none_is_good(self, tmp_path: Path) -> None:
@@ -374,14 +374,14 @@ class TestDamage:
         save(tmp_path, 1)
         monkeypatch.setattr("alembert.train.state.hash_file", fail)
         with pytest.raises(BadFile, match=r"model\.safetensors cannot be read: Input/output error"):
-            States(tmp_path).latest()
+            RunStates(tmp_path).latest()
 
     @pytest.mark.parametrize("fresh", [False, True], ids=["after latest", "without latest"])
     def test_damaged_ones_do_not_count_as_kept(self, tmp_path: Path, fresh: bool) -> None:
         save(tmp_path, 1, 2, 3, keep=3)
         for step in (2, 3):
             flip(place(tmp_path, step) / "model.safetensors")
-        states = States(tmp_path)
+        states = RunStates(tmp_path)
         assert fresh or states.latest()
         states.save(snapshot(4))
         assert names(tmp_path) == [
@@ -412,10 +412,10 @@ class TestDamage:
     def test_damaged_newest_best_gives_the_one_before(self, tmp_path: Path) -> None:
         save(tmp_path, 1, 2, 3, best=1).save(snapshot(4), best=True)
         flip(place(tmp_path, 4) / "optimiser.safetensors")
-        check(States(tmp_path).best(), snapshot(1))
+        check(RunStates(tmp_path).best(), snapshot(1))
 
     def test_a_best_that_was_damaged_is_not_inherited(self, tmp_path: Path) -> None:
         save(tmp_path, 1, 2, best=2)
         flip(place(tmp_path, 2) / "model.safetensors")
-        States(tmp_path).save(snapshot(3))
-        assert States(tmp_path).best() is None
+        RunStates(tmp_path).save(snapshot(3))
+        assert RunStates(tmp_path).best() is None

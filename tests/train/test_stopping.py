@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from alembert.train.stopping import Stopped, Stopping
+from alembert.train.run import StopSignalHandler, TrainingInterrupted
 
 BOTH = [signal.SIGINT, signal.SIGTERM]
 
@@ -25,7 +25,7 @@ def handlers(handler: object) -> Iterator[None]:
 
 @pytest.mark.parametrize("number", BOTH)
 def test_the_first_signal_is_only_noted(number: signal.Signals) -> None:
-    with Stopping() as stopping:
+    with StopSignalHandler() as stopping:
         assert stopping.requested is None
         signal.raise_signal(number)
         assert stopping.requested == number
@@ -33,7 +33,7 @@ def test_the_first_signal_is_only_noted(number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("first", BOTH)
 def test_ctrl_c_after_a_request_interrupts(first: signal.Signals) -> None:
-    with Stopping() as stopping:
+    with StopSignalHandler() as stopping:
         signal.raise_signal(first)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -42,7 +42,7 @@ def test_ctrl_c_after_a_request_interrupts(first: signal.Signals) -> None:
 
 @pytest.mark.parametrize("first", BOTH)
 def test_a_second_sigterm_changes_nothing(first: signal.Signals) -> None:
-    with Stopping() as stopping:
+    with StopSignalHandler() as stopping:
         signal.raise_signal(first)
         signal.raise_signal(signal.SIGTERM)
         assert stopping.requested == first
@@ -51,7 +51,7 @@ def test_a_second_sigterm_changes_nothing(first: signal.Signals) -> None:
 def test_old_handlers_are_restored() -> None:
     seen: list[int] = []
     with handlers(lambda number, _: seen.append(number)):
-        with pytest.raises(ZeroDivisionError), Stopping():
+        with pytest.raises(ZeroDivisionError), StopSignalHandler():
             raise ZeroDivisionError
         for number in BOTH:
             signal.raise_signal(number)
@@ -60,13 +60,13 @@ def test_old_handlers_are_restored() -> None:
 
 def test_default_handlers_are_restored() -> None:
     with handlers(signal.SIG_DFL):
-        with Stopping():
+        with StopSignalHandler():
             pass
         assert [signal.getsignal(number) for number in BOTH] == [signal.SIG_DFL, signal.SIG_DFL]
 
 
 def test_ignored_signals_stay_ignored() -> None:
-    with handlers(signal.SIG_IGN), Stopping() as stopping:
+    with handlers(signal.SIG_IGN), StopSignalHandler() as stopping:
         for number in BOTH:
             signal.raise_signal(number)
         assert stopping.requested is None
@@ -77,7 +77,7 @@ def test_elsewhere_it_does_nothing() -> None:
 
     def run() -> None:
         before = [signal.getsignal(number) for number in BOTH]
-        with Stopping() as stopping:
+        with StopSignalHandler() as stopping:
             same = [signal.getsignal(number) for number in BOTH] == before
             found.append(same and stopping.requested is None)
 
@@ -89,6 +89,6 @@ def test_elsewhere_it_does_nothing() -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopped_says_what_to_do(number: signal.Signals, code: int) -> None:
-    stopped = Stopped(int(number))
+    stopped = TrainingInterrupted(int(number))
     assert stopped.exit_code == code
     assert str(stopped) == f"Stopped by {number.name}: the state is saved. Run the same command again to continue."

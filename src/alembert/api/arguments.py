@@ -18,7 +18,7 @@ from alembert.terminal.output import note, say_all
 from alembert.terminal.progress import Bar
 
 if TYPE_CHECKING:
-    from alembert.train.surroundings import Surroundings
+    from alembert.train.run import RunContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -156,13 +156,13 @@ def progress_bar(shown: bool) -> Bar:
     return Bar(sys.stderr, shown=shown and None)
 
 
-def run_context(bar: Bar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None) -> Surroundings:
+def run_context(bar: Bar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None) -> RunContext:
     """Say where a training run computes, and where it reports to."""
     from alembert.hardware.torch_settings import resolve_device
-    from alembert.train.surroundings import Surroundings
+    from alembert.train.run import RunContext
 
-    quiet = Surroundings()
-    return Surroundings(
+    quiet = RunContext()
+    return RunContext(
         cache=cache,
         device=resolve_device(device),
         overwrite=overwrite,

@@ -34,10 +34,10 @@ from alembert.errors import AlreadyDone, BadInput, BadSetting
 
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.train.distill_settings import DistillSettings
-    from alembert.train.finetune import Finetuned
-    from alembert.train.one_seed import SeedResult
-    from alembert.train.task_data import Data
+    from alembert.train.distill.settings import DistillSettings
+    from alembert.train.finetune.data import DataFiles
+    from alembert.train.finetune.finetune import FinetuneRunResult
+    from alembert.train.finetune.seeds import SeedResult
 
 _ARGUMENTS: Final = "The arguments"
 _SETTINGS: Final = "`settings`"
@@ -120,9 +120,9 @@ def finetune(
     by `split` (80/10/10). `text` and `label` name columns of tables. `seeds=3` trains three times and keeps the best model.
     `settings` takes everything else: a dict, or the path of a TOML file.
     """
-    from alembert.train.finetune import finetune as run
-    from alembert.train.finetune import job_of, subjects_of
-    from alembert.train.finetune_toml import layered_settings
+    from alembert.train.finetune.finetune import build_job, build_task_specs
+    from alembert.train.finetune.finetune import finetune as run
+    from alembert.train.finetune.settings import resolve_settings
 
     kinds = _kinds(task)
     are_named = not isinstance(task, str)
@@ -131,12 +131,12 @@ def finetune(
         **given(optimiser=None if learning_rate is None else {"rate": learning_rate}),
         **given(read=given(text=_columns(text), label=label) or None),
     }
-    run_settings, of_tasks = layered_settings(
+    run_settings, of_tasks = resolve_settings(
         kinds, {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}, are_named=are_named
     )
     given_files = {"train": train, "dev": dev, "data": data}
     files = _data(given_files, split, {name: each.reading for name, each in of_tasks.items()})
-    job = job_of(model_name(model), subjects_of(kinds, files, of_tasks), are_named=are_named)
+    job = build_job(model_name(model), build_task_specs(kinds, files, of_tasks), are_named=are_named)
     train_model = partial(run, job, settings=run_settings, seeds=seeds)
     return _trained(train_model, path_of(out, "out"), progress=progress, device=device, overwrite=overwrite)
 
@@ -166,9 +166,9 @@ def pretrain(
     such as 6x384) and perhaps `tokenizer` to begin from nothing. The run lasts `hours`, `tokens` or `steps`. `recipe` names settings that
     belong together, such as adapt or biobert; `settings` takes everything else.
     """
-    from alembert.train.ingredients import Start
-    from alembert.train.pretrain import pretrain as run
-    from alembert.train.recipes import layered_recipe, usual_recipe
+    from alembert.train.pretrain.inputs import PretrainStart
+    from alembert.train.pretrain.pretrain import pretrain as run
+    from alembert.train.pretrain.recipes import choose_recipe, resolve_recipe
 
     start = None if model is None else model_name(model)
     changes = {
@@ -176,13 +176,13 @@ def pretrain(
         **given(optimiser=None if learning_rate is None else {"rate": learning_rate}),
     }
     layers = {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}
-    run_settings = layered_recipe(recipe or usual_recipe(start), layers, chosen=recipe is not None)
+    run_settings = resolve_recipe(recipe or choose_recipe(start), layers, chosen=recipe is not None)
     vocabulary = None if tokenizer is None else path_of(tokenizer, "tokenizer")
     folder, files = path_of(out, "out"), paths_of(inputs, "inputs")
     with progress_bar(progress) as bar:
         context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
         try:
-            done = run(files, folder, Start(start, vocabulary, size), run_settings, context)
+            done = run(files, folder, PretrainStart(start, vocabulary, size), run_settings, context)
         except AlreadyDone:
             return _finished_pretraining(folder)
     return PretrainingResult(folder=folder, before=done.before, after=done.after, tokens=done.done.tokens)
@@ -216,15 +216,15 @@ def distill(
     the last stage, which learns the teacher's predictions. `train`, `dev`, `data`, `split` and `seeds` are those of
     `finetune`.
     """
-    from alembert.train.distill import distill as run
-    from alembert.train.lecture_hall import Distillation
+    from alembert.train.distill.distill import distill as run
+    from alembert.train.distill.stages import DistillJob
 
     source = model_folder(teacher, "teacher")
     run_settings = _distill_settings(
         source, task, preset=preset, table=settings_table(settings), epochs=epochs, seed=seed
     )
     reading = {"": _reading_of_training(source, task)}
-    job = Distillation(
+    job = DistillJob(
         teacher=str(source),
         student=str(student),
         data=_data({"train": train, "dev": dev, "data": data}, split, reading)[""],
@@ -237,10 +237,10 @@ def distill(
 
 def _finished_pretraining(folder: Path) -> PretrainingResult:
     """Read from its log what a run that was complete before has reached."""
-    from alembert.train.pretrain import RUN
+    from alembert.train.pretrain.pretrain import RUN_FOLDER
     from alembert.train.runlog import RunLog
 
-    rows = list(RunLog(folder / RUN, tensorboard=False).rows("held_out"))
+    rows = list(RunLog(folder / RUN_FOLDER, tensorboard=False).rows("held_out"))
     if not rows:
         return PretrainingResult(folder=folder)
     first, last = rows[0], rows[-1]
@@ -248,7 +248,7 @@ def _finished_pretraining(folder: Path) -> PretrainingResult:
 
 
 def _trained(
-    train_model: Callable[..., Finetuned], folder: Path, *, progress: bool, device: str, overwrite: bool
+    train_model: Callable[..., FinetuneRunResult], folder: Path, *, progress: bool, device: str, overwrite: bool
 ) -> TrainingResult:
     """Train a model for a task, or return the result of a run that was complete before."""
     with progress_bar(progress) as bar:
@@ -278,19 +278,19 @@ def _columns(text: str | Iterable[str] | None) -> list[str] | None:
     return None if text is None else list(columns_of(text))
 
 
-def _data(files: Mapping[str, Any], split: str | None, reading: Mapping[str, ReadOptions]) -> dict[str, Data]:
+def _data(files: Mapping[str, Any], split: str | None, reading: Mapping[str, ReadOptions]) -> dict[str, DataFiles]:
     """Return the files of each task with how they are read; those of several tasks are given by their names."""
-    from alembert.train.task_data import Data
+    from alembert.train.finetune.data import DataFiles
 
     of_tasks = {argument: files_by_task([*reading], value, argument) for argument, value in files.items()}
-    found: dict[str, Data] = {}
+    found: dict[str, DataFiles] = {}
     for name, options in reading.items():
         train, dev, whole = (of_tasks[argument][name] for argument in ("train", "dev", "data"))
         if not (train or whole):
             raise BadSetting("There is nothing to learn from. Give `train`, or `data`, which is divided.")
         if split is not None and not whole:
             raise BadSetting("`split` divides the files of `data`, which was not given.")
-        found[name] = Data(train=train, dev=dev, whole=whole, split=split or "80/10/10", options=options)
+        found[name] = DataFiles(train=train, dev=dev, whole=whole, split=split or "80/10/10", options=options)
     return found
 
 
@@ -305,11 +305,11 @@ def _distill_settings(
 ) -> DistillSettings:
     from alembert.settings import changed
     from alembert.tasks.files import read_task_table
-    from alembert.train.distill_recipes import check_preset, preset_for
+    from alembert.train.distill.settings import check_preset, get_preset
 
     name = check_preset(preset or str(table.pop("preset", "fast")))
     table.pop("preset", None)
-    settings = changed(preset_for(name, str(read_task_table(teacher, task)["task"])), table, _SETTINGS)
+    settings = changed(get_preset(name, str(read_task_table(teacher, task)["task"])), table, _SETTINGS)
     changes = given(seed=seed, prediction=None if epochs is None else {"epochs": epochs})
     return changed(settings, changes, _ARGUMENTS)
 
@@ -335,12 +335,12 @@ def _result(folder: Path, results: Iterable[SeedResult], best: int) -> TrainingR
 
 def _finished(folder: Path) -> TrainingResult:
     """Read what a run that was complete before has reached."""
-    from alembert.train.one_seed import RUN, SCORES, SEEDS, SeedResult
+    from alembert.train.finetune.seeds import RUN_FOLDER, SCORES_FILE, SEEDS_FOLDER, SeedResult
 
     def read(place: Path) -> SeedResult:
-        return SeedResult.from_json((place / RUN / SCORES).read_bytes())
+        return SeedResult.from_json((place / RUN_FOLDER / SCORES_FILE).read_bytes())
 
     own = read(folder)
-    members = sorted((folder / SEEDS).glob("*"), key=lambda path: int(path.name))
+    members = sorted((folder / SEEDS_FOLDER).glob("*"), key=lambda path: int(path.name))
     values = tuple(read(member).value for member in members) or (own.value,)
     return replace(_result(folder, [own], 0), seeds=values)

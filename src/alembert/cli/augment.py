@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alembert.files.checkpoint import Checkpoint
     from alembert.tasks.example import ReadResult
     from alembert.tasks.task import AnyTask
-    from alembert.train.augment import Augmented
+    from alembert.train.augment.augment import AugmentResult
 
 _SHOWN = 3
 
@@ -76,9 +76,9 @@ def augment(
     from alembert.terminal.output import note
     from alembert.terminal.progress import Bar
     from alembert.text.lexicon import parse_lexicon_option, read_lexicon
-    from alembert.train.augment import augment as run
-    from alembert.train.augment import write_augmented
-    from alembert.train.augment_settings import AugmentSettings
+    from alembert.train.augment.augment import augment as run
+    from alembert.train.augment.augment import write_augmented
+    from alembert.train.augment.settings import AugmentSettings
 
     settings = AugmentSettings(copies=copies, rate=rate, candidates=candidates, entities=entities, seed=seed)
     if dictionary and not entities:
@@ -177,7 +177,7 @@ def _checkpoint(folder: str | Path, device: str) -> Checkpoint:
     return found
 
 
-def _print(made: Augmented, originals: Sequence[Any], out: Path, as_json: bool) -> None:
+def _print(made: AugmentResult, originals: Sequence[Any], out: Path, as_json: bool) -> None:
     from alembert.terminal.output import print_json, visible
 
     if as_json:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alembert.cli.distill_compare import ComparisonFile
-    from alembert.train.distill_general import GeneralStudent
-    from alembert.train.distill_settings import DistillSettings, GeneralSettings
-    from alembert.train.lecture_hall import Distillation
-    from alembert.train.surroundings import Surroundings
+    from alembert.train.distill.general import GeneralDistillRunResult
+    from alembert.train.distill.settings import DistillSettings, GeneralDistillSettings
+    from alembert.train.distill.stages import DistillJob
+    from alembert.train.run import RunContext
 
 Files = list[Path] | None
 Examples = list[str] | None
@@ -165,12 +165,12 @@ class _Place:
     def __init__(self, cache: Path | None, device: str, overwrite: bool) -> None:
         self.cache, self.device, self.overwrite = cache, device, overwrite
 
-    def surroundings(self, **told: Any) -> Surroundings:
+    def surroundings(self, **told: Any) -> RunContext:
         from alembert.hardware.torch_settings import resolve_device
         from alembert.terminal.output import note, say_all
-        from alembert.train.surroundings import Surroundings
+        from alembert.train.run import RunContext
 
-        return Surroundings(
+        return RunContext(
             cache=self.cache,
             device=resolve_device(self.device),
             overwrite=self.overwrite,
@@ -228,12 +228,12 @@ def _passes(epochs: float | None) -> dict[str, Any] | None:
     return {"epochs": epochs, "skip": False} if epochs else {"skip": True}
 
 
-def _general_settings(preset: str | None, config: Path | None, changes: dict[str, Any]) -> GeneralSettings:
+def _general_settings(preset: str | None, config: Path | None, changes: dict[str, Any]) -> GeneralDistillSettings:
     from alembert.settings import changed
-    from alembert.train.distill_recipes import GENERAL
+    from alembert.train.distill.settings import GENERAL_PRESETS
 
     name, table = _layers(preset, config)
-    settings = GENERAL[name]()
+    settings = GENERAL_PRESETS[name]()
     return changed(changed(settings, table, str(config)), changes, "The command line")
 
 
@@ -248,17 +248,17 @@ def _task_settings(
     preset: str | None, config: Path | None, changes: dict[str, Any], task: str | None
 ) -> DistillSettings:
     from alembert.settings import changed
-    from alembert.train.distill_recipes import PRESETS, preset_for
+    from alembert.train.distill.settings import PRESETS, get_preset
 
     name, table = _layers(preset, config)
-    settings = PRESETS[name]() if task is None else preset_for(name, task)
+    settings = PRESETS[name]() if task is None else get_preset(name, task)
     return changed(changed(settings, table, str(config)), changes, "The command line")
 
 
 def _layers(preset: str | None, config: Path | None) -> tuple[str, dict[str, Any]]:
     """Find the preset, of the command line or of the file, and what the file changes."""
     from alembert.settings import read_toml
-    from alembert.train.distill_recipes import check_preset
+    from alembert.train.distill.settings import check_preset
 
     table = read_toml(config) if config else {}
     in_file = str(table.pop("preset", "fast"))
@@ -273,17 +273,17 @@ def _wish(
     split: str | None,
     types: tuple[str, ...],
     **more: Any,
-) -> Distillation:
+) -> DistillJob:
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.tasks.files import TASK_FILE, apply_training_columns, read_task_table
-    from alembert.train.lecture_hall import Distillation
-    from alembert.train.task_data import Data
+    from alembert.train.distill.stages import DistillJob
+    from alembert.train.finetune.data import DataFiles
 
     train, dev, data = map(tuple, files)
     training = read_task_table(Path(teacher), task).get("training", {})
     options = apply_training_columns(training, ReadOptions(types=types), str(Path(teacher) / TASK_FILE))
-    found = Data(train=train, dev=dev, whole=data, split=split or "80/10/10", options=options)
-    return Distillation(teacher=teacher, student=student, data=found, task=task, **more)
+    found = DataFiles(train=train, dev=dev, whole=data, split=split or "80/10/10", options=options)
+    return DistillJob(teacher=teacher, student=student, data=found, task=task, **more)
 
 
 def _run_general(
@@ -291,22 +291,22 @@ def _run_general(
     student: str,
     out: Path,
     corpus: list[Path],
-    settings: GeneralSettings,
+    settings: GeneralDistillSettings,
     place: _Place,
     as_json: bool,
 ) -> None:
     from alembert.terminal.progress import Bar
-    from alembert.train.distill_general import distill_general
-    from alembert.train.distributed import speaks
+    from alembert.train.distill.general import distill_general
+    from alembert.train.distributed import is_first_process
 
     with Bar(sys.stderr, plain_every=60) as bar:
         around = place.surroundings(tell=bar.show_training, tell_reading=bar.show)
         done = distill_general(teacher, student, corpus, out, settings=settings, around=around)
-    if speaks():
+    if is_first_process():
         _show_general(done, out, as_json)
 
 
-def _show_general(done: GeneralStudent, out: Path, as_json: bool) -> None:
+def _show_general(done: GeneralDistillRunResult, out: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
     from alembert.terminal.output import print_json
@@ -321,7 +321,7 @@ def _show_general(done: GeneralStudent, out: Path, as_json: bool) -> None:
 
 
 def _run_task(
-    wish: Distillation,
+    wish: DistillJob,
     out: Path,
     settings: DistillSettings,
     seeds: int,
@@ -334,8 +334,8 @@ def _run_task(
     from alembert.cli.finetune import show_scores
     from alembert.errors import AlreadyDone
     from alembert.terminal.progress import Bar
-    from alembert.train.distill import distill as run
-    from alembert.train.distributed import speaks
+    from alembert.train.distill.distill import distill as run
+    from alembert.train.distributed import is_first_process
 
     with Bar(sys.stderr, plain_every=60) as bar:
         around = place.surroundings(tell=bar.show_training, tell_reading=bar.show)
@@ -346,7 +346,7 @@ def _run_task(
                 raise
             done = None  # what was stopped is the comparison
         others = {} if test is None else train_controls(wish, out, settings, seeds, around)
-    if speaks():
+    if is_first_process():
         if done is not None:
             show_scores(done, out, as_json)
         if test is not None:

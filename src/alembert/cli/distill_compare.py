@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.train.distill_settings import DistillSettings
-    from alembert.train.lecture_hall import Distillation
-    from alembert.train.surroundings import Surroundings
+    from alembert.train.distill.settings import DistillSettings
+    from alembert.train.distill.stages import DistillJob
+    from alembert.train.run import RunContext
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,15 @@ def folder_beside(out: Path) -> Path:
 
 
 def train_controls(
-    wish: Distillation, out: Path, settings: DistillSettings, seeds: int, around: Surroundings
+    wish: DistillJob, out: Path, settings: DistillSettings, seeds: int, around: RunContext
 ) -> dict[str, Path]:
     """Train what the result is compared with; what is done already is found."""
     from alembert.errors import AlreadyDone
-    from alembert.train.distill import distill as run
-    from alembert.train.distill_recipes import controls
+    from alembert.train.distill.distill import distill as run
+    from alembert.train.distill.settings import build_controls
 
     folders = {}
-    for name, control in controls(settings, has_texts=bool(wish.texts)).items():
+    for name, control in build_controls(settings, has_texts=bool(wish.texts)).items():
         folders[name] = folder_beside(out) / name.replace(" ", "-")
         around.say(f"The student {name}: {folders[name]}")
         folders[name].parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def train_controls(
     return folders
 
 
-def show_comparison(students: Mapping[str, Path], wish: Distillation, test: ComparisonFile, folder: Path) -> None:
+def show_comparison(students: Mapping[str, Path], wish: DistillJob, test: ComparisonFile, folder: Path) -> None:
     """Score the teacher and all students on the file, print the table and write its page."""
     from alembert.inspect.comparison import compare
     from alembert.inspect.comparison_page import write

@@ -25,8 +25,8 @@ from alembert.tasks import TASKS
 
 if TYPE_CHECKING:
     from alembert.cli.finetune_tasks import Wishes
-    from alembert.train.finetune import Assignment, Curriculum, Finetuned
-    from alembert.train.finetune_settings import FinetuneSettings
+    from alembert.train.finetune.finetune import FinetuneRunResult, MultiTaskJob, SingleTaskJob
+    from alembert.train.finetune.settings import FinetuneSettings
 
 
 def finetune(
@@ -104,12 +104,12 @@ def finetune(
         raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
     if split is not None and not data:
         raise typer.BadParameter("--split divides the files of --data, which was not given")
-    from alembert.train.finetune import job_of, subjects_of
+    from alembert.train.finetune.finetune import build_job, build_task_specs
 
     searched = seconds(tune)
     files = Files(train or (), dev or (), data or (), split)
-    subjects = subjects_of(wishes.kinds, data_of(wishes, files, of_tasks), of_tasks)
-    assignment = job_of(model, subjects, are_named=wishes.are_named)
+    subjects = build_task_specs(wishes.kinds, data_of(wishes, files, of_tasks), of_tasks)
+    assignment = build_job(model, subjects, are_named=wishes.are_named)
     if check:
         _check(assignment, settings, as_json)
         return
@@ -154,15 +154,15 @@ def _read_changes(
     return {name: value for name, value in given.items() if value} or None
 
 
-def _check(assignment: Assignment | Curriculum, settings: FinetuneSettings, as_json: bool) -> None:
+def _check(assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings, as_json: bool) -> None:
     from alembert.tasks.data_screen import format_data_report
     from alembert.terminal.output import print_json
-    from alembert.train.finetune import Assignment, examine_all_data
+    from alembert.train.finetune.finetune import SingleTaskJob, inspect_all_data
 
-    reports = examine_all_data(assignment, settings)
+    reports = inspect_all_data(assignment, settings)
     if as_json:
         tables = {name: report.to_table() for name, report in reports.items()}
-        print_json(tables[assignment.task] if isinstance(assignment, Assignment) else tables)
+        print_json(tables[assignment.task] if isinstance(assignment, SingleTaskJob) else tables)
     else:
         print("\n\n".join("\n".join(format_data_report(report, whole=True)) for report in reports.values()))
     if any(report.set_aside.count for report in reports.values()):
@@ -170,7 +170,7 @@ def _check(assignment: Assignment | Curriculum, settings: FinetuneSettings, as_j
 
 
 def _run(
-    assignment: Assignment | Curriculum,
+    assignment: SingleTaskJob | MultiTaskJob,
     out: Path,
     settings: FinetuneSettings,
     seeds: int,
@@ -183,12 +183,12 @@ def _run(
     from alembert.hardware.torch_settings import resolve_device
     from alembert.terminal.output import note, say_all
     from alembert.terminal.progress import Bar
-    from alembert.train.distributed import speaks
-    from alembert.train.finetune import finetune as run
-    from alembert.train.surroundings import Surroundings
+    from alembert.train.distributed import is_first_process
+    from alembert.train.finetune.finetune import finetune as run
+    from alembert.train.run import RunContext
 
     with Bar(sys.stderr, plain_every=60) as bar:
-        around = Surroundings(
+        around = RunContext(
             device=resolve_device(device),
             overwrite=overwrite,
             say=note,
@@ -196,7 +196,7 @@ def _run(
             tell=bar.show_training,
         )
         done = run(assignment, out, settings, seeds=seeds, tune=tune, around=around)
-    if speaks():
+    if is_first_process():
         show_scores(done, out, as_json)
         if any(report.set_aside.count for report in done.reports.values()):
             raise typer.Exit(SET_ASIDE)
@@ -218,7 +218,7 @@ def seconds(text: str | None) -> float | None:
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-def show_scores(done: Finetuned, out: Path, as_json: bool) -> None:
+def show_scores(done: FinetuneRunResult, out: Path, as_json: bool) -> None:
     """Print what a run for a task reached on the development data."""
     from dataclasses import asdict
 

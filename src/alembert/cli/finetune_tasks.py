@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alembert.errors import BadSetting
-from alembert.train.finetune_toml import TaskSettings, finetune_toml, layered_settings
+from alembert.train.finetune.settings import TaskRunSettings, format_finetune_toml, resolve_settings
 
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.train.finetune_settings import FinetuneSettings
-    from alembert.train.task_data import Data
+    from alembert.train.finetune.data import DataFiles
+    from alembert.train.finetune.settings import FinetuneSettings
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ def _wish(word: str) -> Wish:
     return Wish(name or kind, kind, file)
 
 
-def data_of(wishes: Wishes, files: Files, settings: Mapping[str, TaskSettings]) -> dict[str, Data]:
+def data_of(wishes: Wishes, files: Files, settings: Mapping[str, TaskRunSettings]) -> dict[str, DataFiles]:
     """Give each task its files."""
     return {wish.name: _data(wishes, wish, files, settings[wish.name].reading) for wish in wishes.tasks}
 
 
-def _data(wishes: Wishes, wish: Wish, files: Files, reading: ReadOptions) -> Data:
+def _data(wishes: Wishes, wish: Wish, files: Files, reading: ReadOptions) -> DataFiles:
     from alembert.corpus.fetch import fetch_to_temporary_folder
-    from alembert.train.task_data import Data
+    from alembert.train.finetune.data import DataFiles
 
     first = [wish.file] if wish.file else []
     train = fetch_to_temporary_folder([*first, *_own(wishes, wish, "--train", files.train)])
@@ -110,7 +110,7 @@ def _data(wishes: Wishes, wish: Wish, files: Files, reading: ReadOptions) -> Dat
             f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "
             f"{wish.name}=FILE, which is divided by --split."
         )
-    return Data(
+    return DataFiles(
         train=tuple(train),
         dev=tuple(dev),
         whole=tuple(whole),
@@ -138,15 +138,15 @@ def _own(wishes: Wishes, wish: Wish, flag: str, words: Sequence[str]) -> list[st
 
 def settings_of(
     wishes: Wishes, config: Path | None, changes: Mapping[str, Any]
-) -> tuple[FinetuneSettings, dict[str, TaskSettings]]:
+) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
     """Put the usual settings, file and flags together, the last one wins; give those of each task apart."""
     from alembert.settings import read_toml
 
     layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
-    return layered_settings(wishes.kinds, layers, are_named=wishes.are_named)
+    return resolve_settings(wishes.kinds, layers, are_named=wishes.are_named)
 
 
-def as_toml(settings: FinetuneSettings, wishes: Wishes, tasks: Mapping[str, TaskSettings]) -> str:
+def as_toml(settings: FinetuneSettings, wishes: Wishes, tasks: Mapping[str, TaskRunSettings]) -> str:
     """Write all settings as a file that --config takes."""
     named = {name if wishes.are_named else None: each for name, each in tasks.items()}
-    return finetune_toml(settings, named)
+    return format_finetune_toml(settings, named)

@@ -12,7 +12,7 @@ import typer
 from alembert.cli.options import Device, Overwrite, ScoresAsJson, ShowConfig
 
 if TYPE_CHECKING:
-    from alembert.train.pretrain import Pretrained
+    from alembert.train.pretrain.pretrain import PretrainRunResult
     from alembert.train.settings import PretrainSettings
 
 
@@ -60,8 +60,8 @@ def pretrain(
     as_json: ScoresAsJson = False,
 ) -> None:
     """Pre-train a model from scratch, or adapt one to your text. A stopped run continues with the same command."""
-    from alembert.train.ingredients import Start
-    from alembert.train.recipes import usual_recipe
+    from alembert.train.pretrain.inputs import PretrainStart
+    from alembert.train.pretrain.recipes import choose_recipe
 
     changes = {
         "hours": hours,
@@ -74,7 +74,7 @@ def pretrain(
         "sequences": None if length is None else {"length": length},
     }
     names = [each.partition("=")[0] for each in objective or ()]
-    name = recipe or usual_recipe(model, names)
+    name = recipe or choose_recipe(model, names)
     given = {key: value for key, value in changes.items() if value is not None}
     settings = settings_of(name, config, given, chosen=recipe is not None)
     if show_config:
@@ -87,7 +87,7 @@ def pretrain(
     _run(
         inputs,
         out,
-        Start(model, tokenizer, size),
+        PretrainStart(model, tokenizer, size),
         settings,
         as_json,
         dictionary=dictionary,
@@ -102,10 +102,10 @@ def pretrain(
 def settings_of(name: str, config: Path | None, changes: dict[str, Any], *, chosen: bool = False) -> PretrainSettings:
     """Put recipe, file and flags together; the last one wins. A recipe that was `chosen` wins over that of the file."""
     from alembert.settings import read_toml
-    from alembert.train.recipes import layered_recipe
+    from alembert.train.pretrain.recipes import resolve_recipe
 
     layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
-    return layered_recipe(name, layers, chosen=chosen)
+    return resolve_recipe(name, layers, chosen=chosen)
 
 
 def _weights(objectives: list[str]) -> dict[str, float]:
@@ -149,18 +149,18 @@ def _device(wanted: str) -> str:
 def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any) -> None:
     from alembert.terminal.output import note
     from alembert.terminal.progress import Bar
-    from alembert.train.distributed import speaks
-    from alembert.train.pretrain import pretrain as run
-    from alembert.train.surroundings import Surroundings
+    from alembert.train.distributed import is_first_process
+    from alembert.train.pretrain.pretrain import pretrain as run
+    from alembert.train.run import RunContext
 
     with Bar(sys.stderr, plain_every=60) as bar:
-        surroundings = Surroundings(say=note, tell_reading=bar.show, tell=bar.show_training, **around)
+        surroundings = RunContext(say=note, tell_reading=bar.show, tell=bar.show_training, **around)
         done = run(inputs, out, start, settings, surroundings)
-    if speaks():
+    if is_first_process():
         _show(done, out, as_json)
 
 
-def _show(done: Pretrained, out: Path, as_json: bool) -> None:
+def _show(done: PretrainRunResult, out: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
     from alembert.terminal.output import print_json

@@ -21,7 +21,7 @@ from alembert.inspect.marked_page import framed_text, marked
 from alembert.inspect.marked_text import Run
 from alembert.plots import figure, legend
 from alembert.plots import page as framed
-from alembert.train.curves import Panel, panels, plots
+from alembert.train.curves import Panel, build_panels, render_plots
 from alembert.train.runlog import RunLog
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ def _curves(folders: Folders) -> Iterator[str]:
         "The student": folders.student,
     }
     for name, folder in runs.items():
-        yield f"<h3>{name}</h3>\n{plots(_telling(folder))}"
+        yield f"<h3>{name}</h3>\n{render_plots(_telling(folder))}"
 
 
 def _telling(folder: Path) -> list[Panel]:
-    return [panel for panel in panels(RunLog(folder / "run")) if panel.title not in _UNSEEN]
+    return [panel for panel in build_panels(RunLog(folder / "run")) if panel.title not in _UNSEEN]
 
 
 def _done(steps: Sequence[Step]) -> Iterator[str]:

@@ -15,8 +15,8 @@ from alembert.settings import to_toml
 if TYPE_CHECKING:
     from alembert.tasks.classify.data import ClassifySettings
     from alembert.tasks.tag.data import TagSettings
-    from alembert.train.distill_settings import DistillSettings
-    from alembert.train.finetune import Finetuned
+    from alembert.train.distill.settings import DistillSettings
+    from alembert.train.finetune.finetune import FinetuneRunResult
 
 TOKENS = 300_000
 STEP = 1024
@@ -26,12 +26,11 @@ STUDENT = "half"
 
 def pretrain(folders: Folders) -> Step:
     """Pre-train the extended checkpoint on the corpus."""
-    from alembert.train.ingredients import Start
-    from alembert.train.optim_settings import OptimiserSettings
-    from alembert.train.pretrain import pretrain as run
-    from alembert.train.recipes import biobert
-    from alembert.train.settings import BatchSettings, HeldOutSettings, ModelSettings
-    from alembert.train.surroundings import Surroundings
+    from alembert.train.pretrain.inputs import PretrainStart
+    from alembert.train.pretrain.pretrain import pretrain as run
+    from alembert.train.pretrain.recipes import biobert
+    from alembert.train.run import RunContext
+    from alembert.train.settings import BatchSettings, HeldOutSettings, ModelSettings, OptimiserSettings
 
     settings = replace(
         biobert(),
@@ -41,7 +40,7 @@ def pretrain(folders: Folders) -> Step:
         optimiser=OptimiserSettings(rate=2e-3),
         evaluation=HeldOutSettings(share=0.1, times=4),
     )
-    start, around = Start(model=str(folders.extended)), Surroundings(overwrite=True)
+    start, around = PretrainStart(model=str(folders.extended)), RunContext(overwrite=True)
     done = run([folders.corpus], folders.pretrained, start, settings, around)
     before, after = (scores["masked_lm"] for scores in (done.before, done.after))
     config = _written(folders.settings("pretrain"), to_toml(settings))
@@ -94,22 +93,21 @@ def _finetuned(folders: Folders, task: str, of_task: TagSettings | ClassifySetti
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.evaluate import evaluate
     from alembert.infer.task_model import TaskModel
-    from alembert.train.finetune import Assignment, finetune
-    from alembert.train.finetune_settings import FinetuneSettings
-    from alembert.train.optim_settings import OptimiserSettings
-    from alembert.train.settings import BatchSettings
-    from alembert.train.surroundings import Surroundings
-    from alembert.train.task_data import Data
+    from alembert.train.finetune.data import DataFiles
+    from alembert.train.finetune.finetune import SingleTaskJob, finetune
+    from alembert.train.finetune.settings import FinetuneSettings
+    from alembert.train.run import RunContext
+    from alembert.train.settings import BatchSettings, OptimiserSettings
 
     train, dev, test = (_write_labelled(folders, task, split) for split in sample.SPLITS)
-    out, data = folders.model(task), Data(train=(train,), dev=(dev,))
-    job = Assignment(task=task, data=data, model=str(folders.pretrained), settings=of_task)
+    out, data = folders.model(task), DataFiles(train=(train,), dev=(dev,))
+    job = SingleTaskJob(task=task, data=data, model=str(folders.pretrained), settings=of_task)
     batch, optimiser = (
         BatchSettings(tokens=pace.step, micro_tokens=pace.step),
         OptimiserSettings(rate=pace.rate),
     )
     settings = FinetuneSettings(epochs=pace.passes, optimiser=optimiser, batch=batch)
-    done = finetune(job, out, settings, around=Surroundings(overwrite=True))
+    done = finetune(job, out, settings, around=RunContext(overwrite=True))
     found = evaluate(TaskModel.open(out), [test], ReadOptions())
     config = _written(folders.settings(task), f"{to_toml(settings)}\n[task]\n{to_toml(of_task, 'task')}")
     flags: dict[str, Any] = {"task": task, "model": folders.pretrained, "train": train, "dev": dev}
@@ -127,7 +125,7 @@ def _finetuned(folders: Folders, task: str, of_task: TagSettings | ClassifySetti
     )
 
 
-def _on_dev(done: Finetuned) -> str:
+def _on_dev(done: FinetuneRunResult) -> str:
     return f"{done.main} on the development part {done.measures[done.main]:.3f}"
 
 
@@ -149,17 +147,17 @@ def _example(passage: sample.SamplePassage, task: str) -> dict[str, Any]:
 
 def student(folders: Folders) -> Step:
     """Distil the tagger into a smaller one, and train the same one without its teacher."""
-    from alembert.train.distill import distill
-    from alembert.train.distill_recipes import controls
-    from alembert.train.lecture_hall import Distillation
-    from alembert.train.surroundings import Surroundings
-    from alembert.train.task_data import Data
+    from alembert.train.distill.distill import distill
+    from alembert.train.distill.settings import build_controls
+    from alembert.train.distill.stages import DistillJob
+    from alembert.train.finetune.data import DataFiles
+    from alembert.train.run import RunContext
 
     train, dev = (folders.labelled("tag", split) for split in ("train", "dev"))
-    wish = Distillation(teacher=str(folders.tagger), student=STUDENT, data=Data(train=(train,), dev=(dev,)))
-    settings, around = student_settings(), Surroundings(overwrite=True)
+    wish = DistillJob(teacher=str(folders.tagger), student=STUDENT, data=DataFiles(train=(train,), dev=(dev,)))
+    settings, around = student_settings(), RunContext(overwrite=True)
     taught = distill(wish, folders.student, settings, around=around)
-    alone = distill(wish, folders.untaught, controls(settings)["without distillation"].settings, around=around)
+    alone = distill(wish, folders.untaught, build_controls(settings)["without distillation"].settings, around=around)
     config = _written(folders.settings("distill"), to_toml(settings))
     flags: dict[str, Any] = {"student": STUDENT, "train": train, "dev": dev, "config": config}
     return Step(
@@ -174,7 +172,7 @@ def student(folders: Folders) -> Step:
 
 def student_settings() -> DistillSettings:
     """Give the settings that the student learns with."""
-    from alembert.train.distill_recipes import fast
+    from alembert.train.distill.settings import fast
     from alembert.train.settings import BatchSettings
 
     usual, batch = fast(), BatchSettings(tokens=STEP, micro_tokens=STEP)

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alembert.artifact import atomic_write
 from alembert.plots import Curve, Points, curve_chart, figure, legend, page, percent, thinned, value_range
-from alembert.train.runlog import RunLog, scalars
+from alembert.train.runlog import RunLog, iterate_scalars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_POINTS: Final = 600
-_ERRORS: Final = ("mse", "mae")
+_LOWER_IS_BETTER: Final = ("mse", "mae")
 """Measures that are the better the lower they are."""
-_INKS: Final = ("#2f6fb4", "#d9822b", "#2c8a5b", "#8a55b8", "#b5465a")
+_COLOURS: Final = ("#2f6fb4", "#d9822b", "#2c8a5b", "#8a55b8", "#b5465a")
 
 Series = Mapping[str, Points]
-Form = Callable[[float], str]
-Best = Callable[[Iterable[float]], float]
+NumberFormat = Callable[[float], str]
+BestOf = Callable[[Iterable[float]], float]
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Panel:
 
     title: str
     curves: tuple[Curve, ...]
-    form: Form
-    best: Best | None = None
+    form: NumberFormat
+    best: BestOf | None = None
     """`min` or `max`; none: there is no better or worse."""
 
     @property
@@ -49,8 +49,8 @@ class Panel:
 def write_curves(log: RunLog, folder: Path, title: str) -> list[Path]:
     """Draw the log into a folder; without matplotlib, `loss.png` is not among the files that were written."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = panels(log)
-    files = {"loss.html": html(drawn, title, _summary(log)).encode(), "loss.png": _png(drawn, title)}
+    drawn = build_panels(log)
+    files = {"loss.html": render_html(drawn, title, _summary(log)).encode(), "loss.png": _png(drawn, title)}
     written = []
     for name, content in files.items():
         if content is not None:
@@ -59,16 +59,16 @@ def write_curves(log: RunLog, folder: Path, title: str) -> list[Path]:
     return written
 
 
-def panels(log: RunLog) -> list[Panel]:
+def build_panels(log: RunLog) -> list[Panel]:
     """Lay out what is to be drawn; a panel without a point is left out."""
     steps, held_out = _series(log.rows("step")), _series(log.rows("held_out"))
     found = [
         *_losses(steps, held_out),
         Panel("Held-out accuracy", tuple(_accuracies(held_out)), percent, max),
-        *_of_tasks(held_out),
-        Panel("Learning rate", _plain(steps, "rate"), "{:.3g}".format),
-        Panel("Norm of the gradient", tuple(_smoothed(steps, "norm")), "{:.3g}".format),
-        Panel("Tokens a second", tuple(_smoothed(steps, "tokens_per_second")), "{:,.0f}".format),
+        *_task_panels(held_out),
+        Panel("Learning rate", _raw_curves(steps, "rate"), "{:.3g}".format),
+        Panel("Norm of the gradient", tuple(_smoothed_curves(steps, "norm")), "{:.3g}".format),
+        Panel("Tokens a second", tuple(_smoothed_curves(steps, "tokens_per_second")), "{:,.0f}".format),
     ]
     return [panel for panel in found if panel.curves]
 
@@ -92,7 +92,7 @@ def _series(rows: Iterable[Mapping[str, Any]]) -> Series:
     """Collect the points of every number, by the way to it in its row."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        for name, value in scalars(row):
+        for name, value in iterate_scalars(row):
             series.setdefault(name, []).append((row["step"], value))
     return series
 
@@ -103,14 +103,14 @@ def _losses(steps: Series, held_out: Series) -> Iterator[Panel]:
     scored = [curve.name.split(",")[0] for curve in _scores(held_out, "loss")]
     objectives = list(dict.fromkeys([*trained, *scored]))
     if len(trained) != 1:
-        yield Panel("Training loss", tuple(_smoothed(steps, "loss")), "{:.4g}".format, min)
+        yield Panel("Training loss", tuple(_smoothed_curves(steps, "loss")), "{:.4g}".format, min)
     for objective in objectives:
         held = [c for c in _scores(held_out, "loss") if c.name.split(",")[0] == objective]
         named = [
             Curve(f"held out{curve.name.removeprefix(objective)}", curve.points, number)
             for number, curve in enumerate(held, 1)
         ]
-        curves = (*_smoothed(steps, f"losses/{objective}"), *named)
+        curves = (*_smoothed_curves(steps, f"losses/{objective}"), *named)
         yield Panel(f"Loss of {objective}", curves, "{:.4g}".format, min)
 
 
@@ -129,26 +129,28 @@ def _accuracies(held_out: Series) -> Iterator[Curve]:
     return (curve for curve in _scores(held_out, "accuracy") if curve.name in objectives)
 
 
-def _of_tasks(held_out: Series) -> Iterator[Panel]:
+def _task_panels(held_out: Series) -> Iterator[Panel]:
     """Draw the scores of each task on development data, those that are shares or correlations."""
     objectives = {curve.name for curve in _scores(held_out, "loss")}
     judged = dict.fromkeys(name.split("/")[1] for name in held_out if name.startswith("scores/"))
     for task in judged:
-        inside = [name for name in held_out if name.startswith(f"scores/{task}/") and not name.endswith(_ERRORS)]
+        inside = [
+            name for name in held_out if name.startswith(f"scores/{task}/") and not name.endswith(_LOWER_IS_BETTER)
+        ]
         drawn = [name for name in inside if all(-1 <= value <= 1 for _, value in held_out[name])]
         curves = tuple(
             Curve(name.rpartition("/")[2], thinned(held_out[name], _MOST_POINTS), colour)
-            for colour, name in enumerate(drawn[: len(_INKS)])
+            for colour, name in enumerate(drawn[: len(_COLOURS)])
         )
         if task not in objectives:
             yield Panel(f"Scores on {task}", curves, "{:.4g}".format, max)
 
 
-def _plain(steps: Series, name: str) -> tuple[Curve, ...]:
+def _raw_curves(steps: Series, name: str) -> tuple[Curve, ...]:
     return (Curve(name, thinned(steps[name], _MOST_POINTS)),) if name in steps else ()
 
 
-def _smoothed(steps: Series, name: str) -> Iterator[Curve]:
+def _smoothed_curves(steps: Series, name: str) -> Iterator[Curve]:
     if name in steps:
         yield Curve("each", thinned(steps[name], _MOST_POINTS), faint=True)
         yield Curve("training", thinned(smooth(steps[name]), _MOST_POINTS))
@@ -166,13 +168,13 @@ def _summary(log: RunLog) -> str:
     return f"Step {last['step']:,}, {last.get('tokens') or 0:,} tokens, {(last.get('seconds') or 0) / 3600:.2f} hours{again}."
 
 
-def html(drawn: list[Panel], title: str, summary: str) -> str:
+def render_html(drawn: list[Panel], title: str, summary: str) -> str:
     """Write the page."""
-    body = f"<p>{escape(summary)}</p>\n{_table(drawn)}\n{plots(drawn)}"
+    body = f"<p>{escape(summary)}</p>\n{_table(drawn)}\n{render_plots(drawn)}"
     return page(f"Training: {title}", title, body)
 
 
-def plots(drawn: Iterable[Panel]) -> str:
+def render_plots(drawn: Iterable[Panel]) -> str:
     """Draw panels beside each other, to stand in any page."""
     each = [
         f"<div>{figure(curve_chart(panel.title, panel.curves, panel.form), f'{panel.title}, by step')}"
@@ -230,7 +232,7 @@ def _png(drawn: list[Panel], title: str) -> bytes | None:
 
 def _draw(axes: Axes, panel: Panel) -> None:
     for curve in panel.curves:
-        (line,) = axes.plot(*zip(*curve.points, strict=True), color=_INKS[curve.colour % len(_INKS)])
+        (line,) = axes.plot(*zip(*curve.points, strict=True), color=_COLOURS[curve.colour % len(_COLOURS)])
         line.set(linewidth=0.8 if curve.faint else 1.8, alpha=0.4 if curve.faint else 1.0)
         line.set(marker="o" if curve.dotted else "", markersize=3.5)
         # A name that begins with _ stays out of the legend.

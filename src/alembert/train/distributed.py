@@ -1,7 +1,7 @@
 """Processes that train together, started by torchrun; one process is the same path.
 
 `Processes.join` reads what torchrun says in the environment. The model knows nothing of it: gradients are summed here
-once a step, and `shard` spreads a model that does not fit over the processes by FSDP2. A sharded model is saved whole,
+once a step, and `shard_model` spreads a model that does not fit over the processes by FSDP2. A sharded model is saved whole,
 so a run goes on with any number of processes, sharded or not. The price is that the first process holds it all, one
 copy in ordinary memory, while it writes.
 
@@ -31,19 +31,19 @@ from alembert import hardware
 from alembert.errors import AlreadyDone, BadFile, BadSetting, UserError
 from alembert.hardware.environment import get_user_value
 from alembert.nn.model import Model
-from alembert.train.optim_settings import OptimiserSettings
+from alembert.train.settings import OptimiserSettings
 
-PATIENCE: Final = timedelta(hours=12)
+TIMEOUT: Final = timedelta(hours=12)
 """How long a process waits for the others. Long, since the first may prepare a large corpus meanwhile; a process that
 dies is noticed at once, and a machine that is lost is noticed by torchrun."""
-Found = TypeVar("Found")
+ResultT = TypeVar("ResultT")
 
 
-class LostProcess(UserError):
+class LostProcessError(UserError):
     """Another process of the run has gone."""
 
 
-class SaidElsewhere(SystemExit):
+class SilentExit(SystemExit):
     """Another process has said why the run ends; this one ends with the same exit code and is silent."""
 
 
@@ -58,14 +58,14 @@ class Processes:
     @contextmanager
     def join(cls) -> Iterator[Processes]:
         """Meet the other processes if torchrun has started several, and part from them at the end."""
-        world = _environment("WORLD_SIZE", 1)
+        world = _read_environment("WORLD_SIZE", 1)
         if world == 1:
             yield cls()
             return
         _share_threads()
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        rank = _environment("RANK", 0)
-        dist.init_process_group(backend, store=_store(), rank=rank, world_size=world, timeout=PATIENCE)
+        rank = _read_environment("RANK", 0)
+        dist.init_process_group(backend, store=_store(), rank=rank, world_size=world, timeout=TIMEOUT)
         try:
             yield cls(rank, world)
         finally:
@@ -79,7 +79,7 @@ class Processes:
         """Give each process of a machine a GPU of its own."""
         if wanted != "cuda" or self.world == 1:
             return torch.device(wanted)
-        own = torch.device("cuda", _environment("LOCAL_RANK", 0))
+        own = torch.device("cuda", _read_environment("LOCAL_RANK", 0))
         torch.cuda.set_device(own)
         return own
 
@@ -111,7 +111,7 @@ class Processes:
                 total[name] = total.get(name, 0) + value
         return total
 
-    def agree(self, work: Callable[[], Found]) -> Found:
+    def agree(self, work: Callable[[], ResultT]) -> ResultT:
         """Do something in every process. If it is refused in one, all end there: that one says why, the others nothing."""
         problem = None
         try:
@@ -125,22 +125,22 @@ class Processes:
         if problem is not None and refused == self.rank:
             raise problem
         # torchrun ends all when the first one goes, and that must be the one that speaks.
-        with suppress(LostProcess, SaidElsewhere):
+        with suppress(LostProcessError, SilentExit):
             self.gather(None)
-        raise SaidElsewhere(codes[refused])
+        raise SilentExit(codes[refused])
 
-    def in_turn(self, work: Callable[[], Found]) -> Found:
+    def in_turn(self, work: Callable[[], ResultT]) -> ResultT:
         """Let the first process do something, then the others, who find it done."""
         if self.is_first:
             found = self.agree(work)
-            self.agree(_nothing)
+            self.agree(_do_nothing)
             return found
-        self.agree(_nothing)
+        self.agree(_do_nothing)
         return self.agree(work)
 
     def first_alone(self, work: Callable[[], object]) -> None:
         """Let the first process do something while the others wait."""
-        self.agree(work if self.is_first else _nothing)
+        self.agree(work if self.is_first else _do_nothing)
 
     def check_same(self, step: int | None) -> None:
         """Refuse to go on from different states: a machine does not see the folder of the others."""
@@ -157,8 +157,8 @@ class Processes:
             yield
         except RuntimeError as error:
             if not self.is_first:
-                raise SaidElsewhere(2) from error
-            raise LostProcess(
+                raise SilentExit(2) from error
+            raise LostProcessError(
                 f"Another process of the run has ended, or cannot be reached ({str(error).split('. ')[0]}). What it "
                 "said stands above, if it could. The same command goes on from the last saved state."
             ) from error
@@ -201,7 +201,7 @@ class Processes:
         return plain
 
 
-def shard(model: Model, device: torch.device, world: int, settings: OptimiserSettings) -> None:
+def shard_model(model: Model, device: torch.device, world: int, settings: OptimiserSettings) -> None:
     """Spread the parameters, gradients and moments of a model over all processes, each block by itself (FSDP2).
 
     Gradients come from `loss.backward()`, in whose hooks they are summed: `torch.autograd.grad` runs past these.
@@ -231,25 +231,25 @@ def is_sharded(model: nn.Module) -> bool:
     return isinstance(model, FSDPModule)
 
 
-def spread(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+def shard_tensors(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
     """Give this process's part of full tensors that belong to parameters of the model; each may have a `kind/` before it."""
     parameters = dict(model.named_parameters())
-    return {key: _like(tensor, parameters.get(key.rpartition("/")[2])) for key, tensor in tensors.items()}
+    return {key: _shard_like(tensor, parameters.get(key.rpartition("/")[2])) for key, tensor in tensors.items()}
 
 
-def _like(tensor: Tensor, parameter: Tensor | None) -> Tensor:
+def _shard_like(tensor: Tensor, parameter: Tensor | None) -> Tensor:
     if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:
         return tensor
     # Every process has read the same file: no values need to be sent.
     return distribute_tensor(tensor, parameter.device_mesh, parameter.placements, src_data_rank=None)
 
 
-def speaks() -> bool:
+def is_first_process() -> bool:
     """Tell whether this process is the one that people hear: the first, or the only one."""
-    return _environment("RANK", 0) == 0
+    return _read_environment("RANK", 0) == 0
 
 
-def _environment(name: str, otherwise: int) -> int:
+def _read_environment(name: str, otherwise: int) -> int:
     return int(os.environ.get(name, otherwise))
 
 
@@ -259,9 +259,9 @@ def _store() -> Store:
     On one machine torchrun keeps one store over its restarts, in which the addresses of dead processes stay. On several,
     where restarts are not counted alike, its rendezvous (c10d) makes a new one each time.
     """
-    store, _, world = next(rendezvous("env://", timeout=PATIENCE))
-    alone = _environment("LOCAL_WORLD_SIZE", 0) == world
-    restarts = _environment("TORCHELASTIC_RESTART_COUNT", 0) if alone else 0
+    store, _, world = next(rendezvous("env://", timeout=TIMEOUT))
+    alone = _read_environment("LOCAL_WORLD_SIZE", 0) == world
+    restarts = _read_environment("TORCHELASTIC_RESTART_COUNT", 0) if alone else 0
     return PrefixStore(f"restart {restarts}", store)
 
 
@@ -269,7 +269,7 @@ def _share_threads() -> None:
     """Divide the cores among the processes of this machine, unless OMP_NUM_THREADS says how (torchrun sets it to 1)."""
     hardware.configure_torch()
     if get_user_value("OMP_NUM_THREADS") is None:
-        beside = _environment("LOCAL_WORLD_SIZE", 1)
+        beside = _read_environment("LOCAL_WORLD_SIZE", 1)
         torch.set_num_threads(max(1, torch.get_num_threads() // beside))
 
 
@@ -279,7 +279,7 @@ def _exit_code(problem: UserError | None) -> int | None:
     return 0 if isinstance(problem, AlreadyDone) else 2
 
 
-def _nothing() -> Any:
+def _do_nothing() -> Any:
     return None
 
 

@@ -7,26 +7,33 @@ gradients are added in the order of the jobs, so the sum is the same bit for bit
 has all cores to itself.
 
 Jobs run in threads of a pool: settings that torch keeps per thread (autocast, gradient mode) are the job's own affair.
+
+An exponential moving average of a model's parameters, which often scores better than the last weights.
+
+It costs one copy of the parameters. At the beginning it forgets faster (a share of 1 - (1 + n) / (10 + n) after n
+updates), so that the weights that were drawn at random do not stay in it for long.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
+from alembert.errors import BadFile, BadSetting
 from alembert.hardware.torch_settings import keep_freed_memory, limit_operation_threads
 
-Job = Callable[[], Tensor]
+LossJob = Callable[[], Tensor]
 _Result = tuple[Tensor, tuple[Tensor | None, ...]]
 
 
-def accumulate(jobs: Sequence[Job], parameters: Sequence[nn.Parameter], streams: int) -> list[Tensor]:
+def accumulate(jobs: Sequence[LossJob], parameters: Sequence[nn.Parameter], streams: int) -> list[Tensor]:
     """Add the gradients of all jobs to `parameter.grad`; return the losses, in the order of the jobs.
 
     Parameters that need no gradient are left out. An exception of a job is raised here, when no job runs any more.
@@ -49,7 +56,7 @@ def accumulate(jobs: Sequence[Job], parameters: Sequence[nn.Parameter], streams:
     return losses
 
 
-def accumulate_in_turn(jobs: Sequence[Job]) -> list[Tensor]:
+def accumulate_sequentially(jobs: Sequence[LossJob]) -> list[Tensor]:
     """Do the same one job after the other, by the backward passes that sharded models need."""
     losses = []
     for job in jobs:
@@ -59,7 +66,7 @@ def accumulate_in_turn(jobs: Sequence[Job]) -> list[Tensor]:
     return losses
 
 
-def _in_order(jobs: Sequence[Job], trained: list[nn.Parameter], streams: int) -> Iterator[_Result]:
+def _in_order(jobs: Sequence[LossJob], trained: list[nn.Parameter], streams: int) -> Iterator[_Result]:
     pool, left = _pool(streams), iter(jobs)
     # One more than streams, so that no stream waits while gradients are added; each holds a copy of all gradients.
     waiting: deque[Future[_Result]] = deque(
@@ -76,7 +83,7 @@ def _in_order(jobs: Sequence[Job], trained: list[nn.Parameter], streams: int) ->
         wait(waiting)
 
 
-def _differentiate(job: Job, trained: list[nn.Parameter]) -> _Result:
+def _differentiate(job: LossJob, trained: list[nn.Parameter]) -> _Result:
     loss = job()
     return loss.detach(), torch.autograd.grad(loss, trained, allow_unused=True)
 
@@ -103,3 +110,68 @@ def _pool(streams: int) -> ThreadPoolExecutor:
 
 def _flush_denormals() -> None:
     torch.set_flush_denormal(True)
+
+
+class ExponentialMovingAverage:
+    """Follows the parameters of a model: `update` after each step, `applied` to use the average."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        if not 0 <= decay < 1:
+            raise BadSetting(f"The decay of the average is {decay}; expected a number from 0, below 1, such as 0.999.")
+        self._decay = decay
+        self._updates = 0
+        self._parameters = dict(model.named_parameters())
+        self._averages = {name: each.detach().clone() for name, each in self._parameters.items()}
+        self._swapped = False
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Move the average towards the present parameters."""
+        assert not self._swapped, "the model holds the average now"
+        kept = min(self._decay, (1 + self._updates) / (10 + self._updates))
+        torch._foreach_lerp_(list(self._averages.values()), list(self._parameters.values()), 1 - kept)
+        self._updates += 1
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let the model hold the average inside the block, and exactly its own parameters afterwards."""
+        assert not self._swapped, "the model holds the average already"
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()
+    def install(self) -> None:
+        """Give the model the average for good."""
+        assert not self._swapped, "the model holds the average already"
+        for name, parameter in self._parameters.items():
+            parameter.copy_(self._averages[name])
+
+    def state(self) -> dict[str, Tensor]:
+        """Give what `load` needs; the tensors are the average's own, not copies."""
+        assert not self._swapped, "the model holds the average now"
+        averages = {f"average/{name}": average for name, average in self._averages.items()}
+        return {**averages, "updates": torch.tensor(self._updates)}
+
+    @torch.no_grad()
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state."""
+        shapes = {name: each.shape for name, each in self.state().items()}
+        if {name: each.shape for name, each in state.items()} != shapes:
+            raise BadFile(
+                "The saved average has other parameters than the model. Continue with the model it was saved with."
+            )
+        for name, average in self._averages.items():
+            average.copy_(state[f"average/{name}"])
+        self._updates = int(state["updates"])
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        # Values change places, not tensors: whoever holds the parameters goes on seeing them.
+        for name, parameter in self._parameters.items():
+            own = parameter.clone()
+            parameter.copy_(self._averages[name])
+            self._averages[name].copy_(own)
+        self._swapped = not self._swapped

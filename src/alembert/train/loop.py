@@ -23,35 +23,41 @@ from alembert.data.order import stable_hash
 from alembert.errors import BadSetting
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
-from alembert.train.average import Average
-from alembert.train.clock import Budget, Mileage, Position
-from alembert.train.distributed import Processes, SaidElsewhere, is_sharded, shard, spread
-from alembert.train.gradients import accumulate, accumulate_in_turn
-from alembert.train.lesson import Lesson, Micro, Verdict
-from alembert.train.meter import Found, Meter, counts_of, sums_by_name
+from alembert.train.distributed import Processes, SilentExit, is_sharded, shard_model, shard_tensors
+from alembert.train.gradients import ExponentialMovingAverage, accumulate, accumulate_sequentially
+from alembert.train.objective import EvalResult, MicroBatch, Objective
 from alembert.train.optim import Optimiser
-from alembert.train.parts import select
+from alembert.train.parts import set_trainable_parts
+from alembert.train.progress import (
+    Budget,
+    Meter,
+    RunTotals,
+    StepTotals,
+    TrainerState,
+    count_targets,
+    count_training_flops,
+    sum_by_name,
+)
+from alembert.train.run import StopSignalHandler, TrainingInterrupted
 from alembert.train.runlog import RunLog, TrainingProgress
-from alembert.train.schedule import rate_at
+from alembert.train.schedule import get_rate_factor
 from alembert.train.settings import RunSettings
-from alembert.train.state import Snapshot, States
-from alembert.train.stopping import Stopped, Stopping
-from alembert.train.work import training_flop
+from alembert.train.state import RunStates, Snapshot
 
-SKIPS: Final = 20
+MAX_SKIPPED_STEPS: Final = 20
 """Steps in a row without finite gradients after which a run gives up."""
 
 
-class Loop:
+class TrainingLoop:
     """A run: `run` goes from where it is to the end of the budget."""
 
     def __init__(
         self,
         model: Model,
-        lesson: Lesson,
+        lesson: Objective,
         settings: RunSettings,
         *,
-        states: States,
+        states: RunStates,
         log: RunLog,
         processes: Processes | None = None,
         device: str = "cpu",
@@ -62,7 +68,7 @@ class Loop:
         self.processes = processes or Processes()
         self.device = self.processes.device(device)
         if sharded and self.processes.world > 1:
-            shard(model, self.device, self.processes.world, settings.optimiser)
+            shard_model(model, self.device, self.processes.world, settings.optimiser)
         self.model = model.to(self.device).train()
         self.model.encoder.recompute = settings.model.recompute
         self.lesson = lesson
@@ -71,23 +77,25 @@ class Loop:
         self.log = log
         self.tell = tell
         self.optimiser = Optimiser(model, settings.optimiser)
-        self.average = None if settings.saving.average is None else Average(model, settings.saving.average)
-        self.position = Position()
+        self.average = (
+            None if settings.saving.average is None else ExponentialMovingAverage(model, settings.saving.average)
+        )
+        self.position = TrainerState()
         self.streams = torch.get_num_threads() if device == "cpu" else 1
         self.half = _half_precision(settings, device)
         self.peak: float | None = None
         self.kept = 0
         """The step whose weights a finished run keeps."""
         self._saved_at = 0.0
-        self._steps_begin = Mileage()
+        self._steps_begin = RunTotals()
         self._choose_parts(0.0)  # so that parts that the model does not have are refused at once
 
     # -- the run
 
-    def run(self) -> Verdict:
+    def run(self) -> EvalResult:
         """Train to the end of the budget; give what held-out data say about the result."""
         self._restore()
-        with Stopping() as stopping:
+        with StopSignalHandler() as stopping:
             self._begin()
             self._steps_begin = self.position.done
             while not self._is_over():
@@ -96,8 +104,8 @@ class Loop:
                 self._save_if_due()
                 if signal := max(self.processes.gather(stopping.requested or 0)):
                     self._save()
-                    stopped = Stopped(signal)
-                    raise stopped if self.processes.is_first else SaidElsewhere(stopped.exit_code)
+                    stopped = TrainingInterrupted(signal)
+                    raise stopped if self.processes.is_first else SilentExit(stopped.exit_code)
             self._check_trained()
             return self._finish()
 
@@ -141,14 +149,14 @@ class Loop:
         portions, cursor = self.lesson.take(position.cursor, settings.batch.micro_batches, progress)
         found = self._gradients(portions)
         self.processes.sum_gradients(self.model.parameters())
-        rate = settings.optimiser.rate * rate_at(progress, settings.schedule)
+        rate = settings.optimiser.rate * get_rate_factor(progress, settings.schedule)
         norm = self.optimiser.step(position.done.step, rate)
         is_sound = math.isfinite(norm)
         if is_sound and self.average is not None:
             self.average.update()
         seconds = self.processes.from_first(time.monotonic() - began)
         position.cursor = cursor
-        position.done = Mileage(
+        position.done = RunTotals(
             step=position.done.step + 1,
             tokens=position.done.tokens + found.tokens,
             seconds=position.done.seconds + seconds,
@@ -159,18 +167,18 @@ class Loop:
         else:
             self._note_skipped()
 
-    def _gradients(self, portions: Sequence[Any]) -> Found:
+    def _gradients(self, portions: Sequence[Any]) -> StepTotals:
         """Compute this process's share of the step's gradients; give what all processes found."""
         own = [(n, p) for n, p in enumerate(portions) if n % self.processes.world == self.processes.rank]
         micros = [(n, self.lesson.micro(portion).to(self.device)) for n, portion in own]
-        totals = self.processes.total(counts_of(micro for _, micro in micros))
+        totals = self.processes.total(count_targets(micro for _, micro in micros))
         sums: list[dict[str, float]] = [{} for _ in micros]
         jobs = [partial(self._loss, n, micro, totals, sums[place]) for place, (n, micro) in enumerate(micros)]
         self._accumulate(jobs, portions, totals)
-        work: float = sum(_work(self.model, micro) for _, micro in micros)
-        losses = self.processes.total({**sums_by_name(sums), "/work": work})
+        work: float = sum(_count_flops(self.model, micro) for _, micro in micros)
+        losses = self.processes.total({**sum_by_name(sums), "/work": work})
         work = losses.pop("/work")
-        return Found(losses, totals, sum(portion.tokens for portion in portions), work)
+        return StepTotals(losses, totals, sum(portion.tokens for portion in portions), work)
 
     def _accumulate(
         self, jobs: Sequence[Callable[[], Tensor]], portions: Sequence[Any], totals: Mapping[str, float]
@@ -182,9 +190,9 @@ class Loop:
         if idle:  # no process can run a pass alone: one that counts nothing keeps the others company
             micro = self.lesson.micro(portions[0]).to(self.device)
             jobs = [*jobs, lambda: 0 * self._loss(0, micro, totals, {})]
-        accumulate_in_turn(jobs)
+        accumulate_sequentially(jobs)
 
-    def _loss(self, place: int, micro: Micro, totals: Mapping[str, float], sums: dict[str, float]) -> Tensor:
+    def _loss(self, place: int, micro: MicroBatch, totals: Mapping[str, float], sums: dict[str, float]) -> Tensor:
         noise = DropoutSeed(stable_hash(self.settings.seed, "dropout", self.position.done.step, place))
         with self._autocast():
             loss, found = self.lesson.loss(self.model, micro, totals, noise)
@@ -201,7 +209,7 @@ class Loop:
         model = self.settings.model
         first = model.first if progress < model.first_share else ()
         thawed = progress / model.unfreeze_share if model.unfreeze_share else 1.0
-        select(self.model, first or None, frozen=model.frozen, thawed=thawed)
+        set_trainable_parts(self.model, first or None, frozen=model.frozen, thawed=thawed)
 
     # -- what people see
 
@@ -210,7 +218,7 @@ class Loop:
         peak = None if self.peak is None else self.peak * self.processes.world
         return Meter(self.position.sums, peak)
 
-    def _note(self, found: Found, seconds: float, rate: float, norm: float) -> None:
+    def _note(self, found: StepTotals, seconds: float, rate: float, norm: float) -> None:
         self.meter.add(found, seconds)
         self._tell(found.loss)
         if self.position.done.step % self.settings.saving.log_every == 0:
@@ -221,7 +229,7 @@ class Loop:
         """Log a step that was lost; when only such steps come, refuse to go on."""
         step, skipped = self.position.done.step, self.position.skipped
         self._log("event", what="skipped step", note="The gradients were not finite.", step=step)
-        if skipped >= SKIPS:
+        if skipped >= MAX_SKIPPED_STEPS:
             raise BadSetting(
                 f"The gradients of {skipped} steps in a row, the last of them step {step}, were not finite, and the run "
                 "has stopped; its last saved state is sound. Begin anew in another folder with a lower rate, a longer "
@@ -266,7 +274,7 @@ class Loop:
         if due >= self.position.evaluations and not self.budget.is_over(self.position.done):
             self._evaluate()
 
-    def _evaluate(self) -> Verdict:
+    def _evaluate(self) -> EvalResult:
         """Judge the model, and save the state if it is the best so far."""
         began = time.monotonic()
         self._measure_peak()
@@ -285,7 +293,7 @@ class Loop:
             self._plan_evaluation(done)
         return verdict
 
-    def _plan_evaluation(self, last: Mileage) -> None:
+    def _plan_evaluation(self, last: RunTotals) -> None:
         """Choose the next evaluation; the last one began at `last` and has just ended."""
         position, times = self.position, self.settings.evaluation.times
         spent = position.done.seconds - last.seconds
@@ -304,7 +312,7 @@ class Loop:
         self.position.overhead += spent
         return spent
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> EvalResult:
         self.model.eval()
         with self.average.applied() if self.average else nullcontext(), self._autocast():
             if is_sharded(self.model):  # all processes run all passes
@@ -348,19 +356,19 @@ class Loop:
         if found is None:
             return
         snapshot, notes = found
-        tensors = {group: spread(named, self.model) for group, named in snapshot.tensors.items()}
+        tensors = {group: shard_tensors(named, self.model) for group, named in snapshot.tensors.items()}
         self.model.load_state_dict(tensors["model"])
         self.optimiser.load(tensors["optimiser"])
         if self.average is not None:
             self.average.load(tensors["average"])
-        self.position = Position.of_facts(snapshot.facts)
+        self.position = TrainerState.of_facts(snapshot.facts)
         self._saved_at = self.position.done.seconds
         if self.processes.is_first:
             self.log.rewind(snapshot.facts["log"])
             for note in notes:
                 self.log.write("event", what="damaged state", note=note, step=snapshot.step)
 
-    def _finish(self) -> Verdict:
+    def _finish(self) -> EvalResult:
         verdict = self._evaluate()
         self.kept = self.position.done.step
         if self.settings.saving.keep == "best":
@@ -376,7 +384,7 @@ class Loop:
         if snapshot is None or snapshot.step == self.position.done.step:
             return
         self.kept = snapshot.step
-        tensors = {group: spread(named, self.model) for group, named in snapshot.tensors.items()}
+        tensors = {group: shard_tensors(named, self.model) for group, named in snapshot.tensors.items()}
         self.model.load_state_dict(tensors["model"])
         if self.average is not None:
             self.average.load(tensors["average"])
@@ -392,7 +400,7 @@ def _half_precision(settings: RunSettings, device: str) -> str | None:
     return None if wanted == "float32" else wanted
 
 
-def _work(model: Model, micro: Micro) -> int:
+def _count_flops(model: Model, micro: MicroBatch) -> int:
     asked = [name for name in ("masked_lm", "causal", "prefix") if name in micro.targets]
     predictions = sum(micro.targets[name].count for name in asked)
-    return training_flop(model.config, micro.batch.lengths, predictions, micro.wanted)
+    return count_training_flops(model.config, micro.batch.lengths, predictions, micro.wanted)

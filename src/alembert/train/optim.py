@@ -5,6 +5,11 @@ norm of the gradients. A parameter without a gradient, or frozen, stays exactly 
 moments. The update rules are functions over lists of tensors, so that a step is a few fused calls, and all state is
 here, under the names of the parameters. AdamW also works on the sharded parameters of FSDP; LAMB, which needs the
 norm of each matrix, does not.
+
+LAMB, Adam for very large batches (You et al. 2020, https://arxiv.org/abs/1904.00962).
+
+Each matrix moves by a step as long as itself times the rate, in the direction that Adam with weight decay gives. Biases
+and layer norms, which do not decay, take Adam's step as it is, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -22,11 +27,50 @@ from torch.optim.adamw import adamw
 
 from alembert.errors import BadFile, BadSetting
 from alembert.nn.model import Model
-from alembert.train.lamb import lamb
-from alembert.train.optim_settings import OptimiserSettings
-from alembert.train.parts import by_heads, decays, depth_of
+from alembert.train.parts import get_depth, has_weight_decay, view_by_head
+from alembert.train.settings import OptimiserSettings
 
-_ENDLESS: Final = 2.0**24
+
+def lamb(
+    weights: list[Tensor],
+    gradients: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    steps: list[Tensor],
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    trust: bool,
+) -> None:
+    """Make one step in place; every tensor of `steps` counts the steps of its weights. `trust`: scale the step."""
+    torch._foreach_add_(steps, 1.0)
+    torch._foreach_lerp_(exp_avgs, gradients, 1 - beta1)
+    torch._foreach_mul_(exp_avg_sqs, beta2)
+    torch._foreach_addcmul_(exp_avg_sqs, gradients, gradients, value=1 - beta2)
+    counts = torch.stack(steps).tolist()
+    update = list(torch._foreach_div(exp_avgs, [1 - beta1**count for count in counts]))
+    size = torch._foreach_sqrt(exp_avg_sqs)
+    torch._foreach_div_(size, [math.sqrt(1 - beta2**count) for count in counts])
+    torch._foreach_add_(size, eps)
+    torch._foreach_div_(update, size)
+    if weight_decay:
+        torch._foreach_add_(update, weights, alpha=weight_decay)
+    if trust:
+        torch._foreach_mul_(update, _trust(weights, update))
+    torch._foreach_add_(weights, update, alpha=-lr)
+
+
+def _trust(weights: list[Tensor], update: list[Tensor]) -> list[float]:
+    """Return the ratio of lengths of weights and step; 1 where one of them is zero."""
+    lengths = torch.stack(torch._foreach_norm(weights)).tolist()
+    of_update = torch.stack(torch._foreach_norm(update)).tolist()
+    return [length / step if length and step else 1.0 for length, step in zip(lengths, of_update, strict=True)]
+
+
+_UNCORRECTED_STEP: Final = 2.0**24
 """A step count that does not grow, since adding one to it in float32 changes nothing, and at which the corrections
 of Adam's moments for their start at zero are exactly one: how an update rule goes without them."""
 _OTHER_RUN: Final = "it belongs to another model or other settings. Continue with those, or begin anew."
@@ -47,7 +91,7 @@ class _Moments:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
+class _ParameterSlice:
     """What is updated as one: a parameter, or a copy of half of its heads."""
 
     key: str
@@ -68,10 +112,10 @@ class Optimiser:
             raise BadSetting("`half_heads` trains half of the attention heads, and the model has one. Switch it off.")
         self._parameters = dict(model.named_parameters())
         layers = len(model.encoder.blocks)
-        depths = {name: depth_of(name, layers) for name in self._parameters}
+        depths = {name: get_depth(name, layers) for name in self._parameters}
         self._every = {name: settings.every(depth) for name, depth in depths.items()}
         self._groups = {
-            name: (decays(name, self._parameters[name]), settings.factor(depth, layers))
+            name: (has_weight_decay(name, self._parameters[name]), settings.factor(depth, layers))
             for name, depth in depths.items()
         }
         """Whether a parameter decays, and the factor on its rate."""
@@ -155,32 +199,32 @@ class Optimiser:
                 due[name] = total.div_(count)
         return due
 
-    def _piece(self, number: int, name: str, gradient: Tensor) -> _Piece:
+    def _piece(self, number: int, name: str, gradient: Tensor) -> _ParameterSlice:
         parameter = self._parameters[name]
-        of_heads = by_heads(name, gradient, self._heads) if self._settings.half_heads else None
+        of_heads = view_by_head(name, gradient, self._heads) if self._settings.half_heads else None
         if of_heads is None:
-            return _Piece(name, name, parameter, _laid_out(gradient, parameter))
+            return _ParameterSlice(name, name, parameter, _match_layout(gradient, parameter))
         # Counted in updates, not in steps: a layer updated in every second step would always train the same half.
         odd = number // self._every[name] % 2
         key = f"{name}#{'odd' if odd else 'even'}"
         home = self._weights(key)
-        return _Piece(key, name, home.contiguous(), of_heads[:, odd::2].contiguous(), home)
+        return _ParameterSlice(key, name, home.contiguous(), of_heads[:, odd::2].contiguous(), home)
 
     def _weights(self, key: str) -> Tensor:
         """Give the weights that a key of the state stands for."""
         name, _, half = key.partition("#")
         weights: Tensor | None = self._parameters.get(name)
         if half and weights is not None:
-            of_heads = by_heads(name, weights, self._heads) if self._settings.half_heads else None
+            of_heads = view_by_head(name, weights, self._heads) if self._settings.half_heads else None
             weights = None if of_heads is None else of_heads[:, half == "odd" :: 2]
         if weights is None:
             raise BadFile(f"The saved state of the optimiser holds {key}, which is not trained here; {_OTHER_RUN}")
         return weights
 
-    def _update(self, pieces: list[_Piece], norm: float, rate: float) -> None:
+    def _update(self, pieces: list[_ParameterSlice], norm: float, rate: float) -> None:
         clip = self._settings.clip
         excess = 1.0 if clip is None else max(1.0, norm / clip)
-        groups: dict[tuple[bool, float], list[_Piece]] = defaultdict(list)
+        groups: dict[tuple[bool, float], list[_ParameterSlice]] = defaultdict(list)
         for piece in pieces:
             groups[self._groups[piece.name]].append(piece)
         for (decayed, factor), members in groups.items():
@@ -189,7 +233,7 @@ class Optimiser:
             if piece.home is not None:
                 piece.home.copy_(piece.weights)
 
-    def _apply_rule(self, pieces: list[_Piece], rate: float, decayed: bool, excess: float) -> None:
+    def _apply_rule(self, pieces: list[_ParameterSlice], rate: float, decayed: bool, excess: float) -> None:
         moments = [self._moments_of(piece) for piece in pieces]
         lists = (
             [piece.weights for piece in pieces],
@@ -230,9 +274,9 @@ class Optimiser:
                 weight_decay=decay,
             )
 
-    def _moments_of(self, piece: _Piece) -> _Moments:
+    def _moments_of(self, piece: _ParameterSlice) -> _Moments:
         if piece.key not in self._moments:
-            start = 0.0 if self._settings.corrects else _ENDLESS
+            start = 0.0 if self._settings.corrects else _UNCORRECTED_STEP
             self._moments[piece.key] = _Moments.at_start(piece.weights, start)
         return self._moments[piece.key]
 
@@ -244,7 +288,7 @@ def _norm(gradients: Iterable[Tensor]) -> float:
     return float(norm if whole is None else whole())
 
 
-def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+def _match_layout(gradient: Tensor, parameter: Tensor) -> Tensor:
     """Give a gradient the memory layout of its parameter: fused kernels walk through both without a look at strides."""
     return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from alembert.errors import BadSetting
 from alembert.nn.model import Model
-from alembert.train.settings import PARTS
+from alembert.train.settings import MODEL_PARTS
 
-_BEGINNINGS: Final = {
+_PART_PREFIXES: Final = {
     "encoder.embeddings.": "embeddings",
     "encoder.blocks.": "layers",
     "encoder.final_norm.": "layers",
@@ -24,27 +24,27 @@ _BEGINNINGS: Final = {
 }
 
 
-def part_of(name: str) -> str:
+def get_model_part(name: str) -> str:
     """Tell the part of a parameter: `embeddings`, `layers` or `heads`.
 
-    >>> part_of("encoder.blocks.3.inner.weight"), part_of("pooler.dense.bias")
+    >>> get_model_part("encoder.blocks.3.inner.weight"), get_model_part("pooler.dense.bias")
     ('layers', 'heads')
     """
-    for beginning, part in _BEGINNINGS.items():
+    for beginning, part in _PART_PREFIXES.items():
         if name.startswith(beginning):
             return part
     raise ValueError(f"{name} is no parameter of a model")
 
 
-def depth_of(name: str, layers: int) -> int:
+def get_depth(name: str, layers: int) -> int:
     """Tell how far a parameter is from the input: 0 embeddings, 1 the first block, `layers` + 1 pooler and heads.
 
     The norm after the last block has the block's depth. Blocks that are applied several times count once.
 
-    >>> depth_of("encoder.blocks.3.inner.weight", 12), depth_of("heads.tags.linear.bias", 12)
+    >>> get_depth("encoder.blocks.3.inner.weight", 12), get_depth("heads.tags.linear.bias", 12)
     (4, 13)
     """
-    part = part_of(name)
+    part = get_model_part(name)
     if part == "embeddings":
         return 0
     if part == "heads":
@@ -53,7 +53,7 @@ def depth_of(name: str, layers: int) -> int:
     return int(number) + 1 if kind == "blocks" else layers
 
 
-def decays(name: str, parameter: Tensor) -> bool:
+def has_weight_decay(name: str, parameter: Tensor) -> bool:
     """Tell whether weight decay applies: everywhere but on biases, layer norms (as in BERT) and the moves of a CRF.
 
     What has one dimension is a bias, or part of a layer norm or of a CRF. Scores of moves are biases too: decay would
@@ -62,7 +62,7 @@ def decays(name: str, parameter: Tensor) -> bool:
     return parameter.ndim > 1 and not name.endswith(("bias", ".crf.transitions"))
 
 
-def by_heads(name: str, tensor: Tensor, heads: int) -> Tensor | None:
+def view_by_head(name: str, tensor: Tensor, heads: int) -> Tensor | None:
     """View a parameter (or its gradient) of attention with the heads as second dimension; none: it has no heads.
 
     The bias of the output projection belongs to no head.
@@ -74,7 +74,7 @@ def by_heads(name: str, tensor: Tensor, heads: int) -> Tensor | None:
     return None
 
 
-def select(
+def set_trainable_parts(
     model: Model,
     parts: Collection[str] | None = None,
     *,
@@ -86,13 +86,13 @@ def select(
     Frozen are parts, or the lowest layers, such as `layers:4`. A model thaws from the top down: with nothing thawed the
     heads train alone, with the share 1 everything does, and in between all levels take equally long.
     """
-    chosen = PARTS if parts is None else parts
+    chosen = MODEL_PARTS if parts is None else parts
     _check_parts(chosen)
     deepest = _deepest_frozen(model, frozen)
     levels = len(model.encoder.blocks) + 1
     lowest = levels - int(min(thawed, 1.0) * levels)
     for name, parameter in model.named_parameters():
-        part, depth = part_of(name), depth_of(name, levels - 1)
+        part, depth = get_model_part(name), get_depth(name, levels - 1)
         held = part in frozen or depth < lowest or (part == "layers" and depth <= deepest)
         parameter.requires_grad_(part in chosen and not held)
     if not any(parameter.requires_grad for parameter in model.parameters()):
@@ -103,10 +103,10 @@ def select(
 
 
 def _check_parts(parts: Collection[str]) -> None:
-    unknown = sorted(set(parts) - set(PARTS))
+    unknown = sorted(set(parts) - set(MODEL_PARTS))
     if unknown or not parts:
         found = ", ".join(unknown) or "nothing"
-        raise BadSetting(f"The parts to train are {found}; expected some of {', '.join(PARTS)}.")
+        raise BadSetting(f"The parts to train are {found}; expected some of {', '.join(MODEL_PARTS)}.")
 
 
 def _deepest_frozen(model: Model, frozen: Collection[str]) -> int:

@@ -24,7 +24,7 @@ from alembert.errors import BadFile
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-LOG: Final = "log.jsonl"
+LOG_FILE: Final = "log.jsonl"
 _DIGITS: Final = 6
 
 
@@ -48,7 +48,7 @@ class RunLog:
 
     def __init__(self, folder: Path, *, tensorboard: bool = True) -> None:
         self._folder = folder
-        self._path = folder / LOG
+        self._path = folder / LOG_FILE
         self._tensorboard = tensorboard
         self._writer: SummaryWriter | None = None
         self._end: int | None = None
@@ -56,10 +56,10 @@ class RunLog:
 
     def write(self, kind: str, **values: Any) -> None:
         """Append a row of kind `step`, `held_out` or `event`. Floats keep six digits; what is not finite becomes null."""
-        row = {"kind": kind, **_rounded(values)}
+        row = {"kind": kind, **_round_floats(values)}
         line = json.dumps(row, allow_nan=False, ensure_ascii=False).encode() + b"\n"
         if self._end is None:  # a killed run may have left half a row
-            self._cut(_whole(self._path))
+            self._cut(_end_of_rows(self._path))
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab") as file:
             file.write(line)
@@ -70,7 +70,7 @@ class RunLog:
     @property
     def position(self) -> int:
         """Bytes of whole rows; `sync` makes them durable."""
-        return _whole(self._path) if self._end is None else self._end
+        return _end_of_rows(self._path) if self._end is None else self._end
 
     def sync(self) -> None:
         """Bring the rows to the disk, before a state that counts on them."""
@@ -84,7 +84,7 @@ class RunLog:
     def rewind(self, position: int) -> None:
         """Forget what was written after a state was saved at `position`."""
         self.close()
-        known = _whole(self._path)
+        known = _end_of_rows(self._path)
         if known < position:
             warnings.warn(
                 f"{self._path} has {known:,} bytes, and the saved state knew {position:,}: rows are lost, and the "
@@ -101,7 +101,7 @@ class RunLog:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
-                row = _parsed(line, self._path, number)
+                row = _parse_row(line, self._path, number)
                 if kind is None or row["kind"] == kind:
                     yield row
 
@@ -119,7 +119,7 @@ class RunLog:
     def _write_scalars(self, kind: str, row: Mapping[str, Any]) -> None:
         writer = self._open_tensorboard(row["step"])
         if writer is not None:
-            for name, value in scalars(row):
+            for name, value in iterate_scalars(row):
                 writer.add_scalar(f"{kind}/{name}", value, row["step"])
 
     def _open_tensorboard(self, step: int) -> SummaryWriter | None:
@@ -134,33 +134,33 @@ class RunLog:
         return self._writer
 
 
-def _rounded(value: Any) -> Any:
+def _round_floats(value: Any) -> Any:
     """Round every float inside.
 
-    >>> _rounded({"loss": 2.345678901, "losses": {"masked_lm": float("nan")}, "step": 1234567})
+    >>> _round_floats({"loss": 2.345678901, "losses": {"masked_lm": float("nan")}, "step": 1234567})
     {'loss': 2.34568, 'losses': {'masked_lm': None}, 'step': 1234567}
     """
     if isinstance(value, Mapping):
-        return {name: _rounded(inner) for name, inner in value.items()}
+        return {name: _round_floats(inner) for name, inner in value.items()}
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
     return value
 
 
-def scalars(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
+def iterate_scalars(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
     """Walk over the numbers of a row, those inside with the way to them.
 
-    >>> dict(scalars({"kind": "step", "step": 3, "loss": 6.5, "losses": {"masked_lm": 6.5}}))
+    >>> dict(iterate_scalars({"kind": "step", "step": 3, "loss": 6.5, "losses": {"masked_lm": 6.5}}))
     {'loss': 6.5, 'losses/masked_lm': 6.5}
     """
     for name, value in row.items():
         if isinstance(value, Mapping):
-            yield from scalars(value, f"{above}{name}/")
+            yield from iterate_scalars(value, f"{above}{name}/")
         elif isinstance(value, int | float) and name != "step":
             yield above + name, value
 
 
-def _whole(path: Path) -> int:
+def _end_of_rows(path: Path) -> int:
     """Return where the last whole row ends."""
     if not path.exists():
         return 0
@@ -168,7 +168,7 @@ def _whole(path: Path) -> int:
         return sum(len(line) for line in file if line.endswith(b"\n"))
 
 
-def _parsed(line: bytes, path: Path, number: int) -> dict[str, Any]:
+def _parse_row(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError:

@@ -12,14 +12,14 @@ from typing import Literal, get_args
 
 from alembert.errors import BadSetting
 
-Kind = Literal["linear", "cosine", "constant"]
+ScheduleKind = Literal["linear", "cosine", "constant"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSettings:
     """How the rate changes over the run."""
 
-    kind: Kind = "linear"
+    kind: ScheduleKind = "linear"
     """Shape after warm-up: linear (as in BERT), cosine or constant."""
     warmup: float = 0.01
     """Share of the run in which the rate rises from zero."""
@@ -27,7 +27,7 @@ class ScheduleSettings:
     """Share of the rate that is left at the end of the run, if it falls."""
 
     def __post_init__(self) -> None:
-        kinds = get_args(Kind)
+        kinds = get_args(ScheduleKind)
         if self.kind not in kinds:
             raise BadSetting(f"The schedule is {self.kind!r}; expected one of {', '.join(kinds)}.")
         for name in ("warmup", "final"):
@@ -40,10 +40,10 @@ class ScheduleSettings:
             )
 
 
-def rate_at(progress: float, settings: ScheduleSettings) -> float:
+def get_rate_factor(progress: float, settings: ScheduleSettings) -> float:
     """Give the share of the full rate; progress beyond the run counts as its end.
 
-    >>> rate_at(0.005, ScheduleSettings()), rate_at(0.5, ScheduleSettings())
+    >>> get_rate_factor(0.005, ScheduleSettings()), get_rate_factor(0.5, ScheduleSettings())
     (0.5, 0.5)
     """
     progress = min(max(progress, 0.0), 1.0)

@@ -2,21 +2,94 @@
 
 The same in Python, in a TOML file (`alembert pretrain --show-config` writes one) and in the manifest of the result.
 Which files a run reads is not a setting: inputs are known by their content.
+
+What an optimiser can be told; apart from it, so that settings are checked before torch is loaded.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from alembert.data.feed import SequenceSpec
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
-from alembert.train.optim_settings import OptimiserSettings
 from alembert.train.schedule import ScheduleSettings
 
-PARTS = ("embeddings", "layers", "heads")
+OptimiserName = Literal["adamw", "bert_adam", "lamb"]
+_LARGEST_BETA: Final = 0.99999
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiserSettings:
+    """How weights follow gradients."""
+
+    name: OptimiserName = "adamw"
+    """adamw, bert_adam (as published: moments are not corrected for their start at zero) or lamb (large batches)."""
+    rate: float = 1e-4
+    """Learning rate at its highest (BERT 1e-4; continued training about 2e-5)."""
+    weight_decay: float = 0.01
+    """Weight decay; biases and layer norms have none."""
+    beta1: float = 0.9
+    """Share of the mean of past gradients that is kept in a step."""
+    beta2: float = 0.999
+    """Share of the mean of past squared gradients that is kept in a step."""
+    epsilon: float = 1e-6
+    """Added to the root of the mean square, against division by zero."""
+    bias_correction: bool = True
+    """Whether lamb corrects its moments for their start at zero; adamw always does, bert_adam never."""
+    clip: float | None = 1.0
+    """Longest gradient over all weights that are updated, which is shortened to it; none: any length."""
+    layer_decay: float = 1.0
+    """Factor on the rate from each layer to the one below it (0.9, say); 1: the same rate everywhere."""
+    head_factor: float = 1.0
+    """Factor on the rate of pooler and heads: new ones, a CRF most of all, often learn better with 5 or more."""
+    update_every: tuple[int, ...] = ()
+    """How many steps each layer collects gradients before it is updated with their mean, from the embeddings up;
+    the last number holds for all layers above. Empty: every layer in every step."""
+    half_heads: bool = False
+    """Train half of the attention heads of each layer at a time: even ones in one step, odd ones in the next."""
+
+    def __post_init__(self) -> None:
+        rules = get_args(OptimiserName)
+        _check_optimiser("name", self.name, self.name in rules, f"one of {', '.join(rules)}")
+        _check_optimiser("rate", self.rate, 0 < self.rate < math.inf, "a positive number")
+        _check_optimiser("weight_decay", self.weight_decay, 0 <= self.weight_decay < math.inf, "0 or a positive number")
+        _check_optimiser("beta1", self.beta1, 0 <= self.beta1 < 1, "a number from 0, below 1")
+        _check_optimiser("beta2", self.beta2, 0 <= self.beta2 < 1, "a number from 0, below 1")
+        _check_optimiser("epsilon", self.epsilon, 0 < self.epsilon < math.inf, "a positive number")
+        _check_optimiser("clip", self.clip, self.clip is None or self.clip > 0, "a positive number, or none")
+        _check_optimiser("layer_decay", self.layer_decay, 0 < self.layer_decay <= 1, "a number above 0, at most 1")
+        _check_optimiser("head_factor", self.head_factor, 0 < self.head_factor < math.inf, "a positive number")
+        whole = all(isinstance(every, int) and every > 0 for every in self.update_every)
+        _check_optimiser("update_every", self.update_every, whole, "whole numbers from 1 up")
+        if not self.corrects:
+            fits = max(self.beta1, self.beta2) <= _LARGEST_BETA
+            expected = f"betas up to {_LARGEST_BETA} where moments are not corrected"
+            _check_optimiser("beta2", self.beta2, fits, expected)
+
+    @property
+    def corrects(self) -> bool:
+        """Whether moments are corrected for their start at zero."""
+        return self.name == "adamw" or (self.name == "lamb" and self.bias_correction)
+
+    def factor(self, depth: int, layers: int) -> float:
+        """Tell the factor on the rate at a depth, from the embeddings (0) to the heads (`layers` + 1)."""
+        return self.head_factor if depth > layers else self.layer_decay ** (layers + 1 - depth)
+
+    def every(self, depth: int) -> int:
+        """Tell how many steps a layer collects gradients."""
+        return self.update_every[min(depth, len(self.update_every) - 1)] if self.update_every else 1
+
+
+def _check_optimiser(name: str, value: object, fits: bool, expected: str) -> None:
+    if not fits:
+        raise BadSetting(f"`{name}` of the optimiser is {value!r}; expected {expected}.")
+
+
+MODEL_PARTS = ("embeddings", "layers", "heads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,12 +230,12 @@ class ModelSettings:
             if value is not None and not 0 <= value < 1:
                 raise BadSetting(f"`{name}` is {value}; expected a number from 0 up to, not including, 1.")
         for part in self.first:
-            if part not in PARTS:
-                raise BadSetting(f"`first` names {part!r}; the parts of a model are {', '.join(PARTS)}.")
+            if part not in MODEL_PARTS:
+                raise BadSetting(f"`first` names {part!r}; the parts of a model are {', '.join(MODEL_PARTS)}.")
         for name in self.frozen:
-            if name not in PARTS and not re.fullmatch(r"layers:[1-9][0-9]*", name):
+            if name not in MODEL_PARTS and not re.fullmatch(r"layers:[1-9][0-9]*", name):
                 raise BadSetting(
-                    f"`frozen` names {name!r}; expected {', '.join(PARTS)}, or the lowest layers, such as layers:4."
+                    f"`frozen` names {name!r}; expected {', '.join(MODEL_PARTS)}, or the lowest layers, such as layers:4."
                 )
         check_share("first_share", self.first_share)
         check_share("unfreeze_share", self.unfreeze_share)

@@ -45,7 +45,7 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files.weights import SafetensorsWeights, load_tensor, read_header
 
 FORMAT: Final = 1
-STATE: Final = "state.json"
+STATE_FILE: Final = "state.json"
 _NAME: Final = re.compile(r"step-(\d{9,})(\.old)?")
 _GROUP: Final = re.compile(r"[a-z0-9_-]+")
 _TYPES: Final = {
@@ -72,7 +72,7 @@ class Snapshot:
     """Group, such as "model" -> name -> tensor."""
 
 
-class States:
+class RunStates:
     """The states of one run in a folder: the newest `keep` good ones, and the best that each of these knows."""
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -88,15 +88,15 @@ class States:
 
         A state of the same step is replaced; if that one was the best and `best` is not given, the new one is.
         """
-        facts = _checked(snapshot)
+        facts = _check_snapshot(snapshot)
         with (
             translate_os_errors(f"Saving the state of step {snapshot.step}", self._what_is_left),
             self._draft() as draft,
         ):
             files = {group: _write_tensors(draft, group, named) for group, named in snapshot.tensors.items()}
             known_best = snapshot.step if best else self._best_until(snapshot.step)
-            record = _Record(snapshot.step, known_best, facts, files)
-            _write(draft / STATE, [record.to_bytes()])
+            record = _StateRecord(snapshot.step, known_best, facts, files)
+            _write(draft / STATE_FILE, [record.to_bytes()])
             sync_folder(draft)
             self._put_in_place(draft, snapshot.step)
             self._sound.add(record.seal())
@@ -191,12 +191,12 @@ class States:
                 return f"The last state, {path}, is intact: run the same command again to continue from it."
         return "Nothing that was there before has changed."
 
-    def _good(self) -> Iterator[tuple[Path, _Record]]:
+    def _good(self) -> Iterator[tuple[Path, _StateRecord]]:
         for path in self._found():
             if (record := self._looked_at(path)) is not None:
                 yield path, record
 
-    def _looked_at(self, path: Path) -> _Record | None:
+    def _looked_at(self, path: Path) -> _StateRecord | None:
         """Read the record of a state and compare sizes, and hashes too if they never were; none: it is damaged."""
         try:
             record = _read_record(path)
@@ -204,7 +204,7 @@ class States:
         except BadFile:
             return None
 
-    def _verified(self, path: Path) -> _Record:
+    def _verified(self, path: Path) -> _StateRecord:
         record = _read_record(path)
         self._sound.discard(record.seal())
         for group, digest in record.files.items():
@@ -220,7 +220,7 @@ class States:
 
 
 @dataclass(frozen=True)
-class _Record:
+class _StateRecord:
     """What `state.json` says."""
 
     step: int
@@ -244,11 +244,11 @@ def _step_of(path: Path) -> int:
     return int(path.stem.removeprefix("step-"))
 
 
-def _read_record(folder: Path) -> _Record:
+def _read_record(folder: Path) -> _StateRecord:
     """Read `state.json`; refuse it if it is not what was written, belongs elsewhere, or a file has another size."""
-    record = _parse(_read_sealed(folder / STATE), folder / STATE)
+    record = _parse(_read_sealed(folder / STATE_FILE), folder / STATE_FILE)
     if record.step != _step_of(folder):
-        raise BadFile(f"{folder / STATE} is damaged: it is the record of step {record.step}.")
+        raise BadFile(f"{folder / STATE_FILE} is damaged: it is the record of step {record.step}.")
     for group, digest in record.files.items():
         _compare_size(folder / f"{group}.safetensors", digest)
     return record
@@ -266,17 +266,17 @@ def _read_sealed(path: Path) -> dict[str, Any]:
     return content
 
 
-def _parse(content: dict[str, Any], path: Path) -> _Record:
+def _parse(content: dict[str, Any], path: Path) -> _StateRecord:
     if content.pop("format", None) != FORMAT:
         raise BadFile(f"{path} was written by another version of alembert. Use that one to continue from it.")
     try:
-        files = {_safe(group): FileDigest(**digest) for group, digest in content.pop("files").items()}
-        return _Record(**content, files=files)
+        files = {_check_group_name(group): FileDigest(**digest) for group, digest in content.pop("files").items()}
+        return _StateRecord(**content, files=files)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise BadFile(f"{path} is damaged: it is not the record of a state.") from None
 
 
-def _safe(group: str) -> str:
+def _check_group_name(group: str) -> str:
     if not _GROUP.fullmatch(group):
         raise ValueError(f"the group {group!r} cannot name a file")
     return group
@@ -299,7 +299,7 @@ def _compare_hash(path: Path, digest: FileDigest) -> None:
         raise BadFile(f"{path} is damaged: its content is not what was written.")
 
 
-def _load(folder: Path, record: _Record) -> Snapshot:
+def _load(folder: Path, record: _StateRecord) -> Snapshot:
     tensors = {group: _read_tensors(folder / f"{group}.safetensors") for group in record.files}
     return Snapshot(record.step, record.facts, tensors)
 
@@ -311,10 +311,10 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     return {name: load_tensor(weights, name).clone() for name in shapes}
 
 
-def _checked(snapshot: Snapshot) -> dict[str, Any]:
+def _check_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     """Give the facts as JSON brings them back; what cannot be saved is a bug of the caller."""
     for group, named in snapshot.tensors.items():
-        _safe(group)
+        _check_group_name(group)
         if "__metadata__" in named:
             raise ValueError(f"{group}: safetensors files keep the name __metadata__ for themselves")
         for name, tensor in named.items():
@@ -333,10 +333,10 @@ def _write_tensors(folder: Path, group: str, tensors: Mapping[str, Tensor]) -> F
     # Large elements first, so that each tensor begins at a multiple of its element size.
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     ordered = {name: tensors[name] for name in names}
-    return _write(folder / f"{group}.safetensors", _pieces(ordered))
+    return _write(folder / f"{group}.safetensors", _iterate_bytes(ordered))
 
 
-def _pieces(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+def _iterate_bytes(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
     """Give the bytes of a safetensors file: length of the header, header, values."""
     header: dict[str, Any] = {}
     end = 0

@@ -1,0 +1,242 @@
+"""Which words may stand in the place of the words of a text.
+
+In: texts with the words that may be replaced, and a model. Out: for each word its candidates: from the masked LM of the
+model where the word is one piece (or a Chinese word of the data), otherwise its nearest neighbours in the model's own
+embedding matrix. A model without a masked-LM head gives neighbours alone, and says so.
+
+What a masked LM would put in the place of words, for many words of many texts.
+
+In: texts as pieces, and words as stretches of them. Out: for each word the likeliest substitutes. As in TinyBERT the model
+reads the text with the word masked, [SEP], and the text as it is. Unlike there, a quarter of the asked words are masked at
+a time, so that a text is read four times instead of once a word: each hidden word still stands in the second half, and
+no more is hidden than in pre-training. A word that is one piece is filled by words that are one piece. A Chinese word is
+masked whole, and the words of as many characters compete by the sum of their characters' scores, so that only real words
+come out. Texts too long for the model are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from alembert.files.checkpoint import Checkpoint
+from alembert.nn.batch import Batch
+from alembert.tasks.runtime.torch import map_batches
+from alembert.text.replacement import match_case
+from alembert.text.sentences import Span
+from alembert.text.tokenizer import Encoding, Tokenizer
+from alembert.text.vocabulary import CONTINUATION_PREFIX
+from alembert.train.augment.substitutes import NearestWords, SubstituteWords, fold_case, get_group
+
+# P masked positions, V vocabulary, Q words, W substitutes
+
+
+_ROWS_PER_TEXT: Final = 4
+"""Rows of a text: each hides a part of its words."""
+_MAX_TOKENS: Final = 256
+"""Tokens of a row at most: neighbours further away do not help to guess a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedWord:
+    """A word to be masked."""
+
+    number: int
+    """What the caller calls it."""
+    start: int
+    """Its first piece."""
+    size: int
+    """How many pieces it has."""
+    group: int
+    """What it may be filled with: see `SubstituteWords`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MaskedRow:
+    """A row, and the words that are masked in it, by their places in the row."""
+
+    ids: list[int]
+    segments: list[int]
+    gaps: tuple[MaskedWord, ...]
+
+
+def find_masked_lm_head(checkpoint: Checkpoint) -> str | None:
+    """Name the head that can fill masks; none: there is none, or the model reads from left to right."""
+    if checkpoint.blueprint.config.attention != "bidirectional":
+        return None
+    heads = checkpoint.blueprint.heads.items()
+    return next((name for name, spec in heads if spec.kind == "masked_lm"), None)
+
+
+class MaskFiller:
+    """A masked LM that is asked for substitutes."""
+
+    def __init__(self, checkpoint: Checkpoint, head: str, substitutes: SubstituteWords, count: int) -> None:
+        self._model = checkpoint.model.eval()
+        self._head = head
+        self._tokenizer = substitutes.tokenizer
+        self._count = count
+        config = checkpoint.blueprint.config
+        self.longest = (min(_MAX_TOKENS, config.max_position_embeddings) - 3) // 2
+        """Pieces of a text that are read at once."""
+        self._second = min(1, config.type_vocab_size - 1)
+        self._device = self._model.encoder.embeddings.token.weight.device
+        self._words: dict[int, list[str]] = {}
+        self._choices: dict[int, Tensor] = {}
+        for name, group in substitutes.groups.items():
+            fitting = {word: ids for word, ids in group.items() if len(ids) == (name or 1)}
+            self._words[name] = list(fitting)
+            self._choices[name] = torch.tensor(list(fitting.values()), device=self._device)
+
+    def knows(self, group: int, size: int) -> bool:
+        """Tell whether a word of this group that is so many pieces can be filled."""
+        return size == (group or 1) and len(self._words.get(group, ())) > 1
+
+    def fill(
+        self, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[MaskedWord]]
+    ) -> Iterator[tuple[int, list[str]]]:
+        """Give the number of each gap with its likeliest fillings, in any order; a gap that a cut goes through has none.
+
+        Whatever stands there now may be among them."""
+        asked = [each for text, own in zip(texts, gaps, strict=True) for each in self._questions(text, own)]
+
+        def compute(numbers: list[int]) -> list[tuple[int, list[str]]]:
+            with torch.inference_mode():
+                return list(self._answers([asked[number] for number in numbers]))
+
+        for found in map_batches(compute, [len(each.ids) for each in asked], self._device):
+            yield from found
+
+    def _questions(self, ids: Sequence[int], gaps: Sequence[MaskedWord]) -> Iterator[_MaskedRow]:
+        for start in range(0, len(ids), self.longest):
+            part = list(ids[start : start + self.longest])
+            inside = [gap for gap in gaps if start <= gap.start and gap.start + gap.size <= start + len(part)]
+            for turn in range(min(_ROWS_PER_TEXT, len(inside))):
+                yield self._question(part, start, inside[turn::_ROWS_PER_TEXT])
+
+    def _question(self, part: list[int], begin: int, gaps: Sequence[MaskedWord]) -> _MaskedRow:
+        tokenizer = self._tokenizer
+        hidden = list(part)
+        for gap in gaps:
+            at = gap.start - begin
+            hidden[at : at + gap.size] = [tokenizer.mask_id] * gap.size
+        ids = [tokenizer.cls_id, *hidden, tokenizer.sep_id, *part, tokenizer.sep_id]
+        segments = [0] * (len(part) + 2) + [self._second] * (len(part) + 1)
+        placed = tuple(MaskedWord(gap.number, gap.start - begin + 1, gap.size, gap.group) for gap in gaps)
+        return _MaskedRow(ids, segments, placed)
+
+    def _answers(self, questions: Sequence[_MaskedRow]) -> Iterator[tuple[int, list[str]]]:
+        batch = Batch.packed([each.ids for each in questions], [each.segments for each in questions])
+        starts = batch.starts_B.tolist()
+        gaps = [(begin, gap) for begin, each in zip(starts, questions, strict=True) for gap in each.gaps]
+        places = [begin + gap.start + n for begin, gap in gaps for n in range(gap.size)]
+        predicted_P = torch.tensor(places, device=self._device)
+        outputs = self._model(batch.to(self._device), [self._head], predicted_P=predicted_P, only=True)
+        firsts: dict[int, dict[int, int]] = {}
+        at = 0
+        for _, gap in gaps:
+            firsts.setdefault(gap.group, {})[gap.number] = at
+            at += gap.size
+        yield from self._best(outputs[self._head].float(), firsts)
+
+    def _best(self, logits_PV: Tensor, firsts: Mapping[int, Mapping[int, int]]) -> Iterator[tuple[int, list[str]]]:
+        """Rank the words of each group at the gaps of the group, given by the line of their first piece."""
+        for group, of_gaps in firsts.items():
+            choices_WN, words = self._choices[group], self._words[group]
+            lines_Q = torch.tensor(list(of_gaps.values()), device=self._device)
+            scores_QW = torch.zeros(len(lines_Q), len(words), device=self._device)
+            for place in range(choices_WN.shape[1]):
+                scores_QW += logits_PV[lines_Q + place][:, choices_WN[:, place]]
+            best = scores_QW.topk(min(self._count + 1, len(words))).indices.tolist()
+            for number, chosen in zip(of_gaps, best, strict=True):
+                yield number, [words[each] for each in chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class WordSlot:
+    """A word of a text, and what may stand in its place."""
+
+    start: int
+    end: int
+    candidates: tuple[str, ...]
+    """In the order of the alphabet."""
+    is_filled: bool = False
+    """Whether the candidates come from a masked LM."""
+
+
+class CandidateFinder:
+    """A model that is asked for the candidates of words."""
+
+    def __init__(self, checkpoint: Checkpoint, tokenizer: Tokenizer, words: Mapping[str, int], count: int) -> None:
+        """Take a model, the words of the data with how often they occur, and how many candidates a word has."""
+        self._tokenizer = tokenizer
+        self._count = count
+        substitutes = SubstituteWords.of(tokenizer, words)
+        self._neighbours = NearestWords(substitutes, checkpoint.model.encoder.embeddings.token.weight.cpu(), count)
+        head = find_masked_lm_head(checkpoint)
+        self._filler = None if head is None else MaskFiller(checkpoint, head, substitutes, count)
+        self._goes_on = [piece.startswith(CONTINUATION_PREFIX) for piece in tokenizer.vocabulary]
+
+    @property
+    def note(self) -> str:
+        """Say where candidates come from."""
+        if self._filler is not None:
+            return "candidates are those of the masked LM, and nearest neighbours where a word is several pieces"
+        return (
+            "the model has no masked-LM head, so that all candidates are nearest neighbours in its embedding matrix; "
+            "name a model that has one with --words (from Python: give its Checkpoint)"
+        )
+
+    def slots(self, texts: Sequence[str], words: Sequence[Sequence[Span]]) -> list[list[WordSlot]]:
+        """Find the candidates of the words of each text; words that have none are left out."""
+        filled = self._filled(texts, words)
+        listed = [(text, span) for text, spans in zip(texts, words, strict=True) for span in spans]
+        rest = [text[slice(*span)] for number, (text, span) in enumerate(listed) if number not in filled]
+        self._neighbours.find(rest)
+        numbers = iter(range(len(listed)))
+        found = [
+            [self._slot(text, span, filled.get(next(numbers))) for span in spans]
+            for text, spans in zip(texts, words, strict=True)
+        ]
+        return [[slot for slot in each if slot.candidates] for each in found]
+
+    def _slot(self, text: str, span: Span, filled: Sequence[str] | None) -> WordSlot:
+        word = text[slice(*span)]
+        known = self._neighbours.of(word) if filled is None else filled
+        own = fold_case(word, self._tokenizer)
+        others = [each for each in known if fold_case(each, self._tokenizer) != own][: self._count]
+        if self._tokenizer.lowercase:
+            others = [match_case(word, each) for each in others]
+        # Which are the best hardly depends on how texts were put into batches, their order may: it must not matter.
+        return WordSlot(*span, tuple(sorted(others)), filled is not None)
+
+    def _filled(self, texts: Sequence[str], words: Sequence[Sequence[Span]]) -> dict[int, list[str]]:
+        """Ask the masked LM; words have the numbers in which they come."""
+        if self._filler is None:
+            return {}
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        gaps: list[list[MaskedWord]] = []
+        first = 0
+        for text, encoding, spans in zip(texts, encodings, words, strict=True):
+            gaps.append(list(self._gaps(text, encoding, spans, first)))
+            first += len(spans)
+        return dict(self._filler.fill([each.ids for each in encodings], gaps))
+
+    def _gaps(self, text: str, encoding: Encoding, spans: Sequence[Span], first: int) -> Iterator[MaskedWord]:
+        """Find the words whose pieces the masked LM can fill."""
+        assert self._filler is not None
+        # Several pieces of one character share its place: a word begins with the first and ends with the last.
+        starts = {start: number for number, (start, _) in reversed([*enumerate(encoding.offsets)])}
+        ends = {end: number for number, (_, end) in enumerate(encoding.offsets)}
+        goes_on = [self._goes_on[number] for number in encoding.ids] + [False]
+        for number, (start, end) in enumerate(spans, start=first):
+            begin, last = starts.get(start), ends.get(end)
+            if begin is None or last is None or goes_on[last + 1]:
+                continue
+            size, group = last - begin + 1, get_group(text[start:end])
+            if self._filler.knows(group, size):
+                yield MaskedWord(number, begin, size, group)

@@ -1,0 +1,298 @@
+"""What `distill` can be told: which losses bind a student to its teacher, in which stages, and how the student begins.
+
+Presets of distillation: settings that belong together, each a function that returns them.
+
+`tinybert` is the published procedure, stage by stage; `fast` does it in a fraction of the time.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from alembert.errors import BadSetting
+from alembert.files.student_shape import StudentSettings
+from alembert.tasks.settings import DistillLossSettings
+from alembert.train.augment.settings import AugmentSettings
+from alembert.train.finetune.settings import EpochSettings, get_default_settings
+from alembert.train.schedule import ScheduleSettings
+from alembert.train.settings import (
+    BatchSettings,
+    EvaluationSettings,
+    HeldOutSettings,
+    OptimiserSettings,
+    RunSettings,
+    SavingSettings,
+    SequenceSettings,
+)
+
+LAYER_LOSSES: Final = ("attention", "hidden", "embeddings", "relations", "contrastive")
+"""Losses that compare what happens inside both models."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerLossWeights:
+    """How much each loss inside the model counts; 0 leaves it out."""
+
+    attention: float = 0.0
+    """Attention scores before the softmax, layer by layer (TinyBERT); needs the teacher's number of heads."""
+    hidden: float = 0.0
+    """Hidden states after each layer, projected to the teacher's width (TinyBERT)."""
+    embeddings: float = 0.0
+    """What the embeddings give, projected to the teacher's width (TinyBERT)."""
+    relations: float = 0.0
+    """How tokens relate to each other by queries, keys and values of one layer (MiniLM); any width, any heads."""
+    contrastive: float = 0.0
+    """The mean state of a text, projected, is nearest to the teacher's of the same text among those computed with it."""
+    layer_map: Literal["uniform", "last", "given"] = "uniform"
+    """Which of the teacher's layers the student's imitate: evenly spread, its last ones, or those of `layers`."""
+    layers: tuple[int, ...] = ()
+    """For `given`: the teacher's layer, from 1, for each of the student's, in rising order."""
+    projection: Literal["auto", "each", "shared"] = "auto"
+    """Matrices to the teacher's width: one for each layer, or one for all (the first TinyBERT); auto: one each where the
+    widths differ, and none where they are equal."""
+    fitted: bool = True
+    """Whether projections begin as what fits the first texts best, by least squares, and not at random (TinyBERT)."""
+    relation_heads: int = 12
+    """Into how many heads `relations` cuts both models; divides both widths."""
+    relation_layer: int | None = None
+    """The teacher's layer, from 1, whose relations the student's last layer imitates; none: the last."""
+    temperature: float = 0.05
+    """What cosines of `contrastive` are divided by."""
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            weight = getattr(self, name)
+            if not 0 <= weight < float("inf"):
+                raise BadSetting(f"The weight of `{name}` is {weight}; expected 0 (leave it out) or a positive number.")
+        if (self.layer_map == "given") != bool(self.layers):
+            raise BadSetting('`layers` and layer_map = "given" belong together: give both, or neither.')
+        if self.relation_heads < 1 or self.temperature <= 0:
+            raise BadSetting("`relation_heads` and `temperature` of the losses are positive numbers.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The losses that there are."""
+        return LAYER_LOSSES
+
+    def chosen(self) -> dict[str, float]:
+        """Give the losses that have a weight."""
+        return {name: getattr(self, name) for name in self.names if getattr(self, name)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageLossWeights(LayerLossWeights):
+    """How much each loss of a stage of distillation for a task counts; 0 leaves it out."""
+
+    prediction: float = 0.0
+    """What the teacher's head answers."""
+    hard: float = 0.0
+    """The right answers of the training data."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.chosen():
+            raise BadSetting("All losses of a stage have the weight 0. Give at least one, or epochs = 0.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*LAYER_LOSSES, "prediction", "hard")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageSettings(EpochSettings):
+    """One stage of distillation for a task."""
+
+    skip: bool = False
+    """Leave this stage out."""
+    losses: StageLossWeights = field(default_factory=lambda: StageLossWeights(prediction=1.0))
+    """What binds the student to the teacher."""
+    imitation: DistillLossSettings = field(default_factory=DistillLossSettings)
+    """How the teacher's answers are taught."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherCacheSettings:
+    """Whether what the teacher says is kept on the disk."""
+
+    use: Literal["auto", "never"] = "auto"
+    """auto: the teacher reads each text once, if what it says fits into `gigabytes`; never: it reads it in every pass."""
+    gigabytes: float = 20.0
+    """The most that the cache may take; half of the free disk is the limit too."""
+
+    def __post_init__(self) -> None:
+        if self.use not in ("auto", "never") or not self.gigabytes > 0:
+            raise BadSetting(
+                f"The cache is used {self.use!r}, up to {self.gigabytes} GB; expected auto or never, and a positive number."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillSettings:
+    """How a student learns a task from a teacher: first what happens inside, then the answers."""
+
+    seed: int = 1
+    """Decides about all chance."""
+    student: StudentSettings = field(default_factory=StudentSettings)
+    """How the student begins."""
+    augment: AugmentSettings = field(default_factory=lambda: AugmentSettings(copies=0))
+    """New texts made of the training examples; copies = 0: the examples alone."""
+    forget_training: bool = False
+    """Write no hashes of the training texts and entities, for a folder that is given away."""
+    most_texts: int = 20_000
+    """Sentences of plain text (--texts) that the teacher labels, at most."""
+    intermediate: StageSettings = field(default_factory=StageSettings)
+    """The stage that teaches what happens inside."""
+    prediction: StageSettings = field(default_factory=StageSettings)
+    """The stage that teaches the answers."""
+    cache: TeacherCacheSettings = field(default_factory=TeacherCacheSettings)
+    """What the teacher says, kept on the disk."""
+
+    def __post_init__(self) -> None:
+        if self.most_texts < 1:
+            raise BadSetting(f"`most_texts` is {self.most_texts}; expected 1 or more.")
+        if self.prediction.skip:
+            raise BadSetting("The stage `prediction` makes the model for the task; it cannot be skipped.")
+        if not self.prediction.losses.chosen().keys() & {"prediction", "hard"}:
+            raise BadSetting("The stage `prediction` needs a weight for `prediction` or `hard`.")
+
+    def without_right_answers(self) -> DistillSettings:
+        """Give the settings for texts of which nobody knows the right answers."""
+        stages = {
+            name: replace(stage, losses=replace(stage.losses, hard=0.0))
+            for name, stage in (("intermediate", self.intermediate), ("prediction", self.prediction))
+            if stage.losses.hard
+        }
+        return replace(self, **stages)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralDistillSettings(RunSettings):
+    """How a student learns from a teacher on plain text."""
+
+    student: StudentSettings = field(default_factory=StudentSettings)
+    """How the student begins."""
+    losses: LayerLossWeights = field(default_factory=LayerLossWeights)
+    """What binds the student to the teacher."""
+    sequences: SequenceSettings = field(default_factory=SequenceSettings)
+    """How documents become sequences."""
+    evaluation: HeldOutSettings = field(default_factory=HeldOutSettings)
+    """What is held out."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.losses.chosen():
+            raise BadSetting("All losses have the weight 0. Give at least one, such as hidden = 1.")
+
+
+def tinybert() -> DistillSettings:
+    """TinyBERT as published: twenty copies; attention, states and embeddings at a constant 5e-5, then answers at 3e-5."""
+    return DistillSettings(
+        student=StudentSettings(start="scratch"),
+        augment=AugmentSettings(copies=20),
+        intermediate=StageSettings(
+            epochs=10.0,
+            losses=StageLossWeights(attention=1.0, hidden=1.0, embeddings=1.0, projection="shared", fitted=False),
+            optimiser=OptimiserSettings(rate=5e-5),
+            schedule=ScheduleSettings(kind="constant", warmup=0.0),
+            saving=SavingSettings(keep="last"),
+        ),
+        prediction=StageSettings(
+            epochs=3.0,
+            losses=StageLossWeights(prediction=1.0),
+            optimiser=OptimiserSettings(rate=3e-5),
+            schedule=ScheduleSettings(warmup=0.1),
+        ),
+    )
+
+
+def fast() -> DistillSettings:
+    """A student that begins as its teacher: states for a few passes at a high rate, then answers."""
+    return DistillSettings(
+        intermediate=StageSettings(
+            epochs=3.0,
+            losses=StageLossWeights(hidden=1.0),
+            optimiser=OptimiserSettings(rate=5e-4),
+            schedule=ScheduleSettings(warmup=0.06),
+            saving=SavingSettings(keep="last"),
+            evaluation=EvaluationSettings(at_start=False),
+        ),
+        prediction=StageSettings(
+            epochs=5.0,
+            losses=StageLossWeights(prediction=1.0, hard=0.5),
+            optimiser=OptimiserSettings(rate=2e-4),
+        ),
+    )
+
+
+PRESETS: Final[dict[str, Callable[[], DistillSettings]]] = {"fast": fast, "tinybert": tinybert}
+
+
+def get_preset(name: str, task: str) -> DistillSettings:
+    """Give a preset whose steps are as large as they are usual for a task."""
+    settings, batch = PRESETS[name](), get_default_settings(task).batch
+    return replace(
+        settings,
+        intermediate=replace(settings.intermediate, batch=batch),
+        prediction=replace(settings.prediction, batch=batch),
+    )
+
+
+def general_tinybert() -> GeneralDistillSettings:
+    """TinyBERT's general stage: attention, states and embeddings on plain text, a student from nothing."""
+    return GeneralDistillSettings(
+        student=StudentSettings(start="scratch"),
+        losses=LayerLossWeights(attention=1.0, hidden=1.0, embeddings=1.0, projection="shared", fitted=False),
+        batch=BatchSettings(tokens=256 * 128),
+        optimiser=OptimiserSettings(rate=1e-4),
+        schedule=ScheduleSettings(warmup=0.1),
+    )
+
+
+def general_fast() -> GeneralDistillSettings:
+    """A student that begins as its teacher and learns its states on plain text."""
+    return GeneralDistillSettings(
+        losses=LayerLossWeights(hidden=1.0),
+        batch=BatchSettings(tokens=2048, micro_tokens=1024),
+        optimiser=OptimiserSettings(rate=5e-4),
+        schedule=ScheduleSettings(warmup=0.06),
+    )
+
+
+GENERAL_PRESETS: Final[dict[str, Callable[[], GeneralDistillSettings]]] = {
+    "fast": general_fast,
+    "tinybert": general_tinybert,
+}
+
+
+@dataclass(frozen=True)
+class ControlRun:
+    """A run that a student is compared with."""
+
+    settings: DistillSettings
+    has_texts: bool
+    """Whether plain text that was given is labelled by the teacher here too."""
+
+
+def build_controls(settings: DistillSettings, *, has_texts: bool = False) -> dict[str, ControlRun]:
+    """Give the runs that a student is compared with: the same student without its teacher, and without new texts."""
+    plain = replace(settings.prediction, losses=StageLossWeights(hard=1.0))
+    alone = replace(settings, intermediate=replace(settings.intermediate, skip=True), prediction=plain)
+    uncopied = replace(settings.augment, copies=0)
+    found = {"without distillation": ControlRun(replace(alone, augment=uncopied), False)}
+    if settings.augment.copies:
+        found["without augmentation"] = ControlRun(replace(settings, augment=uncopied), has_texts)
+    if has_texts:
+        found["without plain text"] = ControlRun(settings, False)
+    return found
+
+
+def check_preset(name: str) -> str:
+    """Refuse a name that is no preset."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise BadSetting(f"There is no preset {name!r}; expected {' or '.join(PRESETS)}.{hint}")
+    return name

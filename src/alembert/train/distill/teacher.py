@@ -1,0 +1,150 @@
+"""A teacher, and what it says about a batch: states and attention of chosen layers, and answers of its head.
+
+What it says is one table with a line for each token and one with a line for each answer, in half precision: small enough
+to be kept on the disk, and the same numbers whether they come from there or are computed on the spot. The teacher is
+in evaluation mode, always: dropout would teach noise.
+"""
+
+# N tokens, W numbers a token, P answers, C outputs of the head, D width, H heads, K head size
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from alembert.nn.attention import LayerRecorder
+from alembert.nn.batch import Batch
+from alembert.nn.config import EncoderConfig
+from alembert.nn.model import Model
+from alembert.tasks.runtime.torch import TaskBatch
+from alembert.tasks.settings import DistillLossSettings
+from alembert.tasks.task import AnyTask
+
+
+@dataclass(frozen=True)
+class TeacherRequest:
+    """What a student wants to hear."""
+
+    states: tuple[int, ...] = ()
+    """Hidden states, by number: 0 are the embeddings, 1 what the first layer gives."""
+    attention: tuple[int, ...] = ()
+    """Layers, from 0, whose queries and keys are wanted."""
+    relations: tuple[int, ...] = ()
+    """Layers, from 0, whose queries, keys and values are wanted."""
+    answers: bool = False
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layers, from 0, whose attention is recorded."""
+        return tuple(sorted({*self.attention, *self.relations}))
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.answers or self.is_inside)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether anything but answers is wanted."""
+        return bool(self.states or self.layers)
+
+    def joined(self, other: TeacherRequest) -> TeacherRequest:
+        """Give what two want together."""
+        return TeacherRequest(
+            tuple(sorted({*self.states, *other.states})),
+            tuple(sorted({*self.attention, *other.attention})),
+            tuple(sorted({*self.relations, *other.relations})),
+            self.answers or other.answers,
+        )
+
+    def parts(self, layer: int) -> int:
+        """Count what is recorded of a layer: queries and keys, or values too."""
+        return 3 if layer in self.relations else 2
+
+    def width(self, config: EncoderConfig) -> int:
+        """Count the numbers a token."""
+        parts = len(self.states) + sum(self.parts(layer) for layer in self.layers)
+        return parts * config.hidden_size
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherOutputs:
+    """What a teacher says about a batch."""
+
+    wanted: TeacherRequest
+    config: EncoderConfig
+    """The teacher's."""
+    tokens_NW: Tensor
+    """A line for each token of the flat row: the states one after the other, then the layers."""
+    answers_PC: Tensor | None = None
+    """A line for each of the head's outputs, as `Task.taught` has it."""
+
+    def state(self, number: int) -> Tensor:
+        """Give a hidden state (N, D)."""
+        start = self.wanted.states.index(number) * self.config.hidden_size
+        return self.tokens_NW[:, start : start + self.config.hidden_size].float()
+
+    def attention(self, layer: int) -> Tensor:
+        """Give queries, keys and, if they are wanted, values of a layer (N, 2 or 3, H, K)."""
+        before = [self.wanted.parts(each) for each in self.wanted.layers if each < layer]
+        start = (len(self.wanted.states) + sum(before)) * self.config.hidden_size
+        width = self.wanted.parts(layer) * self.config.hidden_size
+        flat_NW = self.tokens_NW[:, start : start + width].float()
+        return torch.unflatten(flat_NW, 1, (-1, self.config.num_attention_heads, self.config.head_size))
+
+    def to(self, device: torch.device) -> TeacherOutputs:
+        answers = None if self.answers_PC is None else self.answers_PC.to(device)
+        return TeacherOutputs(self.wanted, self.config, self.tokens_NW.to(device), answers)
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A model that is imitated, with the task that it was fine-tuned for, if any."""
+
+    model: Model
+    task: AnyTask | None = None
+    head: str | None = None
+    settings: DistillLossSettings = field(default_factory=DistillLossSettings)
+
+    def __post_init__(self) -> None:
+        self.model.eval().requires_grad_(False)
+
+    @cached_property
+    def config(self) -> EncoderConfig:
+        return self.model.config
+
+    def says(self, batch: Batch, wanted: TeacherRequest, target: TaskBatch | None = None) -> TeacherOutputs:
+        """Read a batch, unless nothing is wanted; answers need the target, which says where the head is asked."""
+        if wanted.is_nothing:
+            return TeacherOutputs(wanted, self.config, _concatenate_outputs(None, wanted, len(batch.ids_N)))
+        watch = LayerRecorder(layers=wanted.layers) if wanted.is_inside else None
+        attention = None if self.task is None else self.task.attention
+        heads = [self.head] if wanted.answers and self.head else []
+        places = None if target is None else target.places
+        # In float32 also where the student is computed in half precision: what is on the disk is that, too.
+        with torch.no_grad(), torch.autocast(batch.ids_N.device.type, enabled=False):
+            outputs = self.model(batch, heads, places_P=places, only=watch is None, attention=attention, trace=watch)
+            answers = self._answers(outputs, target) if heads else None
+        return TeacherOutputs(wanted, self.config, _concatenate_outputs(watch, wanted, len(batch.ids_N)), answers)
+
+    def _answers(self, outputs: dict[str, Tensor], target: TaskBatch | None) -> Tensor:
+        assert self.task is not None
+        assert self.head is not None
+        assert target is not None
+        taught = self.task.taught(self.model.head(self.head), outputs[self.head], target, self.settings)
+        return to_half(taught)
+
+
+def _concatenate_outputs(watch: LayerRecorder | None, wanted: TeacherRequest, tokens: int) -> Tensor:
+    if watch is None:
+        return torch.empty(tokens, 0, dtype=torch.float16)
+    states = [watch.hidden[number] for number in wanted.states]
+    layers = [watch.qkv[layer][:, : wanted.parts(layer)].flatten(1) for layer in wanted.layers]
+    return to_half(torch.cat([*states, *layers], dim=1))
+
+
+def to_half(values: Tensor) -> Tensor:
+    """Round to half precision; what is beyond its range is put at its end."""
+    limit = torch.finfo(torch.float16).max
+    return values.clamp(-limit, limit).to(torch.float16)

@@ -1,0 +1,360 @@
+"""The data of a fine-tuning run: read, divided, freed of overlaps, understood by the tasks and encoded.
+
+In: for each task, files of training and development examples, or one set of files to be divided. Out: `PreparedData`, with a
+part for each task. What was decided on the way is said in sentences: it is what people doubt later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from alembert.corpus.inputs import InputFiles, expand_patterns, list_input_files
+from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.errors import BadFile, BadSetting, UserError
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.surgery import with_markers
+from alembert.settings import as_table
+from alembert.tasks.example import EncodedExample, ReadResult, exclude_examples
+from alembert.tasks.splitting import SplitShares, find_overlap, parse_split, split_examples
+from alembert.tasks.task import AnyTask, get_task_class
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.finetune.objective import EncodedExamples
+from alembert.train.finetune.subvocabulary import VocabularySubset
+
+DEFAULT_SHARES: Final = SplitShares(90, 10)
+"""How training data are divided if no development data are given."""
+SPLIT_SEED: Final = 1
+"""Decides which part a text falls into. Not the seed of the run: runs with other seeds are judged by the same texts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFiles:
+    """Which files a run learns from: training and development, or one set that is divided.
+
+    A folder or a pattern stands for all files in it.
+    """
+
+    train: tuple[Path, ...] = ()
+    dev: tuple[Path, ...] = ()
+    whole: tuple[Path, ...] = ()
+    """Files that are divided by `split_examples`."""
+    split: str = "80/10/10"
+    options: ReadOptions = field(default_factory=ReadOptions)
+
+    def __post_init__(self) -> None:
+        if bool(self.train) == bool(self.whole):
+            raise BadSetting("Give either training files (--train), or files to be divided (--data), not both.")
+        if self.whole and self.dev:
+            raise BadSetting("--data is divided into training and development parts; leave --dev out.")
+        self.listed  # noqa: B018 (refuses what is not there)
+
+    @cached_property
+    def listed(self) -> tuple[InputFiles, InputFiles, InputFiles]:
+        """The files of each part: train, dev and whole."""
+        train, dev, whole = (
+            list_input_files(paths) if paths else InputFiles(()) for paths in (self.train, self.dev, self.whole)
+        )
+        return train, dev, whole
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files; a folder that a reader takes whole, as brat has them, is one."""
+        return tuple(path for part in self.listed for path in part.paths)
+
+    @property
+    def contents(self) -> tuple[Path, ...]:
+        """Everything that is read: of a brat pair, both files."""
+        return tuple(path for part in self.listed for path in part.contents)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many of the contents belong to each part."""
+        return [len(part.contents) for part in self.listed]
+
+    @property
+    def sources(self) -> list[Path]:
+        """The files and folders to train on, as they were named."""
+        return expand_patterns(self.train or self.whole)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """A task, and the data that it is learnt from."""
+
+    task: str
+    data: DataFiles
+    settings: Any = None
+    """Settings of the task; none: the usual ones."""
+    weight: float = 1.0
+    """How much its loss counts beside those of other tasks."""
+
+    def __post_init__(self) -> None:
+        usual = get_task_class(self.task).settings_class
+        if self.settings is None:
+            object.__setattr__(self, "settings", usual())
+        elif not isinstance(self.settings, usual):
+            raise BadSetting(f"The task {self.task} takes {usual.__name__}, not {type(self.settings).__name__}.")
+        if not 0 < self.weight < float("inf"):
+            raise BadSetting(f"The weight of a task {self.task} is {self.weight}; expected a positive number.")
+
+    def as_table(self) -> dict[str, Any]:
+        """Give what decides about the run, without the names of files, as plain values."""
+        data = self.data
+        return {
+            "task": self.task,
+            "split": data.split if data.whole else None,
+            "reading": asdict(data.options),
+            "parts": data.sizes,
+            "of_the_task": as_table(self.settings),
+            "weight": self.weight,
+        }
+
+
+@dataclass(frozen=True)
+class DataSplits:
+    """Examples to learn from and to judge by, and what was noticed on the way."""
+
+    train: tuple[Any, ...]
+    dev: tuple[Any, ...]
+    notes: tuple[str, ...]
+    set_aside: tuple[SetAside, ...]
+    remarks: tuple[Remark, ...]
+    options: ReadOptions
+    """How the files were read."""
+    split: Mapping[str, Any] | None = None
+    """How the files were divided, by which shares and seed; none: they were given apart."""
+    test: tuple[Any, ...] = ()
+    """What was divided from the same files, and is not used here."""
+
+    @property
+    def telling(self) -> tuple[Any, ...]:
+        """Give all examples of files that were divided: they say which labels there are, wherever a rare one fell."""
+        return (*self.train, *self.dev, *self.test)
+
+
+@dataclass(frozen=True)
+class PreparedTask:
+    """What one task learns from, and what it is called."""
+
+    called: str | None
+    """Its name among several; none: it is the only one, and needs none."""
+    subject: TaskSpec
+    task: AnyTask
+    train: EncodedExamples
+    dev: EncodedExamples
+    divided: DataSplits
+
+    @property
+    def name(self) -> str:
+        """What its loss and its scores are called."""
+        return self.called or self.task.name
+
+    @property
+    def head(self) -> str:
+        """The name of its head in the model: an only one is called as published models call it."""
+        return self.called or self.task.head().kind
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Everything that a run learns from."""
+
+    tasks: tuple[PreparedTask, ...]
+    pieces: VocabularySubset
+    """What the numbers in the rows of all examples stand for."""
+    checkpoint: Checkpoint
+    """The model that learns, with rows for the markers of the tasks."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return require_tokenizer(self.checkpoint)
+
+    @property
+    def longest(self) -> int:
+        """Tokens that the model reads at once."""
+        return self.checkpoint.blueprint.config.max_position_embeddings
+
+    @property
+    def are_named(self) -> bool:
+        """Whether the tasks have names of their own: the model is then one of several tasks."""
+        return any(each.called for each in self.tasks)
+
+    @property
+    def train_tokens(self) -> int:
+        """Tokens of a pass over the training data of all tasks."""
+        return sum(each.train.tokens for each in self.tasks)
+
+
+def require_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+    """Give the tokenizer of a model that must have one."""
+    if checkpoint.tokenizer is None:
+        raise BadFile(
+            "The model has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
+            "Put the files of the tokenizer it was trained with there."
+        )
+    return checkpoint.tokenizer
+
+
+def read_splits(task: type[AnyTask], data: DataFiles, settings: Any) -> DataSplits:
+    """Read the files, and see to it that no development example is among those that are trained on."""
+    in_train, in_dev, in_whole = (part.paths for part in data.listed)
+    if in_whole:
+        reading = task.read(in_whole, settings, data.options)
+        train, dev, test = split_examples(reading.examples, parse_split(data.split), SPLIT_SEED)
+        notes = [
+            f"divided by content, {data.split}: {len(train):,} to train on, {len(dev):,} for development"
+            + (f", {len(test):,} left for `evaluate --part test`" if test else "")
+        ]
+        aside, remarks, how = reading.set_aside, reading.remarks, _split_facts(data.split)
+        return _check_splits(DataSplits(train, dev, tuple(notes), aside, remarks, data.options, how, test))
+    reading = task.read(in_train, settings, data.options)
+    settled = task.settle(reading.examples, settings)
+    others = task.read(in_dev, settled, data.options) if in_dev else ReadResult(())
+    # An empty file of development data is met below, so it is nothing that was left out.
+    set_aside = tuple(each for each in others.set_aside if each.kind != "file" or not _is_blank(each.source))
+    if lost := [each for each in set_aside if each.kind == "file" and not others.examples]:
+        raise BadFile(
+            f"The development data cannot be used: {lost[0].source}, {lost[0].position}: {lost[0].reason}. Mend the file, or "
+            "leave --dev out: a tenth of the training examples is then set apart."
+        )
+    aside, remarks = reading.set_aside + set_aside, reading.remarks + others.remarks
+    if reading.examples and not others.examples:
+        why = "the development files have no example" if data.dev else "no development files were given"
+        train, dev, _ = split_examples(reading.examples, DEFAULT_SHARES, SPLIT_SEED)
+        if not (train and dev):  # files of another task are a better reason than too few examples
+            task.learn(reading.examples, settings)
+        note = f"{why}: {len(dev):,} of the training examples, a tenth, were set apart for development"
+        return _check_splits(DataSplits(train, dev, (note,), aside, remarks, data.options, _split_facts("90/10")))
+    return _check_splits(DataSplits(reading.examples, others.examples, (), aside, remarks, data.options))
+
+
+def _is_blank(source: str) -> bool:
+    """Tell whether a file holds nothing but white space."""
+    path = Path(source)
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return not any(block.strip() for block in iter(lambda: file.read(1 << 16), b""))
+
+
+def _split_facts(shares: str) -> dict[str, Any]:
+    return {"shares": shares, "seed": SPLIT_SEED}
+
+
+def _without_overlap(divided: DataSplits) -> DataSplits:
+    shared = find_overlap(divided.dev, divided.train)
+    if not shared.count:
+        return divided
+    have, were = ("example has", "was") if shared.count == 1 else ("examples have", "were")
+    note = f"{shared.count:,} training {have} the text of a development example, and {were} left out of training"
+    kept = exclude_examples(divided.train, (example.key for example in shared.examples))
+    return replace(divided, train=kept, notes=(*divided.notes, note))
+
+
+def _check_splits(divided: DataSplits) -> DataSplits:
+    divided = _without_overlap(divided)
+    for name, examples in (("train on", divided.train), ("judge by", divided.dev)):
+        if not examples:
+            raise BadFile(f"There is no example to {name}.{_explain_empty(divided)} {_suggest_fix(divided)}")
+    return divided
+
+
+def _suggest_fix(divided: DataSplits) -> str:
+    if divided.train and not divided.set_aside:
+        return "Give files of development data (--dev), or more examples."
+    return "Check the files and their format; docs/finetune.md shows it."
+
+
+def _explain_empty(divided: DataSplits) -> str:
+    """Say what became of the examples, where none is left."""
+    notes = f" What was decided: {'; '.join(divided.notes)}." if divided.notes else ""
+    if not divided.set_aside:
+        return notes
+    first = divided.set_aside[0]
+    return f"{notes} The first that was set aside: {first.source}, {first.position}: {first.reason}."
+
+
+def prepare_data(
+    subjects: Mapping[str | None, TaskSpec],
+    checkpoint: Checkpoint,
+    *,
+    balanced: bool = False,
+    whole_vocabulary: bool = False,
+    known: Mapping[str | None, AnyTask] | None = None,
+    more: Callable[[AnyTask, Sequence[Any]], Sequence[Any]] = lambda task, examples: (),
+) -> PreparedData:
+    """Let each task understand its examples, and encode them; an only task has the name none.
+
+    Tasks in `known` are taken as they are: their labels are not those of the data but of a model that has them already.
+    `more` makes further training examples of those that there are.
+    """
+    learnt = {name: _fit_task(name, subject, checkpoint, (known or {}).get(name)) for name, subject in subjects.items()}
+    learnt = {name: (task, _add_examples(task, divided, more)) for name, (task, divided) in learnt.items()}
+    markers = {marker: word for task, _ in learnt.values() for marker, word in task.markers.items()}
+    checkpoint = with_markers(checkpoint, require_tokenizer(checkpoint), markers)
+    encoded = {name: _encode_splits(task, divided, checkpoint) for name, (task, divided) in learnt.items()}
+    needs_all = whole_vocabulary or any(task.whole_vocabulary for task, _ in learnt.values())
+    own = (each for parts in encoded.values() for part in parts for each in part)
+    pieces = VocabularySubset.all(checkpoint.blueprint.config.vocab_size) if needs_all else VocabularySubset.of(own)
+    tasks = tuple(
+        PreparedTask(
+            name,
+            subjects[name],
+            task.balanced(encoded[name][0]) if balanced else task,
+            EncodedExamples(divided.train, pieces.renumbered(encoded[name][0])),
+            EncodedExamples(divided.dev, pieces.renumbered(encoded[name][1])),
+            divided,
+        )
+        for name, (task, divided) in learnt.items()
+    )
+    return PreparedData(tasks, pieces, checkpoint)
+
+
+def _add_examples(
+    task: AnyTask, divided: DataSplits, more: Callable[[AnyTask, Sequence[Any]], Sequence[Any]]
+) -> DataSplits:
+    found = tuple(more(task, divided.train))
+    if not found:
+        return divided
+    note = f"{len(found):,} of the examples to train on were added: copies with words replaced, or plain text"
+    return replace(divided, train=(*divided.train, *found), notes=(*divided.notes, note))
+
+
+def _fit_task(
+    name: str | None, subject: TaskSpec, checkpoint: Checkpoint, known: AnyTask | None
+) -> tuple[AnyTask, DataSplits]:
+    kind = get_task_class(subject.task)
+    try:
+        divided = _mark_unknown(kind, read_splits(kind, subject.data, subject.settings), subject)
+        if known is None:
+            task = kind.learn(divided.train, subject.settings)  # refuses what nothing can be learnt from
+            task = kind.learn(divided.telling, subject.settings) if divided.split else task
+            task = task if checkpoint.folder is None else task.begun_from(checkpoint.folder)
+        else:
+            task = known
+            task.check(divided.train)
+        task.check_reading(divided.options, subject.data.files)
+        task.check(divided.dev)
+    except UserError as problem:
+        if name is not None:
+            problem.args = (f"Task {name}: {problem}",)
+        raise
+    return task, divided
+
+
+def _mark_unknown(kind: type[AnyTask], divided: DataSplits, subject: TaskSpec) -> DataSplits:
+    """Let the task mark what training examples leave open; development data are judged as they were read."""
+    train, notes = kind.mark_unknown(divided.train, subject.settings, subject.data.sources)
+    return replace(divided, train=tuple(train), notes=(*notes, *divided.notes))
+
+
+def _encode_splits(
+    task: AnyTask, divided: DataSplits, checkpoint: Checkpoint
+) -> tuple[list[EncodedExample], list[EncodedExample]]:
+    tokenizer, longest = require_tokenizer(checkpoint), checkpoint.blueprint.config.max_position_embeddings
+    trained = task.for_training().encode(divided.train, tokenizer, longest)
+    return trained, task.encode(divided.dev, tokenizer, longest)

@@ -1,0 +1,401 @@
+"""The verb `finetune`: labelled examples and a model to a model for a task, or for several on one encoder.
+
+In: files of examples, a Checkpoint, settings. Out: a Checkpoint folder with `task.json`, which `predict`, `evaluate` and
+`inspect errors` open, and with `run/`: log, settings, data report and curves. With several seeds, the one that did best
+on the development data is the result, and all of them are in `seeds/`. The same call goes on with a run that was
+stopped.
+
+A small search over rates and epochs, within a time budget, judged on the development data.
+
+Rates come first, outwards from the one given, then numbers of epochs at the best of them. A trial is a whole run with
+the same seed; another is begun as long as it can be expected to end in time, and at least one is made. Trials that are
+done are on the disk, so a stopped search goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, Final, TypeVar
+
+from alembert.artifact import Draft, atomic_write
+from alembert.errors import BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.checkpoint import open as open_checkpoint
+from alembert.hub import existing_folder, is_hub_id
+from alembert.nn.heads import check_head_name
+from alembert.settings import as_table
+from alembert.tasks.data_report import DataReport
+from alembert.tasks.data_screen import format_data_report
+from alembert.train.distributed import Processes
+from alembert.train.finetune.data import (
+    DataFiles,
+    PreparedData,
+    TaskSpec,
+    prepare_data,
+    require_tokenizer,
+)
+from alembert.train.finetune.data_reports import build_reports
+from alembert.train.finetune.masked_lm import OBJECTIVE_NAME as MASKED_LM
+from alembert.train.finetune.seeds import (
+    SeedResult,
+    SeedRun,
+    build_objective,
+    check_seeds,
+    get_seed_folder,
+    with_training_heads,
+)
+from alembert.train.finetune.settings import (
+    EpochSettings,
+    FinetuneSettings,
+    TaskRunSettings,
+    format_finetune_toml,
+)
+from alembert.train.run import OutputFolder, RunContext, join_processes
+
+RATE_FACTORS: Final = (1.0, 0.5, 2.0, 0.25, 4.0)
+EPOCH_FACTORS: Final = (0.6, 1.6)
+TRIALS_FILE: Final = "tuning.json"
+WEIGHTS_PATTERN: Final = "*.safetensors"
+
+
+@dataclass(frozen=True)
+class TuningTrial:
+    """One try: what was changed, and how well it did."""
+
+    rate: float
+    epochs: float
+    value: float
+    seconds: int
+
+
+def search_settings(
+    settings: FinetuneSettings,
+    seconds: float,
+    folder: Path,
+    run: Callable[[FinetuneSettings, Path], SeedRun],
+    say: Callable[[str], None],
+) -> tuple[FinetuneSettings, Path]:
+    """Find the best settings; give them and the folder of their run."""
+    trials: list[tuple[FinetuneSettings, Path, SeedResult]] = []
+    for wanted in _candidate_settings(settings, trials):
+        if trials and not _fits_budget(wanted, trials, seconds):
+            continue
+        place = folder / str(len(trials) + 1)
+        result = run(wanted, place).run()
+        trials.append((wanted, place, result))
+        say(
+            f"try {len(trials)}: rate {wanted.optimiser.rate:g}, {wanted.epochs:g} epochs: "
+            f"{result.main} {result.value:.4f} on the development data"
+        )
+        _delete_weights(trials)
+    best, place, _ = _best_trial(trials)
+    table = [asdict(_summarise_trial(tried, result)) for tried, _, result in trials]
+    atomic_write(folder / TRIALS_FILE, (json.dumps(table, indent=2) + "\n").encode())
+    return best, place
+
+
+def _candidate_settings(
+    settings: FinetuneSettings, trials: Sequence[tuple[FinetuneSettings, Path, SeedResult]]
+) -> Iterator[FinetuneSettings]:
+    for factor in RATE_FACTORS:
+        yield replace(settings, optimiser=replace(settings.optimiser, rate=settings.optimiser.rate * factor))
+    best, _, _ = _best_trial(trials)
+    if any(settings.length_of_run.values()):  # epochs say nothing about the length of the run
+        return
+    for epochs in sorted({max(1.0, round(best.epochs * factor)) for factor in EPOCH_FACTORS} - {best.epochs}):
+        yield replace(best, epochs=epochs)
+
+
+def _best_trial(
+    trials: Sequence[tuple[FinetuneSettings, Path, SeedResult]],
+) -> tuple[FinetuneSettings, Path, SeedResult]:
+    return max(trials, key=lambda trial: trial[2].value)
+
+
+def _fits_budget(
+    wanted: FinetuneSettings, trials: Sequence[tuple[FinetuneSettings, Path, SeedResult]], seconds: float
+) -> bool:
+    spent = sum(result.counts["seconds"] for _, _, result in trials)
+    epochs = sum(tried.epochs for tried, _, _ in trials)
+    return spent + spent / epochs * wanted.epochs <= seconds
+
+
+def _delete_weights(trials: Sequence[tuple[FinetuneSettings, Path, SeedResult]]) -> None:
+    """Keep the weights of the best try alone; the others keep their log and scores."""
+    _, kept, _ = _best_trial(trials)
+    for _, place, _ in trials:
+        if place != kept:
+            for path in place.glob(WEIGHTS_PATTERN):
+                path.unlink()
+
+
+def _summarise_trial(tried: FinetuneSettings, result: SeedResult) -> TuningTrial:
+    return TuningTrial(tried.optimiser.rate, tried.epochs, result.value, result.counts["seconds"])
+
+
+EpochSettingsT = TypeVar("EpochSettingsT", bound=EpochSettings)
+TUNING_FOLDER: Final = "tuning"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleTaskJob(TaskSpec):
+    """What is to be learnt: a task, its data, and the model that learns it."""
+
+    model: str
+    """A Checkpoint folder, or hub:organisation/name."""
+
+    @property
+    def subjects(self) -> dict[str | None, TaskSpec]:
+        return {None: self}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiTaskJob:
+    """Several tasks, each with its data and a name of its own, and the one model that learns them."""
+
+    model: str
+    """A Checkpoint folder, or hub:organisation/name."""
+    tasks: Mapping[str, TaskSpec]
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise BadSetting("There is no task to learn. Give at least one.")
+        for name in self.tasks:
+            check_head_name(name)
+            if name == MASKED_LM:
+                raise BadSetting(f"A task cannot be called {name}: masked LM beside the tasks has this name.")
+
+    @property
+    def subjects(self) -> dict[str | None, TaskSpec]:
+        return dict[str | None, TaskSpec](self.tasks.items())
+
+
+def build_task_specs(
+    kinds: Mapping[str, str], data: Mapping[str, DataFiles], settings: Mapping[str, TaskRunSettings]
+) -> dict[str, TaskSpec]:
+    """Put the kind, files and settings of each task together."""
+    return {
+        name: TaskSpec(task=kind, data=data[name], settings=settings[name].of_task, weight=settings[name].weight)
+        for name, kind in kinds.items()
+    }
+
+
+def build_job(model: str, tasks: Mapping[str, TaskSpec], *, are_named: bool) -> SingleTaskJob | MultiTaskJob:
+    """Say what a model learns: one task as published models have it, or tasks with names of their own."""
+    if are_named:
+        return MultiTaskJob(model=model, tasks=tasks)
+    (only,) = tasks.values()
+    return SingleTaskJob(task=only.task, data=only.data, settings=only.settings, model=model)
+
+
+@dataclass(frozen=True)
+class FinetuneRunResult:
+    """What a run has done, and how well the result does on the development data."""
+
+    reports: Mapping[str, DataReport]
+    """What was said about the data of each task."""
+    results: tuple[SeedResult, ...]
+    """One for each seed."""
+    best: int
+    """Which of them the result is."""
+    are_named: bool = False
+    """Whether the result is a model of several tasks."""
+
+    @property
+    def report(self) -> DataReport:
+        """What was said about the data of the task, or of the first of several."""
+        return next(iter(self.reports.values()))
+
+    @property
+    def measures(self) -> Mapping[str, float]:
+        """Scores of the result on the development data."""
+        return self.results[self.best].measures
+
+    @property
+    def main(self) -> str:
+        return self.results[0].main
+
+    @property
+    def mean(self) -> float:
+        return fmean(result.value for result in self.results)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over the seeds; 0 for one."""
+        return stdev(result.value for result in self.results) if len(self.results) > 1 else 0.0
+
+
+def finetune(
+    assignment: SingleTaskJob | MultiTaskJob,
+    out: str | Path,
+    settings: FinetuneSettings,
+    *,
+    seeds: int = 1,
+    tune: float | None = None,
+    around: RunContext | None = None,
+) -> FinetuneRunResult:
+    """Fine-tune a model for a task or several, or go on with a run that was stopped; `tune` are seconds to search rates and epochs."""
+    check_seeds(seeds)
+    with join_processes(around) as (heard, processes):
+        return _FinetuneRun(assignment, Path(out), settings, seeds, tune, heard, processes).run()
+
+
+def inspect_data(assignment: SingleTaskJob, settings: FinetuneSettings) -> DataReport:
+    """Look at the data of a run without running it."""
+    return next(iter(inspect_all_data(assignment, settings).values()))
+
+
+def inspect_all_data(assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings) -> dict[str, DataReport]:
+    """Look at the data of all tasks of a run without running it."""
+    return build_reports(_prepare_data(assignment, settings, _open_checkpoint(assignment.model)))
+
+
+@dataclass
+class _FinetuneRun:
+    """One call of the verb."""
+
+    assignment: SingleTaskJob | MultiTaskJob
+    out: Path
+    settings: FinetuneSettings
+    seeds: int
+    tune: float | None
+    around: RunContext
+    processes: Processes
+
+    def run(self) -> FinetuneRunResult:
+        place = OutputFolder(self.out, self._plan(), self.processes, self.around.overwrite)
+        place.check()
+        checkpoint = _open_checkpoint(self.assignment.model)
+        prepared = self.processes.agree(lambda: _prepare_data(self.assignment, self.settings, checkpoint))
+        reports = build_reports(prepared)
+        for report in reports.values():
+            self.around.show(format_data_report(report))
+        start = partial(self._one_seed, prepared, reports)
+        start(self.settings, place.unfinished).check()  # before anything is written: settings may be refused
+        with place.begun() as draft:
+            settings = self._tuned(start, draft)
+            results = tuple(
+                start(replace(settings, seed=settings.seed + number), self._folder(draft, number)).run()
+                for number in range(self.seeds)
+            )
+            named = isinstance(self.assignment, MultiTaskJob)
+            folder = partial(self._folder, draft)
+            return select_best_seed(draft, reports, results, folder, self.processes, are_named=named)
+
+    def _folder(self, draft: Draft, number: int) -> Path:
+        return get_seed_folder(draft.path, self.settings.seed + number, self.seeds)
+
+    def _tuned(self, start: Callable[[FinetuneSettings, Path], SeedRun], draft: Draft) -> FinetuneSettings:
+        """Search settings, if it was asked for; the run of the best is that of the first seed."""
+        if self.tune is None:
+            return self.settings
+        settings, best = search_settings(self.settings, self.tune, draft.path / TUNING_FOLDER, start, self.around.say)
+        self.processes.first_alone(lambda: _copy_folder(best, self._folder(draft, 0)))
+        return settings
+
+    def _plan(self) -> dict[str, Any]:
+        model, subjects = self.assignment.model, self.assignment.subjects
+        hub = model if is_hub_id(model) else None
+        return {
+            "config": {
+                "verb": "finetune",
+                "tasks": {name or subject.task: subject.as_table() for name, subject in subjects.items()},
+                "named": isinstance(self.assignment, MultiTaskJob),
+                "hub": hub,
+                "seeds": self.seeds,
+                "tune": self.tune,
+                **as_table(self.settings),
+            },
+            "inputs": [
+                *(path for subject in subjects.values() for path in subject.data.contents),
+                *([] if hub else [existing_folder(model)]),
+            ],
+            "seed": self.settings.seed,
+        }
+
+    def _one_seed(
+        self,
+        prepared: PreparedData,
+        reports: Mapping[str, DataReport],
+        settings: FinetuneSettings,
+        folder: Path,
+    ) -> SeedRun:
+        learner = with_training_heads(prepared, settings)
+        tables = {
+            name: TaskRunSettings(subject.settings, subject.data.options, subject.weight)
+            for name, subject in self.assignment.subjects.items()
+        }
+        given, settings = settings, with_run_length(settings, prepared)
+        masked = {"masked LM beside it": f"weight {settings.masked_lm.weight:g}"}
+        return SeedRun(
+            folder,
+            prepared,
+            reports,
+            learner,
+            settings,
+            partial(build_objective, prepared, settings),
+            self.around,
+            self.processes,
+            told=masked if settings.masked_lm.weight else {},
+            toml=format_finetune_toml(given, tables),
+            forget_training=settings.forget_training,
+        )
+
+
+def select_best_seed(
+    draft: Draft,
+    reports: Mapping[str, DataReport],
+    results: tuple[SeedResult, ...],
+    folder: Callable[[int], Path],
+    processes: Processes,
+    *,
+    are_named: bool = False,
+) -> FinetuneRunResult:
+    """Make the seed that did best the result; `folder` says where each is."""
+    best = max(range(len(results)), key=lambda number: results[number].value)
+    if processes.is_first:
+        if len(results) > 1:
+            _copy_folder(folder(best), draft.path)
+        draft.counts.update(results[best].counts)
+    return FinetuneRunResult(reports, results, best, are_named)
+
+
+def _open_checkpoint(model: str) -> Checkpoint:
+    checkpoint = open_checkpoint(model)
+    require_tokenizer(checkpoint)
+    return checkpoint
+
+
+def _prepare_data(
+    assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings, checkpoint: Checkpoint
+) -> PreparedData:
+    return prepare_data(
+        assignment.subjects,
+        checkpoint,
+        balanced=settings.loss.class_weights == "balanced",
+        whole_vocabulary=settings.masked_lm.weight > 0,
+    )
+
+
+def with_run_length(settings: EpochSettingsT, prepared: PreparedData) -> EpochSettingsT:
+    """Turn epochs into tokens, and looks in a pass into looks in the run."""
+    if any(settings.length_of_run.values()):
+        return settings
+    times = max(1, round(settings.epochs * settings.looks))
+    tokens = max(1, round(settings.epochs * prepared.train_tokens))
+    return replace(settings, tokens=tokens, evaluation=replace(settings.evaluation, times=times))
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    """Make the best seed the result; a kill in between is mended by doing it again."""
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            place = target / path.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)

@@ -1,0 +1,204 @@
+"""The lesson of fine-tuning: labelled examples of any task in, the loss of its head out.
+
+The lesson of several tasks on one encoder: each micro-batch is of one of them, and each has a head of its own.
+
+In: a lesson for each task. Out: their portions in turn, their losses, and one verdict. The loss of a step is the mean of
+each task's loss in it, weighted by the share of the step's micro-batches that the task has, and by its own weight: so
+the turns decide how much a task counts, whatever the number of micro-batches in a step. (A plain sum of the means would
+move the model twice as far in a step that happens to hold two tasks.) The model is chosen by the mean of the tasks' main
+scores on the development data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any, Final
+
+from torch import Tensor
+
+from alembert.data.example_sampler import (
+    ExampleBatchPlan,
+    ExampleSampler,
+    MultiTaskBatchPlan,
+    MultiTaskSampler,
+)
+from alembert.data.feed import Cursor
+from alembert.data.windows import Row
+from alembert.nn.dropout import DropoutSeed
+from alembert.nn.heads import find_required_tokens
+from alembert.nn.model import Model
+from alembert.tasks.example import Coverage, EncodedExample
+from alembert.tasks.runtime.torch import ModelRunner, TaskBatch, collate_rows
+from alembert.tasks.task import AnyTask, TaskScores
+from alembert.train.finetune.regularise import regularised_loss
+from alembert.train.finetune.settings import EpochSettings, FinetuneSettings, RegulariseSettings
+from alembert.train.objective import EvalResult, MicroBatch
+
+DEV = "dev"
+
+
+@dataclass(frozen=True)
+class EncodedExamples:
+    """Examples with what the model reads of them."""
+
+    examples: Sequence[Any]
+    encoded: Sequence[EncodedExample]
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.tokens for each in self.encoded)
+
+
+class TaskObjective:
+    """Learn a task from labelled examples."""
+
+    def __init__(
+        self,
+        task: AnyTask,
+        train: EncodedExamples,
+        dev: EncodedExamples,
+        settings: EpochSettings,
+        *,
+        name: str | None = None,
+        head: str | None = None,
+        regularise: RegulariseSettings | None = None,
+    ) -> None:
+        """Prepare the lesson; `name` is what its loss is called, if not as the task, `head` the head, if not as its kind."""
+        self.task = task
+        self.name = name or task.name
+        self.dev = dev
+        self.settings = settings
+        self.regularise = regularise or RegulariseSettings()
+        self.spec = task.head()
+        self.head = head or self.spec.kind
+        self.items = group_rows(train.encoded, together=task.counted == "examples")
+        self.feed = ExampleSampler(
+            [sum(row.length for row in item) for item in self.items],
+            seed=settings.seed,
+            micro_tokens=settings.batch.micro_tokens,
+            group=task.group,
+        )
+
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[ExampleBatchPlan], Cursor]:
+        """Plan a step; examples that are compared with each other make one by themselves, as published."""
+        return self.feed.take(cursor, 1 if self.task.group > 1 else count)
+
+    def micro(self, portion: ExampleBatchPlan) -> MicroBatch:
+        rows = [(number, row) for number, item in enumerate(portion.items) for row in self.items[item]]
+        examples = len(portion.items) if self.task.counted == "examples" else None
+        count = len(rows) if self.task.counted == "rows" else examples
+        target = collate_rows([row for _, row in rows], [number for number, _ in rows], count)
+        micro = MicroBatch(batch=target.batch, attention=self.task.attention or "", targets={self.name: target})
+        return micro.wanting(find_required_tokens([self.spec], target.batch, places_P=target.places))
+
+    def loss(
+        self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
+    ) -> tuple[Tensor, dict[str, float]]:
+        target: TaskBatch = micro.targets[self.name]
+
+        def run(noise: DropoutSeed | None, added_NE: Tensor | None) -> Tensor:
+            outputs: dict[str, Tensor] = model(
+                micro.batch,
+                [self.head],
+                places_P=target.places,
+                only=True,
+                attention=self.task.attention,
+                noise=noise,
+                added_ND=added_NE,
+            )
+            return outputs[self.head]
+
+        total, plain = regularised_loss(
+            run,
+            lambda outputs: self.task.loss(model.head(self.head), outputs, target, self.settings.loss),
+            lambda one, other: self.task.divergence(one, other, target),
+            batch=micro.batch,
+            width=model.config.embedding_width,
+            noise=noise,
+            settings=self.regularise,
+        )
+        return total / totals[self.name], {self.name: float(plain)}
+
+    def examine(self, model: Model, part: int = 0, parts: int = 1) -> list[tuple[int, Any]]:
+        """Predict a part of the development examples; give the number and the prediction of each."""
+        numbers = range(part, len(self.dev.encoded), parts)
+        encoded = [self.dev.encoded[number] for number in numbers]
+        bound = self.task.bind(model.head(self.head))
+        answers = bound.run(ModelRunner(model, self.head, self.task.attention), encoded)
+        return [
+            (number, bound.decode(each, outputs))
+            for number, each, outputs in zip(numbers, encoded, answers, strict=True)
+        ]
+
+    def verdict(self, found: Sequence[list[tuple[int, Any]]]) -> EvalResult:
+        predictions = dict(pair for part in found for pair in part)
+        scores = self.task.score(self.dev.examples, [predictions[n] for n in range(len(self.dev.examples))])
+        return EvalResult({DEV: dict(scores.measures)}, -scores.rank)
+
+
+def group_rows(encoded: Sequence[EncodedExample], *, together: bool) -> list[tuple[Row, ...]]:
+    """List what is computed at once: the rows of an example, or each row alone; rows without an answer are left out."""
+    if together:
+        return [each.rows for each in encoded if each.rows]
+    return [(row,) for each in encoded for row in each.rows if len(row.places)]
+
+
+MEAN_SCORE: Final = "mean"
+"""The measure that models of several tasks are chosen by."""
+
+
+class MultiTaskObjective:
+    """Learn several tasks in turn."""
+
+    def __init__(
+        self, lessons: Sequence[TaskObjective], settings: FinetuneSettings, weights: Mapping[str, float]
+    ) -> None:
+        self.lessons = {lesson.name: lesson for lesson in lessons}
+        self.weights = weights
+        self.feed = MultiTaskSampler(
+            {name: lesson.feed for name, lesson in self.lessons.items()},
+            seed=settings.seed,
+            temperature=settings.several.sharpness,
+        )
+
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[MultiTaskBatchPlan], Cursor]:
+        return self.feed.take(cursor, count)
+
+    def micro(self, portion: MultiTaskBatchPlan) -> MicroBatch:
+        micro = self.lessons[portion.owner].micro(portion.items)
+        return replace(micro, weight=self.weights[portion.owner] * portion.share)
+
+    def loss(
+        self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
+    ) -> tuple[Tensor, dict[str, float]]:
+        owner = next(name for name in micro.targets if name in self.lessons)
+        loss, sums = self.lessons[owner].loss(model, micro, totals, noise)
+        return micro.weight * loss, sums
+
+    def examine(self, model: Model, part: int = 0, parts: int = 1) -> dict[str, Any]:
+        """Predict a part of the development examples of each task."""
+        return {name: lesson.examine(model, part, parts) for name, lesson in self.lessons.items()}
+
+    def verdict(self, found: Sequence[Mapping[str, Any]]) -> EvalResult:
+        each = {name: lesson.verdict([part[name] for part in found]) for name, lesson in self.lessons.items()}
+        scores = {name: verdict.scores[DEV] for name, verdict in each.items()}
+        return EvalResult(scores, fmean(verdict.loss for verdict in each.values()))
+
+
+def combine_scores(scores: Mapping[str, TaskScores]) -> TaskScores:
+    """Put the scores of several tasks into one table, with the mean of the main ones, which models are chosen by.
+
+    >>> one = TaskScores(main="f1", measures={"f1": 0.5, "recall": 0.4})
+    >>> combine_scores({"ner": one, "topic": TaskScores(main="accuracy", measures={"accuracy": 1.0})}).measures
+    {'mean': 0.75, 'ner.f1': 0.5, 'ner.recall': 0.4, 'topic.accuracy': 1.0}
+    """
+    measures = {f"{name}.{measure}": value for name, one in scores.items() for measure, value in one.measures.items()}
+    return TaskScores(
+        main=MEAN_SCORE,
+        measures={MEAN_SCORE: fmean(one.value for one in scores.values()), **measures},
+        by_label={f"{name}.{label}": row for name, one in scores.items() for label, row in one.by_label.items()},
+        coverage=Coverage.total(one.coverage for one in scores.values()),
+        notes=tuple(f"{name}: {note}" for name, one in scores.items() for note in one.notes),
+    )

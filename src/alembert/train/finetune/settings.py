@@ -1,0 +1,277 @@
+"""What `finetune` can be told, whatever the task; each task has settings of its own beside these.
+
+`EpochSettings` are what distillation for a task shares with it.
+
+How several tasks share a run, and how masked LM goes along with any task.
+
+What R-Drop and adversarial training can be told; apart from them, so that settings are checked before torch is
+loaded.
+
+All settings of a fine-tuning run: put together from layers, and written as one file.
+
+A layer is a table of plain values, as a TOML file or the arguments of a call give it; later layers win. The file is what
+`finetune --show-config` prints, a run keeps, and `--config` takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, get_args
+
+from alembert.corpus.readers.contract import ReadOptions
+from alembert.errors import BadSetting
+from alembert.settings import changed, inner_table, to_toml
+from alembert.tasks.settings import LossSettings
+from alembert.tasks.task import get_task_class
+from alembert.train.schedule import ScheduleSettings
+from alembert.train.settings import BatchSettings, EvaluationSettings, RunSettings, SavingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiTaskSettings:
+    """How several tasks share a run; without effect for one."""
+
+    mixing: Literal["size", "temperature"] = "size"
+    """size: every example of every task once in a pass. temperature: tasks have turns by size ^ (1 / temperature)."""
+    temperature: float = 2.0
+    """For mixing by temperature: 1 is by size; the higher, the more equal are the tasks' turns."""
+
+    def __post_init__(self) -> None:
+        if self.mixing not in ("size", "temperature"):
+            raise BadSetting(f"`mixing` is {self.mixing!r}; expected size or temperature.")
+        if not 1 <= self.temperature < float("inf"):
+            raise BadSetting(
+                f"`temperature` of [several] is {self.temperature}; expected 1 (by size) or more (2 is usual)."
+            )
+
+    @property
+    def sharpness(self) -> float:
+        """The temperature that turns are found by."""
+        return self.temperature if self.mixing == "temperature" else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedLMSettings:
+    """Masked LM on the rows of the task, so that the encoder does not forget the language."""
+
+    weight: float = 0.0
+    """Weight of its mean loss beside that of the task (0.1, say); 0: off."""
+    rate: float = 0.15
+    """Share of the tokens that are masked, anew in every pass."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < float("inf"):
+            raise BadSetting(
+                f"`weight` of [masked_lm] is {self.weight}; expected 0 (off) or a positive number (0.1 is usual)."
+            )
+        if not 0 < self.rate < 1:
+            raise BadSetting(
+                f"`rate` of [masked_lm] is {self.rate}; expected a share above 0, below 1 (0.15 is usual)."
+            )
+
+
+AdversarialMethod = Literal["none", "fgm", "pgd", "freelb"]
+
+
+@dataclass(frozen=True)
+class AscentSteps:
+    """How a change of the embeddings is made: some steps up the loss, inside a ball."""
+
+    size: float
+    steps: int
+    step_size: float
+
+
+DEFAULT_ASCENTS: Final = {
+    "fgm": AscentSteps(1.0, 1, 1.0),
+    "pgd": AscentSteps(1.0, 3, 0.3),
+    "freelb": AscentSteps(0.3, 3, 0.1),
+}
+"""What is usual with models of BERT's kind, whose token embeddings have a length of about 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversarialSettings:
+    """Training on token embeddings that are changed so that the loss grows. Lengths are those of a whole document."""
+
+    method: AdversarialMethod = "none"
+    """fgm: one step (Miyato et al. 2017; a step of training takes about 2.3 times as long). pgd: several small steps
+    (Madry et al. 2018; three take about 4 times as long). freelb: learn at every one of them (Zhu et al. 2020; three
+    take about 4 times as long, and three times the memory). none: off."""
+    size: float | None = None
+    """Greatest length of the change; none: 1 for fgm and pgd, 0.3 for freelb."""
+    steps: int | None = None
+    """Steps of pgd and freelb; none: 3."""
+    step_size: float | None = None
+    """Length of a step of pgd and freelb; none: 0.3 for pgd, 0.1 for freelb."""
+    weight: float = 1.0
+    """What the loss after the change counts beside the plain one, with fgm and pgd; freelb has no plain one."""
+
+    def __post_init__(self) -> None:
+        methods = get_args(AdversarialMethod)
+        _check_adversarial("method", self.method, self.method in methods, f"one of {', '.join(methods)}")
+        _check_adversarial("size", self.size, self.size is None or 0 <= self.size < math.inf, "0 or a positive number")
+        _check_adversarial("steps", self.steps, self.steps is None or self.steps >= 1, "a whole number from 1 up")
+        fits = self.step_size is None or 0 < self.step_size < math.inf
+        _check_adversarial("step_size", self.step_size, fits, "a positive number")
+        _check_adversarial("weight", self.weight, 0 < self.weight < math.inf, "a positive number")
+        self._check_used()
+
+    def _check_used(self) -> None:
+        for name in ("steps", "step_size"):
+            if self.method == "fgm" and getattr(self, name) is not None:
+                raise BadSetting(f"fgm takes one step of the length `size`. Leave `{name}` out, or use pgd.")
+        if self.method == "freelb" and self.weight != 1:
+            raise BadSetting("freelb has no plain loss that `weight` could compare with. Leave it out.")
+
+    @property
+    def ascent(self) -> AscentSteps:
+        """Give the steps of a method that is not `none`, with what was left out."""
+        usual = DEFAULT_ASCENTS[self.method]
+        size = usual.size if self.size is None else self.size
+        if self.method == "fgm":
+            return AscentSteps(size, 1, size)
+        return AscentSteps(size, self.steps or usual.steps, self.step_size or usual.step_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegulariseSettings:
+    """What makes a model hold against small changes of itself or of its input."""
+
+    r_drop: float = 0.0
+    """Weight of the distance between the answers under two dropout masks (Liang et al. 2021: 0.5 to 5); 0: off.
+    A step of training takes twice as long."""
+    adversarial: AdversarialSettings = field(default_factory=AdversarialSettings)
+    """Training on changed embeddings."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.r_drop < math.inf:
+            raise BadSetting(f"`r_drop` is {self.r_drop}; expected 0 (off) or a positive weight, such as 1.")
+        if self.r_drop and self.adversarial.method != "none":
+            raise BadSetting(
+                f"`r_drop` compares two passes that differ in dropout alone, and {self.adversarial.method} changes the "
+                "input. Choose one of them."
+            )
+
+
+def _check_adversarial(name: str, value: object, fits: bool, expected: str) -> None:
+    if not fits:
+        raise BadSetting(f"`{name}` of adversarial training is {value!r}; expected {expected}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochSettings(RunSettings):
+    """How a model learns from labelled examples, in passes over them."""
+
+    epochs: float = 5.0
+    """Passes over the training data, unless hours, tokens or steps are given."""
+    looks: float = 1.0
+    """How often in a pass the model is judged on the development data."""
+    batch: BatchSettings = field(default_factory=lambda: BatchSettings(tokens=512, micro_tokens=256))
+    """The size of a step."""
+    schedule: ScheduleSettings = field(default_factory=lambda: ScheduleSettings(warmup=0.06))
+    """How the rate changes over the run."""
+    evaluation: EvaluationSettings = field(default_factory=lambda: EvaluationSettings(at_start=False))
+    """What follows from judging; `times` is found from `looks`."""
+    saving: SavingSettings = field(default_factory=lambda: SavingSettings(keep="best"))
+    """How often the state is saved, and which weights are written."""
+    loss: LossSettings = field(default_factory=LossSettings)
+    """What is added to the plain loss."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("epochs", "looks"):
+            if not 0 < getattr(self, name) < 10_000:
+                raise BadSetting(f"`{name}` is {getattr(self, name)}; expected a positive number of passes.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings(EpochSettings):
+    """How a model is fine-tuned."""
+
+    regularise: RegulariseSettings = field(default_factory=RegulariseSettings)
+    """R-Drop and adversarial training."""
+    masked_lm: MaskedLMSettings = field(default_factory=MaskedLMSettings)
+    """Masked LM on the same rows, beside the task."""
+    several: MultiTaskSettings = field(default_factory=MultiTaskSettings)
+    """How several tasks share a run."""
+    forget_training: bool = False
+    """Write no hashes of the training texts and entities, for a folder that is given away."""
+
+
+def get_default_settings(task: str) -> FinetuneSettings:
+    """Give the settings of a run as they are usual for a task alone; several tasks have no habits in common."""
+    return changed(FinetuneSettings(), get_task_class(task).usual, f"The task {task}")
+
+
+@dataclass(frozen=True)
+class TaskRunSettings:
+    """What was decided about one task."""
+
+    of_task: Any
+    reading: ReadOptions
+    weight: float = 1.0
+
+
+def format_finetune_toml(settings: FinetuneSettings, tasks: Mapping[str | None, TaskRunSettings]) -> str:
+    """Write the settings of a run and of its tasks; an only task has the name none."""
+    tables = [to_toml(settings)]
+    for name, each in tasks.items():
+        of_task, weight = "task" if name is None else f"task.{name}", ""
+        if name is not None:
+            weight = f"# How much its loss counts beside those of the other tasks.\nweight = {each.weight!r}\n"
+        read = "read" if name is None else f"{of_task}.read"
+        tables += [
+            f"[{of_task}]\n{weight}{to_toml(each.of_task, of_task)}",
+            f"[{read}]\n{to_toml(each.reading)}",
+        ]
+    return "\n".join(tables)
+
+
+def resolve_settings(
+    kinds: Mapping[str, str], layers: Mapping[str, Mapping[str, Any]], *, are_named: bool
+) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
+    """Change the usual settings by layers, given by where they come from; return those of each task apart.
+
+    `kinds` has the kind of each task by its name. Named tasks make a multi-task model, with a table `[task.NAME]` each.
+    """
+    settings = FinetuneSettings() if are_named else get_default_settings(next(iter(kinds.values())))
+    tasks = {
+        name: TaskRunSettings(get_task_class(kind).settings_class(), ReadOptions()) for name, kind in kinds.items()
+    }
+    for where, layer in layers.items():
+        own = dict(layer)
+        tasks = _update_tasks(tasks, own, where, are_named=are_named)
+        if own.keys() & {"hours", "tokens", "steps", "epochs"}:
+            settings = replace(settings, hours=None, tokens=None, steps=None)
+        settings = changed(settings, own, where)
+    return settings, tasks
+
+
+def _update_tasks(
+    tasks: Mapping[str, TaskRunSettings], table: dict[str, Any], where: str, *, are_named: bool
+) -> dict[str, TaskRunSettings]:
+    """Take the tables [task] and [read] out of a layer, and change the settings of the tasks by them."""
+    of_tasks, reading = dict(inner_table(table, "task", where)), inner_table(table, "read", where)
+    result = {}
+    for name, old in tasks.items():
+        own = dict(inner_table(of_tasks, name, f"{where}, `task`")) if are_named else of_tasks
+        place = f"{where}, `task.{name}`" if are_named else f"{where}, `task`"
+        weight = _check_weight(own.pop("weight", old.weight), place) if are_named else old.weight
+        columns = inner_table(own, "read", place) if are_named else {}
+        read = changed(changed(old.reading, reading, f"{where}, `read`"), columns, f"{place}, `read`")
+        result[name] = TaskRunSettings(changed(old.of_task, own, place), read, weight)
+    if are_named and of_tasks:
+        raise BadSetting(
+            f"{where} has [task.{next(iter(of_tasks))}]; with several tasks each has a table of its own, and they are "
+            f"{', '.join(f'[task.{name}]' for name in tasks)}."
+        )
+    return result
+
+
+def _check_weight(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise BadSetting(f"{where}, `weight` is {value!r}; expected a positive number.")
+    return float(value)

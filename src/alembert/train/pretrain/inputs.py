@@ -1,0 +1,223 @@
+"""What a pre-training run is made of: corpus, tokenizer, model and shards, opened or made, and checked.
+
+In: what the user named. Out: `PretrainInputs`. Raw files become a Corpus and a missing tokenizer is learnt, both in a
+cache folder, so that the same command finds them again. What cannot work is refused before anything long begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from alembert import artifact
+from alembert.corpus.build import build as build_corpus
+from alembert.corpus.excerpt import TextSampleReader
+from alembert.corpus.inputs import (
+    RAW_FILE_SETTINGS,
+    check_objective_data,
+    count_entities,
+    open_input_corpus,
+)
+from alembert.corpus.jobs import Progress
+from alembert.corpus.shard_build import open_or_build_shards
+from alembert.corpus.shard_tokenizer import WordSettings
+from alembert.corpus.shards import Shards
+from alembert.corpus.store import Corpus
+from alembert.data.feed import HeldOutSplit
+from alembert.errors import BadFile, BadSetting
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.checkpoint import open as open_checkpoint
+from alembert.files.family import Blueprint
+from alembert.files.surgery import find_fresh_heads, with_heads
+from alembert.files.vocab import VocabOutput, learn
+from alembert.hub import existing_folder, is_hub_id
+from alembert.nn.config import EncoderConfig, preset
+from alembert.nn.heads import HeadSpec
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.pretrain.objectives import build_objectives
+from alembert.train.settings import PretrainSettings
+
+DEFAULT_VOCAB_SIZE: Final = 8000
+"""Size of a vocabulary that is learnt on the way, because none was given."""
+
+
+@dataclass(frozen=True)
+class PretrainStart:
+    """What a run starts from: a checkpoint, or a size and a tokenizer (learnt if not given)."""
+
+    model: str | None = None
+    tokenizer: Path | None = None
+    size: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.model is not None and (self.tokenizer is not None or self.size is not None):
+            raise BadSetting(
+                "A model brings its own tokenizer and size. Give either a model to adapt, or a size and a tokenizer "
+                "to begin from nothing."
+            )
+        if self.model is None and self.size is None:
+            raise BadSetting(
+                "Say what to start from: a model to adapt (--model), or the size of a new one (--size mini)."
+            )
+
+    @property
+    def files(self) -> list[Path]:
+        """Files and folders that are inputs of the run."""
+        local = [] if self.model is None or self.hub else [existing_folder(self.model)]
+        return local if self.tokenizer is None else [*local, self.tokenizer]
+
+    @property
+    def hub(self) -> str | None:
+        """The model, if it comes from the Hugging Face hub."""
+        return self.model if self.model is not None and is_hub_id(self.model) else None
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """Where things are made on the way, with how many processes, and who is told."""
+
+    cache: Path
+    workers: int | None = None
+    say: Callable[[str], None] = lambda _: None
+    tell: Callable[[Progress], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class PretrainInputs:
+    """Everything that a run reads."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    shards: Shards
+    checkpoint: Checkpoint
+    """The model with the heads of the objectives; those in `fresh` have new weights."""
+    fresh: tuple[str, ...]
+
+
+def prepare_inputs(
+    inputs: Sequence[Path],
+    start: PretrainStart,
+    settings: PretrainSettings,
+    kitchen: BuildContext,
+    dictionary: Path | None = None,
+) -> PretrainInputs:
+    """Open or make all that a run needs."""
+    opened = None if start.model is None else _open_model(start.model)
+    given = _open_tokenizer(start, opened)
+    _check_length(_build_config(start, settings) if opened is None else opened.blueprint.config, settings)
+    corpus = open_corpus(inputs, kitchen)
+    check_corpus(corpus, settings)
+    tokenizer = _train_tokenizer(corpus, kitchen) if given is None else given
+    checkpoint, fresh = _with_objective_heads(
+        opened or _create_checkpoint(start, tokenizer, settings), settings, tokenizer
+    )
+    words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
+    shards = open_or_build_shards(
+        corpus, tokenizer, kitchen.cache, words=words, workers=kitchen.workers, tell=kitchen.tell
+    )
+    check_split(shards, settings.evaluation.share, needed=2 if settings.objectives.next_sentence else 1)
+    fresh = fresh if opened is not None else tuple(checkpoint.blueprint.heads)
+    return PretrainInputs(corpus, tokenizer, shards, checkpoint, fresh)
+
+
+def open_corpus(inputs: Sequence[Path], kitchen: BuildContext) -> Corpus:
+    """Open a Corpus folder, or make one of raw files."""
+    if corpus := open_input_corpus(inputs):
+        return corpus
+    content = [artifact.hash_input(path) for path in inputs]
+    # With the settings: another version may read files otherwise, and must not meet the cache of this one.
+    key = artifact.hash_config({"inputs": content, "settings": asdict(RAW_FILE_SETTINGS)})[:12]
+    folder = kitchen.cache / f"corpus-{key}"
+    kitchen.say(f"Raw files: a corpus is made of them as they are, without cleaning ({folder}).")
+    build_corpus(list(inputs), folder, settings=RAW_FILE_SETTINGS, workers=kitchen.workers, tell=kitchen.tell)
+    return Corpus.open(folder)
+
+
+def check_corpus(corpus: Corpus, settings: PretrainSettings) -> None:
+    """Refuse objectives that the corpus has nothing for."""
+    check_objective_data(
+        corpus.folder,
+        documents=corpus.counts["documents"],
+        entities=count_entities(corpus),
+        next_sentence=bool(settings.objectives.next_sentence),
+        wants_entities=settings.masks.unit == "entity" or bool(settings.objectives.boundaries),
+    )
+
+
+def check_split(shards: Shards, share: float, *, needed: int = 1) -> None:
+    """Refuse a corpus of which too little is left to train on."""
+    if not len(shards):
+        raise BadFile("No document of the corpus has a token, so there is nothing to train on. Check its text.")
+    held_out = HeldOutSplit(shards, share).held_out_count
+    if len(shards) - held_out < needed:
+        raise BadSetting(
+            f"Of the {len(shards)} document(s) of the corpus {held_out} are held out, and training needs at least "
+            f"{needed}. Give more documents, or lower the `share` of [evaluation]; 0 holds nothing out."
+        )
+
+
+def _open_model(where: str) -> Checkpoint:
+    checkpoint = open_checkpoint(where)
+    if checkpoint.tokenizer is None:
+        raise BadFile(
+            f"The model {where} has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
+            "Put the files of the tokenizer it was trained with there."
+        )
+    return checkpoint
+
+
+def _open_tokenizer(start: PretrainStart, opened: Checkpoint | None) -> Tokenizer | None:
+    if opened is not None:
+        return opened.tokenizer
+    return None if start.tokenizer is None else Tokenizer.open(start.tokenizer)
+
+
+def _train_tokenizer(corpus: Corpus, kitchen: BuildContext) -> Tokenizer:
+    folder = kitchen.cache / f"vocab-{artifact.hash_input(corpus.folder)[:12]}"
+    if not (folder / artifact.MANIFEST).is_file():
+        kitchen.say(
+            f"No tokenizer was given: a vocabulary of {DEFAULT_VOCAB_SIZE:,} pieces is learnt, or of as many as the text has "
+            f"characters ({folder})."
+        )
+        samples = replace(TextSampleReader.open([corpus.folder]), tell=kitchen.tell)
+        learn(samples, VocabOutput(folder, [corpus.folder]), size=DEFAULT_VOCAB_SIZE, grow=True)
+    return Tokenizer.open(folder)
+
+
+def _create_checkpoint(start: PretrainStart, tokenizer: Tokenizer, settings: PretrainSettings) -> Checkpoint:
+    config = _build_config(start, settings, tokenizer.vocab_size)
+    return Checkpoint.new(Blueprint(config=config), tokenizer, seed=settings.seed)
+
+
+def _build_config(start: PretrainStart, settings: PretrainSettings, pieces: int = DEFAULT_VOCAB_SIZE) -> EncoderConfig:
+    assert start.size is not None
+    longest = max(512, settings.sequences.length, settings.sequences.long_length or 0)
+    return preset(start.size, vocab_size=pieces, max_position_embeddings=longest)
+
+
+def _with_objective_heads(
+    checkpoint: Checkpoint, settings: PretrainSettings, tokenizer: Tokenizer
+) -> tuple[Checkpoint, tuple[str, ...]]:
+    """Give the model the heads that the objectives need, and the attention that it is trained with."""
+    objectives = build_objectives(
+        settings.objectives.chosen(),
+        masks=settings.masks,
+        mask_id=tokenizer.mask_id,
+        vocab_size=tokenizer.vocab_size,
+    )
+    heads: dict[str, HeadSpec] = {each.head: each.spec for each in objectives}
+    heaviest = max(objectives, key=lambda each: each.weight)
+    config = replace(checkpoint.blueprint.config, attention=heaviest.attention)
+    fresh = find_fresh_heads(checkpoint, heads)
+    return with_heads(checkpoint, heads, config=config, seed=settings.seed), fresh
+
+
+def _check_length(config: EncoderConfig, settings: PretrainSettings) -> None:
+    longest = max(settings.sequences.length, settings.sequences.long_length or 0)
+    if config.position_embedding_type == "absolute" and longest > config.max_position_embeddings:
+        raise BadSetting(
+            f"Sequences of {longest} tokens are longer than the model's limit of {config.max_position_embeddings}. "
+            "Use a shorter `length` and `long_length`."
+        )

@@ -1,0 +1,340 @@
+"""The lesson of pre-training: shards in, the loss of the chosen objectives out.
+
+From stretches of the shards to a micro-batch of tensors, by way of what the objectives ask of each sequence.
+
+Held-out text: documents that are never trained on, masked always in the same way, so that runs can be compared.
+
+Masked tokens are scored as BERT masks them (pieces, 15 %), whatever the run itself masks, together and apart for tokens
+inside and outside of entities; and once more with whole entities masked, every second one of the text.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from alembert.corpus.shards import IN_ENTITY, Shards
+from alembert.data.feed import (
+    Cursor,
+    HeldOutSplit,
+    SequenceBatchPlan,
+    SequenceSampler,
+    SequenceSpec,
+    batch_sequences,
+    build_sequences,
+)
+from alembert.data.masking import MaskSettings
+from alembert.data.order import make_rng
+from alembert.data.sequences import TokenSpan, build_instance
+from alembert.errors import BadSetting
+from alembert.nn.batch import Batch
+from alembert.nn.dropout import DropoutSeed
+from alembert.nn.heads import find_required_tokens
+from alembert.nn.model import Model
+from alembert.text.tokenizer import Tokenizer
+from alembert.train.objective import EvalResult, LMTarget, MicroBatch
+from alembert.train.pretrain.objectives import (
+    InstanceLabels,
+    LMObjective,
+    MaskedLMObjective,
+    TrainingInstance,
+    build_objectives,
+    select_answers,
+)
+from alembert.train.settings import PretrainSettings
+
+SeedAddress = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Makes micro-batches of shards."""
+
+    shards: Shards
+    tokenizer: Tokenizer
+    padded: bool = False
+    """Pad to a rectangle instead of packing."""
+
+    def micro(
+        self, stretches: Sequence[TokenSpan], objectives: Sequence[LMObjective], attention: str, address: SeedAddress
+    ) -> MicroBatch:
+        """Make a micro-batch; chance is decided by the address and by where each sequence begins."""
+        exercises = [self._exercise(stretch, objectives, address) for stretch in stretches]
+        batch = _padded(exercises, attention) if self.padded else _packed(exercises, attention)
+        return MicroBatch(batch, attention, _targets(exercises, batch.starts_B.numpy()))
+
+    def _exercise(
+        self, stretch: TokenSpan, objectives: Sequence[LMObjective], address: SeedAddress
+    ) -> TrainingInstance:
+        instance = build_instance(
+            stretch,
+            self.shards.ids,
+            self.shards.flags,
+            cls_id=self.tokenizer.cls_id,
+            sep_id=self.tokenizer.sep_id,
+        )
+        exercise = TrainingInstance(instance, instance.ids)
+        rng = make_rng(*address, stretch.document, stretch.a[0])
+        for objective in objectives:
+            objective.prepare(exercise, rng)
+        return exercise
+
+
+def _packed(exercises: Sequence[TrainingInstance], attention: str) -> Batch:
+    ids = [exercise.ids for exercise in exercises]
+    segments = [exercise.instance.segments for exercise in exercises]
+    return Batch.packed(ids, segments, prefixes=_prefixes(exercises, attention))
+
+
+def _padded(exercises: Sequence[TrainingInstance], attention: str) -> Batch:
+    def rectangle(rows: Sequence[npt.NDArray[np.generic]]) -> torch.Tensor:
+        tensors = [torch.from_numpy(row.astype(np.int64)) for row in rows]
+        return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
+
+    return Batch.padded(
+        rectangle([exercise.ids for exercise in exercises]),
+        rectangle([np.ones_like(exercise.ids) for exercise in exercises]),
+        rectangle([exercise.instance.segments for exercise in exercises]),
+        prefixes=_prefixes(exercises, attention),
+    )
+
+
+def _prefixes(exercises: Sequence[TrainingInstance], attention: str) -> list[int] | None:
+    return [exercise.prefix or 0 for exercise in exercises] if attention == "prefix" else None
+
+
+def _targets(exercises: Sequence[TrainingInstance], starts: npt.NDArray[np.int64]) -> dict[str, LMTarget]:
+    names = dict.fromkeys(name for exercise in exercises for name in exercise.answers)
+    return {
+        name: _target([(n, each.answers[name]) for n, each in enumerate(exercises) if name in each.answers], starts)
+        for name in names
+    }
+
+
+def _target(answers: Sequence[tuple[int, InstanceLabels]], starts: npt.NDArray[np.int64]) -> LMTarget:
+    """Join the answers of all sequences; places count tokens of the flat row, or documents."""
+    places = [np.array([n]) if each.tokens is None else each.tokens + starts[n] for n, each in answers]
+    inside = [each.in_entity for _, each in answers if each.in_entity is not None]
+    return LMTarget(
+        places=torch.from_numpy(np.concatenate(places)),
+        labels=torch.from_numpy(np.concatenate([each.labels for _, each in answers])),
+        in_entity=torch.from_numpy(np.concatenate(inside)) if inside else None,
+    )
+
+
+HELD_OUT: Final = "held out"
+WHOLE_ENTITIES: Final = "masked_lm, whole entities"
+_WHOLE_ENTITY_MASKS: Final = MaskSettings(unit="entity", entity_rate=0.5, mask_share=1.0, random_share=0.0)
+LMTallies = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class EvalBatch:
+    """A held-out micro-batch; `whole`: one in which whole entities are masked."""
+
+    micro: MicroBatch
+    whole: bool = False
+
+    def tallies(
+        self, objective: LMObjective, logits: Tensor, target: LMTarget
+    ) -> Iterator[tuple[str, Mapping[str, float]]]:
+        """Count what one objective got right, under the names by which it is reported."""
+        labels = target.labels
+        if target.in_entity is None:
+            yield objective.name, objective.tally(logits, labels)
+        elif self.whole:
+            yield WHOLE_ENTITIES, objective.tally(*select_answers(logits, labels, target.in_entity))
+        else:
+            yield objective.name, objective.tally(logits, labels)
+            for where, kept in (("in entities", target.in_entity), ("elsewhere", ~target.in_entity)):
+                yield f"{objective.name}, {where}", objective.tally(*select_answers(logits, labels, kept))
+
+
+def build_eval_batches(
+    assembler: Collator,
+    stretches: Sequence[TokenSpan],
+    passes: Mapping[str, Sequence[LMObjective]],
+    micro_tokens: int,
+) -> Iterator[EvalBatch]:
+    """Make the held-out micro-batches: attention -> objectives says which passes there are."""
+    parts = list(batch_sequences(stretches, micro_tokens))
+    for attention, objectives in passes.items():
+        standard = [_with_masks(each, MaskSettings()) for each in objectives]
+        yield from (EvalBatch(assembler.micro(part, standard, attention, (0, HELD_OUT))) for part in parts)
+        whole = [_with_masks(each, _WHOLE_ENTITY_MASKS) for each in objectives if isinstance(each, MaskedLMObjective)]
+        marked = [s for s in stretches if (assembler.shards.flags[slice(*s.a)] & IN_ENTITY).any()]
+        if whole and marked:
+            for part in batch_sequences(marked, micro_tokens):
+                yield EvalBatch(assembler.micro(part, whole, attention, (0, HELD_OUT, "whole")), whole=True)
+
+
+def cut_held_out_spans(assembler: Collator, split: HeldOutSplit, cutting: SequenceSpec, tokens: int) -> list[TokenSpan]:
+    """Cut held-out documents into sequences, up to a number of tokens."""
+    stretches: list[TokenSpan] = []
+    for document in split.held_out():
+        if sum(stretch.length for stretch in stretches) >= tokens:
+            break
+        rng = make_rng(0, HELD_OUT, document)
+        stretches += build_sequences(assembler.shards, document, cutting, rng, split)
+    return stretches
+
+
+def sum_tallies(counts: Iterable[tuple[str, Mapping[str, float]]]) -> LMTallies:
+    """Add counts of the same name."""
+    total: LMTallies = defaultdict(lambda: defaultdict(float))
+    for name, tally in counts:
+        for key, value in tally.items():
+            total[name][key] += value
+    return {name: dict(tally) for name, tally in total.items()}
+
+
+def _with_masks(objective: LMObjective, masks: MaskSettings) -> LMObjective:
+    return replace(objective, masks=masks) if isinstance(objective, MaskedLMObjective) else objective
+
+
+class PretrainObjective:
+    """Learn from plain text."""
+
+    def __init__(self, shards: Shards, tokenizer: Tokenizer, settings: PretrainSettings) -> None:
+        self.settings = settings
+        self.split = HeldOutSplit(shards, settings.evaluation.share)
+        self._check_split(len(shards))
+        self.assembler = Collator(shards, tokenizer, settings.batch.padded)
+        self.feed = SequenceSampler(
+            shards,
+            self.split,
+            seed=settings.seed,
+            micro_tokens=settings.batch.micro_tokens,
+            static_copies=settings.sequences.static_masks,
+        )
+        self.objectives = {each.name: each for each in self._objectives(settings.masks)}
+        self.passes = _group_by_attention(self.objectives.values())
+        self.heaviest = {kind: max(each.weight for each in group) for kind, group in self.passes.items()}
+
+    def _check_split(self, documents: int) -> None:
+        training = documents - self.split.held_out_count
+        needed = 2 if self.settings.objectives.next_sentence else 1
+        if training < needed:
+            raise BadSetting(
+                f"Of {documents} documents with text, {self.split.held_out_count} are held out and {training} are left to "
+                f"train on; at least {needed} are needed. Give more documents, or a smaller `share` of the evaluation."
+            )
+
+    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[SequenceBatchPlan], Cursor]:
+        return self.feed.take(cursor, count, self.cutting(progress))
+
+    def cutting(self, progress: float) -> SequenceSpec:
+        """Say how documents are cut at this point of the run."""
+        return self.settings.sequences.cutting(progress, self.settings.objectives.pairs)
+
+    def micro(self, portion: SequenceBatchPlan) -> MicroBatch:
+        at, seed = portion.at, self.settings.seed
+        attention = self._pass_of(make_rng(seed, "pass", at.epoch, at.window, at.micro).random())
+        objectives = [self._for_length(each, portion.cutting.length) for each in self.passes[attention]]
+        micro = self.assembler.micro(portion.stretches, objectives, attention, (seed, "masks", portion.copy))
+        specs = [self.objectives[name].spec for name in micro.targets]
+        return micro.wanting(find_required_tokens(specs, micro.batch, **self._places(micro)))
+
+    def loss(
+        self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
+    ) -> tuple[Tensor, dict[str, float]]:
+        total = torch.zeros((), device=micro.batch.ids_N.device)
+        sums: dict[str, float] = {}
+        for objective, logits, target in self._answers(model, micro, noise):
+            loss = objective.loss(logits, target.labels)
+            sums[objective.name] = float(loss.detach())
+            total = total + loss * self._factor(objective, len(target.labels), totals[objective.name])
+        return total, sums
+
+    def _factor(self, objective: LMObjective, answers: int, total: float) -> float:
+        """Say how much each answer counts, so that a step adds up to the mean of each objective times its weight.
+
+        No answer at all is possible: no unit may have been short enough to be masked.
+        """
+        if len(self.passes) == 1:
+            return objective.weight / max(total, 1)
+        # How many passes of a kind a step has is left to chance. The mean over those that it has would give a rare kind
+        # its full weight in one step and none in the next, so each micro-batch has its fixed share instead.
+        chance = self.heaviest[objective.attention] / sum(self.heaviest.values())
+        return objective.weight / chance / self.settings.batch.micro_batches / max(answers, 1)
+
+    def examine(self, model: Model, part: int = 0, parts: int = 1) -> LMTallies:
+        """Count right answers on held-out text; of several processes each takes its part."""
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            return sum_tallies(
+                counted
+                for exam in self._exams[part::parts]
+                for objective, logits, target in self._answers(model, exam.micro.to(device), None)
+                for counted in exam.tallies(objective, logits, target)
+            )
+
+    def verdict(self, found: Sequence[LMTallies]) -> EvalResult:
+        tallies = sum_tallies(pair for part in found for pair in part.items())
+        scores = {
+            name: self.objectives[name.partition(",")[0]].scores(tally)
+            for name, tally in tallies.items()
+            if tally["count"]
+        }
+        weights = self.settings.objectives.chosen()
+        return EvalResult(scores, sum(weights[name] * scores[name]["loss"] for name in weights if name in scores))
+
+    @cached_property
+    def _exams(self) -> list[EvalBatch]:
+        tokens = self.settings.evaluation.tokens
+        stretches = cut_held_out_spans(self.assembler, self.split, self.cutting(0.0), tokens)
+        return list(build_eval_batches(self.assembler, stretches, self.passes, self.settings.batch.micro_tokens))
+
+    def _answers(
+        self, model: Model, micro: MicroBatch, noise: DropoutSeed | None
+    ) -> Iterator[tuple[LMObjective, Tensor, LMTarget]]:
+        """Run the model once, and give the logits that each objective asked for."""
+        asked = {self.objectives[name]: target for name, target in micro.targets.items()}
+        heads = list(dict.fromkeys(objective.head for objective in asked))
+        outputs = model(micro.batch, heads, **self._places(micro), only=True, attention=micro.attention, noise=noise)
+        for objective, target in asked.items():
+            logits = outputs[objective.head]
+            yield objective, logits if objective.spec.per_token else logits[target.places], target
+
+    def _places(self, micro: MicroBatch) -> dict[str, Tensor | None]:
+        """Say at which tokens the model is asked."""
+        places = {self.objectives[name].head: target.places for name, target in micro.targets.items()}
+        return {"predicted_P": places.get("masked_lm"), "places_P": places.get("boundaries")}
+
+    def _objectives(self, masks: MaskSettings) -> list[LMObjective]:
+        tokenizer = self.assembler.tokenizer
+        return build_objectives(
+            self.settings.objectives.chosen(),
+            masks=masks,
+            mask_id=tokenizer.mask_id,
+            vocab_size=tokenizer.vocab_size,
+        )
+
+    def _pass_of(self, draw: float) -> str:
+        """Choose a kind of pass by its weight: that of the heaviest objective in it."""
+        weights = list(self.heaviest.values())
+        place = int(np.searchsorted(np.cumsum(weights), draw * sum(weights), side="right"))
+        return list(self.passes)[place]
+
+    def _for_length(self, objective: LMObjective, length: int) -> LMObjective:
+        """Let the most predictions of a sequence grow with the length, as the published settings for 512 do."""
+        masks: MaskSettings | None = getattr(objective, "masks", None)
+        if masks is None or masks.max_predictions is None or length == self.settings.sequences.length:
+            return objective
+        most = round(masks.max_predictions * length / self.settings.sequences.length)
+        return replace(objective, masks=replace(masks, max_predictions=most))  # type: ignore[call-arg]
+
+
+def _group_by_attention(objectives: Iterable[LMObjective]) -> dict[str, list[LMObjective]]:
+    groups: dict[str, list[LMObjective]] = defaultdict(list)
+    for objective in objectives:
+        groups[objective.attention].append(objective)
+    return dict(groups)
