@@ -91,7 +91,7 @@ def _sample_tokenizer():
 def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) -> Path:
     """Export to int8, calibrated on sentences of other abstracts than those that are measured."""
     import alembert
-    from alembert.compress.export import Material, export
+    from alembert.compress.export import ExportData, export
     from alembert.compress.settings import ExportSettings
     from alembert.infer.speed import speeds
     from alembert.tasks.tag.task import TagTask
@@ -99,7 +99,7 @@ def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) ->
     examples = TagTask.of_texts(sentences(texts_of(TRAIN)))
     settings = ExportSettings(format=form, rows=rows)
     # With a stopwatch the format is chosen as the command does it, by running the model in both.
-    material = Material(calibration=examples, stopwatch=speeds)
+    material = ExportData(calibration=examples, stopwatch=speeds)
     export(alembert.open(checkpoint), out, settings, material, say=told)
     return out
 

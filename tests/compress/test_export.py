@@ -9,9 +9,9 @@ import pytest
 
 from alembert import artifact
 from alembert.compress import export as exporting
-from alembert.compress.card import Measured, Outcome, card
-from alembert.compress.export import Material, export
-from alembert.compress.part import Trial
+from alembert.compress.card import ExportReport, TaskMeasurement, render_card
+from alembert.compress.export import ExportData, export
+from alembert.compress.measure import Fp32Baseline
 from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
@@ -42,9 +42,9 @@ def tagger(tmp_path: Path) -> tuple[Checkpoint, tuple[Any, ...]]:
     return checkpoints.open(tmp_path / "checkpoint"), examples
 
 
-def outcome(**measured: Any) -> Outcome:
-    return Outcome(
-        tasks={"tag": Measured(task="tag", **measured)},
+def outcome(**measured: Any) -> ExportReport:
+    return ExportReport(
+        tasks={"tag": TaskMeasurement(task="tag", **measured)},
         facts=FACTS,
         asked="int8",
         calibration_rows=300,
@@ -79,7 +79,7 @@ def test_what_was_trained_on_goes_along_only_if_asked(kept: bool, tagger: Any, t
 
 def test_an_int8_export_is_scored_against_fp32(tagger: Any, tmp_path: Path) -> None:
     made, examples = tagger
-    found = export(made, tmp_path / "export", FEW, Material(calibration=examples, judged=examples[:8]))
+    found = export(made, tmp_path / "export", FEW, ExportData(calibration=examples, judged=examples[:8]))
     measured = found.measured
     assert (found.facts.precision, measured.measure, measured.judged) == ("int8", "f1", 8)
     assert measured.lost == pytest.approx(100 * (measured.fp32 - measured.exported))
@@ -92,14 +92,16 @@ def test_an_int8_export_is_scored_against_fp32(tagger: Any, tmp_path: Path) -> N
 def test_weights_are_a_quarter_of_the_size(tmp_path: Path) -> None:
     shape = {"hidden_size": 64, "intermediate_size": 256}
     examples = fine_tuned("tag", tmp_path / "checkpoint", tmp_path / "examples.jsonl", **shape)
-    found = export(checkpoints.open(tmp_path / "checkpoint"), tmp_path / "export", FEW, Material(calibration=examples))
+    found = export(
+        checkpoints.open(tmp_path / "checkpoint"), tmp_path / "export", FEW, ExportData(calibration=examples)
+    )
     assert found.bytes < 0.35 * found.checkpoint_bytes
     assert (tmp_path / "export" / "model.bin").stat().st_size == pytest.approx(found.bytes, rel=0.02)
 
 
 def test_what_was_measured_is_in_manifest_and_card(tagger: Any, tmp_path: Path) -> None:
     made, examples = tagger
-    material = Material(
+    material = ExportData(
         calibration=examples,
         judged=examples[:4],
         stopwatch=lambda forms, texts: speeds(forms, texts, seconds=0.01),
@@ -116,7 +118,7 @@ def test_what_was_measured_is_in_manifest_and_card(tagger: Any, tmp_path: Path) 
 
 def test_examples_without_answers_are_compared_by_what_is_answered(tagger: Any, tmp_path: Path) -> None:
     made, examples = tagger
-    material = Material(calibration=examples, judged=examples[:4], labelled=False)
+    material = ExportData(calibration=examples, judged=examples[:4], labelled=False)
     measured = export(made, tmp_path / "export", FEW, material).measured
     assert measured.fp32 is measured.lost is None
     assert measured.same_answers is not None
@@ -125,9 +127,9 @@ def test_examples_without_answers_are_compared_by_what_is_answered(tagger: Any, 
 def test_what_costs_too_much_goes_back_to_float(tagger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, examples = tagger
     losses = iter([9.0, 9.0, 0.1])
-    monkeypatch.setattr(exporting._Work, "_loss", lambda work, graph: next(losses))
+    monkeypatch.setattr(exporting._ExportRun, "_loss", lambda work, graph: next(losses))
     told: list[str] = []
-    found = export(made, tmp_path / "export", FEW, Material(calibration=examples), say=told.append)
+    found = export(made, tmp_path / "export", FEW, ExportData(calibration=examples), say=told.append)
     assert len(found.in_float) == 2
     assert sum("products in float" in sentence for sentence in told) == 2
     assert f"in float: {', '.join(found.in_float)}" in (tmp_path / "export" / "README.md").read_text()
@@ -138,8 +140,8 @@ def test_the_export_is_fp32_if_int8_always_costs_too_much(
     tagger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, examples = tagger
-    monkeypatch.setattr(exporting._Work, "_loss", lambda work, graph: 9.0)
-    found = export(made, tmp_path / "export", FEW, Material(calibration=examples))
+    monkeypatch.setattr(exporting._ExportRun, "_loss", lambda work, graph: 9.0)
+    found = export(made, tmp_path / "export", FEW, ExportData(calibration=examples))
     assert found.facts.precision == "fp32"
     assert TaskModel.open(tmp_path / "export").engine.name == "openvino fp32"
     assert "int8 costs too much with this model; the Export has fp32 numbers" in list(found.notes())
@@ -214,13 +216,13 @@ def test_int8_that_is_not_faster_here_is_told() -> None:
 
 
 def test_the_card_keeps_labels_in_their_cells() -> None:
-    assert r"| labels | O, B\|x |" in card(outcome())
+    assert r"| labels | O, B\|x |" in render_card(outcome())
 
 
 def test_the_card_shows_labels_as_text() -> None:
     heads = {"tag": HeadMetadata(kind="tag", per_token=True, labels=("<script>", "`a`\udcff"))}
     made = replace(outcome(), facts=replace(FACTS, heads=heads))
-    assert r"| labels | &lt;script&gt;, \`a\`\\udcff |" in card(made)
+    assert r"| labels | &lt;script&gt;, \`a\`\\udcff |" in render_card(made)
 
 
 def test_an_outcome_is_plain_values() -> None:
@@ -260,7 +262,7 @@ def test_several_tasks_share_one_encoder(both: Any, tmp_path: Path) -> None:
 
 
 def test_what_int8_costs_is_told_for_each_task(both: Any, tmp_path: Path) -> None:
-    material = {name: Material(calibration=each, judged=each[:6]) for name, each in both[1].items()}
+    material = {name: ExportData(calibration=each, judged=each[:6]) for name, each in both[1].items()}
     found = export(both[0], tmp_path / "export", ExportSettings(format="openvino", rows=8, limit=100), material)
     assert found.calibration_rows == 8
     text = (tmp_path / "export" / "README.md").read_text(encoding="utf8")
@@ -272,8 +274,8 @@ def test_what_int8_costs_is_told_for_each_task(both: Any, tmp_path: Path) -> Non
 
 def test_int8_is_judged_by_the_task_that_loses_most(both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = {"entities": 0.1, "topics": 3.0}
-    monkeypatch.setattr(Trial, "loss", lambda trial, made: losses[trial.part.head])
-    material = {name: Material(calibration=each, judged=each[:2]) for name, each in both[1].items()}
+    monkeypatch.setattr(Fp32Baseline, "loss", lambda trial, made: losses[trial.part.head])
+    material = {name: ExportData(calibration=each, judged=each[:2]) for name, each in both[1].items()}
     assert export(both[0], tmp_path / "fp32", FEW, material).facts.precision == "fp32"
     losses["topics"] = 0.2
     assert export(both[0], tmp_path / "int8", FEW, material).facts.precision == "int8"
@@ -281,27 +283,27 @@ def test_int8_is_judged_by_the_task_that_loses_most(both: Any, tmp_path: Path, m
 
 def test_the_outcome_is_that_of_the_task_that_lost_most() -> None:
     tasks = {
-        "one": Measured(task="tag", measure="f1", fp32=0.9, exported=0.8),
-        "two": Measured(task="classify", measure="accuracy", fp32=0.9, exported=0.9),
-        "three": Measured(task="tag"),
+        "one": TaskMeasurement(task="tag", measure="f1", fp32=0.9, exported=0.8),
+        "two": TaskMeasurement(task="classify", measure="accuracy", fp32=0.9, exported=0.9),
+        "three": TaskMeasurement(task="tag"),
     }
     assert replace(outcome(), tasks=tasks).measured == tasks["one"]
 
 
 def test_a_task_that_was_not_measured_is_named(both: Any, tmp_path: Path) -> None:
     examples = both[1]["topics"]
-    material = {"topics": Material(calibration=examples, judged=examples[:4], labelled=False)}
+    material = {"topics": ExportData(calibration=examples, judged=examples[:4], labelled=False)}
     found = export(both[0], tmp_path / "export", FEW, material)
     assert "what int8 costs was not measured for entities: no examples were given" in list(found.notes())
 
 
 def test_examples_of_several_tasks_have_the_name_of_theirs(both: Any, tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="without saying whose they are"):
-        export(both[0], tmp_path / "export", FEW, Material(calibration=both[1]["topics"]))
+        export(both[0], tmp_path / "export", FEW, ExportData(calibration=both[1]["topics"]))
 
 
 def test_examples_of_a_task_that_is_not_exported_are_refused(both: Any, tmp_path: Path) -> None:
-    material = {name: Material(calibration=each) for name, each in both[1].items()}
+    material = {name: ExportData(calibration=each) for name, each in both[1].items()}
     with pytest.raises(BadSetting, match="given for topics, which is not exported"):
         export(both[0], tmp_path / "export", FEW, material, task="entities")
 
@@ -321,6 +323,6 @@ def test_the_card_of_a_model_for_vectors_says_what_a_vector_is(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["classify, number", "compare, mean"])
 def test_numbers_and_vectors_are_never_called_the_same_answers(name: str, tmp_path: Path) -> None:
     examples = fine_tuned(name, tmp_path / "checkpoint", tmp_path / "examples.jsonl")
-    material = Material(calibration=examples, judged=examples, labelled=False)
+    material = ExportData(calibration=examples, judged=examples, labelled=False)
     found = export(checkpoints.open(tmp_path / "checkpoint"), tmp_path / "export", FEW, material)
     assert found.measured.same_answers is None

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.compress.fallback import Fallback
+from alembert.compress.fallback import FloatFallback
 
 NAMES = tuple("abcdefgh")
 POINTS = st.floats(0, 5, allow_subnormal=False)
 
 
-def search(harm: dict[str, float], tried: list[frozenset[str]] | None = None) -> Fallback[frozenset[str]]:
+def search(harm: dict[str, float], tried: list[frozenset[str]] | None = None) -> FloatFallback[frozenset[str]]:
     def quantised(kept: Sequence[str]) -> frozenset[str]:
         if tried is not None:
             tried.append(frozenset(kept))
         return frozenset(kept)
 
-    return Fallback(
+    return FloatFallback(
         quantised=quantised,
         loss=lambda graph: sum(points for name, points in harm.items() if name not in graph),
         ranked=lambda graph: sorted(harm, key=lambda name: -harm[name]),

@@ -5,9 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alembert.compress.network import Numbers
-from alembert.compress.onnx_graph import build_onnx
-from alembert.compress.onnx_int8 import Seen, build_int8, ranked, rounded_rows, see
+from alembert.compress.network import FloatArray
+from alembert.compress.onnx import (
+    ActivationRange,
+    build_int8,
+    build_onnx,
+    collect_activation_ranges,
+    quantise_rows,
+    rank_products,
+)
 from alembert.data.windows import Row
 from alembert.hardware.runtimes import get_core, make_compile_settings
 from alembert.nn.heads import HeadSpec
@@ -32,11 +38,11 @@ def model() -> Model:
 
 
 @pytest.fixture(scope="module")
-def seen(model: Model) -> dict[str, Seen]:
-    return see(model, list(HEADS), rows())
+def seen(model: Model) -> dict[str, ActivationRange]:
+    return collect_activation_ranges(model, list(HEADS), rows())
 
 
-def outputs(content: bytes, head: str = "tag") -> Numbers:
+def outputs(content: bytes, head: str = "tag") -> FloatArray:
     graph = OnnxGraph(content, threads=1, streams=1)
     return np.concatenate([graph.infer([row])[head].ravel() for row in rows()])
 
@@ -45,20 +51,20 @@ def constants(content: bytes) -> dict[str, Any]:
     return {each.name: each for each in onnx.load_from_string(content).graph.initializer}
 
 
-def test_every_product_with_weights_is_seen(seen: dict[str, Seen]) -> None:
+def test_every_product_with_weights_is_seen(seen: dict[str, ActivationRange]) -> None:
     assert list(seen) == [*PRODUCTS, "head.tag", "pooler", "head.first"]
     assert seen["layer.0.outer"].low_RD.shape == (8, 48)
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_the_outputs_are_near_the_exact_ones(head: str, model: Model, seen: dict[str, Seen]) -> None:
+def test_the_outputs_are_near_the_exact_ones(head: str, model: Model, seen: dict[str, ActivationRange]) -> None:
     found = outputs(build_int8(model, list(HEADS), seen), head)
     wanted = outputs(build_onnx(model, *HEADS), head)
     assert not np.array_equal(found, wanted)
     assert np.corrcoef(found, wanted)[0, 1] > 0.99
 
 
-def test_another_program_computes_the_same(model: Model, seen: dict[str, Seen]) -> None:
+def test_another_program_computes_the_same(model: Model, seen: dict[str, ActivationRange]) -> None:
     content = build_int8(model, list(HEADS), seen)
     onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
     compiled = get_core().compile_model(get_core().read_model(content, b""), "CPU", make_compile_settings(1, 1))
@@ -67,33 +73,33 @@ def test_another_program_computes_the_same(model: Model, seen: dict[str, Seen]) 
     assert np.corrcoef(compiled(build_bert_inputs([row]))["tag"].ravel(), ours.ravel())[0, 1] > 0.99
 
 
-def test_what_is_beside_a_row_does_not_change_it(model: Model, seen: dict[str, Seen]) -> None:
+def test_what_is_beside_a_row_does_not_change_it(model: Model, seen: dict[str, ActivationRange]) -> None:
     graph = OnnxGraph(build_int8(model, list(HEADS), seen), threads=1, streams=1)
     for together, row in zip(graph.infer(rows())["tag"], rows(), strict=True):
         np.testing.assert_allclose(together[: row.length], graph.infer([row])["tag"][0], atol=1e-5)
 
 
-def test_what_is_not_to_be_rounded_stays_in_float(model: Model, seen: dict[str, Seen]) -> None:
+def test_what_is_not_to_be_rounded_stays_in_float(model: Model, seen: dict[str, ActivationRange]) -> None:
     exact = outputs(build_onnx(model, *HEADS))
     kept = {name: each for name, each in seen.items() if name == "layer.0.qkv"}
     one, whole = (outputs(build_int8(model, list(HEADS), each)) for each in (kept, seen))
     assert np.abs(one - exact).max() < np.abs(whole - exact).max()
 
 
-def test_products_are_ranked_by_the_harm_of_rounding(model: Model, seen: dict[str, Seen]) -> None:
-    found = ranked(model, list(HEADS), seen, rows()[:4])
+def test_products_are_ranked_by_the_harm_of_rounding(model: Model, seen: dict[str, ActivationRange]) -> None:
+    found = rank_products(model, list(HEADS), seen, rows()[:4])
     assert sorted(found) == sorted(seen)
 
 
 def test_the_file_is_a_quarter_of_the_exact_one() -> None:
     model = small_model({"tag": HEADS["tag"]}, hidden_size=128, intermediate_size=512)
-    small = build_int8(model, ["tag"], see(model, ["tag"], rows()))
+    small = build_int8(model, ["tag"], collect_activation_ranges(model, ["tag"], rows()))
     assert len(small) < 0.3 * len(build_onnx(model, "tag"))
 
 
 def test_shared_layers_share_their_weights_in_the_file() -> None:
     model = small_model({"tag": HEADS["tag"]}, num_hidden_groups=1, **LARGER)
-    names = constants(build_int8(model, ["tag"], see(model, ["tag"], rows())))
+    names = constants(build_int8(model, ["tag"], collect_activation_ranges(model, ["tag"], rows())))
     assert [name for name in names if name.endswith("inner.weight, int8")] == ["encoder.blocks.0.inner.weight, int8"]
 
 
@@ -101,20 +107,22 @@ def test_smoothing_changes_no_product() -> None:
     random = np.random.default_rng(0)
     states, weight = random.normal(size=(6, 4)).astype(np.float32), np.ones((3, 4), np.float32)
     states[:, 2] *= 50
-    seen = Seen(states.min(0)[None], states.max(0)[None], np.abs(states).max(0))
+    seen = ActivationRange(states.min(0)[None], states.max(0)[None], np.abs(states).max(0))
     factor = seen.smoothing(weight)
     assert factor[2] > 5 * factor[[0, 1, 3]].max()
     np.testing.assert_allclose((states / factor) @ (weight * factor).T, states @ weight.T, rtol=1e-4)
 
 
 def test_zero_is_always_among_the_steps() -> None:
-    positive = Seen(np.full((2, 3), 4.0, np.float32), np.full((2, 3), 9.0, np.float32), np.ones(3, np.float32))
+    positive = ActivationRange(
+        np.full((2, 3), 4.0, np.float32), np.full((2, 3), 9.0, np.float32), np.ones(3, np.float32)
+    )
     assert positive.extremes(np.ones(3, np.float32)) == (0.0, 9.0)
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e30])
 def test_rounded_rows_are_off_by_half_a_step_at_most(size: float) -> None:
     table = (size * np.random.default_rng(5).normal(size=(30, 4))).astype(np.float32)
-    whole, scale = rounded_rows(table, top=127)
+    whole, scale = quantise_rows(table, top=127)
     assert np.abs(whole.astype(int)).max() <= 127
     assert (np.abs(whole * scale - table) <= scale * 0.5001).all()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alembert.compress.export import Material, export
+from alembert.compress.export import ExportData, export
 from alembert.compress.settings import ExportSettings
 from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
@@ -115,7 +115,7 @@ def test_int8_is_near_for_heads_of_every_kind(name: str, form: ExportFormat, tmp
     examples = fine_tuned(name, tmp_path / "checkpoint", tmp_path / "examples.jsonl")
     made = checkpoints.open(tmp_path / "checkpoint")
     settings = ExportSettings(format=form, rows=8)
-    outcome = export(made, tmp_path / "export", settings, Material(calibration=examples))
+    outcome = export(made, tmp_path / "export", settings, ExportData(calibration=examples))
     model, exact = TaskModel.open(tmp_path / "export"), TaskModel.open(tmp_path / "checkpoint")
     encoded = exact.encode(examples)
     found, expected = (

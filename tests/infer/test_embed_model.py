@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from alembert.artifact import MANIFEST
-from alembert.compress.export import Material, export
+from alembert.compress.export import ExportData, export
 from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
@@ -120,7 +120,7 @@ def test_vectors_of_an_export_equal_those_of_torch(compared: Path, tmp_path: Pat
 def test_vectors_of_an_int8_export_are_near(compared: Path, tmp_path: Path) -> None:
     opened = TaskModel.open(compared)
     texts = [f"{one} {other}" for one in WORDS for other in WORDS]
-    material = Material(calibration=opened.task.of_texts(texts))
+    material = ExportData(calibration=opened.task.of_texts(texts))
     found = export(checkpoints.open(compared), tmp_path / "export", ExportSettings(rows=32), material)
     assert found.facts.precision == "int8"
     vectors = [Embedder.open(folder).embed(texts).vectors_ND for folder in (tmp_path / "export", compared)]

@@ -22,8 +22,8 @@ from alembert.errors import BadSetting
 from alembert.terminal.output import note
 
 if TYPE_CHECKING:
-    from alembert.compress.card import Outcome
-    from alembert.compress.part import Material
+    from alembert.compress.card import ExportReport
+    from alembert.compress.measure import ExportData
     from alembert.compress.settings import ExportSettings
     from alembert.corpus.inputs import InputFile
     from alembert.corpus.readers.contract import ReadOptions
@@ -113,7 +113,7 @@ class ExportJob:
     set_aside: int = 0
     """Examples that could not be read."""
 
-    def run(self, out: Path, *, overwrite: bool = False) -> Outcome:
+    def run(self, out: Path, *, overwrite: bool = False) -> ExportReport:
         """Read what int8 is calibrated and measured on, and write the Export."""
         from alembert.compress.export import export as write
         from alembert.infer.engine_torch import TorchEngine
@@ -124,8 +124,8 @@ class ExportJob:
         whole: Any = material if len(material) > 1 else next(iter(material.values()))
         return write(engine.checkpoint, out, self.settings, whole, task=self.task, overwrite=overwrite, say=self.say)
 
-    def _material(self, engine: TorchEngine, name: str | None) -> Material:
-        from alembert.compress.part import Material
+    def _material(self, engine: TorchEngine, name: str | None) -> ExportData:
+        from alembert.compress.measure import ExportData
         from alembert.corpus.inputs import InputFiles, list_input_files
         from alembert.corpus.readers.contract import ReadOptions
         from alembert.infer.gold import read_gold
@@ -142,7 +142,7 @@ class ExportJob:
             judged = self._examples(read_gold(model, self.dev[name], options))
         else:
             judged = evenly(calibration, min(MOST_JUDGED, len(calibration)))
-        return Material(
+        return ExportData(
             calibration=calibration,
             judged=judged,
             labelled=bool(self.dev[name]) or any(model.task.answers(example) for example in judged),
@@ -171,7 +171,7 @@ def export_tasks(model: Path, task: str | None) -> tuple[str | None, ...]:
 
 def check_installed(settings: ExportSettings) -> None:
     """Say at once what the format needs; one that is chosen here is that of a library that is there."""
-    from alembert.compress.onnx_graph import import_onnx
+    from alembert.compress.onnx import import_onnx
     from alembert.hardware.runtimes import import_openvino
 
     if settings.format == "openvino":

@@ -14,7 +14,7 @@ from alembert.cli.options import Delimiter, LabelColumn, one_label
 from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
-    from alembert.compress.card import Outcome
+    from alembert.compress.card import ExportReport
     from alembert.tasks.runtime.export_files import ExportFormat, ExportPrecision
 
 
@@ -141,7 +141,7 @@ def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict
     return {name: fetch_to_temporary_folder(files) for name, files in found.items()}
 
 
-def _print(out: Path, outcome: Outcome) -> None:
+def _print(out: Path, outcome: ExportReport) -> None:
     from alembert.terminal.output import note, visible
 
     print(visible(f"{out}: runs without torch"))

@@ -12,7 +12,7 @@ from alembert.tasks.runtime.export_files import RUNTIME_PACKAGES, ExportMetadata
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class TaskMeasurement:
     """What int8 cost and won for a task; scores are those of the same examples."""
 
     task: str
@@ -43,7 +43,7 @@ class Measured:
         if self.lost is not None:
             yield (
                 f"{self.measure} on {self.judged:,} examples",
-                f"{self.exported:.4f}, with fp32 {self.fp32:.4f}: {_change(self.lost, self.interval)}",
+                f"{self.exported:.4f}, with fp32 {self.fp32:.4f}: {_describe_change(self.lost, self.interval)}",
             )
         if self.same_answers is not None:
             yield "answers as with fp32", f"{self.same_answers:.1%} of {self.judged:,} examples"
@@ -55,10 +55,10 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ExportReport:
     """An export that was written."""
 
-    tasks: Mapping[str, Measured]
+    tasks: Mapping[str, TaskMeasurement]
     """Head, which of several is called as its task -> what was measured."""
     facts: ExportMetadata
     asked: ExportPrecision
@@ -72,7 +72,7 @@ class Outcome:
     """What a vector is, if a task makes them."""
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> TaskMeasurement:
         """What was measured of the task that lost most; of a single task, its own."""
         return max(self.tasks.values(), key=lambda each: -math.inf if each.lost is None else each.lost)
 
@@ -126,7 +126,7 @@ class Outcome:
             )
 
 
-def card(outcome: Outcome) -> str:
+def render_card(outcome: ExportReport) -> str:
     """Give the text of the model card, `README.md`."""
     facts = outcome.facts
     kind = "tasks" if len(outcome.tasks) > 1 else "task"
@@ -140,21 +140,21 @@ def card(outcome: Outcome) -> str:
         "|---|---|",
         *(
             f"| {escape_markdown(name)} | {escape_markdown(value)} |"
-            for name, value in (*_model(facts), *outcome.rows())
+            for name, value in (*_model_rows(facts), *outcome.rows())
         ),
         "",
-        *(_FOR_ONNX if facts.format == "onnx" else _FOR_OPENVINO),
+        *(_ONNX_USAGE if facts.format == "onnx" else _OPENVINO_USAGE),
         "",
     ]
     return "\n".join(lines)
 
 
-_FOR_OPENVINO: Final = (
+_OPENVINO_USAGE: Final = (
     "It runs without torch: `alembert predict FOLDER TEXT`, or `TaskModel.open(folder)` in Python. `model.xml` and",
     "`model.bin` are an OpenVINO graph with the inputs `ids` and `segments` (texts x tokens) and `lengths` (texts); each",
     "head is an output. `task.json` says how they are read.",
 )
-_FOR_ONNX: Final = (
+_ONNX_USAGE: Final = (
     "`model.onnx` runs in every program that reads ONNX, as here in ONNX Runtime:",
     "",
     "```python",
@@ -179,7 +179,7 @@ _FOR_ONNX: Final = (
 )
 
 
-def _model(facts: ExportMetadata) -> Iterator[tuple[str, str]]:
+def _model_rows(facts: ExportMetadata) -> Iterator[tuple[str, str]]:
     yield "layers", str(facts.layers)
     yield "width", str(facts.width)
     yield "parameters", f"{facts.parameters:,}"
@@ -189,7 +189,7 @@ def _model(facts: ExportMetadata) -> Iterator[tuple[str, str]]:
             yield "labels" if len(facts.heads) == 1 else f"{name}: labels", ", ".join(head.labels)
 
 
-def _change(lost: float, interval: tuple[float, float] | None) -> str:
+def _describe_change(lost: float, interval: tuple[float, float] | None) -> str:
     """Say what changed, and whether the examples are enough to tell it from chance."""
     change = f"{abs(lost):.2f} points {'lost' if lost >= 0 else 'won'}"
     if interval is None:

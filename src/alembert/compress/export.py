@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from alembert import artifact, hardware
-from alembert.compress.candidate import tokenizer_of
-from alembert.compress.card import Measured, Outcome, card
-from alembert.compress.fallback import Fallback
-from alembert.compress.faster import faster, paces, told
-from alembert.compress.makers import MAKERS, Maker
+from alembert.compress.card import ExportReport, TaskMeasurement, render_card
+from alembert.compress.fallback import FloatFallback
+from alembert.compress.formats import BUILDERS, GraphBuilder, choose_format, describe_speeds, measure_format_speeds
+from alembert.compress.measure import ExportData, ExportedTask, Fp32Baseline, require_tokenizer
 from alembert.compress.network import check_exportable
-from alembert.compress.part import Material, Part, Trial
 from alembert.compress.settings import ExportSettings
 from alembert.data.windows import REFERENCE_TOKENS, Row
 from alembert.errors import BadSetting
@@ -47,10 +45,10 @@ from alembert.tasks.runtime.export_files import (
     write_decoding_weights,
 )
 
-__all__ = ["Material", "export"]
+__all__ = ["ExportData", "export"]
 
 Say = Callable[[str], None]
-FEW_ROWS: Final = 32
+FORMAT_ROWS: Final = 32
 """Rows on which formats are compared: speed does not depend on how well a graph is calibrated."""
 
 
@@ -58,24 +56,24 @@ def export(
     checkpoint: Checkpoint,
     out: str | Path,
     settings: ExportSettings | None = None,
-    material: Material | Mapping[str, Material] | None = None,
+    material: ExportData | Mapping[str, ExportData] | None = None,
     *,
     task: str | None = None,
     overwrite: bool = False,
     say: Say = lambda _: None,
-) -> Outcome:
+) -> ExportReport:
     """Write an Export of a fine-tuned checkpoint.
 
     Of a model of several tasks all are exported, each with the material of its name, unless `task` names one of them.
     """
     settings = settings or ExportSettings()
     artifact.check_can_create(out, EXPORT_KIND, config={}, overwrite=overwrite)
-    parts = _parts(checkpoint, material or {}, task)
-    _check_calibrated(settings, parts)
-    form = settings.format or _format(checkpoint, settings, parts, say)
+    parts = _exported_tasks(checkpoint, material or {}, task)
+    _check_calibration(settings, parts)
+    form = settings.format or _choose_format(checkpoint, settings, parts, say)
     settings = replace(settings, format=form)
     named = task is None and bool(read_task_names(parts[0].folder))
-    work = _Work(checkpoint, settings, form, parts, say, named=named)
+    work = _ExportRun(checkpoint, settings, form, parts, say, named=named)
     work.check()
     graph, in_float = work.chosen()
     outcome = work.outcome(graph, in_float)
@@ -87,7 +85,7 @@ def export(
     return outcome
 
 
-def _check_calibrated(settings: ExportSettings, parts: Sequence[Part]) -> None:
+def _check_calibration(settings: ExportSettings, parts: Sequence[ExportedTask]) -> None:
     """Refuse int8 without text, before anything is measured."""
     if settings.precision == "int8" and not any(part.material.calibration for part in parts):
         raise BadSetting(
@@ -96,49 +94,53 @@ def _check_calibrated(settings: ExportSettings, parts: Sequence[Part]) -> None:
         )
 
 
-def _format(checkpoint: Checkpoint, settings: ExportSettings, parts: Sequence[Part], say: Say) -> ExportFormat:
+def _choose_format(
+    checkpoint: Checkpoint, settings: ExportSettings, parts: Sequence[ExportedTask], say: Say
+) -> ExportFormat:
     """Choose the format whose library is faster here: by the model itself, if speed is measured and there is text."""
     dtype = "int8" if settings.precision == "int8" else "float32"
     machine = hardware.detect_capabilities()
     formats: dict[str | None, ExportFormat] = {library: name for name, library in RUNTIME_PACKAGES.items()}
     there = [formats[library] for library in machine.libraries_for(dtype)]
-    rows = _rows(parts, FEW_ROWS) if any(part.material.stopwatch for part in parts) else []
+    rows = _calibration_rows(parts, FORMAT_ROWS) if any(part.material.stopwatch for part in parts) else []
     if len(there) < 2 or not rows:
         verdict = machine.library_for(dtype)
         chosen, reason = formats.get(verdict.value, "onnx"), verdict.reason
     else:
         say("trying the model in both formats")
-        found = paces(_in_formats(there, checkpoint, settings, parts, rows), rows)
-        chosen, reason = faster(found), told(found)
+        found = measure_format_speeds(_build_graphs(there, checkpoint, settings, parts, rows), rows)
+        chosen, reason = choose_format(found), describe_speeds(found)
     say(f"format {chosen}: {reason}")
     return chosen
 
 
-def _in_formats(
+def _build_graphs(
     formats: Sequence[ExportFormat],
     checkpoint: Checkpoint,
     settings: ExportSettings,
-    parts: Sequence[Part],
+    parts: Sequence[ExportedTask],
     rows: Sequence[Row],
 ) -> dict[ExportFormat, ExportedGraph]:
     """Make the graph in several formats, calibrated on these rows."""
     heads, width = {part.head: part.facts for part in parts}, checkpoint.blueprint.config.hidden_size
     made = {}
     for form in formats:
-        maker: Maker = MAKERS[form](checkpoint.model, list(heads), rows)
+        maker: GraphBuilder = BUILDERS[form](checkpoint.model, list(heads), rows)
         maker.check()
         graph = maker.exact() if settings.precision == "fp32" else maker.int8(())
         made[form] = ExportedGraph(maker.compile(graph), heads, width)
     return made
 
 
-def _rows(parts: Sequence[Part], most: int) -> list[Row]:
+def _calibration_rows(parts: Sequence[ExportedTask], most: int) -> list[Row]:
     """Give rows of the tasks' text, as many of each task that has some."""
     texts = [part for part in parts if part.material.calibration]
     return [row for part in texts for row in part.rows(max(1, most // len(texts)))]
 
 
-def _parts(checkpoint: Checkpoint, material: Material | Mapping[str, Material], task: str | None) -> tuple[Part, ...]:
+def _exported_tasks(
+    checkpoint: Checkpoint, material: ExportData | Mapping[str, ExportData], task: str | None
+) -> tuple[ExportedTask, ...]:
     if checkpoint.folder is None:
         raise BadSetting("The checkpoint was made here and is in no folder. Save it, and open the folder.")
     folder = checkpoint.folder
@@ -147,15 +149,18 @@ def _parts(checkpoint: Checkpoint, material: Material | Mapping[str, Material], 
     kinds = [read_task_table(folder, name)["task"] for name in wanted]  # a name that is not there is refused
     names = list(wanted) if several else [None]
     called = [name or kind for name, kind in zip(names, kinds, strict=True)]
-    given = _by_name(material, called, folder)
+    given = _data_by_task(material, called, folder)
     return tuple(
-        Part(checkpoint, folder, name, given.get(own, Material())) for name, own in zip(names, called, strict=True)
+        ExportedTask(checkpoint, folder, name, given.get(own, ExportData()))
+        for name, own in zip(names, called, strict=True)
     )
 
 
-def _by_name(material: Material | Mapping[str, Material], names: Sequence[str], folder: Path) -> Mapping[str, Material]:
+def _data_by_task(
+    material: ExportData | Mapping[str, ExportData], names: Sequence[str], folder: Path
+) -> Mapping[str, ExportData]:
     """Say whose the material is: the only task has it, and of several each that of its name."""
-    if isinstance(material, Material):
+    if isinstance(material, ExportData):
         if len(names) == 1:
             return {names[0]: material}
         raise BadSetting(
@@ -168,20 +173,20 @@ def _by_name(material: Material | Mapping[str, Material], names: Sequence[str], 
 
 
 @dataclass(frozen=True)
-class _Work:
+class _ExportRun:
     """One export under way."""
 
     checkpoint: Checkpoint
     settings: ExportSettings
     format: ExportFormat
-    parts: tuple[Part, ...]
+    parts: tuple[ExportedTask, ...]
     say: Say
     named: bool
     """Whether tasks have names in the Export."""
 
     def check(self) -> None:
         """Refuse before the long work what cannot be exported."""
-        tokenizer_of(self.checkpoint)
+        require_tokenizer(self.checkpoint)
         for part in self.parts:
             _ = part.task
         check_exportable(self.checkpoint.model, self.heads)
@@ -192,8 +197,8 @@ class _Work:
         return [part.head for part in self.parts]
 
     @cached_property
-    def maker(self) -> Maker:
-        return MAKERS[self.format](self.checkpoint.model, self.heads, self.rows)
+    def maker(self) -> GraphBuilder:
+        return BUILDERS[self.format](self.checkpoint.model, self.heads, self.rows)
 
     @cached_property
     def exact(self) -> Any:
@@ -203,24 +208,24 @@ class _Work:
     @cached_property
     def rows(self) -> list[Row]:
         """The rows to calibrate on, as many of each task that has text."""
-        return _rows(self.parts, self.settings.rows)
+        return _calibration_rows(self.parts, self.settings.rows)
 
     def compiled(self, graph: Any) -> ExportedGraph:
         heads = {part.head: part.facts for part in self.parts}
         return ExportedGraph(self.maker.compile(graph), heads, self.checkpoint.blueprint.config.hidden_size)
 
     @cached_property
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[Fp32Baseline]:
         """The tasks in fp32; one graph for all uses, so that it is compiled once, and not while speed is measured."""
         exact = self.compiled(self.exact) if any(part.material.judged for part in self.parts) else None
-        return [] if exact is None else [Trial(part, part.form(exact)) for part in self.parts]
+        return [] if exact is None else [Fp32Baseline(part, part.form(exact)) for part in self.parts]
 
     def chosen(self) -> tuple[Any | None, tuple[str, ...]]:
         """Give the int8 graph to be written, and what is in float in it; none: fp32 is written."""
         if self.settings.precision == "fp32":
             return None, ()
         self.say(f"calibrating int8 on {len(self.rows):,} rows of text")
-        search = Fallback(
+        search = FloatFallback(
             quantised=self.maker.int8,
             loss=self._loss,
             ranked=self.maker.ranked,
@@ -236,8 +241,8 @@ class _Work:
         made = self.compiled(graph)
         return max(trial.loss(trial.part.form(made)) for trial in scored)
 
-    def outcome(self, graph: Any | None, in_float: tuple[str, ...]) -> Outcome:
-        return Outcome(
+    def outcome(self, graph: Any | None, in_float: tuple[str, ...]) -> ExportReport:
+        return ExportReport(
             tasks=self._measured(graph),
             facts=self._facts("fp32" if graph is None else "int8"),
             asked=self.settings.precision,
@@ -261,8 +266,8 @@ class _Work:
             multiplications=count_multiplications_per_token(config, tokens=REFERENCE_TOKENS),
         )
 
-    def _measured(self, graph: Any | None) -> dict[str, Measured]:
-        found = {part.head: Measured(task=part.task.name) for part in self.parts}
+    def _measured(self, graph: Any | None) -> dict[str, TaskMeasurement]:
+        found = {part.head: TaskMeasurement(task=part.task.name) for part in self.parts}
         made = None if graph is None else self.compiled(graph)
         for trial in self.trials:
             part = trial.part
@@ -271,18 +276,18 @@ class _Work:
             found[part.head] = trial.measured(None if made is None else part.form(made))
         return found
 
-    def record(self, outcome: Outcome) -> dict[str, Any]:
+    def record(self, outcome: ExportReport) -> dict[str, Any]:
         """Give what the manifest keeps of the work; `measured` is of the task that lost most."""
         tasks = {name: asdict(each) for name, each in outcome.tasks.items()}
         return {"in_float": list(outcome.in_float), "tasks": tasks, "measured": asdict(outcome.measured)}
 
-    def write(self, folder: Path, graph: Any | None, outcome: Outcome) -> None:
+    def write(self, folder: Path, graph: Any | None, outcome: ExportReport) -> None:
         """Fill the folder of the Export."""
         self.maker.write(self.exact if graph is None else graph, folder / GRAPH_FILES[self.format])
-        tokenizer_of(self.checkpoint).save(folder)
+        require_tokenizer(self.checkpoint).save(folder)
         self._write_tasks(folder)
         write_decoding_weights(folder, {part.head: part.decoding_weights for part in self.parts})
-        (folder / "README.md").write_text(card(outcome), encoding="utf8")
+        (folder / "README.md").write_text(render_card(outcome), encoding="utf8")
 
     def _write_tasks(self, folder: Path) -> None:
         """Write what the tasks are, and what they were trained on if that is to go along."""

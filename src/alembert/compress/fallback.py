@@ -13,21 +13,23 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-G = TypeVar("G")
+GraphT = TypeVar("GraphT")
 
 
 @dataclass(frozen=True)
-class Fallback(Generic[G]):
+class FloatFallback(Generic[GraphT]):
     """What the search needs to know of graphs, whatever they are."""
 
-    quantised: Callable[[Sequence[str]], G]
+    quantised: Callable[[Sequence[str]], GraphT]
     """Quantise, with these products in float."""
-    loss: Callable[[G], float]
+    loss: Callable[[GraphT], float]
     """What it costs, in points."""
-    ranked: Callable[[G], Sequence[str]]
+    ranked: Callable[[GraphT], Sequence[str]]
     """Name the products, the most harmful first."""
 
-    def within(self, limit: float, say: Callable[[str], None] = lambda _: None) -> tuple[G, tuple[str, ...]] | None:
+    def within(
+        self, limit: float, say: Callable[[str], None] = lambda _: None
+    ) -> tuple[GraphT, tuple[str, ...]] | None:
         """Find a graph that costs at most `limit` points, and what is in float in it; none: there is none."""
         graph = self.quantised(())
         lost = self.loss(graph)

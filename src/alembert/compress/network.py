@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from alembert.nn.heads import HeadSpec
     from alembert.nn.model import Model
 
-Numbers = npt.NDArray[np.float32]
+FloatArray = npt.NDArray[np.float32]
 Node = Any
 """A value of the graph, in the form that the format has for it."""
-INPUTS: Final = ("ids", "segments", "lengths", "input_ids", "attention_mask", "token_type_ids")
+INPUT_NAMES: Final = ("ids", "segments", "lengths", "input_ids", "attention_mask", "token_type_ids")
 """Names of inputs in one format or the other, which no output can have."""
 Gelu = Literal["erf", "tanh"]
 GELU: Final[dict[str, Gelu]] = {"gelu": "erf", "gelu_new": "tanh"}
@@ -44,7 +44,7 @@ class Operations(Protocol):
     segments: Node
     """Segments (B, T), an input of the graph."""
 
-    def constant(self, name: str, values: Numbers) -> Node: ...
+    def constant(self, name: str, values: FloatArray) -> Node: ...
 
     def add(self, one: Node, other: Node) -> Node: ...
 
@@ -70,7 +70,7 @@ class Operations(Protocol):
     def beginning(self, table: Node) -> Node:
         """Take as many rows of a table of positions as the batch is long."""
 
-    def linear(self, states: Node, place: str, weight_CD: Numbers, bias_C: Numbers, name: str) -> Node:
+    def linear(self, states: Node, place: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> Node:
         """Multiply with weights and add a bias; `place` names the two, `name` the product."""
 
     def norm(self, states: Node, scale: Node, bias: Node, eps: float) -> Node:
@@ -98,7 +98,7 @@ class Operations(Protocol):
         """Make something an output of the graph."""
 
 
-def describe(model: Model, heads: Sequence[str], operations: Operations) -> None:
+def build_network(model: Model, heads: Sequence[str], operations: Operations) -> None:
     """Put the encoder and some of its heads together, in the operations of a format."""
     check_exportable(model, heads)
     _Network(model, heads, operations).describe()
@@ -106,7 +106,7 @@ def describe(model: Model, heads: Sequence[str], operations: Operations) -> None
 
 def check_exportable(model: Model, heads: Sequence[str]) -> None:
     """Refuse what a graph cannot be made of."""
-    if taken := [head for head in heads if head in INPUTS]:
+    if taken := [head for head in heads if head in INPUT_NAMES]:
         raise BadSetting(
             f"A task is called {taken[0]}, as an input of the graph is. Export another one (--task NAME), or fine-tune with "
             "another name."
@@ -130,7 +130,7 @@ class _Network:
         self.ops = operations
         self.config = model.config
         self.specs = {head: model.spec(head) for head in heads}
-        self.weights: dict[str, Numbers] = {
+        self.weights: dict[str, FloatArray] = {
             name: each.detach().float().cpu().numpy() for name, each in model.state_dict().items()
         }
         self.pooled: dict[str, Node] = {}
@@ -141,7 +141,7 @@ class _Network:
         after = []
         for layer, block in enumerate(self.config.layer_order):
             is_last = layer == len(self.config.layer_order) - 1
-            first = is_last and all(map(_reads_first, self.specs.values()))
+            first = is_last and all(map(_reads_first_token, self.specs.values()))
             states = self._block(states, layer, f"encoder.blocks.{block}", first=first)
             after.append(states)
         last = self._finished(after[-1])
@@ -222,9 +222,9 @@ class _Network:
 
     def _pooled_once(self, spec: HeadSpec, states: list[Node]) -> Node:
         """Make one vector of each document, which all heads share that read it."""
-        way = "pooler" if spec.needs_pooler else "first" if _reads_first(spec) else spec.pooling
+        way = "pooler" if spec.needs_pooler else "first" if _reads_first_token(spec) else spec.pooling
         if way not in self.pooled:
-            self.pooled[way] = self._first(spec, states[-1]) if _reads_first(spec) else self._mean(states)
+            self.pooled[way] = self._first(spec, states[-1]) if _reads_first_token(spec) else self._mean(states)
         return self.pooled[way]
 
     def _first(self, spec: HeadSpec, states: Node) -> Node:
@@ -257,12 +257,12 @@ class _Network:
         )
         return ops.add(ops.multiply(states, cos), ops.multiply(across, sin))
 
-    def _sinusoids(self) -> Numbers:
+    def _sinusoids(self) -> FloatArray:
         angles = self._angles(self.config.embedding_width)
         both = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(len(angles), -1)
         return both[:, : self.config.embedding_width]
 
-    def _angles(self, width: int) -> Numbers:
+    def _angles(self, width: int) -> FloatArray:
         steps = np.arange(0, width, 2, dtype=np.float32)
         positions = np.arange(self.config.max_position_embeddings, dtype=np.float32)
         return positions[:, None] * np.float32(10_000) ** (-steps / np.float32(width))
@@ -281,6 +281,6 @@ class _Network:
         return self.ops.constant(name, self.weights[name])
 
 
-def _reads_first(spec: HeadSpec) -> bool:
+def _reads_first_token(spec: HeadSpec) -> bool:
     """Whether the first token of a document is all that a head reads of the last layer."""
     return not spec.per_token and (spec.needs_pooler or spec.pooling.startswith("cls"))

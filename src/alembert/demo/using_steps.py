@@ -23,7 +23,7 @@ def export(folders: Folders) -> Step:
     """Write the student as an int8 Export."""
     title = "The student exported to int8: a folder that runs without torch"
     from alembert.compress.export import export as write
-    from alembert.compress.part import Material
+    from alembert.compress.measure import ExportData
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
@@ -32,7 +32,7 @@ def export(folders: Folders) -> Step:
     model = TaskModel.of_engine(engine, folders.student)
     train, dev = (folders.labelled("tag", split) for split in ("train", "dev"))
     calibration, judged = (model.read([path], ReadOptions()).examples for path in (train, dev))
-    material = Material(calibration=calibration, judged=judged, files=(train, dev))
+    material = ExportData(calibration=calibration, judged=judged, files=(train, dev))
     outcome = write(engine.checkpoint, folders.export, material=material, overwrite=True)
     flags: dict[str, Any] = {"calibrate": train, "dev": dev, "out": folders.export}
     return Step(

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alembert.compress.graph import build_graph
+from alembert.compress.openvino import build_openvino
 from alembert.data.windows import Row
 from alembert.errors import BadSetting
 from alembert.nn.batch import Batch
@@ -65,7 +65,7 @@ def rows_of(lengths: Sequence[int]) -> list[Row]:
 
 
 def computed(model: Model, head: str, rows: Sequence[Row]) -> list[npt.NDArray[np.float32]]:
-    outputs = OpenVinoGraph(build_graph(model, head), threads=1, streams=1).infer(rows)[head]
+    outputs = OpenVinoGraph(build_openvino(model, head), threads=1, streams=1).infer(rows)[head]
     if not model.spec(head).per_token:
         return list(outputs)
     return [outputs[place, : row.length] for place, row in enumerate(rows)]
@@ -93,7 +93,7 @@ def test_the_graph_gives_what_torch_gives(model: Model, head: str) -> None:
 
 @pytest.fixture(scope="module")
 def tagger() -> OpenVinoGraph:
-    return OpenVinoGraph(build_graph(model_of(), "tag"), threads=1, streams=1)
+    return OpenVinoGraph(build_openvino(model_of(), "tag"), threads=1, streams=1)
 
 
 @settings(deadline=None, max_examples=20)
@@ -106,7 +106,7 @@ def test_what_is_beside_a_row_does_not_change_it(lengths: list[int], tagger: Ope
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 24, 30])
 def test_padding_of_a_lone_row_ends_where_the_model_does_and_changes_nothing(length: int) -> None:
-    graph = build_graph(model_of(max_position_embeddings=30), "tag", "mean")
+    graph = build_openvino(model_of(max_position_embeddings=30), "tag", "mean")
     plain, rounded = (OpenVinoGraph(graph, threads=1, streams=1, longest=longest) for longest in (None, 30))
     rows = rows_of([length])
     wanted, found = plain.infer(rows), rounded.infer(rows)
@@ -117,7 +117,7 @@ def test_padding_of_a_lone_row_ends_where_the_model_does_and_changes_nothing(len
 
 def test_only_the_first_token_leaves_the_last_layer_if_no_other_is_read() -> None:
     def shape_of(head: str) -> str:
-        nodes = {node.get_friendly_name(): node for node in build_graph(model_of(), head).get_ops()}
+        nodes = {node.get_friendly_name(): node for node in build_openvino(model_of(), head).get_ops()}
         return str(nodes["layer.1.outer"].get_output_partial_shape(0))
 
     assert shape_of("first") == "[?,1,16]"
@@ -125,7 +125,7 @@ def test_only_the_first_token_leaves_the_last_layer_if_no_other_is_read() -> Non
 
 
 def test_shared_layers_share_their_weights_in_the_graph() -> None:
-    graph = build_graph(model_of(**SHAPES["albert"]), "tag")
+    graph = build_openvino(model_of(**SHAPES["albert"]), "tag")
     named = [node.get_friendly_name() for node in graph.get_ops() if node.get_type_name() == "Constant"]
     assert named.count("encoder.blocks.0.inner.weight") == 1
 
@@ -136,12 +136,12 @@ def test_a_head_over_the_vocabulary_is_refused() -> None:
         {"words": HeadSpec(kind="masked_lm")},
     )
     with pytest.raises(BadSetting, match="fill masks or write texts"):
-        build_graph(model, "words")
+        build_openvino(model, "words")
 
 
 def test_all_heads_at_once_give_what_each_gives(model: Model) -> None:
     rows = rows_of([5, 32, 1, 5])
-    outputs = OpenVinoGraph(build_graph(model, *HEADS), threads=1, streams=1).infer(rows)
+    outputs = OpenVinoGraph(build_openvino(model, *HEADS), threads=1, streams=1).infer(rows)
     for head in HEADS:
         for own, wanted, row in zip(outputs[head], expected(model, head, rows), rows, strict=True):
             np.testing.assert_allclose(own[: row.length] if model.spec(head).per_token else own, wanted, atol=1e-4)
@@ -150,16 +150,16 @@ def test_all_heads_at_once_give_what_each_gives(model: Model) -> None:
 def test_heads_that_give_the_same_are_two_outputs() -> None:
     heads = {name: HeadSpec(kind="embed", pooling="cls") for name in ("one", "other")}
     model = new_model(EncoderConfig(vocab_size=50, hidden_size=16, num_attention_heads=2), heads).eval()
-    found = OpenVinoGraph(build_graph(model, *heads), threads=1, streams=1).infer(rows_of([5]))
+    found = OpenVinoGraph(build_openvino(model, *heads), threads=1, streams=1).infer(rows_of([5]))
     np.testing.assert_array_equal(found["one"], found["other"])
 
 
 def test_a_head_that_is_called_as_an_input_is_refused() -> None:
     shape = EncoderConfig(vocab_size=9, hidden_size=8, num_attention_heads=2)
     with pytest.raises(BadSetting, match="called segments"):
-        build_graph(new_model(shape, {"segments": HEADS["tag"]}), "segments")
+        build_openvino(new_model(shape, {"segments": HEADS["tag"]}), "segments")
 
 
 def test_attention_that_does_not_see_everything_is_refused() -> None:
     with pytest.raises(BadSetting, match="causal attention"):
-        build_graph(model_of(attention="causal"), "tag")
+        build_openvino(model_of(attention="causal"), "tag")

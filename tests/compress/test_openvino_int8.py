@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from openvino import Model as Graph
 
-from alembert.compress.graph import build_graph
-from alembert.compress.quantise import products, quantise, ranked
+from alembert.compress.openvino import build_openvino, list_quantised_products, quantise, rank_products
 from alembert.data.windows import Row
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
@@ -26,7 +25,7 @@ def exact(**changes: int) -> Graph:
     config = EncoderConfig(vocab_size=50, **{**shape, **changes}, max_position_embeddings=32)
     model = new_model(config, {"tag": HeadSpec(kind="tag", outputs=5)})
     opinionated(model)
-    return build_graph(model.eval(), "tag")
+    return build_openvino(model.eval(), "tag")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def outputs(graph: Graph) -> np.ndarray:
 
 
 def test_every_product_with_weights_is_quantised(int8: Graph) -> None:
-    assert products(int8) == [*ALL, "head"]
+    assert list_quantised_products(int8) == [*ALL, "head"]
 
 
 def test_the_outputs_are_near_the_exact_ones(graph: Graph, int8: Graph) -> None:
@@ -54,17 +53,17 @@ def test_the_outputs_are_near_the_exact_ones(graph: Graph, int8: Graph) -> None:
 
 
 def test_the_graph_that_is_given_stays_as_it_is(graph: Graph, int8: Graph) -> None:
-    assert products(int8)
-    assert products(graph) == []
+    assert list_quantised_products(int8)
+    assert list_quantised_products(graph) == []
 
 
 def test_what_is_to_be_kept_stays_in_float(graph: Graph) -> None:
     found = quantise(graph, rows(), keep=["layer.1.outer", "head"])
-    assert products(found) == [name for name in ALL if name != "layer.1.outer"]
+    assert list_quantised_products(found) == [name for name in ALL if name != "layer.1.outer"]
 
 
 def test_layers_that_share_their_weights_can_be_quantised() -> None:
-    assert products(quantise(exact(num_hidden_groups=1), rows())) == [*ALL, "head"]
+    assert list_quantised_products(quantise(exact(num_hidden_groups=1), rows())) == [*ALL, "head"]
 
 
 def test_attention_stays_in_float(int8: Graph) -> None:
@@ -73,7 +72,7 @@ def test_attention_stays_in_float(int8: Graph) -> None:
 
 
 def test_products_are_ranked_by_what_the_outputs_gain_without_them(graph: Graph, int8: Graph) -> None:
-    names = ranked(int8, graph, rows()[:2])
+    names = rank_products(int8, graph, rows()[:2])
     assert sorted(names) == sorted([*ALL, "head"])
 
 

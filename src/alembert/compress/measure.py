@@ -1,30 +1,94 @@
-"""One task of a model that is exported: its head, its text, and how the Export is measured on it."""
+"""A form of a model that may become the Export: what it answers, how good that is, how far it is from another.
+
+One task of a model that is exported: its head, its text, and how the Export is measured on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from alembert.compress.candidate import Candidate, Stopwatch, same_answers, tokenizer_of
-from alembert.compress.card import Measured
+from alembert.compress.card import TaskMeasurement
 from alembert.data.windows import Row
-from alembert.errors import BadSetting
+from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.tasks.compare.task import CompareTask
-from alembert.tasks.example import get_group_ids
+from alembert.tasks.example import EncodedExample, get_group_ids
 from alembert.tasks.files import open_task, read_task_table
 from alembert.tasks.metrics.bootstrap import compare_paired
+from alembert.tasks.runtime import Runner
 from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
 from alembert.tasks.runtime.export_files import DecodingWeights, HeadMetadata
 from alembert.tasks.runtime.torch import ModelRunner
 from alembert.tasks.task import AnyTask
 
 
+class SpeedMeasurement(Protocol):
+    """How fast a form answered."""
+
+    @property
+    def texts_per_second(self) -> float: ...
+
+    @property
+    def tokens_per_second(self) -> float: ...
+
+
 @dataclass(frozen=True)
-class Material:
+class ExportCandidate:
+    """A task with the tokenizer of its checkpoint and something that computes; `infer.speed` can measure it."""
+
+    task: AnyTask
+    checkpoint: Checkpoint
+    runner: Runner
+
+    def encode(self, examples: Sequence[Any]) -> list[EncodedExample]:
+        """Turn examples into what the model reads."""
+        longest = self.checkpoint.blueprint.config.max_position_embeddings
+        return self.task.encode(examples, require_tokenizer(self.checkpoint), longest)
+
+    def predict(self, examples: Sequence[Any]) -> list[Any]:
+        """Answer examples."""
+        encoded = self.encode(examples)
+        outputs = self.task.run(self.runner, encoded)
+        return [self.task.decode(*pair) for pair in zip(encoded, outputs, strict=True)]
+
+
+def require_tokenizer(checkpoint: Checkpoint) -> Any:
+    """Give the tokenizer of a checkpoint; one without is refused."""
+    if checkpoint.tokenizer is None:
+        raise BadFile("The checkpoint has no tokenizer (vocab.txt or tokenizer.json), so it cannot read texts.")
+    return checkpoint.tokenizer
+
+
+def compute_agreement(task: AnyTask, examples: Sequence[Any], one: Sequence[Any], other: Sequence[Any]) -> float:
+    """Give the share of examples that two forms answer alike, whatever they think of their answers' chances."""
+    triples = zip(examples, one, other, strict=True)
+    alike = [bool(strip_floats(task.record(each, a)) == strip_floats(task.record(each, b))) for each, a, b in triples]
+    return sum(alike) / len(alike)
+
+
+def strip_floats(value: Any) -> Any:
+    """Leave out numbers that are not whole from a record: scores, chances, vectors.
+
+    >>> strip_floats({"label": "yes", "score": 0.93, "spans": [{"start": 3, "score": 0.5}]})
+    {'label': 'yes', 'spans': [{'start': 3}]}
+    """
+    if isinstance(value, Mapping):
+        return {name: strip_floats(item) for name, item in value.items() if not isinstance(item, float)}
+    if isinstance(value, list | tuple):
+        return [strip_floats(item) for item in value if not isinstance(item, float)]
+    return value
+
+
+SpeedFunction = Callable[[Sequence[ExportCandidate], Sequence[Any]], Sequence[SpeedMeasurement]]
+"""Measures candidates on examples: `infer.speed.speeds` is one."""
+
+
+@dataclass(frozen=True)
+class ExportData:
     """What an export is made with, beside the checkpoint; of several tasks each has its own."""
 
     calibration: Sequence[Any] = ()
@@ -33,7 +97,7 @@ class Material:
     """Examples on which fp32 and the Export are compared."""
     labelled: bool = True
     """Whether the right answers of the judged ones are known."""
-    stopwatch: Stopwatch | None = None
+    stopwatch: SpeedFunction | None = None
     """Measures speed; none: it is not measured."""
     machine: str = ""
     """Where it is measured, in a few words."""
@@ -42,14 +106,14 @@ class Material:
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportedTask:
     """A task of a checkpoint with its material."""
 
     checkpoint: Checkpoint
     folder: Path
     name: str | None
     """Which of several tasks it is; none: the model has one."""
-    material: Material
+    material: ExportData
 
     @cached_property
     def task(self) -> AnyTask:
@@ -95,25 +159,25 @@ class Part:
         wanted = min(most, len(examples))
         drawn = [examples[number * len(examples) // wanted] for number in range(wanted)]
         longest = self.checkpoint.blueprint.config.max_position_embeddings
-        encoded = self.task.encode(drawn, tokenizer_of(self.checkpoint), longest)
+        encoded = self.task.encode(drawn, require_tokenizer(self.checkpoint), longest)
         return [row for each in encoded for row in each.rows][:most]
 
-    def form(self, graph: ExportedGraph) -> Candidate:
+    def form(self, graph: ExportedGraph) -> ExportCandidate:
         """Give the task with what computes its head."""
-        return Candidate(self.task, self.checkpoint, GraphRunner(graph, self.head))
+        return ExportCandidate(self.task, self.checkpoint, GraphRunner(graph, self.head))
 
-    def in_torch(self) -> Candidate:
+    def in_torch(self) -> ExportCandidate:
         """Give the task as the checkpoint computes it."""
         runner = ModelRunner(self.checkpoint.model, self.head, self.task.attention)
-        return Candidate(self.task, self.checkpoint, runner)
+        return ExportCandidate(self.task, self.checkpoint, runner)
 
 
 @dataclass(frozen=True)
-class Trial:
+class Fp32Baseline:
     """A task with its fp32 form, by which others are judged; it answers once for all of them."""
 
-    part: Part
-    exact: Candidate
+    part: ExportedTask
+    exact: ExportCandidate
 
     @cached_property
     def answers(self) -> list[Any]:
@@ -124,15 +188,15 @@ class Trial:
     def is_scored(self) -> bool:
         return bool(self.part.material.judged) and self.part.material.labelled
 
-    def loss(self, made: Candidate) -> float:
+    def loss(self, made: ExportCandidate) -> float:
         """Give the points that another form scores less than fp32."""
         answers = made.predict(self.part.material.judged)
         return 100 * (self._score(self.answers) - self._score(answers))
 
-    def measured(self, made: Candidate | None) -> Measured:
+    def measured(self, made: ExportCandidate | None) -> TaskMeasurement:
         """Compare another form with fp32; none: fp32 itself is to be told of."""
         judged = self.part.material.judged
-        found = Measured(task=self.part.task.name, judged=len(judged))
+        found = TaskMeasurement(task=self.part.task.name, judged=len(judged))
         if not judged:
             return found
         answers = self.answers if made is None else made.predict(judged)
@@ -141,7 +205,7 @@ class Trial:
             found = replace(found, measure=scores.main, fp32=self._score(self.answers), exported=scores.value)
             found = found if made is None else replace(found, interval=self._interval(answers))
         if made is not None and not self._answers_are_numbers:
-            found = replace(found, same_answers=same_answers(self.part.task, judged, self.answers, answers))
+            found = replace(found, same_answers=compute_agreement(self.part.task, judged, self.answers, answers))
         return self._clocked(found, {"fp32": self.exact} | ({} if made is None else {"int8": made}))
 
     def _interval(self, answers: Sequence[Any]) -> tuple[float, float]:
@@ -163,7 +227,7 @@ class Trial:
         """Whether answers are numbers or vectors, of which no two are the same."""
         return not self.part.task.labels and self.part.facts.kind in ("classify", "embed")
 
-    def _clocked(self, found: Measured, forms: Mapping[str, Candidate]) -> Measured:
+    def _clocked(self, found: TaskMeasurement, forms: Mapping[str, ExportCandidate]) -> TaskMeasurement:
         material = self.part.material
         if material.stopwatch is None:
             return found

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from alembert.compress import export as exporting
-from alembert.compress.export import Material, export
-from alembert.compress.faster import Pace, faster, paces, told
+from alembert.compress.export import ExportData, export
+from alembert.compress.formats import (
+    FormatSpeed,
+    choose_format,
+    describe_speeds,
+    measure_format_speeds,
+)
 from alembert.compress.settings import ExportSettings
 from alembert.data.windows import Row
 from alembert.files import checkpoint as checkpoints
@@ -36,18 +41,20 @@ def rows(*lengths: int) -> list[Row]:
 def test_speed_is_tokens_over_seconds_and_latency_that_of_single_rows() -> None:
     now = [0.0]
     graphs: Any = {"openvino": Scripted(now, 0.001, 0.5), "onnx": Scripted(now, 0.002, 0.1)}
-    found = paces(graphs, rows(100, 100, 100), clock=lambda: now[0])
+    found = measure_format_speeds(graphs, rows(100, 100, 100), clock=lambda: now[0])
     assert found["openvino"].tokens_per_second == pytest.approx(300 / 0.8)
     assert found["openvino"].milliseconds == pytest.approx(600)
     assert found["onnx"].tokens_per_second == pytest.approx(300 / 0.7)
     assert found["onnx"].milliseconds == pytest.approx(300)
-    assert faster(found) == "onnx"
-    assert told(found).startswith("in openvino 375 tokens a second, 600.0 ms for one row alone; in onnxruntime")
+    assert choose_format(found) == "onnx"
+    assert describe_speeds(found).startswith(
+        "in openvino 375 tokens a second, 600.0 ms for one row alone; in onnxruntime"
+    )
 
 
 def test_a_graph_that_is_much_faster_wins_though_single_rows_take_longer() -> None:
-    assert faster({"openvino": Pace(1000, 9.0), "onnx": Pace(800, 3.0)}) == "openvino"
-    assert faster({"openvino": Pace(1000, 9.0), "onnx": Pace(900, 3.0)}) == "onnx"
+    assert choose_format({"openvino": FormatSpeed(1000, 9.0), "onnx": FormatSpeed(800, 3.0)}) == "openvino"
+    assert choose_format({"openvino": FormatSpeed(1000, 9.0), "onnx": FormatSpeed(900, 3.0)}) == "onnx"
 
 
 @pytest.mark.parametrize("winner", ["openvino", "onnx"])
@@ -59,12 +66,12 @@ def test_the_export_has_the_format_that_won(
     measured: list[Any] = []
 
     def scripted(graphs: Any, given: Any) -> Any:
-        measured.append(paces(graphs, given))
-        return {form: Pace(2.0 if form == winner else 1.0, 1.0) for form in graphs}
+        measured.append(measure_format_speeds(graphs, given))
+        return {form: FormatSpeed(2.0 if form == winner else 1.0, 1.0) for form in graphs}
 
-    monkeypatch.setattr(exporting, "paces", scripted)
+    monkeypatch.setattr(exporting, "measure_format_speeds", scripted)
     said: list[str] = []
-    material = Material(calibration=examples, stopwatch=lambda forms, texts: speeds(forms, texts, seconds=0.1))
+    material = ExportData(calibration=examples, stopwatch=lambda forms, texts: speeds(forms, texts, seconds=0.1))
     checkpoint = checkpoints.open(tmp_path / "checkpoint")
     settings = ExportSettings(precision=precision, rows=6)
     outcome = export(checkpoint, tmp_path / "export", settings, material, say=said.append)
@@ -76,7 +83,7 @@ def test_the_export_has_the_format_that_won(
 
 def test_without_a_stopwatch_the_machine_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     examples = fine_tuned("tag", tmp_path / "checkpoint", tmp_path / "examples.jsonl")
-    monkeypatch.setattr(exporting, "paces", lambda *_: pytest.fail("speed was measured"))
+    monkeypatch.setattr(exporting, "measure_format_speeds", lambda *_: pytest.fail("speed was measured"))
     checkpoint = checkpoints.open(tmp_path / "checkpoint")
-    export(checkpoint, tmp_path / "export", ExportSettings(rows=6), Material(calibration=examples))
+    export(checkpoint, tmp_path / "export", ExportSettings(rows=6), ExportData(calibration=examples))
     assert (tmp_path / "export" / "manifest.json").is_file()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from alembert.compress import onnx_graph
-from alembert.compress.export import Material, export
-from alembert.compress.onnx_graph import build_onnx, check_onnx
+from alembert.compress import onnx
+from alembert.compress.export import ExportData, export
+from alembert.compress.onnx import build_onnx, check_onnx
 from alembert.compress.settings import ExportSettings
 from alembert.data.windows import Row
 from alembert.errors import BadSetting, MissingExtra
@@ -127,8 +127,8 @@ def test_without_onnx_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_model_that_no_file_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_graph, "import_onnx", lambda: None)
-    monkeypatch.setattr(onnx_graph, "LARGEST", 1000)
+    monkeypatch.setattr(onnx, "import_onnx", lambda: None)
+    monkeypatch.setattr(onnx, "MAX_FILE_BYTES", 1000)
     with pytest.raises(BadSetting, match="Export without --format onnx"):
         check_onnx(model_of())
 
@@ -142,7 +142,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("onnx")
     folder = tmp_path_factory.mktemp("onnx")
     examples = fine_tuned("tag, crf", folder / "checkpoint", folder / "examples.jsonl")
-    export(checkpoints.open(folder / "checkpoint"), folder / "export", ONNX, Material(judged=examples[:6]))
+    export(checkpoints.open(folder / "checkpoint"), folder / "export", ONNX, ExportData(judged=examples[:6]))
     return folder
 
 
