@@ -93,13 +93,13 @@ def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) ->
     import alembert
     from alembert.compress.export import ExportData, export
     from alembert.compress.settings import ExportSettings
-    from alembert.infer.speed import speeds
+    from alembert.infer.speed import measure_speeds
     from alembert.tasks.tag.task import TagTask
 
     examples = TagTask.of_texts(sentences(texts_of(TRAIN)))
     settings = ExportSettings(format=form, rows=rows)
     # With a stopwatch the format is chosen as the command does it, by running the model in both.
-    material = ExportData(calibration=examples, stopwatch=speeds)
+    material = ExportData(calibration=examples, stopwatch=measure_speeds)
     export(alembert.open(checkpoint), out, settings, material, say=told)
     return out
 

@@ -23,9 +23,9 @@ import numpy as np
 from harness import SHARED, best, chunks, parser, timed
 
 from alembert.infer.embed import EncodeSettings, encode
-from alembert.infer.embed_model import Embedded, Embedder, Origin
-from alembert.infer.embed_search import nearest
-from alembert.infer.embed_store import Index
+from alembert.infer.embedder import EmbeddedTexts, Embedder, ModelOrigin
+from alembert.infer.index import VectorIndex
+from alembert.infer.search import find_nearest
 from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
 
@@ -95,13 +95,13 @@ class Drawn:
     """Gives random vectors of length 1 in place of a model's."""
 
     drawn: np.random.Generator
-    origin: Origin
+    origin: ModelOrigin
     pooling: Pooling
     length: int = 16
 
-    def embed(self, texts: Sequence[str]) -> Embedded:
+    def embed(self, texts: Sequence[str]) -> EmbeddedTexts:
         counts = {"examples": len(texts), "characters": sum(map(len, texts)), "windows": len(texts)}
-        return Embedded(unit_vectors(self.drawn, len(texts)), Coverage(**counts))
+        return EmbeddedTexts(unit_vectors(self.drawn, len(texts)), Coverage(**counts))
 
 
 def unit_vectors(drawn: np.random.Generator, rows: int) -> np.ndarray:
@@ -109,15 +109,15 @@ def unit_vectors(drawn: np.random.Generator, rows: int) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def random_index(folder: Path, rows: int) -> Index:
+def random_index(folder: Path, rows: int) -> VectorIndex:
     source = written(folder / "numbers.jsonl", [f"text {number}" for number in range(rows)])
     pooling = Pooling(mode="mean", dimension=WIDTH, normalise=True)
-    embedder = Drawn(np.random.default_rng(0), Origin("nowhere", "0" * 64), pooling)
+    embedder = Drawn(np.random.default_rng(0), ModelOrigin("nowhere", "0" * 64), pooling)
     encode(embedder, [source], folder / "drawn", EncodeSettings(int8_copy=True))
-    return Index.open(folder / "drawn")
+    return VectorIndex.open(folder / "drawn")
 
 
-def search_seconds(index: Index, rounds: int) -> dict[str, dict[str, float]]:
+def search_seconds(index: VectorIndex, rounds: int) -> dict[str, dict[str, float]]:
     """Seconds a query: for one at a time, and for many at once."""
     from sklearn.neighbors import NearestNeighbors
 
@@ -126,8 +126,8 @@ def search_seconds(index: Index, rounds: int) -> dict[str, dict[str, float]]:
     queries = unit_vectors(np.random.default_rng(1), TOGETHER)
     check_equal(index, matrix, queries[:8])
     ways: dict[str, Callable[[np.ndarray], object]] = {
-        "alembert": lambda some: nearest(index, some, NEAREST),
-        "alembert_int8": lambda some: nearest(index, some, NEAREST, copy=True),
+        "alembert": lambda some: find_nearest(index, some, NEAREST),
+        "alembert_int8": lambda some: find_nearest(index, some, NEAREST, copy=True),
         "numpy": lambda some: by_numpy(matrix, some),
         "sklearn": peer.kneighbors,
     }
@@ -146,10 +146,10 @@ def by_numpy(matrix: np.ndarray, queries: np.ndarray) -> np.ndarray:
     return np.take_along_axis(found, order, axis=1)
 
 
-def check_equal(index: Index, matrix: np.ndarray, queries: np.ndarray) -> None:
+def check_equal(index: VectorIndex, matrix: np.ndarray, queries: np.ndarray) -> None:
     expected = by_numpy(matrix, queries).tolist()
     for copy in (False, True):
-        found = nearest(index, queries, NEAREST, copy=copy)
+        found = find_nearest(index, queries, NEAREST, copy=copy)
         assert [[hit.row for hit in hits] for hits in found] == expected
 
 

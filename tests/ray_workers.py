@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from alembert.infer.annotate_models import Pipeline
+from alembert.infer.annotate_pipeline import Pipeline
 from alembert.workers.ray import RayCluster, RayConnection, connect
 from finding_models import Finder, finder
 

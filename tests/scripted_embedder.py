@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from alembert.infer.embed_model import Embedded, Origin
+from alembert.infer.embedder import EmbeddedTexts, ModelOrigin
 from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
 
@@ -19,17 +19,17 @@ class Scripted:
 
     script: Mapping[str, Sequence[float]] = field(default_factory=dict)
     width: int = WIDTH
-    origin: Origin = field(default_factory=lambda: Origin("nowhere", "f" * 64))
+    origin: ModelOrigin = field(default_factory=lambda: ModelOrigin("nowhere", "f" * 64))
     length: int = 16
 
     @property
     def pooling(self) -> Pooling:
         return Pooling(mode="mean", dimension=self.width)
 
-    def embed(self, texts: Sequence[str]) -> Embedded:
+    def embed(self, texts: Sequence[str]) -> EmbeddedTexts:
         vectors = np.array([self._vector(text) for text in texts], np.float32)
         counts = {"examples": len(texts), "characters": sum(map(len, texts)), "windows": len(texts)}
-        return Embedded(vectors.reshape(-1, self.width), Coverage(**counts))
+        return EmbeddedTexts(vectors.reshape(-1, self.width), Coverage(**counts))
 
     def _vector(self, text: str) -> Sequence[float]:
         drawn = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(self.width)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from alembert.infer.size import Size
+from alembert.infer.engines import ModelSize
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.classify.data import ClassifySettings
 from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
@@ -19,7 +19,7 @@ from alembert.text.vocabulary import SpecialTokens, Vocabulary
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,-"
 PIECES = (*SpecialTokens().roles().values(), *LETTERS, *(f"##{letter}" for letter in LETTERS))
 WORDS = ("breast", "cancer", "aspirin", "helps", "against", "the", "patient", "has")
-SIZE = Size(parameters=4_000_000, bytes=16_000_000, layers=4, width=128, multiplications=2_000_000)
+SIZE = ModelSize(parameters=4_000_000, bytes=16_000_000, layers=4, width=128, multiplications=2_000_000)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Engine:
         default_factory=lambda: Tokenizer.from_vocabulary(Vocabulary((*PIECES, *WORDS)), lowercase=True)
     )
     longest: int = 512
-    size: Size = SIZE
+    size: ModelSize = SIZE
 
 
 class Silent:

@@ -13,8 +13,8 @@ from alembert.corpus.document import Document, Entity
 from alembert.demo import Folders, Step
 from alembert.demo.page import SHOWN, page
 from alembert.demo.step import command
-from alembert.infer.annotate_parts import write_part
-from alembert.infer.size import Size
+from alembert.infer.annotate_chunks import write_part
+from alembert.infer.engines import ModelSize
 from alembert.infer.speed import Speed
 from alembert.inspect.comparison import Comparison, Standing
 from alembert.inspect.comparison_report import by_model, sentences
@@ -26,7 +26,7 @@ COMMAND = "alembert distill 'my teacher' --student 1x96"
 
 
 def standing(name: str, layers: int) -> Standing:
-    size = Size(parameters=layers * 1000, bytes=layers * 2_000_000, layers=layers, width=96, multiplications=9)
+    size = ModelSize(parameters=layers * 1000, bytes=layers * 2_000_000, layers=layers, width=96, multiplications=9)
     speed = Speed(texts=10, tokens=1000, seconds=(0.5 * layers,))
     return Standing(name=name, folder=name, score=0.4, interval=Interval(low=0.3, high=0.5), size=size, speed=speed)
 

@@ -13,7 +13,7 @@ from alembert.cli import run
 from alembert.errors import BadFile
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.infer.embed_model import Embedder
+from alembert.infer.embedder import Embedder
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import EncoderConfig
 from alembert.text.tokenizer import Tokenizer

@@ -30,7 +30,7 @@ LARGEST = 250
 """Megabytes that the runtime may take."""
 LOADED = """
 import alembert
-from alembert.infer.several import open_model
+from alembert.infer.task_model import open_model
 model = open_model("export")
 (found,) = model.predictions(model.task.of_texts(["Fever after aspirin."]))
 print(model.engine.name)

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from alembert.errors import UserError
     from alembert.files.checkpoint import Checkpoint, open  # noqa: A004
     from alembert.infer.evaluate import Evaluation
-    from alembert.infer.fill_mask import FilledMask
-    from alembert.infer.generate import GeneratedText
+    from alembert.infer.language_model import FilledMask, GeneratedText, TextScore
     from alembert.infer.predictions import (
         AnnotatedDocument,
         AnswerPrediction,
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
         Triple,
     )
     from alembert.infer.predictor import Predictor
-    from alembert.infer.text_score import TextScore
     from alembert.text.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
@@ -62,8 +60,8 @@ _HOMES = {
     "Evaluation": "alembert.infer.evaluate",
     "ExportResult": "alembert.api.exporting",
     "FailedPrediction": "alembert.infer.predictions",
-    "FilledMask": "alembert.infer.fill_mask",
-    "GeneratedText": "alembert.infer.generate",
+    "FilledMask": "alembert.infer.language_model",
+    "GeneratedText": "alembert.infer.language_model",
     "GenerationPrediction": "alembert.infer.predictions",
     "PairPrediction": "alembert.infer.predictions",
     "Predictor": "alembert.infer.predictor",
@@ -71,7 +69,7 @@ _HOMES = {
     "Relation": "alembert.corpus.document",
     "SearchHit": "alembert.infer.predictions",
     "SimilarityPrediction": "alembert.infer.predictions",
-    "TextScore": "alembert.infer.text_score",
+    "TextScore": "alembert.infer.language_model",
     "Tokenizer": "alembert.text.tokenizer",
     "TrainingResult": "alembert.api.training",
     "Triple": "alembert.infer.predictions",

@@ -14,7 +14,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import ReadOptions, read
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.infer.annotate_ray import OnRay
+from alembert.infer.annotate_chunks import RayExecutor
 from alembert.nn.config import preset
 from alembert.tasks.classify.data import ClassifySettings
 from alembert.tasks.confidence import find_threshold
@@ -127,7 +127,7 @@ def test_a_precision_is_looked_up_in_what_training_measured(work: Path, capsys: 
 def test_workers_of_a_cluster_withhold_as_well(work: Path) -> None:
     options = {"device": "cpu", "min_score": 0.7, "min_precision": None}
     pipeline, site = _opened([work / "tag"], options, RayCluster(workers=1))
-    assert isinstance(site, OnRay)
+    assert isinstance(site, RayExecutor)
     assert [model.min_score for model in (*pipeline.models, *site.open_pipeline().models)] == [0.7, 0.7]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from alembert.cli import run
-from alembert.infer.engines import open_in_torch
-from alembert.infer.text_score import next_sentence
+from alembert.infer.engines import open_torch_engine
+from alembert.infer.language_model import next_sentence_probability
 from small_checkpoints import fine_tuned, fine_tuned_together, language_model
 
 
@@ -98,7 +98,7 @@ def test_wrong_options_are_told_before_the_model_is_opened(
 def test_the_probability_that_a_sentence_follows(masked: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", masked, "--next", "床前", "明月", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    expected = next_sentence(open_in_torch(masked), "床前", "明月")
+    expected = next_sentence_probability(open_torch_engine(masked), "床前", "明月")
     assert record == {"first": "床前", "second": "明月", "probability": expected}
     assert run(["predict", masked, "--next", "床前", "明月"]) == 0
     assert capsys.readouterr().out == f"{expected:.4f}  明月\n"

@@ -16,7 +16,7 @@ from alembert.compress.settings import ExportSettings
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
-from alembert.infer.speed import speeds
+from alembert.infer.speed import measure_speeds
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.files import write_surfaces
 from alembert.tasks.runtime.export_files import ExportMetadata, HeadMetadata
@@ -104,7 +104,7 @@ def test_what_was_measured_is_in_manifest_and_card(tagger: Any, tmp_path: Path) 
     material = ExportData(
         calibration=examples,
         judged=examples[:4],
-        stopwatch=lambda forms, texts: speeds(forms, texts, seconds=0.01),
+        stopwatch=lambda forms, texts: measure_speeds(forms, texts, seconds=0.01),
         machine="a machine",
     )
     found = export(made, tmp_path / "export", FEW, material)

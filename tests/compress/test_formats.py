@@ -18,7 +18,7 @@ from alembert.compress.formats import (
 from alembert.compress.settings import ExportSettings
 from alembert.data.windows import Row
 from alembert.files import checkpoint as checkpoints
-from alembert.infer.speed import speeds
+from alembert.infer.speed import measure_speeds
 from small_checkpoints import fine_tuned
 
 
@@ -71,7 +71,9 @@ def test_the_export_has_the_format_that_won(
 
     monkeypatch.setattr(exporting, "measure_format_speeds", scripted)
     said: list[str] = []
-    material = ExportData(calibration=examples, stopwatch=lambda forms, texts: speeds(forms, texts, seconds=0.1))
+    material = ExportData(
+        calibration=examples, stopwatch=lambda forms, texts: measure_speeds(forms, texts, seconds=0.1)
+    )
     checkpoint = checkpoints.open(tmp_path / "checkpoint")
     settings = ExportSettings(precision=precision, rows=6)
     outcome = export(checkpoint, tmp_path / "export", settings, material, say=said.append)

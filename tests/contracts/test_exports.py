@@ -12,8 +12,7 @@ from alembert.compress.export import ExportData, export
 from alembert.compress.settings import ExportSettings
 from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
-from alembert.infer.several import SeveralModel
-from alembert.infer.task_model import TaskModel
+from alembert.infer.task_model import MultiTaskModel, TaskModel
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.runtime.export_files import ExportFormat
 from small_checkpoints import fine_tuned, fine_tuned_together
@@ -79,7 +78,7 @@ def test_the_outputs_of_one_of_many_tasks_are_those_of_torch(name: str, together
 
 def test_all_tasks_at_once_give_what_each_gives(together: Any) -> None:
     folder, examples = together
-    torch, exported = (SeveralModel.open(folder / each) for each in ("checkpoint", "export"))
+    torch, exported = (MultiTaskModel.open(folder / each) for each in ("checkpoint", "export"))
     encoded = {name: model.encode(examples[name]) for name, model in torch.models.items()}
     found = exported.engine.together(exported.task.tasks).outputs(encoded)
     expected = torch.engine.together(torch.task.tasks).outputs(encoded)

@@ -12,8 +12,8 @@ from alembert import sample
 from alembert.cli import run
 from alembert.corpus.document import Document
 from alembert.corpus.readers import read
-from alembert.infer.annotate_models import Pipeline
-from alembert.infer.embed_model import Embedder
+from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.embedder import Embedder
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.compare.pooling import Pooling, build_sentence_transformers_files
 from alembert.tasks.files import describe_inferred_task

@@ -36,7 +36,7 @@ from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, Busy, UserError
 from alembert.infer.annotate import AnnotateSettings, annotate
-from alembert.infer.annotate_models import Pipeline
+from alembert.infer.annotate_pipeline import Pipeline
 from alembert.workers import processes
 
 sys.path.append(str(Path(__file__).parents[1]))

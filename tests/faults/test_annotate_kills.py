@@ -13,8 +13,8 @@ import pytest
 
 from alembert.errors import Busy
 from alembert.infer.annotate import AnnotateSettings, annotate
-from alembert.infer.annotate_models import Pipeline
-from alembert.infer.annotate_parts import FORMS
+from alembert.infer.annotate_chunks import PART_FORMATS
+from alembert.infer.annotate_pipeline import Pipeline
 
 sys.path.append(str(Path(__file__).parents[1]))
 from finding_models import finder
@@ -40,7 +40,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kills")
     write_poisoned(folder / "in")
     finder(folder / "model")
-    for form in FORMS:
+    for form in PART_FORMATS:
         run(folder, folder / f"quiet-{form}", form)
     return folder
 
@@ -115,13 +115,13 @@ def test_killed_at_random_moments(work: Path, tmp_path: Path, form: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", list(PART_FORMATS))
 def test_killed_thirty_times_in_every_format(work: Path, tmp_path: Path, form: str) -> None:
     for folder in killed_before_operations(work, tmp_path, form, MANY):
         assert content(folder) == content(work / f"quiet-{form}")
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", list(PART_FORMATS))
 def test_the_quiet_runs_hold_each_document_once(work: Path, form: str) -> None:
     quiet = work / f"quiet-{form}"
     aside = [json.loads(line) for line in (quiet / "set-aside.jsonl").read_text().splitlines()]

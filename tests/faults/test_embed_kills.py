@@ -85,7 +85,7 @@ def run_and_die(work: Path, out: Path, step: int) -> None:
 
 def run_and_die_writing(work: Path, out: Path, name: str, step: int) -> None:
     """Encode, but die in the middle of the given block of a file."""
-    from alembert.infer.ledger import Ledger
+    from alembert.infer.stream import Ledger
 
     add, steps = Ledger.add, count(1)
 

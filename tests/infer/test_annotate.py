@@ -14,7 +14,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import read
 from alembert.errors import BadFile, BadSetting
 from alembert.infer.annotate import AnnotateSettings, annotate
-from alembert.infer.annotate_models import Pipeline
+from alembert.infer.annotate_pipeline import Pipeline
 from finding_models import finder, found
 
 FORMATS = ["jsonl", "bioc", "bioc-json", "pubtator", "brat", "parquet"]

@@ -12,12 +12,12 @@ from alembert.corpus.document import Document, find_problems
 from alembert.corpus.readers import Item, read
 from alembert.corpus.writers import FORMATS as WRITERS
 from alembert.infer.annotate import AnnotateSettings, annotate
+from alembert.infer.annotate_chunks import PART_FORMATS, write_part
 from alembert.infer.annotate_documents import with_entities
-from alembert.infer.annotate_models import Pipeline
-from alembert.infer.annotate_parts import FORMS, write_part
+from alembert.infer.annotate_pipeline import Pipeline
 from finding_models import finder, found
 
-READ_BACK = [form for form in FORMS if form not in ("conll", "label-studio")]
+READ_BACK = [form for form in PART_FORMATS if form not in ("conll", "label-studio")]
 """Formats that keep the text, and have a reader."""
 PIECES = ["aspirin", "cancer", "咳嗽", "𝛼-𝛽", "e\u0301", "👩‍⚕️", "\r\n", "\n", "\t", " ", "|", "<&>", "\x00", "\x85", "\u2028", "\u200f", "\ufeff", "\x1c", "T1\t", "x|t|y", "%2F"]  # fmt: skip
 TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), min_size=1, max_size=12).map("".join)
@@ -36,13 +36,13 @@ def annotated(texts: list[str], form: str) -> tuple[list[str], list[Item], dict[
         items = [
             item
             for path in sorted((folder / "out").glob("part-*"))
-            for item in read(path, format=FORMS[chosen.format].writer)
+            for item in read(path, format=PART_FORMATS[chosen.format].writer)
         ]
         return given_texts, items, result.manifest.counts
 
 
 def test_every_writer_can_be_asked_for() -> None:
-    assert {form.writer for form in FORMS.values()} == {*WRITERS}
+    assert {form.writer for form in PART_FORMATS.values()} == {*WRITERS}
 
 
 @pytest.mark.parametrize("form", READ_BACK)
@@ -115,14 +115,14 @@ def test_nothing_is_written_if_nothing_can_be(tmp_path: Path) -> None:
     assert (written.name, list(written.refused), list(tmp_path.iterdir())) == (None, [0], [])
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", list(PART_FORMATS))
 def test_the_same_documents_give_the_same_bytes(form: str, tmp_path: Path) -> None:
     contents = []
     for name in ("one", "two"):
         folder = tmp_path / name
         folder.mkdir()
         written = write_part(folder, 3, [Document("1", "a text"), Document("1", "the same id")], form)
-        assert written.name == f"part-00003{FORMS[form].ending}"
+        assert written.name == f"part-00003{PART_FORMATS[form].ending}"
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         contents.append([(str(path.relative_to(folder)), path.read_bytes()) for path in files])
     assert contents[0] == contents[1]

@@ -9,14 +9,14 @@ import pytest
 
 from alembert.corpus.document import Document
 from alembert.infer.annotate import AnnotateSettings, annotate
-from alembert.infer.annotate_models import Annotated, Pipeline
-from alembert.infer.annotate_parts import FORMS
+from alembert.infer.annotate_chunks import PART_FORMATS
+from alembert.infer.annotate_pipeline import Pipeline, PipelineOutput
 from alembert.tasks.example import Coverage
 from finding_models import finder
 from poisoned import ids_in, line, text, write_poisoned
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", list(PART_FORMATS))
 def test_each_id_is_in_the_output_or_set_aside_once(form: str, tmp_path: Path) -> None:
     inputs = write_poisoned(tmp_path / "in")
     pipeline = Pipeline.of([finder(tmp_path / "model")])
@@ -51,8 +51,8 @@ def test_the_reasons_say_what_was_wrong(tmp_path: Path) -> None:
 class Silent:
     """Finds nothing, at once: what is left is the work around a model."""
 
-    def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
-        return (Annotated(document, Coverage()) for document in documents)
+    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
+        return (PipelineOutput(document, Coverage()) for document in documents)
 
 
 def peak(tmp_path: Path, documents: int) -> int:

@@ -15,8 +15,8 @@ import pytest
 
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.infer.annotate import AnnotateSettings, annotate
-from alembert.infer.annotate_models import Pipeline
-from alembert.infer.annotate_ray import OnRay
+from alembert.infer.annotate_chunks import RayExecutor
+from alembert.infer.annotate_pipeline import Pipeline
 from alembert.workers.ray import RayCluster, connect
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -42,7 +42,7 @@ from functools import partial
 from pathlib import Path
 from alembert.errors import Interrupted
 from alembert.infer.annotate import annotate
-from alembert.infer.annotate_ray import OnRay
+from alembert.infer.annotate_chunks import OnRay
 from ray_workers import TWO, deadly, harmless, note_descendants
 from test_annotate_ray import SETTINGS
 model, inputs, mark, out, end = *map(Path, sys.argv[1:5]), int(sys.argv[5])
@@ -77,7 +77,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def on_ray(work: Path, out: Path, opener: "partial[Pipeline]") -> dict[str, bytes]:
-    annotate(harmless(work / "model"), [work / "in"], out, SETTINGS, site=OnRay(TWO, opener))
+    annotate(harmless(work / "model"), [work / "in"], out, SETTINGS, site=RayExecutor(TWO, opener))
     return content(out)
 
 

@@ -15,8 +15,15 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.infer import bench_peers
-from alembert.infer.bench import Bench, bench, megabytes, read_texts
-from alembert.infer.bench_peers import AS_THEY_COME, PIPELINE, SORTED, LeftOut, Peer, peers_of
+from alembert.infer.bench import Benchmark, bench, folder_megabytes, read_texts
+from alembert.infer.bench_peers import (
+    PIPELINE_PEER,
+    SORTED_PEER,
+    UNSORTED_PEER,
+    Peer,
+    SkippedPeer,
+    open_peers,
+)
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.runtime.export_files import ExportFormat
 from small_checkpoints import fine_tuned
@@ -42,16 +49,16 @@ def write(path: Path, texts: list[str]) -> None:
     path.write_text("".join(f"{json.dumps({'id': str(n), 'text': text})}\n" for n, text in enumerate(texts)))
 
 
-def measured(folder: Path, file: Path, **more: Any) -> Bench:
+def measured(folder: Path, file: Path, **more: Any) -> Benchmark:
     return bench(folder, [file], device="cpu", seconds=0.02, **more)
 
 
-def names(found: Bench) -> tuple[list[str], list[str]]:
+def names(found: Benchmark) -> tuple[list[str], list[str]]:
     return [peer.name for peer in found.peers], [each.name for each in found.left_out]
 
 
-def opened(model: TaskModel) -> dict[str, Peer | LeftOut]:
-    return {each.name: each for each in peers_of(model)}
+def opened(model: TaskModel) -> dict[str, Peer | SkippedPeer]:
+    return {each.name: each for each in open_peers(model)}
 
 
 # -- what is measured beside what
@@ -59,14 +66,14 @@ def opened(model: TaskModel) -> dict[str, Peer | LeftOut]:
 
 def test_a_checkpoint_is_measured_beside_transformers(place: Path) -> None:
     found = measured(place / "tag", place / "short.jsonl")
-    assert names(found) == ([PIPELINE, SORTED], [AS_THEY_COME])
+    assert names(found) == ([PIPELINE_PEER, SORTED_PEER], [UNSORTED_PEER])
     assert (found.engine, found.task, found.texts, found.too_long) == ("torch", "tag", 40, 0)
     assert found.beside is None
 
 
 def test_an_export_is_measured_beside_its_library_as_texts_come(place: Path) -> None:
     found = measured(place / "export", place / "mixed.jsonl")
-    assert names(found) == ([AS_THEY_COME], [PIPELINE, SORTED])
+    assert names(found) == ([UNSORTED_PEER], [PIPELINE_PEER, SORTED_PEER])
     assert (found.engine, found.texts, found.too_long) == ("openvino fp32", 10, 0)
 
 
@@ -82,7 +89,7 @@ def test_texts_that_need_windows_are_kept_from_peers_that_have_none(place: Path)
 
 def test_peers_without_windows_are_left_out_if_no_text_is_short(place: Path) -> None:
     found = measured(place / "tag", place / "long.jsonl")
-    assert names(found) == ([], [AS_THEY_COME, PIPELINE, SORTED])
+    assert names(found) == ([], [UNSORTED_PEER, PIPELINE_PEER, SORTED_PEER])
     assert "too long" in found.left_out[1].reason
 
 
@@ -98,8 +105,8 @@ def test_the_table_is_plain_and_complete(place: Path) -> None:
     table = json.loads(json.dumps(found.to_table()))
     assert table["latency_ms"]["p50"] <= table["latency_ms"]["p90"] <= table["latency_ms"]["p99"]
     assert table["peers"][0]["factor"] == round(found.factor(found.peers[0]), 3)
-    assert table["megabytes"] == round(megabytes(place / "export"), 3) > 0
-    assert [each["name"] for each in table["left_out"]] == [PIPELINE, SORTED]
+    assert table["megabytes"] == round(folder_megabytes(place / "export"), 3) > 0
+    assert [each["name"] for each in table["left_out"]] == [PIPELINE_PEER, SORTED_PEER]
 
 
 def test_start_up_is_opening_and_the_first_answer_and_not_reading(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,31 +128,31 @@ def test_start_up_is_opening_and_the_first_answer_and_not_reading(place: Path, m
     ],
 )
 def test_what_transformers_cannot_answer_is_said(name: str, reason: str, place: Path) -> None:
-    found = opened(TaskModel.open(place / name))[PIPELINE]
-    assert isinstance(found, LeftOut)
+    found = opened(TaskModel.open(place / name))[PIPELINE_PEER]
+    assert isinstance(found, SkippedPeer)
     assert reason in found.reason
 
 
 def test_a_peer_that_is_not_installed_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_peers, "find_spec", lambda _: None)
-    found = opened(TaskModel.open(place / "tag"))[SORTED]
-    assert found == LeftOut(SORTED, "transformers is not installed (pip install transformers)")
+    found = opened(TaskModel.open(place / "tag"))[SORTED_PEER]
+    assert found == SkippedPeer(SORTED_PEER, "transformers is not installed (pip install transformers)")
 
 
 def test_a_peer_that_fails_is_left_out(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise OSError("no such file")
 
-    monkeypatch.setattr(bench_peers, "pipeline", fail)
+    monkeypatch.setattr(bench_peers, "open_transformers_pipeline", fail)
     found = opened(TaskModel.open(place / "tag"))
-    assert found[PIPELINE] == LeftOut(PIPELINE, "transformers cannot open the folder (OSError)")
-    assert isinstance(found[SORTED], Peer)
+    assert found[PIPELINE_PEER] == SkippedPeer(PIPELINE_PEER, "transformers cannot open the folder (OSError)")
+    assert isinstance(found[SORTED_PEER], Peer)
 
 
 def test_peers_are_for_the_cpu(place: Path) -> None:
-    found = {each.name: each for each in peers_of(TaskModel.open(place / "tag"), "cuda")}
-    assert isinstance(found[PIPELINE], LeftOut)
-    assert "cuda" in found[PIPELINE].reason
+    found = {each.name: each for each in open_peers(TaskModel.open(place / "tag"), "cuda")}
+    assert isinstance(found[PIPELINE_PEER], SkippedPeer)
+    assert "cuda" in found[PIPELINE_PEER].reason
 
 
 # -- peers answer with the same weights
@@ -157,7 +164,7 @@ def test_a_graph_as_texts_come_finds_what_the_export_finds(form: ExportFormat, p
     export(checkpoints.open(place / "tag"), tmp_path / "export", settings)
     model = TaskModel.open(tmp_path / "export")
     examples = read_texts(model, [place / "mixed.jsonl"], ReadOptions()).examples
-    peer = opened(model)[AS_THEY_COME]
+    peer = opened(model)[UNSORTED_PEER]
     assert isinstance(peer, Peer)
     ours, theirs = model.predict(examples), peer.predict(examples)
     assert [found(each) for each in ours] == [found(each) for each in theirs]
@@ -179,8 +186,8 @@ def test_transformers_classifies_as_the_checkpoint_does(place: Path) -> None:
     examples = read_texts(model, [place / "short.jsonl"], ReadOptions()).examples
     peers = opened(model)
     ours = [each.answers[0].label for each in model.predict(examples)]
-    assert [each["label"] for each in peers[PIPELINE].predict(examples)] == ours  # type: ignore[union-attr]
-    numbers = [label for label, _ in peers[SORTED].predict(examples)]  # type: ignore[union-attr]
+    assert [each["label"] for each in peers[PIPELINE_PEER].predict(examples)] == ours  # type: ignore[union-attr]
+    numbers = [label for label, _ in peers[SORTED_PEER].predict(examples)]  # type: ignore[union-attr]
     assert [model.task.labels[number] for number in numbers] == ours
 
 

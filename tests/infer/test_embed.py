@@ -8,9 +8,9 @@ import pytest
 
 from alembert import artifact
 from alembert.errors import BadFile, BadSetting
-from alembert.infer.embed import EncodeSettings, embedder_of, encode
-from alembert.infer.embed_model import Origin
-from alembert.infer.embed_store import Index
+from alembert.infer.embed import EncodeSettings, encode, open_embedder
+from alembert.infer.embedder import ModelOrigin
+from alembert.infer.index import VectorIndex
 from scripted_embedder import WIDTH, Scripted
 
 TEXTS = [f"Text number {n}. It has two sentences." for n in range(10)] + ["\ud800 咳嗽"]
@@ -27,7 +27,7 @@ def docs(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("chunk", [1, 70, 10_000])
 def test_each_row_has_the_vector_and_the_text_of_its_unit(docs: Path, tmp_path: Path, dtype: str, chunk: int) -> None:
     encode(Scripted(), [docs], tmp_path / "v", EncodeSettings(dtype=dtype, chunk_characters=chunk))
-    index = Index.open(tmp_path / "v")
+    index = VectorIndex.open(tmp_path / "v")
     units = [index.unit(row) for row in range(len(index))]
     assert [unit.id for unit in units] == [f"d{n}" for n in range(len(TEXTS))]
     expected = Scripted().embed([unit.text for unit in units]).vectors_ND.astype(dtype)
@@ -44,7 +44,7 @@ def test_the_size_of_chunks_changes_no_file(docs: Path, tmp_path: Path) -> None:
 
 def test_the_copy_is_int8_and_near(docs: Path, tmp_path: Path) -> None:
     encode(Scripted(), [docs], tmp_path / "v", EncodeSettings(int8_copy=True))
-    index = Index.open(tmp_path / "v")
+    index = VectorIndex.open(tmp_path / "v")
     assert index.copy is not None
     assert index.copy.dtype == np.int8
     np.testing.assert_allclose(index.copy * index.rows["scale"][:, None], index.matrix, atol=0.02)
@@ -62,14 +62,14 @@ def test_counts_say_what_became_of_everything(docs: Path, tmp_path: Path) -> Non
 def test_nothing_to_encode_is_an_empty_index(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     encode(Scripted(), [tmp_path / "empty.jsonl"], tmp_path / "v", EncodeSettings(int8_copy=True))
-    index = Index.open(tmp_path / "v")
+    index = VectorIndex.open(tmp_path / "v")
     assert (len(index), index.matrix.shape, index.facts.dimension) == (0, (0, WIDTH), WIDTH)
 
 
 def test_the_same_again_has_nothing_to_do_and_another_is_refused(docs: Path, tmp_path: Path) -> None:
     assert encode(Scripted(), [docs], tmp_path / "v").fresh
     assert not encode(Scripted(), [docs], tmp_path / "v").fresh
-    other = Scripted(origin=Origin("elsewhere", "0" * 64))
+    other = Scripted(origin=ModelOrigin("elsewhere", "0" * 64))
     with pytest.raises(BadFile, match="complete Vectors already"):
         encode(other, [docs], tmp_path / "v")
     assert encode(other, [docs], tmp_path / "v", overwrite=True).fresh
@@ -87,17 +87,17 @@ def test_a_damaged_folder_is_refused(docs: Path, tmp_path: Path) -> None:
     size = (tmp_path / "v/embed.json").stat().st_size
     (tmp_path / "v/embed.json").write_text(json.dumps(facts | {"dimension": 9}).ljust(size)[:size])
     with pytest.raises(BadFile, match="no sound vectors"):
-        Index.open(tmp_path / "v")
+        VectorIndex.open(tmp_path / "v")
 
 
 def test_a_model_that_is_gone_or_another_is_a_sentence(docs: Path, tmp_path: Path) -> None:
     encode(Scripted(), [docs], tmp_path / "v")
-    index = Index.open(tmp_path / "v")
+    index = VectorIndex.open(tmp_path / "v")
     with pytest.raises(BadFile, match=r"was at nowhere, and there is no folder now\. Say where it is with --model"):
-        embedder_of(index)
+        open_embedder(index)
     (tmp_path / "other").mkdir()
     with pytest.raises(BadFile, match="is not the model that made the vectors"):
-        embedder_of(index, tmp_path / "other")
+        open_embedder(index, tmp_path / "other")
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

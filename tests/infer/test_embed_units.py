@@ -10,11 +10,11 @@ from alembert.corpus.build import build
 from alembert.corpus.inputs import list_input_files
 from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadFile, BadSetting
-from alembert.infer.embed_units import Portion, supply_of
-from alembert.infer.supply import Place, chunks
+from alembert.infer.embed import UnitItem, open_unit_stream
+from alembert.infer.stream import StreamPosition, iter_chunks
 from scripted_models import write_labelled
 
-START = Place()
+START = StreamPosition()
 TEXTS = {
     "1": "Aspirin helps. It thins the blood in most patients.",
     "2": "Insulin lowers glucose. 糖尿病很常见。",
@@ -31,8 +31,8 @@ def files(tmp_path: Path) -> list[Path]:
     return [first, second]
 
 
-def portions(inputs: list[Path], unit: str, after: Place = START) -> list[Portion]:
-    return list(supply_of(list_input_files(inputs), unit, ReadOptions()).portions(after))
+def portions(inputs: list[Path], unit: str, after: StreamPosition = START) -> list[UnitItem]:
+    return list(open_unit_stream(list_input_files(inputs), unit, ReadOptions()).portions(after))
 
 
 @pytest.mark.parametrize("unit", ["document", "sentence"])
@@ -57,8 +57,10 @@ def test_reading_goes_on_behind_any_place(files: list[Path], unit: str) -> None:
 
 
 def test_progress_ends_at_the_total(files: list[Path]) -> None:
-    supply = supply_of(list_input_files(files), "document", ReadOptions())
-    assert list(supply.portions(Place()))[-1].done == supply.total == sum(path.stat().st_size for path in files)
+    supply = open_unit_stream(list_input_files(files), "document", ReadOptions())
+    assert (
+        list(supply.portions(StreamPosition()))[-1].done == supply.total == sum(path.stat().st_size for path in files)
+    )
 
 
 @pytest.mark.parametrize("unit", ["document", "sentence"])
@@ -71,7 +73,7 @@ def test_a_corpus_gives_the_same_units_and_goes_on_as_well(files: list[Path], un
 
 def test_chunks_close_when_they_are_full_and_keep_everything(files: list[Path]) -> None:
     everything = portions(files, "document")
-    cut = list(chunks(iter(everything), characters=60))
+    cut = list(iter_chunks(iter(everything), characters=60))
     assert [portion for chunk in cut for portion in chunk] == everything
     assert [len(chunk) for chunk in cut] == [2, 2]
 

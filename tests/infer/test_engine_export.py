@@ -19,9 +19,8 @@ from alembert.compress.settings import ExportSettings
 from alembert.data.windows import Row
 from alembert.errors import BadFile, BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
-from alembert.infer.embed_model import Embedder
-from alembert.infer.several import SeveralModel
-from alembert.infer.task_model import TaskModel
+from alembert.infer.embedder import Embedder
+from alembert.infer.task_model import MultiTaskModel, TaskModel
 from alembert.nn.heads import HEAD_KINDS, HeadSpec
 from alembert.tasks.example import Coverage, EncodedExample
 from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
@@ -145,7 +144,7 @@ def test_the_encoder_runs_once_for_all_tasks(several: Path, monkeypatch: pytest.
         return compute(graph, heads, rows)
 
     monkeypatch.setattr(ExportedGraph, "head_outputs", counted)
-    model = SeveralModel.open(several / "export")
+    model = MultiTaskModel.open(several / "export")
     list(model.predictions(model.task.of_texts(["aspirin", "no fever"])))
     assert asked == [({"entities", "topics", "similar"}, 2)]
 
@@ -153,7 +152,7 @@ def test_the_encoder_runs_once_for_all_tasks(several: Path, monkeypatch: pytest.
 def test_several_tasks_answer_as_in_torch(several: Path) -> None:
     records = []
     for name in ("export", "checkpoint"):
-        model = SeveralModel.open(several / name)
+        model = MultiTaskModel.open(several / name)
         examples = model.task.of_texts(["aspirin against fever"])
         records.append(strip_floats(model.task.record(examples[0], next(model.predictions(examples)))))
     assert records[0] == records[1]

@@ -11,7 +11,7 @@ from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.infer.engine_torch import TorchEngine
-from alembert.infer.fill_mask import fill_mask
+from alembert.infer.language_model import fill_mask
 from alembert.nn.batch import Batch
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec

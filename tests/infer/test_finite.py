@@ -18,9 +18,9 @@ from alembert.errors import BadFile, UserError
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.infer.embed_model import Embedder
+from alembert.infer.embedder import Embedder
 from alembert.infer.engine_torch import TorchEngine
-from alembert.infer.generate import generate
+from alembert.infer.language_model import generate
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec

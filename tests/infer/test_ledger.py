@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from alembert.errors import BadFile
-from alembert.infer.ledger import Ledger, npy_head
+from alembert.infer.stream import Ledger, npy_header
 
 HEADS = {"a": b"head", "b": b""}
 
@@ -41,9 +41,9 @@ def test_a_file_that_lost_a_part_is_refused(tmp_path: Path) -> None:
 
 def test_a_head_is_written_over_in_place(tmp_path: Path) -> None:
     rows = np.arange(6, dtype="<f4").reshape(3, 2)
-    with Ledger(tmp_path, {"x.npy": npy_head(rows.dtype, (0, 2))}) as ledger:
+    with Ledger(tmp_path, {"x.npy": npy_header(rows.dtype, (0, 2))}) as ledger:
         ledger.add({"x.npy": rows.tobytes()}, state=None)
-        ledger.begin_with("x.npy", npy_head(rows.dtype, (3, 2)))
+        ledger.begin_with("x.npy", npy_header(rows.dtype, (3, 2)))
         with pytest.raises(ValueError, match="is 3 bytes"):
             ledger.begin_with("x.npy", b"abc")
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), rows)
@@ -52,4 +52,4 @@ def test_a_head_is_written_over_in_place(tmp_path: Path) -> None:
 def test_the_head_is_that_of_numpy() -> None:
     rows, content = np.zeros((3, 2), np.float16), io.BytesIO()
     np.save(content, rows)
-    assert content.getvalue() == npy_head(rows.dtype, rows.shape) + rows.tobytes()
+    assert content.getvalue() == npy_header(rows.dtype, rows.shape) + rows.tobytes()

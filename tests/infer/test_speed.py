@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from alembert.errors import BadSetting
 from alembert.infer.speed import (
-    FEWEST_ROUNDS,
-    FEWEST_SINGLES,
-    MOST_ROUNDS,
+    MAX_ROUNDS,
+    MIN_LATENCY_TEXTS,
+    MIN_ROUNDS,
     Latency,
     Speed,
-    evenly,
-    latencies,
-    speeds,
-    this_machine,
+    describe_machine,
+    measure_latencies,
+    measure_speeds,
+    take_evenly,
 )
 
 
@@ -57,7 +57,7 @@ class Worker:
 def measured(*each: float, texts: int = 1000, seconds: float = 10.0) -> tuple[list[Speed], Clock]:
     clock = Clock()
     workers: list[Any] = [Worker(str(number), one, clock) for number, one in enumerate(each)]
-    return speeds(workers, range(texts), seconds=seconds, clock=clock), clock
+    return measure_speeds(workers, range(texts), seconds=seconds, clock=clock), clock
 
 
 def test_texts_and_tokens_a_second_are_those_of_the_clock() -> None:
@@ -91,17 +91,17 @@ def test_measuring_keeps_to_its_time(each: list[float], texts: int, seconds: flo
     )
     # One text three times, twice to find the sample, is the least that can be done.
     assert spent <= max(1.3 * seconds, 5 * max(each))
-    assert FEWEST_ROUNDS <= len(found[0].seconds) <= MOST_ROUNDS
+    assert MIN_ROUNDS <= len(found[0].seconds) <= MAX_ROUNDS
 
 
 def test_a_text_that_takes_longer_than_its_time_is_still_measured() -> None:
     (found,), _ = measured(60.0)
-    assert (found.texts, len(found.seconds)) == (1, FEWEST_ROUNDS)
+    assert (found.texts, len(found.seconds)) == (1, MIN_ROUNDS)
 
 
 def test_few_texts_are_all_read() -> None:
     (found,), _ = measured(1e-4, texts=12)
-    assert (found.texts, len(found.seconds)) == (12, MOST_ROUNDS)
+    assert (found.texts, len(found.seconds)) == (12, MAX_ROUNDS)
 
 
 def test_the_middle_round_counts() -> None:
@@ -112,7 +112,7 @@ def test_the_middle_round_counts() -> None:
 @given(st.integers(1, 50), st.data())
 def test_a_sample_has_no_text_twice_and_keeps_the_order(size: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, size))
-    drawn = evenly(range(size), count)
+    drawn = take_evenly(range(size), count)
     assert drawn == sorted(set(drawn))
     assert len(drawn) == count
 
@@ -124,14 +124,14 @@ def test_no_time_is_refused() -> None:
 
 def test_the_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert this_machine("cpu").endswith(", 1 thread")
-    assert this_machine("cuda:1") == "cuda:1"
+    assert describe_machine("cpu").endswith(", 1 thread")
+    assert describe_machine("cuda:1") == "cuda:1"
 
 
 def singles(*each: float, texts: int = 1000, seconds: float = 10.0) -> tuple[list[Latency], Clock]:
     clock = Clock()
     workers: list[Any] = [Worker(str(number), one, clock) for number, one in enumerate(each)]
-    return latencies(workers, range(texts), seconds=seconds, clock=clock), clock
+    return measure_latencies(workers, range(texts), seconds=seconds, clock=clock), clock
 
 
 def test_single_texts_are_asked_one_at_a_time_in_turn() -> None:
@@ -147,7 +147,7 @@ def test_single_texts_end_when_the_slowest_has_had_its_time() -> None:
 
 def test_a_few_single_texts_are_asked_whatever_they_take() -> None:
     (found,), _ = singles(60.0, seconds=10.0)
-    assert len(found.seconds) == FEWEST_SINGLES
+    assert len(found.seconds) == MIN_LATENCY_TEXTS
 
 
 @given(st.lists(st.floats(0.001, 10), min_size=1, max_size=60), st.floats(0.01, 1))

@@ -7,8 +7,7 @@ import pytest
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
-from alembert.infer.several import SeveralModel
-from alembert.infer.task_model import TaskModel
+from alembert.infer.task_model import MultiTaskModel, TaskModel
 from small_checkpoints import fine_tuned, fine_tuned_together
 
 TEXTS = ["aspirin helps", "the patient has cancer"]
@@ -33,7 +32,7 @@ def test_what_is_no_list_of_texts_is_refused(tagger: TaskModel, wrong: Any) -> N
 
 def test_a_model_of_several_tasks_takes_texts_too(tmp_path: Path) -> None:
     fine_tuned_together({"ner": "tag", "topic": "classify"}, tmp_path / "model", tmp_path)
-    model = SeveralModel.open(tmp_path / "model")
+    model = MultiTaskModel.open(tmp_path / "model")
     assert [set(each) for each in model.predictions(TEXTS)] == [{"ner", "topic"}] * 2
     with pytest.raises(BadInput, match="list of texts"):
         list(model.predictions("aspirin"))  # type: ignore[arg-type]

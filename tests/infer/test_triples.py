@@ -18,7 +18,7 @@ from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
-from alembert.infer.triples import TripleModel, Wanted, predictions_of
+from alembert.infer.triples import TripleFilter, TripleModel, predict_relations
 from alembert.nn.config import preset
 from alembert.tasks.relate.data import RelateSettings, example_from_entities
 from alembert.tasks.relate.task import RelateTask
@@ -107,7 +107,7 @@ def test_gold_entities_score_as_the_marked_sentences_do(
     stripped = [plain(example.text) for example in examples]
     texts, entities = zip(*stripped, strict=True)
     typed = [[(*span, "x") for span in spans] for spans in entities]
-    found = predictions_of(model, texts, typed, are_sentences=True)
+    found = predict_relations(model, texts, typed, are_sentences=True)
     assert [each.answers for each in found] == [each.answers for each in marked]
     assert len({repr(each.answers) for each in marked}) > 9
 
@@ -150,7 +150,7 @@ def test_triples_have_exact_offsets_and_leave_out_what_is_no_relation(trained: C
     model = TripleModel(tagger({"1": entities}, types=("Drug", "Gene")), relater)
     (found,) = model.extract([TEXT])
     record = found.as_json()
-    (pairs,) = predictions_of(relater, [TEXT], [[each[:3] for each in entities]])
+    (pairs,) = predict_relations(relater, [TEXT], [[each[:3] for each in entities]])
     labels = [answer.label for answer in pairs.answers]
     assert record["coverage"]["pairs"] == 2
     assert [each["relation"] for each in record["triples"]] == [each for each in labels if each != "none"]
@@ -167,7 +167,7 @@ def test_a_model_of_marked_sentences_can_be_asked_about_some_types_and_sure_answ
     finder = tagger({"1": entities}, types=("Drug", "Gene"))
 
     def found(**wanted: Any) -> list[tuple[str, str]]:
-        (one,) = TripleModel(finder, relater, Wanted(**wanted)).extract([TEXT])
+        (one,) = TripleModel(finder, relater, TripleFilter(**wanted)).extract([TEXT])
         return [(each["head"]["label"], each["tail"]["label"]) for each in one.triples]
 
     assert ("Gene", "Gene") in found()
@@ -181,7 +181,9 @@ def test_triples_of_which_the_model_is_not_sure_are_counted(how: str, trained: C
     finder = tagger({"1": [(0, 8, "Drug", 0.9), (18, 26, "Gene", 0.8)]}, types=("Drug", "Gene"))
     plain = TripleModel(finder, relater)
     (everything,) = plain.extract([TEXT])
-    sure = TripleModel(finder, relater, Wanted(least=1.0)) if how == "least" else plain.with_threshold(min_score=1.0)
+    sure = (
+        TripleModel(finder, relater, TripleFilter(least=1.0)) if how == "least" else plain.with_threshold(min_score=1.0)
+    )
     (found,) = sure.extract([TEXT])
     assert (found.triples, found.withheld) == ((), len(everything.triples))
     assert found.as_json()["coverage"]["withheld"] == found.withheld > 0
@@ -191,12 +193,12 @@ def test_triples_of_which_the_model_is_not_sure_are_counted(how: str, trained: C
 def test_types_that_the_tagger_does_not_find_are_a_sentence(trained: Callable[..., Path]) -> None:
     relater = TaskModel.open(trained("first", sentences(), reads="first"))
     with pytest.raises(BadSetting, match="type 'Planet' were asked for; the tagger finds Drug, Gene"):
-        TripleModel(tagger({}, types=("Drug", "Gene")), relater, Wanted(types=(("Drug", "Planet"),)))
+        TripleModel(tagger({}, types=("Drug", "Gene")), relater, TripleFilter(types=(("Drug", "Planet"),)))
 
 
 def test_pairs_keep_the_types_of_training(trained: Callable[..., Path]) -> None:
     relater = TaskModel.open(trained("documents", documents()))
-    (found,) = predictions_of(relater, [TEXT], [[(0, 8, "gene"), (18, 26, "DRUG"), (32, 35, "other")]])
+    (found,) = predict_relations(relater, [TEXT], [[(0, 8, "gene"), (18, 26, "DRUG"), (32, 35, "other")]])
     assert [(each.head, each.tail) for each in found.pairs] == [(1, 0)]
 
 

@@ -12,9 +12,9 @@ from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.infer.contest import hold
+from alembert.infer.engines import ModelSize
 from alembert.infer.evaluate import evaluate
-from alembert.infer.size import Size
+from alembert.infer.scoring import score_models
 from alembert.infer.speed import Speed
 from alembert.infer.task_model import TaskModel
 from alembert.inspect.comparison import Comparison, Standing, compare, comparison_of
@@ -73,7 +73,7 @@ def scripted(*scores: float, reference: int = 0, speed: bool = True) -> Comparis
             folder=f"work/{number}",
             score=score,
             interval=Interval(score - 0.02, score + 0.01),
-            size=Size(
+            size=ModelSize(
                 parameters=12_000_000 // number,
                 bytes=48_000_000 // number,
                 layers=12 // number,
@@ -137,7 +137,7 @@ def test_the_reference_is_the_first(found: Comparison) -> None:
 
 def test_a_difference_is_that_of_the_model_to_the_reference(file: Path) -> None:
     worse = tagger({**GUESSES, "1": [], "2": []}, folder=Path("worse"))
-    contest = hold([tagger(GUESSES), worse], [file], rounds=20)
+    contest = score_models([tagger(GUESSES), worse], [file], rounds=20)
     first, second = comparison_of(contest, ["a", "b"], speed_seconds=None).models
     assert second.against is not None
     assert (first.score, second.score) == (1.0, pytest.approx(0.5))
@@ -146,7 +146,7 @@ def test_a_difference_is_that_of_the_model_to_the_reference(file: Path) -> None:
 
 def test_another_reference_can_be_chosen(file: Path) -> None:
     worse = tagger({**GUESSES, "1": [], "2": []}, folder=Path("worse"))
-    contest = hold([tagger(GUESSES), worse], [file], rounds=20)
+    contest = score_models([tagger(GUESSES), worse], [file], rounds=20)
     compared = comparison_of(contest, ["a", "b"], reference=1, speed_seconds=None)
     assert (compared.reference.name, compared.kept(compared.models[0])) == ("b", pytest.approx(2.0))
 
@@ -160,7 +160,7 @@ def test_nothing_can_be_kept_of_a_score_of_nothing() -> None:
 def test_every_model_must_answer_the_same_question(file: Path) -> None:
     strange = tagger({}, types=("Disease", "Gene"), folder=Path("strange"))
     with pytest.raises(BadSetting, match="ner and strange cannot be compared: they differ in their types"):
-        hold([tagger(GUESSES), tagger(GUESSES), strange], [file])
+        score_models([tagger(GUESSES), tagger(GUESSES), strange], [file])
 
 
 def test_no_model_is_refused(file: Path) -> None:

@@ -12,7 +12,7 @@ import transformers
 
 from alembert.cli import run
 from alembert.infer.engine_torch import TorchEngine
-from alembert.infer.fill_mask import fill_mask
+from alembert.infer.language_model import fill_mask
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.runtime.export_files import read_export_metadata
 from foreign_models import BIO, SENTIMENT, real_sentences, save_foreign

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from alembert.infer.engine_torch import TorchEngine
-from alembert.infer.text_score import next_sentence, score_text
+from alembert.infer.language_model import next_sentence_probability, score_text
 from foreign_models import real_sentences, save_foreign
 
 TEXTS = ["Breast cancer, a disease of the breast.", "x", "The gene (brca1) and the protein; 5 % of cells"]
@@ -59,6 +59,6 @@ def test_the_next_sentence_head(tmp_path: Path, texts: list[str]) -> None:
         inputs = tokenizer(first, second, return_tensors="pt")
         with torch.no_grad():
             expected = model(**inputs).logits.double().softmax(-1)[0, 0].item()
-        probabilities.append(next_sentence(engine, first, second))
+        probabilities.append(next_sentence_probability(engine, first, second))
         assert probabilities[-1] == pytest.approx(expected, abs=1e-5)
     assert max(probabilities) - min(probabilities) > 0.01

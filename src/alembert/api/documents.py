@@ -15,7 +15,7 @@ from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.infer.predictions import AnnotatedDocument
 
 if TYPE_CHECKING:
-    from alembert.infer.supply import Supply
+    from alembert.infer.stream import InputStream
 
 _FORMAT_OF_ENDING: Final = {
     ".jsonl": "jsonl",
@@ -44,7 +44,7 @@ def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterato
     """
     from alembert.corpus.inputs import list_input_files
     from alembert.corpus.readers import FORMATS, ReadOptions
-    from alembert.infer.supply import supply_of
+    from alembert.infer.stream import open_input_stream
     from alembert.settings import changed
 
     if format is not None and format not in FORMATS:
@@ -52,16 +52,16 @@ def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterato
     files = list_input_files(files_of(inputs, "inputs"), format=format)
     for sentence in files.notes():
         warnings.warn(sentence, stacklevel=3)
-    return _documents(supply_of(files, changed(ReadOptions(), options, "`read`"), format))
+    return _documents(open_input_stream(files, changed(ReadOptions(), options, "`read`"), format))
 
 
-def _documents(supply: Supply) -> Iterator[Document]:
+def _documents(supply: InputStream) -> Iterator[Document]:
     from alembert.corpus.readers import Remark, SetAside
-    from alembert.infer.supply import Place
+    from alembert.infer.stream import StreamPosition
 
     aside: list[SetAside] = []
     remarks: Counter[str] = Counter()
-    for taken in supply.items(Place()):
+    for taken in supply.items(StreamPosition()):
         if isinstance(taken.item, Document):
             yield taken.item
         elif isinstance(taken.item, SetAside):

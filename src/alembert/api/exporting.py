@@ -128,8 +128,8 @@ class ExportJob:
         from alembert.compress.measure import ExportData
         from alembert.corpus.inputs import InputFiles, list_input_files
         from alembert.corpus.readers.contract import ReadOptions
-        from alembert.infer.gold import read_gold
-        from alembert.infer.speed import evenly, speeds, this_machine
+        from alembert.infer.scoring import read_gold
+        from alembert.infer.speed import describe_machine, measure_speeds, take_evenly
         from alembert.infer.task_model import TaskModel
 
         model = TaskModel.of_engine(engine, self.model, name)
@@ -141,13 +141,13 @@ class ExportJob:
         if self.dev[name]:
             judged = self._examples(read_gold(model, self.dev[name], options))
         else:
-            judged = evenly(calibration, min(MOST_JUDGED, len(calibration)))
+            judged = take_evenly(calibration, min(MOST_JUDGED, len(calibration)))
         return ExportData(
             calibration=calibration,
             judged=judged,
             labelled=bool(self.dev[name]) or any(model.task.answers(example) for example in judged),
-            stopwatch=(lambda forms, texts: speeds(forms, texts, seconds=SECONDS)) if self.speed else None,
-            machine=this_machine("cpu"),
+            stopwatch=(lambda forms, texts: measure_speeds(forms, texts, seconds=SECONDS)) if self.speed else None,
+            machine=describe_machine("cpu"),
             files=(*calibrate.contents, *dev.contents),
         )
 
@@ -182,9 +182,9 @@ def check_installed(settings: ExportSettings) -> None:
 
 def _read(model: TaskModel, file: InputFile, options: ReadOptions) -> ReadResult[Any]:
     """Read what the task reads, or plain text with one text a line."""
-    from alembert.infer.task_model import has_lines
+    from alembert.infer.task_model import is_plain_text
 
-    reading = model.read_lines(file.path, options) if has_lines(file) else model.read([file.path], options)
+    reading = model.read_lines(file.path, options) if is_plain_text(file) else model.read([file.path], options)
     if not reading.examples:
         raise BadSetting(
             f"{file.path} has no example of the task {model.task.name}, so int8 cannot be calibrated on it."

@@ -30,8 +30,7 @@ from alembert.infer.predictor import Predictor
 
 if TYPE_CHECKING:
     from alembert.infer.evaluate import Evaluation
-    from alembert.infer.fill_mask import FilledMask
-    from alembert.infer.text_score import TextScore
+    from alembert.infer.language_model import FilledMask, TextScore
 
 
 @checked
@@ -82,12 +81,12 @@ def evaluate(
     tables. `rounds` is the number of bootstrap samples for the interval.
     """
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.engines import device_for
+    from alembert.infer.engines import choose_device
     from alembert.infer.evaluate import evaluate as run
     from alembert.infer.task_model import TaskModel
 
     folders = [model_folder(each) for each in ([model] if against is None else [model, against])]
-    where = device_for(folders, device)
+    where = choose_device(folders, device)
     opened = [TaskModel.open(folder, where, task) for folder in folders]
     options = ReadOptions(text=columns_of(text), label=label)
     other = opened[1] if len(opened) > 1 else None
@@ -136,15 +135,15 @@ def embed(
     does not.
     """
     from alembert.infer.embed import EncodeSettings, encode
-    from alembert.infer.embed_model import Embedder
-    from alembert.infer.engines import device_for
+    from alembert.infer.embedder import Embedder
+    from alembert.infer.engines import choose_device
     from alembert.settings import changed
 
     folder, target = model_folder(model), path_of(out, "out")
     run_settings = changed(EncodeSettings(), settings_table(settings), "`settings`")
     run_settings = changed(run_settings, given(unit=unit), "The arguments")
     files = inputs_of(inputs, "inputs")
-    embedder = Embedder.open(folder, mode=cast(Any, pooling), device=device_for([folder], device))
+    embedder = Embedder.open(folder, mode=cast(Any, pooling), device=choose_device([folder], device))
     with progress_bar(progress) as bar:
         result = encode(embedder, files, target, run_settings, overwrite=overwrite, tell=bar.show)
     return EmbeddingResult(folder=target, counts=dict(result.manifest.counts))
@@ -189,8 +188,8 @@ def annotate(
     """
     from alembert.infer.annotate import AnnotateSettings
     from alembert.infer.annotate import annotate as run
-    from alembert.infer.annotate_models import Pipeline
-    from alembert.infer.engines import device_for
+    from alembert.infer.annotate_pipeline import Pipeline
+    from alembert.infer.engines import choose_device
     from alembert.settings import changed
 
     folders = [model_folder(each) for each in inputs_of(model, "model")]
@@ -200,7 +199,7 @@ def annotate(
         folders,
         task=task,
         keep=keep,
-        device=device_for(folders, device),
+        device=choose_device(folders, device),
         lexicons=_lexicons(lexicons),
         min_score=min_score,
         min_precision=min_precision,
@@ -230,7 +229,7 @@ def _lexicons(named: Any) -> dict[str, Path]:
 @checked
 def fill(model: StrPath | Predictor, text: str, *, top: int = 5) -> tuple[FilledMask, ...]:
     """Return what a masked language model expects at each `[MASK]` of a text, the likeliest candidates first."""
-    from alembert.infer.fill_mask import fill_mask
+    from alembert.infer.language_model import fill_mask
 
     return fill_mask(_predictor(model).language_model, _text(text), top)
 
@@ -250,7 +249,7 @@ def generate(
     decoding: `method` (greedy, sample, beam), `temperature`, `top_k`, `top_p`, `beams`, `count`, `seed`, `no_repeat`,
     `length_penalty`, `repetition_penalty`.
     """
-    from alembert.infer.generate import generate_batch
+    from alembert.infer.language_model import generate_batch
     from alembert.settings import changed
     from alembert.tasks.decoding.settings import DecodeSettings
 
@@ -267,7 +266,7 @@ def score(model: StrPath | Predictor, text: str) -> TextScore:
 
     `.log_probability` is the sum over `.tokens`, `.perplexity` the exponential of the negative mean.
     """
-    from alembert.infer.text_score import score_text
+    from alembert.infer.language_model import score_text
 
     return score_text(_predictor(model).language_model, _text(text))
 

@@ -19,8 +19,8 @@ from alembert.terminal.output import note
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from alembert.infer.annotate import AnnotateSettings, Result, Site
-    from alembert.infer.annotate_models import Pipeline
+    from alembert.infer.annotate import AnnotateSettings, AnnotationRun, Executor
+    from alembert.infer.annotate_pipeline import Pipeline
     from alembert.workers.ray import RayCluster
 
 
@@ -83,7 +83,7 @@ def annotate(
     from alembert.corpus.fetch import check_inputs
     from alembert.errors import BadSetting
     from alembert.infer import annotate as verb
-    from alembert.infer.engines import device_for
+    from alembert.infer.engines import choose_device
     from alembert.terminal.progress import Bar
     from alembert.text.lexicon import parse_lexicon_options
 
@@ -95,7 +95,7 @@ def annotate(
     options = {
         "task": task,
         "keep": keep,
-        "device": device_for(models, device),
+        "device": choose_device(models, device),
         "min_score": min_score,
         "min_precision": min_precision,
         "lexicons": lexicons,
@@ -112,17 +112,17 @@ def annotate(
 
 def _opened(
     models: Sequence[Path], options: Mapping[str, Any], cluster: RayCluster | None
-) -> tuple[Pipeline, Site | None]:
+) -> tuple[Pipeline, Executor | None]:
     """Open the models here, and say where they compute; a cluster opens them itself, and here they only say what they are."""
-    from alembert.infer.annotate_models import Pipeline
+    from alembert.infer.annotate_pipeline import Pipeline
 
     if cluster is None:
         return Pipeline.open(models, **options), None
-    from alembert.infer.annotate_ray import OnRay
+    from alembert.infer.annotate_chunks import RayExecutor
 
     opener = partial(Pipeline.open, [path.absolute() for path in models], **options)
     gpus = 0 if options["device"] == "cpu" else 1
-    return Pipeline.open(models, **{**options, "device": "cpu"}), OnRay(replace(cluster, gpus=gpus), opener)
+    return Pipeline.open(models, **{**options, "device": "cpu"}), RayExecutor(replace(cluster, gpus=gpus), opener)
 
 
 def _settings(config: Path | None, given: Mapping[str, Any], text: tuple[str, ...]) -> AnnotateSettings:
@@ -146,7 +146,7 @@ def _parted(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
     return [find_model(each) for each in (model, *rest[:count])], list(rest[count:])
 
 
-def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
+def _print_outcome(out: Path, result: AnnotationRun, *, as_json: bool) -> None:
     from alembert.terminal.output import note_set_aside, print_json, say
 
     counts = result.manifest.counts
@@ -167,7 +167,7 @@ def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
     )
 
 
-def _rates(result: Result) -> dict[str, float]:
+def _rates(result: AnnotationRun) -> dict[str, float]:
     if not result.documents:
         return {}
     return {

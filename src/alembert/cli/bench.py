@@ -13,7 +13,7 @@ from alembert.cli.models import MODEL, find_model
 from alembert.cli.options import Device
 
 if TYPE_CHECKING:
-    from alembert.infer.bench import Bench, Measured
+    from alembert.infer.bench import Benchmark, ModelTiming
     from alembert.inspect.tables import Cell, Table
 
 
@@ -60,7 +60,7 @@ def bench(
         raise typer.Exit(SET_ASIDE)
 
 
-def _print(found: Bench) -> None:
+def _print(found: Benchmark) -> None:
     from alembert.terminal.output import visible
 
     print(visible(f"{found.model}, task {found.task}, {found.engine}, on {', '.join(found.files)}"))
@@ -71,7 +71,7 @@ def _print(found: Bench) -> None:
         print(visible(sentence))
 
 
-def _table(found: Bench) -> Table:
+def _table(found: Benchmark) -> Table:
     from alembert.infer.bench import PERCENTILES
     from alembert.inspect.tables import Table
 
@@ -84,7 +84,7 @@ def _table(found: Bench) -> Table:
     return Table(name="speed", title="Speed", header=header, rows=tuple(rows))
 
 
-def _row(name: str, measured: Measured, factor: str) -> tuple[Cell, ...]:
+def _row(name: str, measured: ModelTiming, factor: str) -> tuple[Cell, ...]:
     from alembert.infer.bench import PERCENTILES
 
     single = (f"{1000 * measured.latency.percentile(share / 100):.1f}" for share in PERCENTILES)
@@ -92,7 +92,7 @@ def _row(name: str, measured: Measured, factor: str) -> tuple[Cell, ...]:
     return name, f"{speed.texts_per_second:,.1f}", f"{speed.tokens_per_second:,.0f}", *single, factor
 
 
-def _sentences(found: Bench) -> Iterator[str]:
+def _sentences(found: Benchmark) -> Iterator[str]:
     speed = found.own.speed
     yield (
         f"{found.megabytes:,.1f} MB in the folder; {found.start_seconds:.2f} s to the first answer, from opening it on."

@@ -16,7 +16,7 @@ from alembert.cli.options import Device
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from alembert.infer.embed import EncodeSettings, Result
+    from alembert.infer.embed import EmbeddingRun, EncodeSettings
 
 app = typer.Typer(
     help="Train a model for vectors, make vectors of documents or sentences, and search them.",
@@ -76,13 +76,13 @@ def encode(
     mode = _mode(pooling)
     from alembert.corpus.fetch import check_inputs
     from alembert.infer import embed as verb
-    from alembert.infer.embed_model import Embedder
-    from alembert.infer.engines import device_for
+    from alembert.infer.embedder import Embedder
+    from alembert.infer.engines import choose_device
     from alembert.terminal.progress import Bar
 
     check_inputs(files)
     folder = find_model(model)
-    embedder = Embedder.open(folder, mode=mode, length=length, device=device_for([folder], device))
+    embedder = Embedder.open(folder, mode=mode, length=length, device=choose_device([folder], device))
     with Bar(sys.stderr) as bar:
         result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
     _print_outcome(out, result, as_json=as_json)
@@ -107,7 +107,7 @@ def _mode(pooling: str | None) -> Any:
     return pooling
 
 
-def _print_outcome(out: Path, result: Result, *, as_json: bool) -> None:
+def _print_outcome(out: Path, result: EmbeddingRun, *, as_json: bool) -> None:
     from alembert.terminal.output import note, print_json, say
 
     counts = result.manifest.counts
@@ -164,13 +164,13 @@ def search(
     if measure not in ("cosine", "dot"):
         raise BadSetting(f"--measure is {measure!r}; expected cosine or dot.")
     from alembert.cli.embed_search import search_lines
-    from alembert.infer.embed import embedder_of
-    from alembert.infer.embed_store import Index
-    from alembert.infer.engines import device_for
+    from alembert.infer.embed import open_embedder
+    from alembert.infer.engines import choose_device
+    from alembert.infer.index import VectorIndex
 
-    index = Index.open(vectors)
+    index = VectorIndex.open(vectors)
     where = None if model is None else find_model(model)
-    embedder = embedder_of(index, where, device_for([where or Path(index.facts.model)], device))
+    embedder = open_embedder(index, where, choose_device([where or Path(index.facts.model)], device))
     search_lines(
         index,
         embedder,

@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 from alembert.cli.lines import each_line
 from alembert.errors import BadInput
-from alembert.infer.embed_model import Embedder
-from alembert.infer.embed_search import AT_ONCE, Hit, Measure, nearest
-from alembert.infer.embed_store import Index
+from alembert.infer.embedder import Embedder
+from alembert.infer.index import VectorIndex
+from alembert.infer.search import QUERY_BATCH, Hit, SimilarityMeasure, find_nearest
 from alembert.terminal.output import print_json, visible
 
 _SHOWN = 160
@@ -15,12 +15,12 @@ _SHOWN = 160
 
 
 def search_lines(
-    index: Index,
+    index: VectorIndex,
     embedder: Embedder,
     queries: Sequence[str],
     top: int,
     *,
-    measure: Measure,
+    measure: SimilarityMeasure,
     int8: bool,
     as_json: bool,
 ) -> None:
@@ -30,14 +30,14 @@ def search_lines(
         each_line(lines.append)
     if not all(line.strip() for line in lines) or not lines:
         raise BadInput("There is nothing to look for. Give queries after the folder, or one a line on stdin.")
-    for start in range(0, len(lines), AT_ONCE):
-        part = lines[start : start + AT_ONCE]
-        found = nearest(index, embedder.embed(part).vectors_ND, top, measure=measure, copy=int8)
+    for start in range(0, len(lines), QUERY_BATCH):
+        part = lines[start : start + QUERY_BATCH]
+        found = find_nearest(index, embedder.embed(part).vectors_ND, top, measure=measure, copy=int8)
         for query, hits in zip(part, found, strict=True):
             _show(index, query, hits, as_json)
 
 
-def _show(index: Index, query: str, hits: Sequence[Hit], as_json: bool) -> None:
+def _show(index: VectorIndex, query: str, hits: Sequence[Hit], as_json: bool) -> None:
     units = [index.unit(hit.row) for hit in hits]
     if as_json:
         pairs = zip(hits, units, strict=True)

@@ -14,8 +14,8 @@ from alembert.cli.models import MODEL, find_model
 from alembert.cli.options import LABELLED, Delimiter, LabelColumn, Types, one_label
 
 if TYPE_CHECKING:
-    from alembert.infer.contest import Contest, Tell
     from alembert.infer.evaluate import Evaluation
+    from alembert.infer.scoring import ModelComparison, ProgressCallback
     from alembert.inspect.comparison import Comparison
 
 
@@ -50,17 +50,17 @@ def evaluate(
     from alembert.cli.pages import check_page, write_page
     from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.contest import hold, open_all
-    from alembert.infer.engines import device_for
-    from alembert.infer.evaluate import evaluation_of
+    from alembert.infer.engines import choose_device
+    from alembert.infer.evaluate import build_evaluation
+    from alembert.infer.scoring import open_models, score_models
     from alembert.inspect.evaluation_page import page
     from alembert.terminal.output import print_json
     from alembert.terminal.progress import Bar
 
     check_page(report)
     folders = [find_model(each) for each in (model, *(against or ()))]
-    where = device_for(folders, device)
-    models = open_all(folders, where, task)
+    where = choose_device(folders, device)
+    models = open_models(folders, where, task)
     options = ReadOptions(
         text=tuple(text or ()),
         label=one_label(label),
@@ -69,8 +69,10 @@ def evaluate(
         types=tuple(types or ()),
     )
     with Bar(sys.stderr) as bar:
-        contest = hold(models, fetch_to_temporary_folder(files), options, part=part, rounds=rounds, tell=bar.show)
-        found = evaluation_of(contest, device=where, tell=bar.show)
+        contest = score_models(
+            models, fetch_to_temporary_folder(files), options, part=part, rounds=rounds, tell=bar.show
+        )
+        found = build_evaluation(contest, device=where, tell=bar.show)
         compared = _compared(contest, folders, where, speed, bar.show) if against else None
     if report is not None:
         write_page(report, page(found, compared))
@@ -83,16 +85,18 @@ def evaluate(
         raise typer.Exit(SET_ASIDE)
 
 
-def _compared(contest: Contest, folders: Sequence[Path], device: str, speed: bool, tell: Tell) -> Comparison:
+def _compared(
+    contest: ModelComparison, folders: Sequence[Path], device: str, speed: bool, tell: ProgressCallback
+) -> Comparison:
     """Compare all models with the first that was named after the evaluated one."""
     from alembert.corpus.jobs import make_source_names
-    from alembert.infer.speed import SECONDS
+    from alembert.infer.speed import MEASURE_SECONDS
     from alembert.inspect.comparison import comparison_of
 
     # The folder in which one stands has no name, and that of a seed is a number.
     short = make_source_names([folder if folder.name else folder.resolve() for folder in folders])
     names = [str(path) if name.isdecimal() else name for name, path in zip(short, folders, strict=True)]
-    seconds = SECONDS if speed else None
+    seconds = MEASURE_SECONDS if speed else None
     return comparison_of(contest, names, reference=1, device=device, speed_seconds=seconds, tell=tell)
 
 

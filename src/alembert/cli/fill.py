@@ -14,7 +14,7 @@ from alembert.cli.models import LANGUAGE_MODEL
 from alembert.terminal.output import print_json, visible
 
 if TYPE_CHECKING:
-    from alembert.infer.fill_mask import FilledMask
+    from alembert.infer.language_model import FilledMask
 
 
 def fill(
@@ -34,10 +34,10 @@ def fill(
 
 def fill_texts(model: str, texts: Sequence[str], top: int, as_json: bool) -> int:
     """Print the candidates for the masks of texts, or of the lines of stdin; return how many lines were set aside."""
-    from alembert.infer.engines import open_in_torch
-    from alembert.infer.fill_mask import fill_mask
+    from alembert.infer.engines import open_torch_engine
+    from alembert.infer.language_model import fill_mask
 
-    engine = open_in_torch(model)
+    engine = open_torch_engine(model)
     return each_text(texts, lambda text: _show(text, fill_mask(engine, text, top), as_json))
 
 

@@ -14,7 +14,7 @@ from alembert.cli.models import LANGUAGE_MODEL
 from alembert.terminal.output import note, print_json, visible
 
 if TYPE_CHECKING:
-    from alembert.infer.generate import CausalEngine, GeneratedText
+    from alembert.infer.language_model import CausalEngine, GeneratedText
     from alembert.tasks.decoding.settings import DecodeSettings
 
 
@@ -60,12 +60,12 @@ def generate(
 
 def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any], as_json: bool) -> int:
     """Continue texts, or the lines of stdin, many together; return how many lines were set aside."""
-    from alembert.infer.engines import open_in_torch
-    from alembert.infer.generate import prompt_ids
+    from alembert.infer.engines import open_torch_engine
+    from alembert.infer.language_model import prompt_ids
     from alembert.tasks.decoding.settings import DecodeSettings
 
     settings = DecodeSettings(**{name: value for name, value in options.items() if value is not None})
-    engine = open_in_torch(model)
+    engine = open_torch_engine(model)
     prompts: list[str] = []
 
     def take(text: str) -> None:
@@ -79,7 +79,7 @@ def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any],
 
 def _print_continuations(engine: CausalEngine, prompts: Sequence[str], settings: DecodeSettings, as_json: bool) -> None:
     """Print each continuation as soon as it is there."""
-    from alembert.infer.generate import generate_batch
+    from alembert.infer.language_model import generate_batch
 
     texts = unfinished = 0
     for prompt, found in zip(prompts, generate_batch(engine, prompts, settings), strict=True):

@@ -13,7 +13,7 @@ from alembert.cli.options import Delimiter, MinPrecision, MinScore
 from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
-    from alembert.infer.triples import Wanted
+    from alembert.infer.triples import TripleFilter
 
 FILL, GENERATE = "`alembert fill`", "`alembert generate`"
 FINE_TUNED = "fine-tuned models"
@@ -149,7 +149,7 @@ def _predict_texts(
     as_json: bool,
 ) -> None:
     from alembert.cli.predict_task import predict_texts, predict_triples
-    from alembert.infer.several import open_model
+    from alembert.infer.task_model import open_model
 
     if texts and os.path.isdir(texts[0]):  # noqa: PTH112 (Path.is_dir raises for a text too long for a name)
         from alembert.infer.triples import TripleModel
@@ -164,19 +164,19 @@ def _predict_texts(
         predict_texts(opened, texts, as_json)
 
 
-def _wanted(pair: list[str] | None, least: float | None) -> "Wanted":
-    from alembert.infer.triples import Wanted
+def _wanted(pair: list[str] | None, least: float | None) -> "TripleFilter":
+    from alembert.infer.triples import TripleFilter
 
     types = [tuple(each.split(":")) for each in pair or []]
     for given, names in zip(pair or [], types, strict=True):
         if len(names) != 2 or not all(names):
             raise BadSetting(f"--pair is {given!r}; expected two types, such as Chemical:Gene.")
-    return Wanted(types=tuple((head, tail) for head, tail in types), least=least or 0.0)
+    return TripleFilter(types=tuple((head, tail) for head, tail in types), least=least or 0.0)
 
 
 def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
-    from alembert.infer.engines import open_in_torch
-    from alembert.infer.text_score import next_sentence
+    from alembert.infer.engines import open_torch_engine
+    from alembert.infer.language_model import next_sentence_probability
     from alembert.terminal.output import print_json, visible
 
     if len(texts) != 2:
@@ -185,7 +185,7 @@ def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
             f"--next needs two texts, the first sentence and the second; {were_given}. Put each into quotes."
         )
     first, second = texts
-    probability = next_sentence(open_in_torch(model), first, second)
+    probability = next_sentence_probability(open_torch_engine(model), first, second)
     if as_json:
         print_json({"first": first, "second": second, "probability": probability})
     else:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.several import SeveralModel
+    from alembert.infer.task_model import MultiTaskModel
     from alembert.infer.triples import TripleModel
 
 
-def predict_texts(model: TaskModel | SeveralModel, texts: Sequence[str], as_json: bool) -> None:
+def predict_texts(model: TaskModel | MultiTaskModel, texts: Sequence[str], as_json: bool) -> None:
     """Predict the given texts, or each line of stdin if there are none."""
     lines: list[str] = []
 
@@ -51,7 +51,7 @@ def predict_file(model: TaskModel, file: Path, options: ReadOptions, as_json: bo
         raise typer.Exit(SET_ASIDE)
 
 
-def _print(model: TaskModel | SeveralModel, examples: Sequence[Any], as_json: bool) -> None:
+def _print(model: TaskModel | MultiTaskModel, examples: Sequence[Any], as_json: bool) -> None:
     model.task.check(examples)
     for sentence in model.task.notes(examples):
         note(sentence)

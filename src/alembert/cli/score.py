@@ -12,7 +12,7 @@ from alembert.cli.models import LANGUAGE_MODEL
 from alembert.terminal.output import print_json, visible
 
 if TYPE_CHECKING:
-    from alembert.infer.text_score import TextScore
+    from alembert.infer.language_model import TextScore
 
 
 def score(
@@ -24,11 +24,11 @@ def score(
 
     Exact for causal models; pseudo-log-likelihood (each token masked in turn) for masked ones.
     """
-    from alembert.infer.engines import open_in_torch
-    from alembert.infer.text_score import score_text
+    from alembert.infer.engines import open_torch_engine
+    from alembert.infer.language_model import score_text
 
     refuse_files(texts or [], "score")
-    engine = open_in_torch(model)
+    engine = open_torch_engine(model)
     if each_text(texts or [], lambda text: _show(score_text(engine, text), as_json)):
         raise typer.Exit(SET_ASIDE)
 

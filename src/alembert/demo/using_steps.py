@@ -45,7 +45,7 @@ def export(folders: Folders) -> Step:
 def annotate(folders: Folders) -> Step:
     """Annotate the texts of the test part, as if nothing were known about them."""
     from alembert.infer.annotate import annotate as run
-    from alembert.infer.annotate_models import Pipeline
+    from alembert.infer.annotate_pipeline import Pipeline
 
     write_lines(folders.held_out, ({"id": p.id, "text": p.text} for p in sample.load_passages(split="test")))
     model = folders.export

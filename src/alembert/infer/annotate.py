@@ -5,7 +5,7 @@ becomes one part of the output (`annotate_parts`), which is on the disk before t
 While a chunk is computed, others are encoded or decoded, read and written, each in a thread of its own; the model
 has all cores as it is. So memory is that of four chunks, a stopped run loses three at most, and the same command goes on
 to the bytes of a run that was not stopped. Each document that is read is in a part, or in `set-aside.jsonl` with the
-reason. Where chunks are computed (`Site`: here, or on a cluster, `annotate_ray`) is no matter of the result, so a run
+reason. Where chunks are computed (`Executor`: here, or on a cluster, `annotate_ray`) is no matter of the result, so a run
 may go on elsewhere.
 """
 
@@ -34,27 +34,37 @@ from alembert.corpus.staging import hash_id
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadSetting
 from alembert.extras import require
-from alembert.infer.annotate_chunks import Computed, Portion, compute, portion_of
-from alembert.infer.annotate_documents import with_source
-from alembert.infer.annotate_models import Pipeline
-from alembert.infer.annotate_parts import (
-    FORMS,
+from alembert.infer.annotate_chunks import (
     KIND,
-    PARTS,
-    SET_ASIDE,
+    PART_FORMATS,
+    PARTS_FILE,
+    SET_ASIDE_FILE,
+    AnnotatedChunk,
     PartFormat,
-    Written,
-    clear_from,
+    WorkItem,
+    WrittenPart,
+    annotate_chunk,
+    remove_parts_from,
+    to_work_item,
     write_part,
 )
-from alembert.infer.ledger import Ledger, json_line
-from alembert.infer.supply import Place, Supply, chunks, one_ahead, supply_of
-from alembert.infer.task_model import OVERLAPPED
+from alembert.infer.annotate_documents import with_source
+from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.stream import (
+    InputStream,
+    Ledger,
+    StreamPosition,
+    iter_chunks,
+    json_line,
+    open_input_stream,
+    prefetch,
+)
+from alembert.infer.task_model import PARALLEL_BATCHES
 
 FORMAT: Final = 2
-_IDS: Final = ".ids"
+_IDS_FILE: Final = ".ids"
 """A hash of the id of each document that was written, eight bytes each; kept until the run is complete."""
-ALWAYS: Final = (
+COUNT_NAMES: Final = (
     "read",
     "written",
     "set aside",
@@ -88,8 +98,8 @@ class AnnotateSettings:
     """How files are read."""
 
     def __post_init__(self) -> None:
-        if self.format not in FORMS:
-            raise BadSetting(f"`format` is {self.format!r}; expected one of {', '.join(FORMS)}.")
+        if self.format not in PART_FORMATS:
+            raise BadSetting(f"`format` is {self.format!r}; expected one of {', '.join(PART_FORMATS)}.")
         if self.input_format is not None and self.input_format not in FORMATS:
             raise BadSetting(
                 f"`input_format` is {self.input_format!r}, which no reader has. Use one of {', '.join(FORMATS)}."
@@ -100,7 +110,7 @@ class AnnotateSettings:
 
 
 @dataclass(frozen=True)
-class Result:
+class AnnotationRun:
     """Finished annotations; `fresh` is False if they were complete before."""
 
     manifest: artifact.Manifest
@@ -114,21 +124,23 @@ class Result:
     """What a user should know about inputs and lexicons."""
 
 
-class Site(Protocol):
+class Executor(Protocol):
     """Where chunks are computed."""
 
-    def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
+    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
         """Compute chunks, taking a few of them ahead at most; results are in their order."""
 
 
 @dataclass(frozen=True)
-class Here:
+class LocalExecutor:
     """This process."""
 
     pipeline: Pipeline
 
-    def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
-        with closing(map_in_threads(partial(compute, self.pipeline), chunks, OVERLAPPED, ahead=1)) as found:
+    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
+        with closing(
+            map_in_threads(partial(annotate_chunk, self.pipeline), chunks, PARALLEL_BATCHES, ahead=1)
+        ) as found:
             yield from found
 
 
@@ -138,32 +150,32 @@ def annotate(
     out: str | Path,
     settings: AnnotateSettings | None = None,
     *,
-    site: Site | None = None,
+    site: Executor | None = None,
     overwrite: bool = False,
     tell: Callable[[Progress], None] = lambda _: None,
-) -> Result:
+) -> AnnotationRun:
     """Annotate documents, or go on where that was stopped; a complete result is left as it is.
 
     Chunks are computed at `site`, in this process if none is given.
     """
-    given_settings, site = settings or AnnotateSettings(), site or Here(pipeline)
+    given_settings, site = settings or AnnotateSettings(), site or LocalExecutor(pipeline)
     settings = replace(given_settings, read=pipeline.reading(given_settings.read))
     if settings.format == "parquet":
         require("Writing Parquet", "pyarrow")
     with fetch_inputs(inputs, out, tell) as given:
         files = list_input_files(given.paths, out=out, called=given.called, format=settings.input_format)
-        supply = supply_of(files, settings.read, settings.input_format)
+        supply = open_input_stream(files, settings.read, settings.input_format)
         origins = [*pipeline.folders, *pipeline.lexicons.values(), *given.recorded(files.contents)]
         plan: dict[str, Any] = {"config": _config(pipeline, settings), "inputs": origins}
         notes = (*pipeline.notes, *files.notes(), *_notes_on_columns(given_settings.read, settings.read))
         if done := artifact.find_finished(out, KIND, **plan):
-            return Result(done, fresh=False, notes=notes)
+            return AnnotationRun(done, fresh=False, notes=notes)
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
-            job = _Annotating(draft.path, pipeline, settings, supply, site=site, tell=tell)
+            job = _AnnotationJob(draft.path, pipeline, settings, supply, site=site, tell=tell)
             draft.counts.update(job.run())
     manifest = artifact.open_artifact(out, KIND)
     notes += tuple(_notes_on_lexicons(pipeline, manifest.counts))
-    return Result(manifest, True, job.documents, job.tokens, job.seconds, notes)
+    return AnnotationRun(manifest, True, job.documents, job.tokens, job.seconds, notes)
 
 
 def _notes_on_columns(named: ReadOptions, used: ReadOptions) -> Iterator[str]:
@@ -189,7 +201,7 @@ def _config(pipeline: Pipeline, settings: AnnotateSettings) -> dict[str, Any]:
     }
 
 
-class _Annotating:
+class _AnnotationJob:
     """One run."""
 
     def __init__(
@@ -197,9 +209,9 @@ class _Annotating:
         folder: Path,
         pipeline: Pipeline,
         settings: AnnotateSettings,
-        supply: Supply,
+        supply: InputStream,
         *,
-        site: Site,
+        site: Executor,
         tell: Callable[[Progress], None],
     ) -> None:
         self.documents = self.tokens = 0
@@ -210,28 +222,28 @@ class _Annotating:
         self._supply = supply
         self._site = site
         self._tell = tell
-        self._counts = Counter(dict.fromkeys(ALWAYS, 0))
+        self._counts = Counter(dict.fromkeys(COUNT_NAMES, 0))
 
     def run(self) -> dict[str, int]:
         """Annotate what is left, and give all counts."""
         began = time.perf_counter()
-        with Ledger(self._folder, {PARTS: b"", SET_ASIDE: b"", _IDS: b""}) as ledger:
+        with Ledger(self._folder, {PARTS_FILE: b"", SET_ASIDE_FILE: b"", _IDS_FILE: b""}) as ledger:
             place, done = self._recorded(ledger)
-            clear_from(self._folder, self._counts["parts"])
+            remove_parts_from(self._folder, self._counts["parts"])
             self._progress(done)
             self._annotate(place, ledger)
-        self._counts["repeated ids"] = _repeated(self._folder / _IDS)
+        self._counts["repeated ids"] = _count_repeated_ids(self._folder / _IDS_FILE)
         self.seconds = time.perf_counter() - began
         return dict(self._counts)
 
-    def _recorded(self, ledger: Ledger) -> tuple[Place, int]:
+    def _recorded(self, ledger: Ledger) -> tuple[StreamPosition, int]:
         """Take up what a stopped run has left: where it stands, and how far that is."""
         if ledger.state is None:
-            return Place(), 0
+            return StreamPosition(), 0
         self._counts.update(ledger.state["counts"])
-        return Place(*ledger.state["place"]), ledger.state["done"]
+        return StreamPosition(*ledger.state["place"]), ledger.state["done"]
 
-    def _annotate(self, place: Place, ledger: Ledger) -> None:
+    def _annotate(self, place: StreamPosition, ledger: Ledger) -> None:
         """Compute one chunk after the other; each is written while the next is computed."""
         writing: Future[None] | None = None
         with (
@@ -249,22 +261,22 @@ class _Annotating:
             if writing is not None:
                 writing.result()
 
-    def _chunks(self, place: Place) -> Generator[list[Portion], None, None]:
-        portions = (portion_of(taken, self._settings.max_characters) for taken in self._supply.items(place))
-        return one_ahead(chunks(portions, self._settings.part_characters))
+    def _chunks(self, place: StreamPosition) -> Generator[list[WorkItem], None, None]:
+        portions = (to_work_item(taken, self._settings.max_characters) for taken in self._supply.items(place))
+        return prefetch(iter_chunks(portions, self._settings.part_characters))
 
     def _progress(self, done: int) -> None:
         rates = {"documents": self.documents, "tokens": self.tokens}
         self._tell(Progress("annotating", done, self._supply.total, **rates))
 
-    def _documents(self, computed: Computed) -> Iterator[Document]:
+    def _documents(self, computed: AnnotatedChunk) -> Iterator[Document]:
         """Yield the documents of a part, with their source where the format has room for it."""
-        has_room = FORMS[self._settings.format].has_meta
+        has_room = PART_FORMATS[self._settings.format].has_meta
         for portion, each in computed.annotated:
             document = each.document
             yield with_source(document, portion.source, portion.number) if has_room else document
 
-    def _add(self, computed: Computed, ledger: Ledger) -> None:
+    def _add(self, computed: AnnotatedChunk, ledger: Ledger) -> None:
         """Write a part, and record it with what was set aside on the way to it."""
         number = self._counts["parts"]
         documents = list(self._documents(computed))
@@ -274,27 +286,27 @@ class _Annotating:
         self._counts.update({f"format: {reason}": many for reason, many in written.losses.items()})
         self._counts["parts"] += written.name is not None
         blocks = {
-            PARTS: b"" if written.name is None else json_line(part_record(written, computed)),
-            SET_ASIDE: b"".join(json_line(record) for record in to_set_aside_records(_sorted(computed))),
-            _IDS: np.array([hash_id(each.document.id) for _, each in computed.annotated], np.uint64).tobytes(),
+            PARTS_FILE: b"" if written.name is None else json_line(describe_part(written, computed)),
+            SET_ASIDE_FILE: b"".join(json_line(record) for record in to_set_aside_records(_sort_set_aside(computed))),
+            _IDS_FILE: np.array([hash_id(each.document.id) for _, each in computed.annotated], np.uint64).tobytes(),
         }
         last = computed.portions[-1]
         ledger.add(blocks, {"place": last.place, "done": last.done, "counts": self._counts})
 
 
-def _repeated(path: Path) -> int:
+def _count_repeated_ids(path: Path) -> int:
     """Count the documents whose id an earlier one has."""
     keys = np.fromfile(path, np.uint64)
     keys.sort()
     return int((keys[1:] == keys[:-1]).sum())
 
 
-def _sorted(computed: Computed) -> list[SetAside]:
+def _sort_set_aside(computed: AnnotatedChunk) -> list[SetAside]:
     """Give what was set aside in the order of the input."""
     return [aside for _, aside in sorted(computed.set_aside, key=lambda pair: pair[0])]
 
 
-def part_record(written: Written, computed: Computed) -> dict[str, Any]:
+def describe_part(written: WrittenPart, computed: AnnotatedChunk) -> dict[str, Any]:
     """Say what a part holds: how much, and from which to which item of the input."""
     first, last = computed.annotated[0][0], computed.annotated[-1][0]
     return {

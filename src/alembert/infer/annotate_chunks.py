@@ -2,28 +2,56 @@
 
 A document that cannot be used (blank, too long) is set aside before it is computed, and one on which the models fail
 after that (`Pipeline.annotate_each`); that is a bug, and costs one document.
+
+The Annotations artefact: numbered parts in one of the writers' formats, and what each of them holds.
+
+    part-00000.jsonl.gz ...   documents in the order of the input, with what was found in them; for brat folders
+    parts.jsonl               a line a part: its documents, characters, and from which to which item of the input it goes
+    set-aside.jsonl           what is not in a part: file, position, id, reason
+
+In go the documents of a part; out comes its file, under its name only when all of it is on the disk. A part that was
+written and is not in the record yet is written again by the next run, with the same bytes. A document that a writer
+cannot write at all is left out and named; what a format has no place for is counted by the writer.
+
+`annotate` on a Ray cluster: chunks are computed by its workers, and read and written here as ever.
+
+In: chunks, in the order of the input. Out: what was found in each, in the same order, whichever workers died meanwhile.
+Every worker opens the models once, so their folders must be there under the same paths; inputs and output are needed
+here alone. The price: texts go to the workers and come back with what was found in them.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Final, Literal
 
+from alembert.artifact.disk import iter_visible_files, sync_folder
 from alembert.corpus.chunks import generalise_reason
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers import Item, Remark, SetAside
-from alembert.infer.annotate_models import Pipeline
-from alembert.infer.annotate_stage import Annotated
-from alembert.infer.supply import Place, Taken
+from alembert.corpus.writers import write
+from alembert.errors import BadFile, UserError
+from alembert.infer.annotate_documents import PipelineOutput
+from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.stream import InputItem, StreamPosition
 from alembert.tasks.example import Coverage
+from alembert.workers.ray import RayCluster, WorkerSpec, connect
 
 
 @dataclass(frozen=True)
-class Portion:
+class WorkItem:
     """What one item of an input gave: a document to annotate, or why there is none."""
 
-    place: Place
+    place: StreamPosition
     done: int
     """How far that is, in the measure of `Supply.total`."""
     source: str
@@ -44,9 +72,9 @@ class Portion:
         return SetAside(self.source, f"item {self.place.items}", name, reason)
 
 
-def portion_of(taken: Taken, max_characters: int) -> Portion:
+def to_work_item(taken: InputItem, max_characters: int) -> WorkItem:
     """Look at an item: is it a document that can be annotated?"""
-    portion, item = Portion(taken.place, taken.done, taken.source, number=taken.number), taken.item
+    portion, item = WorkItem(taken.place, taken.done, taken.source, number=taken.number), taken.item
     if not isinstance(item, Document):
         return _without_document(portion, item)
     portion = replace(portion, document=item)
@@ -58,7 +86,7 @@ def portion_of(taken: Taken, max_characters: int) -> Portion:
     return portion
 
 
-def _without_document(portion: Portion, item: Item) -> Portion:
+def _without_document(portion: WorkItem, item: Item) -> WorkItem:
     if isinstance(item, SetAside):
         return replace(portion, aside=replace(item, source=portion.source))
     if isinstance(item, Remark):
@@ -67,18 +95,18 @@ def _without_document(portion: Portion, item: Item) -> Portion:
 
 
 @dataclass(frozen=True)
-class Computed:
+class AnnotatedChunk:
     """A chunk after the models: what was found in which document, and what was set aside, by place."""
 
-    portions: Sequence[Portion]
-    annotated: Sequence[tuple[Portion, Annotated]]
-    set_aside: Sequence[tuple[Place, SetAside]]
+    portions: Sequence[WorkItem]
+    annotated: Sequence[tuple[WorkItem, PipelineOutput]]
+    set_aside: Sequence[tuple[StreamPosition, SetAside]]
 
     @property
     def tokens(self) -> int:
         return sum(each.coverage.tokens for _, each in self.annotated)
 
-    def without(self, refused: Mapping[int, str]) -> Computed:
+    def without(self, refused: Mapping[int, str]) -> AnnotatedChunk:
         """Set aside annotated documents by their numbers."""
         if not refused:
             return self
@@ -96,32 +124,32 @@ class Computed:
             lost = "annotations of the input set aside" if aside.kind == "annotation" else "set aside"
             counts.update((lost, f"{lost}: {generalise_reason(aside.reason)}"))
         for portion, each in self.annotated:
-            counts.update(_found(pipeline, _document(portion), each))
-        counts.update(_coverage(Coverage.total(each.coverage for _, each in self.annotated)))
+            counts.update(_count_annotations(pipeline, _require_document(portion), each))
+        counts.update(_count_coverage(Coverage.total(each.coverage for _, each in self.annotated)))
         counts["written"] = len(self.annotated)
         counts["read"] = counts["written"] + counts["set aside"]
         return counts
 
 
-def compute(pipeline: Pipeline, chunk: Sequence[Portion]) -> Computed:
+def annotate_chunk(pipeline: Pipeline, chunk: Sequence[WorkItem]) -> AnnotatedChunk:
     """Let the models work on the documents of a chunk."""
     asides = [(portion.place, portion.aside) for portion in chunk if portion.aside]
     wanted = [portion for portion in chunk if portion.document]
-    pairs = list(zip(wanted, pipeline.annotate_each([_document(each) for each in wanted]), strict=True))
-    return Computed(
+    pairs = list(zip(wanted, pipeline.annotate_each([_require_document(each) for each in wanted]), strict=True))
+    return AnnotatedChunk(
         chunk,
-        [(portion, each) for portion, each in pairs if isinstance(each, Annotated)],
+        [(portion, each) for portion, each in pairs if isinstance(each, PipelineOutput)],
         asides + [(portion.place, portion.set_aside(each)) for portion, each in pairs if isinstance(each, str)],
     )
 
 
-def _document(portion: Portion) -> Document:
+def _require_document(portion: WorkItem) -> Document:
     if portion.document is None:
         raise ValueError("the portion has no document")
     return portion.document
 
 
-def _found(pipeline: Pipeline, before: Document, annotated: Annotated) -> Counter[str]:
+def _count_annotations(pipeline: Pipeline, before: Document, annotated: PipelineOutput) -> Counter[str]:
     """Count what the models have found, by label, and what had to make way for it."""
     counts = Counter({"pairs too far apart": annotated.unread})
     counts["documents with nothing to relate"] = int(annotated.is_pairless)
@@ -130,17 +158,17 @@ def _found(pipeline: Pipeline, before: Document, annotated: Annotated) -> Counte
         counts[f"{name} of the input left out"] = len(getattr(before, name))
     for name in pipeline.gives:
         kept = () if name in pipeline.replaced else getattr(before, name)
-        fresh = _labels(getattr(annotated.document, name)) - _labels(kept)
+        fresh = _count_labels(getattr(annotated.document, name)) - _count_labels(kept)
         counts[name] = fresh.total()
         counts.update({f"{name}: {label}": many for label, many in fresh.items()})
     return +counts
 
 
-def _labels(annotations: Iterable[Entity | Relation | str]) -> Counter[str]:
+def _count_labels(annotations: Iterable[Entity | Relation | str]) -> Counter[str]:
     return Counter(each if isinstance(each, str) else each.label for each in annotations)
 
 
-def _coverage(coverage: Coverage) -> dict[str, int]:
+def _count_coverage(coverage: Coverage) -> dict[str, int]:
     return {
         "characters": coverage.characters,
         "tokens": coverage.tokens,
@@ -149,3 +177,149 @@ def _coverage(coverage: Coverage) -> dict[str, int]:
         "unknown pieces": coverage.unknown,
         "withheld": coverage.withheld,
     }
+
+
+KIND: Final = "Annotations"
+PARTS_FILE: Final = "parts.jsonl"
+SET_ASIDE_FILE: Final = "set-aside.jsonl"
+PART_NAME: Final = re.compile(r"part-(\d{5,})(\..+)?")
+_SURROGATE_REASON: Final = (
+    "the format cannot hold it: it has half of a surrogate pair, or another value that is no text"
+)
+_BOM_REASON: Final = (
+    "brat cannot hold it: a text file that begins with U+FEFF is read without it, and offsets would shift"
+)
+PartFormat = Literal["jsonl", "bioc", "bioc-json", "pubtator", "brat", "parquet", "conll", "label-studio"]
+
+
+@dataclass(frozen=True)
+class PartFormatSpec:
+    """How a format is written: by which writer, and how the name of a part ends."""
+
+    writer: str
+    ending: str
+    has_meta: bool = True
+    """Whether there is room for what is known about a document as a whole."""
+
+
+PART_FORMATS: Final[dict[PartFormat, PartFormatSpec]] = {
+    "jsonl": PartFormatSpec("jsonl", ".jsonl.gz"),
+    "bioc": PartFormatSpec("bioc-xml", ".xml"),
+    "bioc-json": PartFormatSpec("bioc-json", ".json"),
+    "pubtator": PartFormatSpec("pubtator", ".pubtator", has_meta=False),
+    "brat": PartFormatSpec("brat", "", has_meta=False),
+    "parquet": PartFormatSpec("parquet", ".parquet"),
+    "conll": PartFormatSpec("conll", ".conll", has_meta=False),
+    "label-studio": PartFormatSpec("label-studio", ".json"),
+}
+
+
+@dataclass(frozen=True)
+class WrittenPart:
+    """A part on the disk; without a name, if none of its documents could be written."""
+
+    name: str | None
+    losses: Counter[str] = field(default_factory=Counter)
+    """What the format could not hold, counted by reason."""
+    refused: dict[int, str] = field(default_factory=dict)
+    """Numbers of the documents that could not be written, and why."""
+
+
+def write_part(folder: Path, number: int, documents: Sequence[Document], format: PartFormat) -> WrittenPart:  # noqa: A002
+    """Write a part under its name; may be killed and called again at any point."""
+    form = PART_FORMATS[format]
+    name = f"part-{number:05}{form.ending}"
+    hidden = folder / f".{name}"  # with the same ending, by which writers tell compression
+    numbered = dict(enumerate(documents))
+    refused = {n: _BOM_REASON for n, one in numbered.items() if format == "brat" and one.text.startswith("\ufeff")}
+    losses = _write_documents(hidden, _drop_refused(numbered, refused), form)
+    if losses is None:
+        refused |= {
+            n: _SURROGATE_REASON for n, one in numbered.items() if _write_documents(hidden, [one], form) is None
+        }
+        losses = _write_documents(hidden, _drop_refused(numbered, refused), form)
+    if losses is None:
+        raise RuntimeError(f"documents that can be written one by one cannot be written together as {format}")
+    if len(refused) == len(documents):
+        _remove(hidden)
+        return WrittenPart(None, refused=refused)
+    _publish(hidden, folder / name)
+    return WrittenPart(name, losses, refused)
+
+
+def remove_parts_from(folder: Path, parts: int) -> None:
+    """Remove what a killed run left of parts that were not recorded, and see that those before them are there."""
+    left = {int(found[1]): path for path in folder.iterdir() if (found := PART_NAME.fullmatch(path.name))}
+    for number, path in left.items():
+        if number >= parts:
+            _remove(path)
+    if missing := [number for number in range(parts) if number not in left]:
+        raise BadFile(
+            f"Part {missing[0]} in {folder} was written, and is not there any more. Delete {folder}, and run the command "
+            "again."
+        )
+
+
+def _write_documents(target: Path, documents: Sequence[Document], form: PartFormatSpec) -> Counter[str] | None:
+    """Write documents anew; None: one of them cannot be written."""
+    _remove(target)
+    try:
+        return write(documents, target, form.writer)
+    except (UserError, OSError):
+        raise
+    except Exception:  # such as text that is no Unicode: which document it is, is found one by one
+        return None
+
+
+def _drop_refused(numbered: Mapping[int, Document], refused: Container[int]) -> list[Document]:
+    return [document for number, document in numbered.items() if number not in refused]
+
+
+def _publish(hidden: Path, target: Path) -> None:
+    """Bring a file, or all files of a folder, to the disk, and give it its name."""
+    for path in iter_visible_files(hidden) if hidden.is_dir() else [hidden]:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    if hidden.is_dir():
+        sync_folder(hidden)
+        _remove(target)
+    hidden.replace(target)
+    sync_folder(target.parent)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """A cluster; `open_pipeline` runs on each worker, and must give the models that the run was started with."""
+
+    cluster: RayCluster
+    open_pipeline: Callable[[], Pipeline]
+
+    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
+        first = next(chunks, None)
+        if first is None:  # no cluster is started for nothing
+            return
+        work = WorkerSpec(partial(_open_worker, self.open_pipeline), _describe_chunk)
+        with (
+            connect(self.cluster) as connection,
+            closing(connection.run(work, chain([first], chunks))) as results,
+        ):
+            yield from results
+
+
+def _open_worker(open_pipeline: Callable[[], Pipeline]) -> Callable[[Sequence[WorkItem]], AnnotatedChunk]:
+    return partial(annotate_chunk, open_pipeline())
+
+
+def _describe_chunk(chunk: Sequence[WorkItem]) -> str:
+    """Say which documents a chunk has, without a word of them."""
+    first, last = chunk[0], chunk[-1]
+    if first.source == last.source:
+        return f"items {first.place.items} to {last.place.items} of {first.source}"
+    return f"the documents from item {first.place.items} of {first.source} to item {last.place.items} of {last.source}"

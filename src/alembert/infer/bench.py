@@ -19,36 +19,36 @@ from alembert.corpus.document import Document
 from alembert.corpus.inputs import InputFiles, list_input_files
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting
-from alembert.infer.bench_peers import LeftOut, Peer, fits, peers_of
-from alembert.infer.engines import device_for
+from alembert.infer.bench_peers import Peer, SkippedPeer, fits_one_window, open_peers
+from alembert.infer.engines import choose_device
 from alembert.infer.speed import (
-    SECONDS,
-    Answering,
+    MEASURE_SECONDS,
     Clock,
+    ExamplePredictor,
     Latency,
+    ProgressCallback,
     Speed,
-    Tell,
-    latencies,
-    speeds,
-    this_machine,
+    describe_machine,
+    measure_latencies,
+    measure_speeds,
 )
-from alembert.infer.supply import Place, supply_of
+from alembert.infer.stream import StreamPosition, open_input_stream
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.example import ReadResult
 from alembert.tasks.files import TASK_FILE, apply_training_columns
 
-LIMIT: Final = 2000
+MAX_TEXTS: Final = 2000
 """Texts that are taken from the files, if nothing else is said."""
 PERCENTILES: Final = (50, 90, 99)
-WARM: Final = 8
+WARMUP_TEXTS: Final = 8
 """Texts that each answers before it is measured: what is compiled for many texts is not part of answering them."""
-SINGLES: Final = 1 / 3
+LATENCY_SHARE: Final = 1 / 3
 """Share of the time in which texts are asked one at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class ModelTiming:
     """How fast a model or a peer was."""
 
     name: str
@@ -70,7 +70,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class Benchmark:
     """All that was measured of a model."""
 
     model: str
@@ -83,17 +83,17 @@ class Bench:
     """Of all files in the folder, in millions of bytes."""
     start_seconds: float
     """From nothing to the first answer: libraries that were not loaded yet, opening, compiling, one text."""
-    own: Measured
-    beside: Measured | None
+    own: ModelTiming
+    beside: ModelTiming | None
     """The model on the texts that peers can read, if these are not all."""
     too_long: int
     """Texts that peers did not get, because they do not read them at once."""
-    peers: tuple[Measured, ...]
-    left_out: tuple[LeftOut, ...]
+    peers: tuple[ModelTiming, ...]
+    left_out: tuple[SkippedPeer, ...]
     set_aside: tuple[SetAside, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
-    def factor(self, peer: Measured) -> float:
+    def factor(self, peer: ModelTiming) -> float:
         """Say how many times as many texts a second the model answers as a peer, on the same texts."""
         return (self.beside or self.own).speed.texts_per_second / peer.speed.texts_per_second
 
@@ -127,32 +127,32 @@ def bench(
     *,
     task: str | None = None,
     device: str = "auto",
-    limit: int = LIMIT,
-    seconds: float = SECONDS,
+    limit: int = MAX_TEXTS,
+    seconds: float = MEASURE_SECONDS,
     clock: Clock = perf_counter,
-    tell: Tell = lambda _: None,
-) -> Bench:
+    tell: ProgressCallback = lambda _: None,
+) -> Benchmark:
     """Measure a fine-tuned model and its peers, each for about `seconds`."""
     if limit < 1:
         raise BadSetting(f"There are to be {limit} texts; expected at least 1.")
     place, start = Path(folder), clock()
-    where = device_for([place], device)
+    where = choose_device([place], device)
     model = TaskModel.open(place, where, task)
     opened = clock() - start
     reading = read_texts(model, list(map(Path, files)), options or ReadOptions(), limit)
     start = clock()
     model.predict(reading.examples[:1])
     first = clock() - start
-    field = _field(model, reading.examples, where)
-    own, beside, peers = _measured(model, reading.examples, field, _Watch(seconds, clock, tell))
-    return Bench(
+    field = _open_peer_set(model, reading.examples, where)
+    own, beside, peers = _measure_all(model, reading.examples, field, _Timer(seconds, clock, tell))
+    return Benchmark(
         model=str(folder),
         task=model.task.name,
         engine=model.engine.name,
-        machine=this_machine(where),
+        machine=describe_machine(where),
         files=tuple(map(str, files)),
         texts=len(reading.examples),
-        megabytes=round(megabytes(place), 3),
+        megabytes=round(folder_megabytes(place), 3),
         start_seconds=round(opened + first, 3),
         own=own,
         beside=beside,
@@ -164,7 +164,7 @@ def bench(
     )
 
 
-def megabytes(folder: Path) -> float:
+def folder_megabytes(folder: Path) -> float:
     """Add up the files of a folder, in millions of bytes."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
@@ -172,12 +172,14 @@ def megabytes(folder: Path) -> float:
 # -- texts
 
 
-def read_texts(model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int = LIMIT) -> ReadResult[Any]:
+def read_texts(
+    model: TaskModel, files: Sequence[Path], options: ReadOptions, limit: int = MAX_TEXTS
+) -> ReadResult[Any]:
     """Read texts from files of any known format; for tasks that ask about more than a text, files of the task."""
     listed = list_input_files(files)
     if _reads_documents(model):
         options = apply_training_columns(model.training(), options, str(model.folder / TASK_FILE))
-        reading = _documents(model, listed, options, limit)
+        reading = _read_documents(model, listed, options, limit)
     else:
         reading = model.read(listed.paths, options)
         reading = replace(reading, examples=reading.examples[:limit])
@@ -196,12 +198,12 @@ def _reads_documents(model: TaskModel) -> bool:
     return task.name == "tag" or (isinstance(task, ClassifyTask) and not task.pairs)
 
 
-def _documents(model: TaskModel, files: InputFiles, options: ReadOptions, limit: int) -> ReadResult[Any]:
+def _read_documents(model: TaskModel, files: InputFiles, options: ReadOptions, limit: int) -> ReadResult[Any]:
     set_aside: list[SetAside] = []
     remarks: list[Remark] = []
 
     def texts() -> Iterator[str]:
-        for taken in supply_of(files, options).items(Place()):
+        for taken in open_input_stream(files, options).items(StreamPosition()):
             if isinstance(taken.item, Document):
                 yield taken.item.text
             elif isinstance(taken.item, SetAside):
@@ -217,52 +219,52 @@ def _documents(model: TaskModel, files: InputFiles, options: ReadOptions, limit:
 
 
 @dataclass(frozen=True)
-class _Field:
+class _PeerSet:
     """Peers, the texts that they can read, and who is left out."""
 
     peers: tuple[Peer, ...]
     examples: Sequence[Any]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedPeer, ...]
 
 
 @dataclass(frozen=True)
-class _Watch:
+class _Timer:
     """How long each is measured, by which clock, and who hears of it."""
 
     seconds: float
     clock: Clock
-    tell: Tell
+    tell: ProgressCallback
 
-    def measure(self, named: Mapping[str, Answering], examples: Sequence[Any]) -> list[Measured]:
+    def measure(self, named: Mapping[str, ExamplePredictor], examples: Sequence[Any]) -> list[ModelTiming]:
         """Measure some in turn: all texts at once, then one at a time."""
         sides = list(named.values())
         around: dict[str, Any] = {"clock": self.clock, "tell": self.tell}
         for side in sides:
-            side.predict(examples[:WARM])
-        fast = speeds(sides, examples, seconds=self.seconds * (1 - SINGLES), **around)
-        single = latencies(sides, examples, seconds=self.seconds * SINGLES, **around)
+            side.predict(examples[:WARMUP_TEXTS])
+        fast = measure_speeds(sides, examples, seconds=self.seconds * (1 - LATENCY_SHARE), **around)
+        single = measure_latencies(sides, examples, seconds=self.seconds * LATENCY_SHARE, **around)
         triples = zip(named, fast, single, strict=True)
-        return [Measured(name=name, speed=speed, latency=each) for name, speed, each in triples]
+        return [ModelTiming(name=name, speed=speed, latency=each) for name, speed, each in triples]
 
 
-def _field(model: TaskModel, examples: Sequence[Any], device: str) -> _Field:
-    found = list(peers_of(model, device))
+def _open_peer_set(model: TaskModel, examples: Sequence[Any], device: str) -> _PeerSet:
+    found = list(open_peers(model, device))
     peers = tuple(each for each in found if isinstance(each, Peer))
-    left_out = tuple(each for each in found if isinstance(each, LeftOut))
+    left_out = tuple(each for each in found if isinstance(each, SkippedPeer))
     if not any(peer.whole for peer in peers):
-        return _Field(peers, examples, left_out)
-    short = [each for each, read in zip(examples, model.encode(examples), strict=True) if fits(read)]
+        return _PeerSet(peers, examples, left_out)
+    short = [each for each, read in zip(examples, model.encode(examples), strict=True) if fits_one_window(read)]
     if short:
-        return _Field(peers, short, left_out)
+        return _PeerSet(peers, short, left_out)
     reason = "it reads a text at once, and all texts are too long for that"
-    return _Field((), examples, (*left_out, *(LeftOut(peer.name, reason) for peer in peers)))
+    return _PeerSet((), examples, (*left_out, *(SkippedPeer(peer.name, reason) for peer in peers)))
 
 
-def _measured(
-    model: TaskModel, examples: Sequence[Any], field: _Field, watch: _Watch
-) -> tuple[Measured, Measured | None, tuple[Measured, ...]]:
+def _measure_all(
+    model: TaskModel, examples: Sequence[Any], field: _PeerSet, watch: _Timer
+) -> tuple[ModelTiming, ModelTiming | None, tuple[ModelTiming, ...]]:
     """Measure the model on all texts, and beside its peers on those that they can read."""
-    sides: dict[str, Answering] = {model.engine.name: model, **{peer.name: peer for peer in field.peers}}
+    sides: dict[str, ExamplePredictor] = {model.engine.name: model, **{peer.name: peer for peer in field.peers}}
     own, *peers = watch.measure(sides, field.examples)
     if len(field.examples) == len(examples):
         return own, None, tuple(peers)

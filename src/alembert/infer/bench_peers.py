@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.infer.engine_export import ExportEngine
+from alembert.infer.engines import ExportEngine
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.runtime.export_files import GRAPH_FILES
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from alembert.tasks.example import EncodedExample, Example
     from alembert.tasks.runtime import Outputs
 
-BATCH: Final = 32
-PIPELINE: Final = "transformers pipeline"
-SORTED: Final = "transformers, batches of 32 sorted by length"
-AS_THEY_COME: Final = "the same library without settings, batches of 32 as they come"
-KINDS: Final = {
+BATCH_SIZE: Final = 32
+PIPELINE_PEER: Final = "transformers pipeline"
+SORTED_PEER: Final = "transformers, batches of 32 sorted by length"
+UNSORTED_PEER: Final = "the same library without settings, batches of 32 as they come"
+PIPELINE_KINDS: Final = {
     "TokenClassification": "token-classification",
     "SequenceClassification": "text-classification",
 }
@@ -57,27 +57,27 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedPeer:
     """A peer that is not measured."""
 
     name: str
     reason: str
 
 
-def peers_of(model: TaskModel, device: str = "cpu") -> Iterator[Peer | LeftOut]:
+def open_peers(model: TaskModel, device: str = "cpu") -> Iterator[Peer | SkippedPeer]:
     """Open each peer, or say why it is left out."""
     if isinstance(model.engine, ExportEngine):
-        yield LeftOut(PIPELINE, "transformers reads checkpoints, and this is an Export")
-        yield LeftOut(SORTED, "transformers reads checkpoints, and this is an Export")
-        yield Peer(AS_THEY_COME, model, as_they_come(model, model.engine), whole=False)
+        yield SkippedPeer(PIPELINE_PEER, "transformers reads checkpoints, and this is an Export")
+        yield SkippedPeer(SORTED_PEER, "transformers reads checkpoints, and this is an Export")
+        yield Peer(UNSORTED_PEER, model, open_unsorted(model, model.engine), whole=False)
         return
-    reason = _unreadable(model, device)
-    for name, opened in ((PIPELINE, pipeline), (SORTED, sorted_by_length)):
-        yield LeftOut(name, reason) if reason else _opened(name, model, opened)
-    yield LeftOut(AS_THEY_COME, "it is for Exports, and this is a checkpoint (alembert export makes one)")
+    reason = _incompatibility(model, device)
+    for name, opened in ((PIPELINE_PEER, open_transformers_pipeline), (SORTED_PEER, open_transformers_sorted)):
+        yield SkippedPeer(name, reason) if reason else _open_peer(name, model, opened)
+    yield SkippedPeer(UNSORTED_PEER, "it is for Exports, and this is a checkpoint (alembert export makes one)")
 
 
-def fits(encoded: EncodedExample) -> bool:
+def fits_one_window(encoded: EncodedExample) -> bool:
     """Tell whether the model reads a text at once, as peers do that know no windows."""
     return len(encoded.rows) == 1
 
@@ -85,7 +85,7 @@ def fits(encoded: EncodedExample) -> bool:
 # -- transformers
 
 
-def _unreadable(model: TaskModel, device: str) -> str | None:
+def _incompatibility(model: TaskModel, device: str) -> str | None:
     """Say why transformers cannot answer as the model does; none: it can."""
     if device != "cpu":
         return f"peers are measured on the CPU, and this model runs on {device}"
@@ -108,23 +108,23 @@ def _reads_texts(model: TaskModel) -> bool:
 def _pipeline_kind(model: TaskModel) -> str | None:
     config = json.loads((model.folder / "config.json").read_text(encoding="utf8"))
     named = str((config.get("architectures") or [""])[0]).partition("For")[2]
-    return KINDS.get(named)
+    return PIPELINE_KINDS.get(named)
 
 
-def _opened(
+def _open_peer(
     name: str, model: TaskModel, opened: Callable[[TaskModel, Any], Callable[[list[str]], Any]]
-) -> Peer | LeftOut:
+) -> Peer | SkippedPeer:
     transformers = importlib.import_module("transformers")
     try:
-        with _silent(transformers.logging):
+        with _quiet_transformers(transformers.logging):
             answer = opened(model, transformers)
     except Exception as problem:  # whatever it raises, the model itself can still be measured
-        return LeftOut(name, f"transformers cannot open the folder ({type(problem).__name__})")
+        return SkippedPeer(name, f"transformers cannot open the folder ({type(problem).__name__})")
     return Peer(name, model, lambda examples: answer([each.texts[0] for each in examples]), whole=True)
 
 
 @contextmanager
-def _silent(logging: Any) -> Iterator[None]:
+def _quiet_transformers(logging: Any) -> Iterator[None]:
     """Let transformers say nothing but errors, and show no bars, as long as the block lasts."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -137,7 +137,7 @@ def _silent(logging: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def pipeline(model: TaskModel, transformers: Any) -> Callable[[list[str]], Any]:
+def open_transformers_pipeline(model: TaskModel, transformers: Any) -> Callable[[list[str]], Any]:
     """Open the pipeline of transformers, which is called on the list of texts."""
     made: Callable[[list[str]], Any] = transformers.pipeline(
         _pipeline_kind(model), model=str(model.folder), device="cpu"
@@ -145,11 +145,11 @@ def pipeline(model: TaskModel, transformers: Any) -> Callable[[list[str]], Any]:
     return made
 
 
-def sorted_by_length(model: TaskModel, transformers: Any) -> Callable[[list[str]], Any]:
+def open_transformers_sorted(model: TaskModel, transformers: Any) -> Callable[[list[str]], Any]:
     """Open the model of transformers; its answers are the likeliest labels, of tokens with their offsets."""
     import torch
 
-    per_token = _pipeline_kind(model) == KINDS["TokenClassification"]
+    per_token = _pipeline_kind(model) == PIPELINE_KINDS["TokenClassification"]
     kind = "AutoModelForTokenClassification" if per_token else "AutoModelForSequenceClassification"
     network = getattr(transformers, kind).from_pretrained(model.folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(model.folder)
@@ -157,8 +157,8 @@ def sorted_by_length(model: TaskModel, transformers: Any) -> Callable[[list[str]
     def answer(texts: list[str]) -> list[Any]:
         found: list[Any] = [None] * len(texts)
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-        for start in range(0, len(order), BATCH):
-            numbers = order[start : start + BATCH]
+        for start in range(0, len(order), BATCH_SIZE):
+            numbers = order[start : start + BATCH_SIZE]
             part = [texts[number] for number in numbers]
             tokens = tokenizer(part, padding=True, return_tensors="pt", return_offsets_mapping=per_token)
             offsets = tokens.pop("offset_mapping").tolist() if per_token else [None] * len(part)
@@ -174,15 +174,15 @@ def sorted_by_length(model: TaskModel, transformers: Any) -> Callable[[list[str]
 # -- OpenVINO and ONNX Runtime
 
 
-def as_they_come(model: TaskModel, engine: ExportEngine) -> Callable[[Sequence[Example]], list[Any]]:
+def open_unsorted(model: TaskModel, engine: ExportEngine) -> Callable[[Sequence[Example]], list[Any]]:
     """Open the graph of an Export without settings; encoding and decoding are those of the model."""
-    compute = (_in_onnxruntime if engine.facts.format == "onnx" else _in_openvino)(engine)
+    compute = (_onnxruntime_runner if engine.facts.format == "onnx" else _openvino_runner)(engine)
     head = model.name or next(iter(engine.facts.heads))
     per_token = engine.facts.heads[head].per_token
 
     def outputs(rows: Sequence[Row]) -> Iterator[Outputs]:
-        for start in range(0, len(rows), BATCH):
-            part = rows[start : start + BATCH]
+        for start in range(0, len(rows), BATCH_SIZE):
+            part = rows[start : start + BATCH_SIZE]
             found = compute(part, head)
             for place, row in enumerate(part):
                 yield found[place, row.places] if per_token else found[place : place + 1]
@@ -195,7 +195,7 @@ def as_they_come(model: TaskModel, engine: ExportEngine) -> Callable[[Sequence[E
     return answer
 
 
-def _in_openvino(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
+def _openvino_runner(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
     from alembert.hardware.runtimes import get_core
     from alembert.tasks.runtime.export import pad_rows
 
@@ -209,7 +209,7 @@ def _in_openvino(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs
     return compute
 
 
-def _in_onnxruntime(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
+def _onnxruntime_runner(engine: ExportEngine) -> Callable[[Sequence[Row], str], Outputs]:
     from alembert.hardware.runtimes import import_onnxruntime
     from alembert.tasks.runtime.graphs import build_bert_inputs
 

@@ -4,14 +4,20 @@ Inputs are read as a stream and cut into chunks, whose borders depend on the inp
 texts are packed into batches without padding, one stream of batches a core. Its vectors and units are then appended to
 files that a kill cannot spoil (`ledger`). So memory is that of one chunk, a stopped run loses one chunk at most,
 and the same command goes on to the bytes of a run that was not stopped.
+
+What an index is made of: the documents or sentences of files, or of a Corpus, one after the other.
+
+In: paths, and how to read them. Out: portions, one for each item of an input (`stream`), with the units that came of it
+and what could not be used.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -19,34 +25,133 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from alembert import artifact
-from alembert.corpus.chunks import to_set_aside_records
+from alembert.corpus.chunks import generalise_reason, split_into_sentences, to_set_aside_records
+from alembert.corpus.document import Document, Span
 from alembert.corpus.fetch import fetch_inputs
-from alembert.corpus.inputs import list_input_files
+from alembert.corpus.inputs import InputFiles, list_input_files
 from alembert.corpus.jobs import Progress
-from alembert.corpus.readers import FORMATS, ReadOptions
+from alembert.corpus.readers import FORMATS, ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadSetting
-from alembert.infer.embed_model import Embedded, Embedder, Origin
-from alembert.infer.embed_numbers import ROW, TYPES, stored
-from alembert.infer.embed_store import (
-    COPY,
-    FACTS,
+from alembert.infer import stream
+from alembert.infer.embedder import EmbeddedTexts, Embedder, ModelOrigin
+from alembert.infer.index import (
+    CONFIG_FILE,
     FORMAT,
+    INT8_COPY_FILE,
     KIND,
-    MATRIX,
-    ROWS,
-    SET_ASIDE,
-    UNITS,
-    Facts,
-    Index,
+    ROW_DTYPE,
+    ROWS_FILE,
+    SET_ASIDE_FILE,
+    UNITS_FILE,
+    VECTOR_DTYPES,
+    VECTORS_FILE,
+    IndexConfig,
+    TextUnit,
+    VectorIndex,
+    to_stored,
     unit_line,
 )
-from alembert.infer.embed_units import Portion, UnitKind, UnitSupply, supply_of
-from alembert.infer.ledger import Ledger, json_line, npy_head
-from alembert.infer.supply import Place, chunks
+from alembert.infer.stream import (
+    InputItem,
+    InputStream,
+    Ledger,
+    StreamPosition,
+    iter_chunks,
+    json_line,
+    npy_header,
+)
 from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
+from alembert.text.language import detect_language
 
-_ALWAYS: Final = (
+UnitKind = Literal["document", "sentence"]
+
+
+@dataclass(frozen=True)
+class UnitItem:
+    """What one item of an input gave, and where reading stands behind it."""
+
+    place: StreamPosition
+    done: int
+    """How far that is, in the measure of `Supply.total`."""
+    units: tuple[TextUnit, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def characters(self) -> int:
+        return sum(len(unit.text) for unit in self.units)
+
+
+@dataclass(frozen=True)
+class UnitStream:
+    """Inputs as the units that they are made of."""
+
+    supply: InputStream
+    unit: UnitKind
+
+    @property
+    def total(self) -> int:
+        """How much there is to read: bytes, or documents."""
+        return self.supply.total
+
+    def portions(self, after: StreamPosition) -> Iterator[UnitItem]:
+        """Give what follows a place."""
+        return map(partial(_to_unit_item, self.unit), self.supply.items(after))
+
+
+def open_unit_stream(
+    inputs: InputFiles,
+    unit: UnitKind,
+    options: ReadOptions,
+    format: str | None = None,  # noqa: A002
+) -> UnitStream:
+    """Take one Corpus folder, or files of any format that has a reader."""
+    return UnitStream(stream.open_input_stream(inputs, options, format), unit)
+
+
+def _to_unit_item(unit: UnitKind, taken: InputItem) -> UnitItem:
+    item, place, done = taken.item, taken.place, taken.done
+    if isinstance(item, Document):
+        spans = _sentences(item, taken.sentences) if unit == "sentence" else _whole_document(item)
+        return _document_item(item, taken.source, spans, place, done)
+    if isinstance(item, SetAside):
+        aside = SetAside(taken.source, item.position, item.id, item.reason, item.kind)
+        return UnitItem(place, done, set_aside=(aside,), counts=_count_set_aside(aside))
+    if isinstance(item, Remark):
+        return UnitItem(place, done, counts={f"remark: {item.reason}": item.count})
+    return UnitItem(place, done, counts={"deletions not applied": 1})
+
+
+def _document_item(
+    document: Document, source: str, spans: Sequence[Span], place: StreamPosition, done: int
+) -> UnitItem:
+    units = tuple(
+        TextUnit(document.id, source, start, end, document.text[start:end])
+        for start, end in spans
+        if not document.text[start:end].isspace()
+    )
+    if units:
+        return UnitItem(place, done, units, counts={"documents": 1})
+    aside = SetAside(source, f"item {place.items}", document.id, "the text is blank")
+    return UnitItem(place, done, set_aside=(aside,), counts=_count_set_aside(aside))
+
+
+def _whole_document(document: Document) -> list[Span]:
+    return [(0, len(document.text))] if document.text else []
+
+
+def _sentences(document: Document, known: Sequence[Span] | None) -> Sequence[Span]:
+    if known is not None:
+        return known
+    return list(split_into_sentences(document, document.language or detect_language(document.text)))
+
+
+def _count_set_aside(aside: SetAside) -> dict[str, int]:
+    return {"set aside": 1, f"set aside: {generalise_reason(aside.reason)}": 1}
+
+
+_COUNT_NAMES: Final = (
     "documents",
     "set aside",
     "units",
@@ -84,23 +189,23 @@ class EncodeSettings:
             raise BadSetting(f"`chunk_characters` is {self.chunk_characters}; a chunk holds at least one.")
 
 
-class Embeds(Protocol):
+class TextEmbedder(Protocol):
     """What makes vectors of texts (`Embedder`)."""
 
     @property
     def pooling(self) -> Pooling: ...
 
     @property
-    def origin(self) -> Origin: ...
+    def origin(self) -> ModelOrigin: ...
 
     @property
     def length(self) -> int: ...
 
-    def embed(self, texts: Sequence[str]) -> Embedded: ...
+    def embed(self, texts: Sequence[str]) -> EmbeddedTexts: ...
 
 
 @dataclass(frozen=True)
-class Result:
+class EmbeddingRun:
     """Finished vectors; `fresh` is False if they were complete before."""
 
     manifest: artifact.Manifest
@@ -114,31 +219,31 @@ class Result:
 
 
 def encode(
-    embedder: Embeds,
+    embedder: TextEmbedder,
     inputs: Sequence[str | Path],
     out: str | Path,
     settings: EncodeSettings | None = None,
     *,
     overwrite: bool = False,
     tell: Callable[[Progress], None] = lambda _: None,
-) -> Result:
+) -> EmbeddingRun:
     """Make a vector of each document or sentence, or go on where that was stopped; a complete result is left as it is."""
     settings = settings or EncodeSettings()
     with fetch_inputs(inputs, out, tell) as given:
         files = list_input_files(given.paths, out=out, called=given.called, format=settings.format)
-        supply = supply_of(files, settings.unit, settings.read, settings.format)
+        supply = open_unit_stream(files, settings.unit, settings.read, settings.format)
         origins = given.recorded(files.contents)
         plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": origins}
         if done := artifact.find_finished(out, KIND, **plan):
-            return Result(done, fresh=False, notes=tuple(files.notes()))
+            return EmbeddingRun(done, fresh=False, notes=tuple(files.notes()))
         with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
-            job = _Encoding(draft.path, embedder, settings, tell)
+            job = _EmbeddingJob(draft.path, embedder, settings, tell)
             draft.counts.update(job.run(supply))
     manifest, notes = artifact.open_artifact(out, KIND), tuple(files.notes())
-    return Result(manifest, fresh=True, units=job.fresh, seconds=job.seconds, notes=notes)
+    return EmbeddingRun(manifest, fresh=True, units=job.fresh, seconds=job.seconds, notes=notes)
 
 
-def embedder_of(index: Index, model: str | Path | None = None, device: str = "cpu") -> Embedder:
+def open_embedder(index: VectorIndex, model: str | Path | None = None, device: str = "cpu") -> Embedder:
     """Open the model that made an index, or the same one at another place."""
     facts = index.facts
     folder = Path(model or facts.model)
@@ -148,7 +253,7 @@ def embedder_of(index: Index, model: str | Path | None = None, device: str = "cp
             if model is None
             else f"There is no folder {folder}. Check the path."
         )
-    if Origin.of(folder).fingerprint != facts.fingerprint:
+    if ModelOrigin.of(folder).fingerprint != facts.fingerprint:
         raise BadFile(
             f"{folder} is not the model that made the vectors of {index.folder}, or it was changed since: vectors of "
             "two models cannot be compared. Name the right one with --model, or encode again."
@@ -156,7 +261,7 @@ def embedder_of(index: Index, model: str | Path | None = None, device: str = "cp
     return Embedder.open(folder, mode=facts.pooling["mode"], length=facts.length, device=device)
 
 
-def _config(embedder: Embeds, settings: EncodeSettings) -> dict[str, Any]:
+def _config(embedder: TextEmbedder, settings: EncodeSettings) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "model": embedder.origin.fingerprint,
@@ -166,11 +271,11 @@ def _config(embedder: Embeds, settings: EncodeSettings) -> dict[str, Any]:
     }
 
 
-class _Encoding:
+class _EmbeddingJob:
     """One run."""
 
     def __init__(
-        self, folder: Path, embedder: Embeds, settings: EncodeSettings, tell: Callable[[Progress], None]
+        self, folder: Path, embedder: TextEmbedder, settings: EncodeSettings, tell: Callable[[Progress], None]
     ) -> None:
         self.fresh = 0
         self.seconds = 0.0
@@ -180,14 +285,14 @@ class _Encoding:
         self._tell = tell
         self._width = embedder.pooling.dimension
 
-    def run(self, supply: UnitSupply) -> dict[str, int]:
+    def run(self, supply: UnitStream) -> dict[str, int]:
         """Encode what is left, and give all counts."""
         began, total = time.perf_counter(), supply.total
-        artifact.atomic_write(self._folder / FACTS, self._facts().to_bytes())
+        artifact.atomic_write(self._folder / CONFIG_FILE, self._facts().to_bytes())
         with Ledger(self._folder, self._heads(0)) as ledger:
-            place, counts = _recorded(ledger)
+            place, counts = _read_progress(ledger)
             characters = 0
-            for chunk in chunks(supply.portions(place), self._settings.chunk_characters):
+            for chunk in iter_chunks(supply.portions(place), self._settings.chunk_characters):
                 characters += self._add(chunk, ledger, counts)
                 self._tell(Progress("encoding", chunk[-1].done, total, characters))
             for name, head in self._heads(counts["units"]).items():
@@ -195,24 +300,24 @@ class _Encoding:
         self.seconds = time.perf_counter() - began
         return dict(counts)
 
-    def _add(self, chunk: Sequence[Portion], ledger: Ledger, counts: Counter[str]) -> int:
+    def _add(self, chunk: Sequence[UnitItem], ledger: Ledger, counts: Counter[str]) -> int:
         """Encode a chunk and append it; give its characters."""
         units = [unit for portion in chunk for unit in portion.units]
         embedded = self._embedder.embed([unit.text for unit in units])
-        numbers = stored(embedded.vectors_ND, self._settings.dtype, copy=self._settings.int8_copy)
+        numbers = to_stored(embedded.vectors_ND, self._settings.dtype, copy=self._settings.int8_copy)
         lines = [unit_line(unit) for unit in units]
-        ends = list(accumulate(map(len, lines), initial=ledger.size(UNITS)))
+        ends = list(accumulate(map(len, lines), initial=ledger.size(UNITS_FILE)))
         numbers.rows["start"] = ends[:-1]
         asides = to_set_aside_records([each for portion in chunk for each in portion.set_aside])
         blocks = {
-            MATRIX: numbers.matrix.tobytes(),
-            ROWS: numbers.rows.tobytes(),
-            UNITS: b"".join(lines),
-            SET_ASIDE: b"".join(json_line(record) for record in asides),
+            VECTORS_FILE: numbers.matrix.tobytes(),
+            ROWS_FILE: numbers.rows.tobytes(),
+            UNITS_FILE: b"".join(lines),
+            SET_ASIDE_FILE: b"".join(json_line(record) for record in asides),
         }
         if numbers.copy is not None:
-            blocks[COPY] = numbers.copy.tobytes()
-        _count(counts, chunk, embedded.coverage)
+            blocks[INT8_COPY_FILE] = numbers.copy.tobytes()
+        _update_counts(counts, chunk, embedded.coverage)
         ledger.add(blocks, {"place": chunk[-1].place, "counts": counts})
         self.fresh += len(units)
         return embedded.coverage.characters
@@ -221,16 +326,16 @@ class _Encoding:
         """Give with what each file begins, if it has so many rows."""
         shape = (rows, self._width)
         heads = {
-            MATRIX: npy_head(np.dtype(TYPES[self._settings.dtype]), shape),
-            ROWS: npy_head(ROW, (rows,)),
-            UNITS: b"",
-            SET_ASIDE: b"",
+            VECTORS_FILE: npy_header(np.dtype(VECTOR_DTYPES[self._settings.dtype]), shape),
+            ROWS_FILE: npy_header(ROW_DTYPE, (rows,)),
+            UNITS_FILE: b"",
+            SET_ASIDE_FILE: b"",
         }
-        return heads | ({COPY: npy_head(np.dtype(np.int8), shape)} if self._settings.int8_copy else {})
+        return heads | ({INT8_COPY_FILE: npy_header(np.dtype(np.int8), shape)} if self._settings.int8_copy else {})
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> IndexConfig:
         embedder, settings = self._embedder, self._settings
-        return Facts(
+        return IndexConfig(
             model=embedder.origin.model,
             fingerprint=embedder.origin.fingerprint,
             pooling=asdict(embedder.pooling),
@@ -242,15 +347,15 @@ class _Encoding:
         )
 
 
-def _recorded(ledger: Ledger) -> tuple[Place, Counter[str]]:
-    counts = Counter(dict.fromkeys(_ALWAYS, 0))
+def _read_progress(ledger: Ledger) -> tuple[StreamPosition, Counter[str]]:
+    counts = Counter(dict.fromkeys(_COUNT_NAMES, 0))
     if ledger.state is None:
-        return Place(), counts
+        return StreamPosition(), counts
     counts.update(ledger.state["counts"])
-    return Place(*ledger.state["place"]), counts
+    return StreamPosition(*ledger.state["place"]), counts
 
 
-def _count(counts: Counter[str], chunk: Sequence[Portion], coverage: Coverage) -> None:
+def _update_counts(counts: Counter[str], chunk: Sequence[UnitItem], coverage: Coverage) -> None:
     for portion in chunk:
         counts.update(portion.counts)
     counts.update(

@@ -19,7 +19,7 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.surgery import with_embedding_head
-from alembert.infer.size import Size
+from alembert.infer.engines import ModelSize
 from alembert.nn.batch import Batch
 from alembert.nn.config import count_multiplications_per_token
 from alembert.tasks.compare.pooling import find_missing_head
@@ -29,7 +29,7 @@ from alembert.tasks.runtime.torch import ModelRunner, TorchDecoder, compute_head
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 
-_PURPOSES: Final = {
+_HEAD_PURPOSES: Final = {
     "masked_lm": "say how probable a text is",
     "next_sentence": "say whether a sentence follows another",
 }
@@ -61,10 +61,10 @@ class TorchEngine:
         return cls(with_embedding_head(found, find_missing_head(found.folder, found.blueprint.heads)), device)
 
     @property
-    def size(self) -> Size:
+    def size(self) -> ModelSize:
         """What the model costs on any machine; of several tasks, all heads are in it."""
         config = self.checkpoint.blueprint.config
-        return Size(
+        return ModelSize(
             parameters=self.checkpoint.parameters,
             bytes=self.checkpoint.bytes,
             layers=config.num_hidden_layers,
@@ -122,7 +122,7 @@ class TorchEngine:
 
     def head_outputs(self, kind: str, rows: Sequence[Row]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
         """Yield the number of each row and what the head of a kind says at its places, short rows first."""
-        head = self._head(kind, _PURPOSES.get(kind, "answer"))
+        head = self._head(kind, _HEAD_PURPOSES.get(kind, "answer"))
         for number, outputs in compute_head_outputs(self.model, [head], rows, None):
             yield number, outputs[head]
 

@@ -1,30 +1,56 @@
-"""Which engine runs a folder: OpenVINO or ONNX Runtime an Export, torch a Checkpoint. The folder alone decides."""
+"""Which engine runs a folder: OpenVINO or ONNX Runtime an Export, torch a Checkpoint. The folder alone decides.
+
+Runs an Export on the CPU without torch, in the library that its format is made for: OpenVINO or ONNX Runtime.
+
+What a model costs, apart from any machine: numbers, bytes, layers, multiplications.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alembert.errors import BadSetting
+from alembert.artifact import shortlist
+from alembert.errors import BadFile, BadSetting
 from alembert.extras import TRAINING, is_installed, require
-from alembert.tasks.runtime.export_files import is_export
+from alembert.hardware.runtimes import check_openvino_installed
+from alembert.tasks.runtime.export import (
+    CompileGraph,
+    ExportedGraph,
+    GraphRunner,
+    SharedEncoderRunner,
+)
+from alembert.tasks.runtime.export_files import (
+    GRAPH_FILES,
+    GRAPH_WEIGHT_FILES,
+    RUNTIME_PACKAGES,
+    ExportMetadata,
+    is_export,
+    read_decoding_weights,
+    read_export_metadata,
+)
+from alembert.tasks.task import AnyTask
+from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from alembert.infer.engine_torch import TorchEngine
-    from alembert.infer.several import SeveralEngine
+    from alembert.infer.task_model import MultiTaskEngine
 
 
-def open_engine(folder: Path, device: str = "cpu") -> SeveralEngine:
+def open_engine(folder: Path, device: str = "cpu") -> MultiTaskEngine:
     """Open a fine-tuned model with the engine that it is made for; `device` is for torch."""
     if is_export(folder):
-        from alembert.infer.engine_export import ExportEngine
+        pass
 
         return ExportEngine.open(folder)
-    return open_in_torch(folder, device)
+    return open_torch_engine(folder, device)
 
 
-def open_in_torch(folder: str | Path, device: str = "cpu") -> TorchEngine:
+def open_torch_engine(folder: str | Path, device: str = "cpu") -> TorchEngine:
     """Open a checkpoint in torch; one sentence says what to do if torch is not there."""
     require(
         f"The checkpoint {folder}",
@@ -40,7 +66,7 @@ def open_in_torch(folder: str | Path, device: str = "cpu") -> TorchEngine:
     return TorchEngine.open(folder, device)
 
 
-def device_for(folders: Iterable[Path], wanted: str) -> str:
+def choose_device(folders: Iterable[Path], wanted: str) -> str:
     """Choose the device of models: what was wanted of torch, the CPU if all are Exports, for which torch is not loaded.
 
     Without torch it is the CPU too: what needs torch is refused when it is opened.
@@ -50,3 +76,92 @@ def device_for(folders: Iterable[Path], wanted: str) -> str:
     from alembert.hardware.torch_settings import resolve_device
 
     return resolve_device(wanted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSize:
+    """How large a model is."""
+
+    parameters: int
+    """Numbers in its weights, heads included."""
+    bytes: int
+    """What the weights take in memory."""
+    layers: int
+    width: int
+    multiplications: int
+    """Of the encoder, for one token of a text of `data.rows.USUAL_TOKENS`."""
+
+
+class ExportEngine:
+    """An Export ready to compute."""
+
+    def __init__(self, folder: Path, facts: ExportMetadata, tokenizer: Tokenizer) -> None:
+        self.folder = folder
+        self.facts = facts
+        self.tokenizer = tokenizer
+        self.longest = facts.longest
+        self.turn = nullcontext()  # callers share the streams of one compiled graph
+
+    @classmethod
+    def open(cls, folder: str | Path) -> ExportEngine:
+        """Open an Export for prediction; its graph is compiled when it is first asked."""
+        place = Path(folder)
+        facts = read_export_metadata(place)
+        if facts.format == "openvino":
+            check_openvino_installed()
+        return cls(place, facts, Tokenizer.open(place))
+
+    @property
+    def name(self) -> str:
+        return f"{RUNTIME_PACKAGES[self.facts.format]} {self.facts.precision}"
+
+    @cached_property
+    def graph(self) -> ExportedGraph:
+        """The graph; one for all heads, so that it is compiled once."""
+        return ExportedGraph(self._compile, self.facts.heads, self.facts.width)
+
+    @property
+    def _compile(self) -> CompileGraph:
+        """What opens the graph in its library, which is loaded then."""
+        file = self.folder / GRAPH_FILES[self.facts.format]
+        if self.facts.format == "onnx":
+            from alembert.tasks.runtime.graphs import OnnxGraph
+
+            return partial(OnnxGraph, file)
+        from alembert.tasks.runtime.graphs import OpenVinoGraph
+
+        opened = partial(OpenVinoGraph, file, exact=self.facts.precision != "int8", longest=self.facts.longest)
+        # What single texts run on is kept for the next process, which starts sooner with it.
+        return lambda threads, streams: opened(threads, streams, keep=streams == 1)
+
+    @property
+    def size(self) -> ModelSize:
+        """What the model costs on any machine."""
+        return ModelSize(
+            parameters=self.facts.parameters,
+            bytes=(self.folder / GRAPH_WEIGHT_FILES[self.facts.format]).stat().st_size,
+            layers=self.facts.layers,
+            width=self.facts.width,
+            multiplications=self.facts.multiplications,
+        )
+
+    def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, GraphRunner]:
+        """Give a task what it needs of the weights of its head (none: the only one), and what runs it."""
+        name = next(iter(self.facts.heads)) if head is None else head
+        found = self.facts.heads.get(name)
+        if found is None or task.labels != found.labels:
+            there = shortlist(found.labels) or "none" if found else f"no head {name!r}"
+            raise BadFile(
+                f"The model and its task.json do not fit: the task {task.name} has the labels {shortlist(task.labels)}; the "
+                f"model has {there}. One of the files was changed; export again."
+            )
+        weights = read_decoding_weights(self.folder, name, task.decoding_weights)
+        return task.bound_to(weights), GraphRunner(self.graph, name)
+
+    def together(self, tasks: Mapping[str, AnyTask]) -> SharedEncoderRunner:
+        """Give what runs the heads of several tasks, which have their names, at once."""
+        return SharedEncoderRunner(
+            lambda heads, rows, _: self.graph.head_outputs(heads, rows),
+            {name: head.per_token for name, head in self.graph.heads.items()},
+            dict.fromkeys(tasks),
+        )

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.infer.contest import Contest, Entrant, Tell, hold, predicted
+from alembert.infer.scoring import (
+    ModelComparison,
+    ProgressCallback,
+    ScoredModel,
+    predict_with_progress,
+    score_models,
+)
 from alembert.tasks.confidence import (
     ConfidenceCurve,
     build_confidence_curve,
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seed:
+class SeedScore:
     """One of several models that differ by their seed alone."""
 
     name: str
@@ -40,10 +46,10 @@ class Seed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class SeedSpread:
     """The main score of the models of several seeds."""
 
-    seeds: tuple[Seed, ...]
+    seeds: tuple[SeedScore, ...]
 
     @property
     def mean(self) -> float:
@@ -56,7 +62,7 @@ class Spread:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class TrainingOverlap:
     """Examples whose text the model was trained on."""
 
     count: int
@@ -65,7 +71,7 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Against:
+class BaselineComparison:
     """Another model on the same examples."""
 
     model: str
@@ -80,7 +86,7 @@ class Against:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confusion:
+class ConfusionMatrix:
     """Examples by right label (rows) and guessed label (columns)."""
 
     labels: tuple[str, ...]
@@ -100,12 +106,12 @@ class Evaluation:
     scores: TaskScores
     interval: Interval
     rounds: int
-    spread: Spread | None = None
-    seen: Seen | None = None
+    spread: SeedSpread | None = None
+    seen: TrainingOverlap | None = None
     """None: the model's folder has no hashes of its training data."""
     trust: ConfidenceCurve | None = None
-    confusion: Confusion | None = None
-    against: Against | None = None
+    confusion: ConfusionMatrix | None = None
+    against: BaselineComparison | None = None
     set_aside: tuple[SetAside, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
@@ -129,15 +135,17 @@ def evaluate(
     rounds: int = 1000,
     seed: int = 1,
     device: str = "cpu",
-    tell: Tell = lambda _: None,
+    tell: ProgressCallback = lambda _: None,
 ) -> Evaluation:
     """Score a model on labelled files; `device` is for the models of its other seeds."""
     models = [model] if against is None else [model, against]
-    contest = hold(models, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
-    return evaluation_of(contest, device=device, tell=tell)
+    contest = score_models(models, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
+    return build_evaluation(contest, device=device, tell=tell)
 
 
-def evaluation_of(contest: Contest, *, device: str = "cpu", tell: Tell = lambda _: None) -> Evaluation:
+def build_evaluation(
+    contest: ModelComparison, *, device: str = "cpu", tell: ProgressCallback = lambda _: None
+) -> Evaluation:
     """Evaluate the first model of a contest, against the second if there is one."""
     first, *others = contest.entrants
     model, examples = first.model, contest.examples
@@ -151,44 +159,46 @@ def evaluation_of(contest: Contest, *, device: str = "cpu", tell: Tell = lambda 
         scores=first.scores,
         interval=first.interval,
         rounds=contest.rounds,
-        spread=_spread(model, examples, device, tell),
-        seen=_seen(model, examples, first.measure),
+        spread=_measure_spread(model, examples, device, tell),
+        seen=_measure_overlap(model, examples, first.measure),
         trust=None if answers is None else build_confidence_curve(answers),
-        confusion=_confusion(model, examples, first.predictions),
-        against=_against(contest, first, others[0]) if others else None,
+        confusion=_build_confusion(model, examples, first.predictions),
+        against=_compare_baseline(contest, first, others[0]) if others else None,
         set_aside=contest.reading.set_aside,
         remarks=contest.reading.remarks,
     )
 
 
-def _spread(model: TaskModel, examples: Sequence[Any], device: str, tell: Tell) -> Spread | None:
+def _measure_spread(
+    model: TaskModel, examples: Sequence[Any], device: str, tell: ProgressCallback
+) -> SeedSpread | None:
     folders = model.members()
     if len(folders) < 2:
         return None
     seeds = []
     for folder in folders:
         member = type(model).open(folder, device, model.name)
-        value = member.task.score(examples, predicted(member, examples, tell)).value
-        seeds.append(Seed(name=folder.name, value=value))
-    return Spread(seeds=tuple(seeds))
+        value = member.task.score(examples, predict_with_progress(member, examples, tell)).value
+        seeds.append(SeedScore(name=folder.name, value=value))
+    return SeedSpread(seeds=tuple(seeds))
 
 
-def _seen(model: TaskModel, examples: Sequence[Any], measure: SampleMetric) -> Seen | None:
+def _measure_overlap(model: TaskModel, examples: Sequence[Any], measure: SampleMetric) -> TrainingOverlap | None:
     keys = model.train_keys()
     if keys is None:
         return None
     fresh = np.array([number for number, each in enumerate(examples) if each.key not in keys], np.int64)
-    return Seen(count=len(examples) - len(fresh), value_without=measure(fresh) if len(fresh) else None)
+    return TrainingOverlap(count=len(examples) - len(fresh), value_without=measure(fresh) if len(fresh) else None)
 
 
-def _confusion(model: TaskModel, examples: Sequence[Any], predictions: Sequence[Any]) -> Confusion | None:
+def _build_confusion(model: TaskModel, examples: Sequence[Any], predictions: Sequence[Any]) -> ConfusionMatrix | None:
     found = build_confusion_matrix(model.task, examples, predictions)
-    return None if found is None else Confusion(labels=found[0], counts=found[1])
+    return None if found is None else ConfusionMatrix(labels=found[0], counts=found[1])
 
 
-def _against(contest: Contest, first: Entrant, other: Entrant) -> Against:
+def _compare_baseline(contest: ModelComparison, first: ScoredModel, other: ScoredModel) -> BaselineComparison:
     found = contest.paired(first, other)
-    return Against(
+    return BaselineComparison(
         model=str(other.model.folder),
         scores=other.scores,
         interval=other.interval,

@@ -4,21 +4,77 @@ Taggers, classifiers of single texts and relation models annotate documents, alo
 `AnnotatedDocument`, which is a `Document`: it can be written in every format and predicted again. Each class has
 `to_dict()`, plain values for JSON, and `_repr_html_()`, which notebooks show. Offsets count characters of the text as
 it was given.
+
+Predictions as fragments of HTML for notebooks: styled in place, since a notebook has no style sheet of ours.
+
+The label stands behind each entity and its score in the tooltip, so nothing is said by colour alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from html import escape
+from itertools import pairwise
 from typing import Any, Final
+from zlib import crc32
 
 from alembert.corpus.document import Document, Entity
-from alembert.infer.embed_search import Hit
-from alembert.infer.embed_store import Unit
-from alembert.infer.notebook import document_html, table_html
+from alembert.infer.index import TextUnit
+from alembert.infer.search import Hit
 from alembert.tasks.example import Coverage
 
-_BRIEF: Final = ("characters", "tokens", "windows", "cut_characters", "withheld")
+_COLOURS: Final = ("#cfe3f7", "#f9dfc2", "#cdebdc", "#e6d8f3", "#f5d3d9", "#e9e6c4")
+_TEXT_STYLE: Final = "line-height:2;white-space:pre-wrap;overflow-wrap:anywhere"
+_MARK_STYLE: Final = "color:#1c2430;padding:.1em .25em;border-radius:.25em"
+_LABEL_STYLE: Final = "font-size:.7em;font-weight:600;margin-left:.35em"
+
+
+def document_html(document: Document) -> str:
+    """Mark the entities of a document in its text; overlapping ones share the characters they share."""
+    colours = _assign_colours(sorted({entity.label for entity in document.entities}))
+    spans = [(start, end, entity) for entity in document.entities for start, end in entity.spans]
+    borders = sorted({0, len(document.text), *(border for start, end, _ in spans for border in (start, end))})
+    parts = []
+    for low, high in pairwise(borders):
+        inside = [each for each in spans if each[0] <= low and each[1] >= high]
+        ending = [entity for _, end, entity in inside if end == high]
+        parts.append(_render_part(document.text[low:high], [entity for *_, entity in inside], ending, colours))
+    return f'<div style="{_TEXT_STYLE}">{"".join(parts)}</div>'
+
+
+def table_html(rows: Sequence[Sequence[str]]) -> str:
+    """Write rows of cells as a table; nothing for no rows."""
+    if not rows:
+        return ""
+    lines = ("".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row) for row in rows)
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+def _assign_colours(labels: Sequence[str]) -> dict[str, str]:
+    """Choose a colour for each label: the same in all documents, unless another label took it first."""
+    colours: dict[str, str] = {}
+    for label in labels:
+        first = crc32(label.encode("utf8", "surrogatepass"))
+        turns = [_COLOURS[(first + step) % len(_COLOURS)] for step in range(len(_COLOURS))]
+        colours[label] = next((each for each in turns if each not in colours.values()), turns[0])
+    return colours
+
+
+def _render_part(text: str, inside: Sequence[Entity], ending: Sequence[Entity], colours: dict[str, str]) -> str:
+    if not inside:
+        return escape(text)
+    title = escape("; ".join(_tooltip(entity) for entity in inside))
+    labels = "".join(f'<span style="{_LABEL_STYLE}">{escape(entity.label)}</span>' for entity in ending)
+    background = f"background:{colours[inside[-1].label]};{_MARK_STYLE}"
+    return f'<mark style="{background}" title="{title}">{escape(text)}{labels}</mark>'
+
+
+def _tooltip(entity: Entity) -> str:
+    return entity.label if entity.score is None else f"{entity.label} {entity.score:.2f}"
+
+
+_SHOWN_COUNTS: Final = ("characters", "tokens", "windows", "cut_characters", "withheld")
 """Counts of `Coverage` that are shown with a prediction; the last two only if they are not zero."""
 
 
@@ -101,7 +157,7 @@ class _Prediction:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; what is None or empty is left out."""
         table = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
-        plain = {name: _plain(value) for name, value in table.items() if name != "coverage"}
+        plain = {name: _to_plain(value) for name, value in table.items() if name != "coverage"}
         present = {name: value for name, value in plain.items() if value not in (None, [], {})}
         return {**present, "coverage": coverage_dict(self.coverage)}
 
@@ -222,7 +278,7 @@ class SearchHit:
     end: int
 
     @classmethod
-    def of(cls, hit: Hit, unit: Unit) -> SearchHit:
+    def of(cls, hit: Hit, unit: TextUnit) -> SearchHit:
         """Put a row of an index and its score together."""
         return cls(**asdict(unit), score=hit.score)
 
@@ -259,14 +315,14 @@ def entity_dict(entity: Entity) -> dict[str, Any]:
 def coverage_dict(coverage: Coverage) -> dict[str, int]:
     """Return the counts of a coverage that belong to a single text."""
     counts = asdict(coverage)
-    return {name: counts[name] for name in _BRIEF if counts[name] or name in _BRIEF[:3]}
+    return {name: counts[name] for name in _SHOWN_COUNTS if counts[name] or name in _SHOWN_COUNTS[:3]}
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, AnswerCandidate):
         return asdict(value)
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [_to_plain(each) for each in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 

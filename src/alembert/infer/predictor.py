@@ -21,24 +21,25 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.data.batching import map_in_threads
 from alembert.errors import BadFile, BadInput, BadSetting, UserError
-from alembert.infer.annotate_models import Pipeline, annotates_documents
-from alembert.infer.annotate_stage import Annotated
-from alembert.infer.embed_model import Embedder
-from alembert.infer.embed_search import Measure, nearest
-from alembert.infer.embed_store import Index
-from alembert.infer.engines import device_for, open_in_torch
+from alembert.infer.annotate_documents import PipelineOutput
+from alembert.infer.annotate_pipeline import Pipeline, annotates_documents
+from alembert.infer.embedder import Embedder
+from alembert.infer.engines import choose_device, open_torch_engine
+from alembert.infer.index import VectorIndex
 from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
-from alembert.infer.predictor_inputs import (
-    Input,
-    document_of,
+from alembert.infer.predictor_io import (
+    PredictorInput,
     input_id,
     is_pair,
     is_single,
     similarity_texts,
+    to_document,
+    to_example,
+    to_prediction,
+    to_similarity,
 )
-from alembert.infer.several import SeveralModel, open_model
-from alembert.infer.task_model import OVERLAPPED, TaskModel
-from alembert.infer.task_predictions import examples_of, prediction_of, similarity_of
+from alembert.infer.search import SimilarityMeasure, find_nearest
+from alembert.infer.task_model import PARALLEL_BATCHES, MultiTaskModel, TaskModel, open_model
 from alembert.tasks.compare.scores import normalise_vectors
 from alembert.tasks.files import read_task_names, read_task_table
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 BATCH_CHARACTERS: Final = 200_000
 """Text that `pipe` computes together, as `annotate` does: enough to sort by length, little enough to hold."""
-_MOST_INPUTS: Final = 4096
+_MAX_BATCH_INPUTS: Final = 4096
 
 
 class Predictor:
@@ -64,12 +65,12 @@ class Predictor:
         if not folders:
             raise BadSetting("No model was given. Name at least one folder: alembert.load('work/ner').")
         self.folders = folders
-        self._device = device_for(self.folders, device)
+        self._device = choose_device(self.folders, device)
         self._pooling = pooling
         self._process = os.getpid()
         self.tasks = _task_kinds(self.folders, task)
         """Names of the tasks, in the order of the folders; empty for a model that was not fine-tuned."""
-        self._models = _opened(self.folders, self.tasks, task, self._device)
+        self._models = _open_models(self.folders, self.tasks, task, self._device)
 
     def __repr__(self) -> str:
         tasks = f", tasks: {', '.join(self.tasks)}" if self.tasks else ""
@@ -79,7 +80,7 @@ class Predictor:
 
     def predict(
         self,
-        inputs: Input | Sequence[Input],
+        inputs: PredictorInput | Sequence[PredictorInput],
         *,
         min_score: float | None = None,
         min_precision: float | None = None,
@@ -94,7 +95,7 @@ class Predictor:
         self._check_process()
         compute = self._computation(min_score, min_precision)
         single = is_single(inputs)
-        listed = [cast(Input, inputs)] if single else _listed(inputs)
+        listed = [cast(PredictorInput, inputs)] if single else _to_list(inputs)
         predictions = compute(list(enumerate(listed, start=1)))
         for prediction in predictions:
             if isinstance(prediction, Exception):
@@ -103,7 +104,7 @@ class Predictor:
 
     def pipe(
         self,
-        inputs: Iterable[Input],
+        inputs: Iterable[PredictorInput],
         *,
         min_score: float | None = None,
         min_precision: float | None = None,
@@ -125,8 +126,10 @@ class Predictor:
         compute = self._computation(min_score, min_precision)
         return self._stream(compute, _batches(inputs, batch_characters))
 
-    def _stream(self, compute: Any, batches: Iterator[list[tuple[int, Input]]]) -> Iterator[Any]:
-        for batch, predictions in map_in_threads(lambda batch: (batch, compute(batch)), batches, OVERLAPPED, ahead=1):
+    def _stream(self, compute: Any, batches: Iterator[list[tuple[int, PredictorInput]]]) -> Iterator[Any]:
+        for batch, predictions in map_in_threads(
+            lambda batch: (batch, compute(batch)), batches, PARALLEL_BATCHES, ahead=1
+        ):
             for (number, item), prediction in zip(batch, predictions, strict=True):
                 failed = isinstance(prediction, Exception)
                 yield self._failed(number, item, prediction) if failed else prediction
@@ -144,14 +147,14 @@ class Predictor:
             return self._similarities
         models = [model.with_threshold(min_score, min_precision) for model in self._models]
         if not self._annotates or self.tasks == ("relate",):  # alone it reads marked texts as well
-            return partial(_answered, cast(TaskModel, models[0]))
-        annotate = partial(_annotated, Pipeline.of(models))
+            return partial(_predict_batch, cast(TaskModel, models[0]))
+        annotate = partial(_annotate_batch, Pipeline.of(models))
         if self.tasks == ("classify",):
             # One that was fine-tuned elsewhere does not say whether it reads pairs.
-            return partial(_classified, annotate, partial(_answered, cast(TaskModel, models[0])))
+            return partial(_classify_batch, annotate, partial(_predict_batch, cast(TaskModel, models[0])))
         return annotate
 
-    def _failed(self, number: int, item: Input, error: Exception) -> Any:
+    def _failed(self, number: int, item: PredictorInput, error: Exception) -> Any:
         name = input_id(item, number)
         if not self._annotates:
             return FailedPrediction(id=name, problem=str(error))
@@ -164,7 +167,7 @@ class Predictor:
     def encode(self, texts: str | Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one vector for each text, an array of shape (texts, width); a single text gives one vector."""
         self._check_process()
-        listed = [texts] if isinstance(texts, str) else _listed(texts)
+        listed = [texts] if isinstance(texts, str) else _to_list(texts)
         for number, text in enumerate(listed, start=1):
             if not isinstance(text, str):
                 raise BadInput(f"Input {number} of `encode` is a {type(text).__name__}; expected a text (str).")
@@ -180,13 +183,13 @@ class Predictor:
         return similarities[0] if isinstance(first, str) else similarities
 
     def search(
-        self, index: str | Path, query: str | Sequence[str], *, top: int = 10, measure: Measure = "cosine"
+        self, index: str | Path, query: str | Sequence[str], *, top: int = 10, measure: SimilarityMeasure = "cosine"
     ) -> Any:
         """Return the texts nearest to a query, as `SearchHit`s, the best first; `index` is a folder that `alembert.embed` wrote.
 
         A list of queries gives a list of lists.
         """
-        opened = Index.open(index)
+        opened = VectorIndex.open(index)
         if opened.facts.fingerprint != self._embedder.origin.fingerprint:
             raise BadSetting(
                 f"The vectors in {index} were made by another model ({opened.facts.model}), so nothing near could be found. "
@@ -195,7 +198,7 @@ class Predictor:
         vectors = np.atleast_2d(self.encode(query))
         found = [
             [SearchHit.of(hit, opened.unit(hit.row)) for hit in hits]
-            for hits in nearest(opened, vectors, top, measure=measure)
+            for hits in find_nearest(opened, vectors, top, measure=measure)
         ]
         return found[0] if isinstance(query, str) else found
 
@@ -209,19 +212,19 @@ class Predictor:
     def _embeds(self) -> bool:
         return self.tasks == ("compare",)
 
-    def _similarities(self, batch: Sequence[tuple[int, Input]]) -> list[Any]:
-        return [_caught(self._similarity, number, item) for number, item in batch]
+    def _similarities(self, batch: Sequence[tuple[int, PredictorInput]]) -> list[Any]:
+        return [_call_or_error(self._similarity, number, item) for number, item in batch]
 
-    def _similarity(self, number: int, item: Input) -> Prediction:
+    def _similarity(self, number: int, item: PredictorInput) -> Prediction:
         texts = similarity_texts(item, number)
-        return similarity_of(input_id(item, number), texts, self._embedder.embed(texts))
+        return to_similarity(input_id(item, number), texts, self._embedder.embed(texts))
 
     # -- language models
 
     @cached_property
     def language_model(self) -> TorchEngine:
         """The engine that fills masks, writes and scores texts; it runs in torch."""
-        return open_in_torch(self.folders[0], self._device)
+        return open_torch_engine(self.folders[0], self._device)
 
     # -- what is loaded
 
@@ -252,15 +255,15 @@ def _task_kinds(folders: Sequence[Path], task: str | None) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def _opened(
+def _open_models(
     folders: Sequence[Path], kinds: Sequence[str], task: str | None, device: str
-) -> list[TaskModel | SeveralModel]:
+) -> list[TaskModel | MultiTaskModel]:
     if not kinds or tuple(kinds) == ("compare",):
         return []
     models = [open_model(folder, device, task) for folder in folders]
     if all(annotates_documents(model) for model in models):
         Pipeline.of(models)  # refuses models that do not fit each other
-    elif len(models) > 1 or isinstance(models[0], SeveralModel):
+    elif len(models) > 1 or isinstance(models[0], MultiTaskModel):
         raise BadSetting(
             f"The models are for the tasks {', '.join(kinds)}; only taggers, classifiers of single texts and relation "
             "models work together. Load one model, or one of its tasks: alembert.load(folder, task='NAME')."
@@ -268,14 +271,14 @@ def _opened(
     return models
 
 
-def _annotated(pipeline: Pipeline, batch: Sequence[tuple[int, Input]]) -> list[Any]:
-    made = [_caught(document_of, item, number) for number, item in batch]
+def _annotate_batch(pipeline: Pipeline, batch: Sequence[tuple[int, PredictorInput]]) -> list[Any]:
+    made = [_call_or_error(to_document, item, number) for number, item in batch]
     documents = [each for each in made if isinstance(each, Document)]
     found = iter(pipeline.annotate_each(documents))
-    return [each if isinstance(each, Exception) else _annotated_document(next(found)) for each in made]
+    return [each if isinstance(each, Exception) else _to_annotated_document(next(found)) for each in made]
 
 
-def _classified(annotate: Any, answer: Any, batch: Sequence[tuple[int, Input]]) -> list[Any]:
+def _classify_batch(annotate: Any, answer: Any, batch: Sequence[tuple[int, PredictorInput]]) -> list[Any]:
     """Classify pairs as pairs and everything else as documents; a model that cannot read one of them says so."""
     pairs = [each for each in batch if is_pair(each[1])]
     if not pairs:
@@ -285,7 +288,7 @@ def _classified(annotate: Any, answer: Any, batch: Sequence[tuple[int, Input]]) 
     return [next(answers) if is_pair(item) else next(documents) for _, item in batch]
 
 
-def _annotated_document(annotated: Annotated | str) -> AnnotatedDocument | BadInput:
+def _to_annotated_document(annotated: PipelineOutput | str) -> AnnotatedDocument | BadInput:
     if isinstance(annotated, str):
         return BadInput(f"A document could not be annotated: {annotated}.")
     document = annotated.document
@@ -297,14 +300,14 @@ def _annotated_document(annotated: Annotated | str) -> AnnotatedDocument | BadIn
     )
 
 
-def _answered(model: TaskModel, batch: Sequence[tuple[int, Input]]) -> list[Any]:
-    made = [_caught(partial(examples_of, model.task), item, number) for number, item in batch]
+def _predict_batch(model: TaskModel, batch: Sequence[tuple[int, PredictorInput]]) -> list[Any]:
+    made = [_call_or_error(partial(to_example, model.task), item, number) for number, item in batch]
     examples = [each for each in made if not isinstance(each, Exception)]
     found = iter(zip(examples, model.predict(examples), strict=True))
-    return [each if isinstance(each, Exception) else prediction_of(model.task, *next(found)) for each in made]
+    return [each if isinstance(each, Exception) else to_prediction(model.task, *next(found)) for each in made]
 
 
-def _caught(make: Any, *arguments: Any) -> Any:
+def _call_or_error(make: Any, *arguments: Any) -> Any:
     """Return what `make` makes, or the error that says why it cannot."""
     try:
         return make(*arguments)
@@ -312,7 +315,7 @@ def _caught(make: Any, *arguments: Any) -> Any:
         return problem
 
 
-def _listed(inputs: Any) -> list[Any]:
+def _to_list(inputs: Any) -> list[Any]:
     if isinstance(inputs, bytes) or not isinstance(inputs, Iterable):
         raise BadInput(
             f"The input is a {type(inputs).__name__}; expected a text, a dict, a Document, or a list of them."
@@ -323,18 +326,18 @@ def _listed(inputs: Any) -> list[Any]:
     return listed
 
 
-def _batches(inputs: Iterable[Input], characters: int) -> Iterator[list[tuple[int, Input]]]:
+def _batches(inputs: Iterable[PredictorInput], characters: int) -> Iterator[list[tuple[int, PredictorInput]]]:
     """Number the inputs and put them together until they have so many characters.
 
     If the inputs end in an error, those that came before it are predicted first.
     """
-    batch: list[tuple[int, Input]] = []
+    batch: list[tuple[int, PredictorInput]] = []
     size = 0
     try:
         for number, item in zip(count(1), inputs, strict=False):
             batch.append((number, item))
             size += _length(item)
-            if size >= characters or len(batch) >= _MOST_INPUTS:
+            if size >= characters or len(batch) >= _MAX_BATCH_INPUTS:
                 yield batch
                 batch, size = [], 0
     except Exception:
@@ -345,7 +348,7 @@ def _batches(inputs: Iterable[Input], characters: int) -> Iterator[list[tuple[in
         yield batch
 
 
-def _length(item: Input) -> int:
+def _length(item: PredictorInput) -> int:
     item = item.text if isinstance(item, Document) else item
     values = item.values() if isinstance(item, Mapping) else [item]
     return sum(len(value) for value in values if isinstance(value, str | tuple | list))

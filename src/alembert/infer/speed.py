@@ -19,19 +19,19 @@ from alembert.corpus.jobs import Progress
 from alembert.errors import BadSetting
 from alembert.tasks.example import EncodedExample
 
-SECONDS: Final = 10.0
+MEASURE_SECONDS: Final = 10.0
 """What measuring may take for each model, about."""
-FEWEST_ROUNDS, MOST_ROUNDS = 3, 7
-FEWEST_SINGLES: Final = 10
+MIN_ROUNDS, MAX_ROUNDS = 3, 7
+MIN_LATENCY_TEXTS: Final = 10
 """Texts that are asked one at a time, even if that takes longer than it may."""
-_SHARE: Final = 10
+_ROUNDS_PER_BUDGET: Final = 10
 """A round of the slowest model takes at least this part of its time, if there are texts enough."""
 
 Clock = Callable[[], float]
-Tell = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
-class Answering(Protocol):
+class ExamplePredictor(Protocol):
     """What is measured: a `TaskModel`, or anything else that reads and answers examples."""
 
     def encode(self, examples: Sequence[Any]) -> Sequence[EncodedExample]:
@@ -82,38 +82,38 @@ class Latency:
         return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
-def speeds(
-    models: Sequence[Answering],
+def measure_speeds(
+    models: Sequence[ExamplePredictor],
     examples: Sequence[Any],
     *,
-    seconds: float = SECONDS,
+    seconds: float = MEASURE_SECONDS,
     clock: Clock = perf_counter,
-    tell: Tell = lambda _: None,
+    tell: ProgressCallback = lambda _: None,
 ) -> list[Speed]:
     """Measure models in turn; each takes about `seconds` at most, but for three rounds of at least one text."""
     if seconds <= 0:
         raise BadSetting(f"The time to measure speed is {seconds:g} seconds; expected more than 0.")
-    sample = _sample(models, examples, seconds / _SHARE, clock)
+    sample = _choose_sample(models, examples, seconds / _ROUNDS_PER_BUDGET, clock)
     took: list[list[float]] = [[] for _ in models]
     turns = list(range(len(models)))
-    while len(took[0]) < FEWEST_ROUNDS or (len(took[0]) < MOST_ROUNDS and _is_time_left(took, seconds)):
-        tell(Progress("measuring speed", len(took[0]), MOST_ROUNDS))
+    while len(took[0]) < MIN_ROUNDS or (len(took[0]) < MAX_ROUNDS and _is_time_left(took, seconds)):
+        tell(Progress("measuring speed", len(took[0]), MAX_ROUNDS))
         for number in turns:
-            took[number].append(_timed(models[number], sample, clock))
+            took[number].append(_time_prediction(models[number], sample, clock))
         turns.reverse()
     return [
-        Speed(texts=len(sample), tokens=_tokens(model, sample), seconds=tuple(each))
+        Speed(texts=len(sample), tokens=_count_tokens(model, sample), seconds=tuple(each))
         for model, each in zip(models, took, strict=True)
     ]
 
 
-def latencies(
-    models: Sequence[Answering],
+def measure_latencies(
+    models: Sequence[ExamplePredictor],
     examples: Sequence[Any],
     *,
-    seconds: float = SECONDS,
+    seconds: float = MEASURE_SECONDS,
     clock: Clock = perf_counter,
-    tell: Tell = lambda _: None,
+    tell: ProgressCallback = lambda _: None,
 ) -> list[Latency]:
     """Ask models for one text at a time, in turn, until the slowest has had about `seconds`."""
     took: list[list[float]] = [[] for _ in models]
@@ -121,21 +121,23 @@ def latencies(
     for model in models:
         model.predict(examples[:1])  # what is compiled for single texts is not part of answering them
     for number, example in enumerate(examples):
-        if number >= FEWEST_SINGLES and max(map(sum, took)) >= seconds:
+        if number >= MIN_LATENCY_TEXTS and max(map(sum, took)) >= seconds:
             break
         tell(Progress("single texts", number, len(examples)))
         for turn in turns:
-            took[turn].append(_timed(models[turn], [example], clock))
+            took[turn].append(_time_prediction(models[turn], [example], clock))
         turns.reverse()
     return [Latency(seconds=tuple(each)) for each in took]
 
 
-def _sample(models: Sequence[Answering], examples: Sequence[Any], share: float, clock: Clock) -> Sequence[Any]:
+def _choose_sample(
+    models: Sequence[ExamplePredictor], examples: Sequence[Any], share: float, clock: Clock
+) -> Sequence[Any]:
     """Double the texts until the slowest model needs its share of the time, or all are in."""
     count = 1
     while count < len(examples):
-        drawn = evenly(examples, count)
-        slowest = max(_timed(model, drawn, clock) for model in models)
+        drawn = take_evenly(examples, count)
+        slowest = max(_time_prediction(model, drawn, clock) for model in models)
         if slowest >= share:
             return drawn
         # A guess from almost no time would be none: at most four times as many at once.
@@ -143,16 +145,16 @@ def _sample(models: Sequence[Answering], examples: Sequence[Any], share: float, 
     return examples
 
 
-def evenly(examples: Sequence[Any], count: int) -> list[Any]:
+def take_evenly(examples: Sequence[Any], count: int) -> list[Any]:
     """Take examples from everywhere in their order.
 
-    >>> evenly("abcdefgh", 3)
+    >>> take_evenly("abcdefgh", 3)
     ['a', 'c', 'f']
     """
     return [examples[number * len(examples) // count] for number in range(count)]
 
 
-def _timed(model: Answering, sample: Sequence[Any], clock: Clock) -> float:
+def _time_prediction(model: ExamplePredictor, sample: Sequence[Any], clock: Clock) -> float:
     start = clock()
     model.predict(sample)
     return clock() - start
@@ -160,14 +162,14 @@ def _timed(model: Answering, sample: Sequence[Any], clock: Clock) -> float:
 
 def _is_time_left(took: Sequence[Sequence[float]], seconds: float) -> bool:
     """Tell whether another round of the slowest model ends in time; what the sample took is left out."""
-    return max(sum(each) + median(each) for each in took) <= seconds * (1 - 2 / _SHARE)
+    return max(sum(each) + median(each) for each in took) <= seconds * (1 - 2 / _ROUNDS_PER_BUDGET)
 
 
-def _tokens(model: Answering, sample: Sequence[Any]) -> int:
+def _count_tokens(model: ExamplePredictor, sample: Sequence[Any]) -> int:
     return sum(each.tokens for each in model.encode(sample))
 
 
-def this_machine(device: str) -> str:
+def describe_machine(device: str) -> str:
     """Name what computes, in a few words."""
     if device != "cpu":
         return device

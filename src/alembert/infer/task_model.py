@@ -1,22 +1,29 @@
-"""A fine-tuned model: examples in, predictions of its task out, whatever engine computes them."""
+"""A fine-tuned model: examples in, predictions of its task out, whatever engine computes them.
+
+A model of several tasks: texts in, the answers of all its tasks out.
+
+The encoder runs once over each row that tasks have in common (`tasks.running_together`); a task that has its own way to
+run, such as writing a text token by token, goes its way afterwards. To `predict` such a model looks like one of a single
+task: `task` makes examples, checks and shows them, and answers have the names of their tasks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from alembert.corpus.document import Document
 from alembert.corpus.inputs import InputFile, list_input_files
 from alembert.corpus.readers.contract import DamagedFile, ReadOptions, SetAside
 from alembert.corpus.readers.source import SourceFile, SourceLine, strip_compression_suffix
 from alembert.data.batching import map_in_threads
-from alembert.errors import BadFile, BadInput, BadSetting
+from alembert.errors import BadFile, BadInput, BadSetting, UserError
 from alembert.hub import model_folder
-from alembert.infer.engines import open_engine
-from alembert.infer.size import Size
+from alembert.infer.engines import ModelSize, open_engine
 from alembert.tasks.confidence import find_threshold
 from alembert.tasks.example import EncodedExample, Example, ReadResult
 from alembert.tasks.files import (
@@ -28,15 +35,15 @@ from alembert.tasks.files import (
     read_task_table,
     read_train_keys,
 )
-from alembert.tasks.runtime import Runner
-from alembert.tasks.task import AnyTask
+from alembert.tasks.runtime import Outputs, Runner
+from alembert.tasks.task import AnyTask, Task
 from alembert.text.tokenizer import Tokenizer
 
-AT_ONCE: Final = 512
+BATCH_EXAMPLES: Final = 512
 """Examples that are encoded and computed together: enough to sort by length, few enough to hold."""
-OVERLAPPED: Final = 2
+PARALLEL_BATCHES: Final = 2
 """Parts under way at a time: one keeps the engine busy while the other is encoded or decoded."""
-SEEDS: Final = "seeds"
+SEEDS_FOLDER: Final = "seeds"
 
 
 class TaskEngine(Protocol):
@@ -54,7 +61,7 @@ class TaskEngine(Protocol):
         """Tokens that the model reads at once."""
 
     @property
-    def size(self) -> Size:
+    def size(self) -> ModelSize:
         """What the model costs on any machine."""
 
     @property
@@ -65,16 +72,16 @@ class TaskEngine(Protocol):
         """Give the task what it needs of the weights of its head (none: called as its kind), and what runs it."""
 
 
-Made = TypeVar("Made")
+ExampleT = TypeVar("ExampleT")
 
 
-def as_examples(
-    given: Sequence[Made | str], kind: type[Made], of_texts: Callable[[Sequence[str]], Sequence[Made]]
-) -> Sequence[Made]:
+def to_examples(
+    given: Sequence[ExampleT | str], kind: type[ExampleT], of_texts: Callable[[Sequence[str]], Sequence[ExampleT]]
+) -> Sequence[ExampleT]:
     """Return examples as they are, and make examples of texts; refuse anything else."""
     if not isinstance(given, str):
         if all(isinstance(each, kind) for each in given):
-            return cast(Sequence[Made], given)
+            return cast(Sequence[ExampleT], given)
         if all(isinstance(each, str) for each in given):
             return of_texts(cast(Sequence[str], given))
     strange = given if isinstance(given, str) else next(each for each in given if not isinstance(each, kind))
@@ -84,7 +91,7 @@ def as_examples(
     )
 
 
-def has_lines(file: InputFile) -> bool:
+def is_plain_text(file: InputFile) -> bool:
     """Tell whether a file is plain text, and not that of a brat pair."""
     return not file.more and strip_compression_suffix(file.path.name).lower().endswith(".txt")
 
@@ -141,7 +148,7 @@ class TaskModel:
         listed = list_input_files([file])
         reading: ReadResult[Any] = ReadResult.joined(
             self.read_lines(each.path, options)
-            if has_lines(each)
+            if is_plain_text(each)
             else self.task.read_unlabelled([each.path], self.task.settings, options)
             for each in listed.files
         )
@@ -171,9 +178,9 @@ class TaskModel:
 
     def predictions(self, examples: Sequence[Example | str]) -> Iterator[Any]:
         """Predict examples or texts in their order; while some are computed, others are encoded or decoded."""
-        ready = as_examples(examples, Example, self.task.of_texts)
-        parts = [ready[start : start + AT_ONCE] for start in range(0, len(ready), AT_ONCE)]
-        for answers in map_in_threads(self._answers, parts, min(OVERLAPPED, len(parts)), ahead=1):
+        ready = to_examples(examples, Example, self.task.of_texts)
+        parts = [ready[start : start + BATCH_EXAMPLES] for start in range(0, len(ready), BATCH_EXAMPLES)]
+        for answers in map_in_threads(self._answers, parts, min(PARALLEL_BATCHES, len(parts)), ahead=1):
             yield from answers
 
     def _answers(self, examples: Sequence[Example]) -> list[Any]:
@@ -216,5 +223,160 @@ class TaskModel:
 
     def members(self) -> list[Path]:
         """List the folders of all seeds; one that was trained with a single seed is its own."""
-        numbered = [path for path in (self.folder / SEEDS).glob("*") if path.name.isdecimal()]
+        numbered = [path for path in (self.folder / SEEDS_FOLDER).glob("*") if path.name.isdecimal()]
         return sorted(numbered, key=lambda path: int(path.name)) or [self.folder]
+
+
+class MultiTaskRunner(Protocol):
+    """What runs the heads of several tasks at once."""
+
+    def outputs(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> Mapping[str, Sequence[list[Outputs]]]:
+        """Give each head's outputs at the places of each row of each of its examples."""
+
+
+class MultiTaskEngine(TaskEngine, Protocol):
+    """An engine that can ask several heads at once."""
+
+    def together(self, tasks: Mapping[str, AnyTask]) -> MultiTaskRunner:
+        """Give what runs the heads of these tasks, which have their names."""
+
+
+@dataclass(frozen=True)
+class MultiTaskExample:
+    """One text as each task reads it."""
+
+    texts: tuple[str, ...]
+    by_task: Mapping[str, Example]
+
+
+@dataclass(frozen=True)
+class MultiTask:
+    """The tasks of a model, behind the part of the contract that prediction needs."""
+
+    tasks: Mapping[str, AnyTask]
+
+    def of_texts(self, texts: Sequence[str]) -> list[MultiTaskExample]:
+        """Make examples without answers of plain texts."""
+        return self._examples(texts, lambda task: task.of_texts(texts))
+
+    def of_documents(self, documents: Sequence[Document]) -> list[MultiTaskExample]:
+        """Make examples without answers of documents."""
+        return self._examples([each.text for each in documents], lambda task: task.of_documents(documents))
+
+    def _examples(
+        self, texts: Sequence[str], read_as: Callable[[AnyTask], Sequence[Example]]
+    ) -> list[MultiTaskExample]:
+        columns: dict[str, Sequence[Example]] = {}
+        for name, task in self.tasks.items():
+            with _naming_task(name):
+                columns[name] = read_as(task)
+        return [
+            MultiTaskExample((text,), {name: column[number] for name, column in columns.items()})
+            for number, text in enumerate(texts)
+        ]
+
+    def check(self, examples: Sequence[MultiTaskExample]) -> None:
+        """Refuse texts that one of the tasks cannot take."""
+        for name, task in self.tasks.items():
+            with _naming_task(name):
+                task.check([example.by_task[name] for example in examples])
+
+    def notes(self, examples: Sequence[MultiTaskExample]) -> list[str]:
+        """Say what keeps texts from having any answer of a task."""
+        return [
+            f"task {name}: {sentence}"
+            for name, task in self.tasks.items()
+            for sentence in task.notes([example.by_task[name] for example in examples])
+        ]
+
+    def record(self, example: MultiTaskExample, predictions: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the answers as a JSON object: name of the task -> its own record."""
+        return {name: task.record(example.by_task[name], predictions[name]) for name, task in self.tasks.items()}
+
+    def show(self, example: MultiTaskExample, predictions: Mapping[str, Any]) -> list[str]:
+        """Give the answers as lines for people."""
+        lines: list[str] = []
+        for name, task in self.tasks.items():
+            lines += [
+                f"{name}:",
+                *(f"  {line}" for line in task.show(example.by_task[name], predictions[name])),
+            ]
+        return lines
+
+
+@dataclass(frozen=True)
+class MultiTaskModel:
+    """A model that was fine-tuned for several tasks."""
+
+    models: Mapping[str, TaskModel]
+    engine: MultiTaskEngine
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: str | Path, device: str = "cpu") -> MultiTaskModel:
+        """Open a folder that `finetune` or `export` wrote for several tasks."""
+        place = model_folder(folder)
+        names, engine = read_task_names(place), open_engine(place, device)
+        return cls({name: TaskModel.of_engine(engine, place, name) for name in names}, engine, place)
+
+    @property
+    def task(self) -> MultiTask:
+        return MultiTask({name: model.task for name, model in self.models.items()})
+
+    def with_threshold(self, min_score: float | None = None, min_precision: float | None = None) -> MultiTaskModel:
+        """Return the model that withholds answers of each task, as `TaskModel.with_threshold` does."""
+        models = {name: each.with_threshold(min_score, min_precision) for name, each in self.models.items()}
+        return replace(self, models=models)
+
+    def predictions(self, examples: Sequence[MultiTaskExample | str]) -> Iterator[dict[str, Any]]:
+        """Predict examples or texts in their order, some at a time."""
+        ready = to_examples(examples, MultiTaskExample, self.task.of_texts)
+        for start in range(0, len(ready), BATCH_EXAMPLES):
+            part = ready[start : start + BATCH_EXAMPLES]
+            columns = self._predicted(part)
+            for number in range(len(part)):
+                yield {name: column[number] for name, column in columns.items()}
+
+    def _predicted(self, examples: Sequence[MultiTaskExample]) -> dict[str, list[Any]]:
+        encoded = {
+            name: model.encode([example.by_task[name] for example in examples]) for name, model in self.models.items()
+        }
+        with self.engine.turn:
+            outputs = self._outputs(encoded)
+        return {
+            name: [model.decode(*pair) for pair in zip(encoded[name], outputs[name], strict=True)]
+            for name, model in self.models.items()
+        }
+
+    def _outputs(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> dict[str, Sequence[Any]]:
+        plain = {name: model.task for name, model in self.models.items() if _needs_one_pass(model.task)}
+        shared = self.engine.together(plain).outputs({name: encoded[name] for name in plain})
+        own = {
+            name: model.task.run(model.runner, encoded[name])
+            for name, model in self.models.items()
+            if name not in plain
+        }
+        return {**shared, **own}
+
+
+def open_model(folder: str | Path, device: str = "cpu", task: str | None = None) -> TaskModel | MultiTaskModel:
+    """Open a fine-tuned model: one of several tasks whole, unless one of them is named."""
+    place = model_folder(folder)
+    if task is None and read_task_names(place):
+        return MultiTaskModel.open(place, device)
+    return TaskModel.open(place, device, task)
+
+
+@contextmanager
+def _naming_task(task: str) -> Iterator[None]:
+    """Say which of several tasks has refused something, and how the others are asked."""
+    try:
+        yield
+    except UserError as problem:
+        problem.args = (f"Task {task}: {problem} To ask another task alone, give its name: --task NAME.",)
+        raise
+
+
+def _needs_one_pass(task: AnyTask) -> bool:
+    """Tell whether the head's outputs for the rows are all that a task wants of the model."""
+    return type(task).run is Task.run

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from alembert.errors import BadSetting
 from alembert.hub import model_folder
-from alembert.infer.task_model import AT_ONCE, TaskModel
+from alembert.infer.task_model import BATCH_EXAMPLES, TaskModel
 from alembert.tasks.example import Coverage
 from alembert.tasks.files import read_task_table
 from alembert.tasks.relate.data import example_from_entities
@@ -24,12 +24,12 @@ from alembert.tasks.relate.task import RelateTask
 from alembert.tasks.tag.data import PredictedEntity, TagPrediction
 from alembert.tasks.tag.task import TagTask
 
-Found = tuple[int, int, str]
+EntitySpan = tuple[int, int, str]
 """Start, end and type of an entity."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class TripleFilter:
     """Which triples are wanted; a model of marked sentences has an answer for entities of any types."""
 
     types: tuple[tuple[str, str], ...] = ()
@@ -59,7 +59,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Extraction:
+class TripleExtraction:
     """What was found in a text."""
 
     id: str
@@ -103,7 +103,7 @@ class TripleModel:
 
     tagger: TaskModel
     relater: TaskModel
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: TripleFilter = field(default_factory=TripleFilter)
 
     def __post_init__(self) -> None:
         types, rules = cast(TagTask, self.tagger.task).types, cast(RelateTask, self.relater.task).rules
@@ -118,7 +118,7 @@ class TripleModel:
 
     @classmethod
     def open(
-        cls, one: str | Path, other: str | Path, wanted: Wanted | None = None, *, device: str = "cpu"
+        cls, one: str | Path, other: str | Path, wanted: TripleFilter | None = None, *, device: str = "cpu"
     ) -> TripleModel:
         """Open the two folders, in any order."""
         places = [model_folder(each) for each in (one, other)]
@@ -129,7 +129,7 @@ class TripleModel:
                 f"Triples need a model for the task tag and one for the task relate; these are for {said}."
             )
         tagger, relater = (TaskModel.open(folders[task], device) for task in ("tag", "relate"))
-        return cls(tagger, relater, wanted or Wanted())
+        return cls(tagger, relater, wanted or TripleFilter())
 
     def with_threshold(self, min_score: float | None = None, min_precision: float | None = None) -> TripleModel:
         """Return the models that withhold entities and relations, as `TaskModel.with_threshold` does."""
@@ -138,25 +138,27 @@ class TripleModel:
 
     def extract(
         self, texts: Sequence[str], ids: Sequence[str] | None = None, *, are_sentences: bool = False
-    ) -> Iterator[Extraction]:
+    ) -> Iterator[TripleExtraction]:
         """Find the entities and relations of texts, some at a time; texts are single sentences, or theirs are found."""
         examples = self.tagger.task.of_texts(texts, ids)
-        for start in range(0, len(examples), AT_ONCE):
-            part = examples[start : start + AT_ONCE]
+        for start in range(0, len(examples), BATCH_EXAMPLES):
+            part = examples[start : start + BATCH_EXAMPLES]
             tagged: list[TagPrediction] = self.tagger.predict(part)
             spans = [each.spans for each in tagged]
             parted = [each.text for each in part]
-            found = predictions_of(self.relater, parted, spans, are_sentences=are_sentences)
+            found = predict_relations(self.relater, parted, spans, are_sentences=are_sentences)
             for example, entities, prediction in zip(part, tagged, found, strict=True):
                 yield self._extraction(example.id, example.text, entities, prediction)
 
-    def _extraction(self, name: str, text: str, tagged: TagPrediction, prediction: RelatePrediction) -> Extraction:
+    def _extraction(
+        self, name: str, text: str, tagged: TagPrediction, prediction: RelatePrediction
+    ) -> TripleExtraction:
         example = example_from_entities(text, tagged.spans, id=name)
         negative = cast(RelateTask, self.relater.task).rules.negative
         triples = [to_triple(example, *each) for each in find_related_pairs(prediction, negative)]
         of_types = [triple for triple in triples if self.wanted.has_types(triple)]
         sure = tuple(triple for triple in of_types if self.wanted.is_sure(triple))
-        return Extraction(
+        return TripleExtraction(
             id=name,
             text=text,
             entities=tagged.entities,
@@ -168,10 +170,10 @@ class TripleModel:
         )
 
 
-def predictions_of(
+def predict_relations(
     relater: TaskModel,
     texts: Sequence[str],
-    entities: Sequence[Iterable[Found]],
+    entities: Sequence[Iterable[EntitySpan]],
     *,
     are_sentences: bool = False,
 ) -> list[RelatePrediction]:

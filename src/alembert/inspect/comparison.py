@@ -15,9 +15,15 @@ from typing import Any
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
-from alembert.infer.contest import Contest, Entrant, Tell, hold, open_all
-from alembert.infer.size import Size
-from alembert.infer.speed import SECONDS, Clock, Speed, speeds, this_machine
+from alembert.infer.engines import ModelSize
+from alembert.infer.scoring import (
+    ModelComparison,
+    ProgressCallback,
+    ScoredModel,
+    open_models,
+    score_models,
+)
+from alembert.infer.speed import MEASURE_SECONDS, Clock, Speed, describe_machine, measure_speeds
 from alembert.tasks.metrics import bootstrap
 from alembert.tasks.metrics.bootstrap import Interval
 
@@ -30,7 +36,7 @@ class Standing:
     folder: str
     score: float
     interval: Interval
-    size: Size
+    size: ModelSize
     speed: Speed | None = None
     """None: it was not measured."""
     against: bootstrap.PairedComparison | None = None
@@ -101,32 +107,32 @@ def compare(
     rounds: int = 1000,
     seed: int = 1,
     device: str = "cpu",
-    speed_seconds: float | None = SECONDS,
-    tell: Tell = lambda _: None,
+    speed_seconds: float | None = MEASURE_SECONDS,
+    tell: ProgressCallback = lambda _: None,
 ) -> Comparison:
     """Compare models, given by name, with the first of them; `speed_seconds` is for each, none measures no speed."""
     if not models:
         raise BadSetting("There is no model to compare. Give at least one folder.")
-    opened = open_all([Path(folder) for folder in models.values()], device, task)
-    contest = hold(opened, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
+    opened = open_models([Path(folder) for folder in models.values()], device, task)
+    contest = score_models(opened, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
     return comparison_of(contest, list(models), device=device, speed_seconds=speed_seconds, tell=tell)
 
 
 def comparison_of(
-    contest: Contest,
+    contest: ModelComparison,
     names: Sequence[str],
     *,
     reference: int = 0,
     device: str = "cpu",
-    speed_seconds: float | None = SECONDS,
+    speed_seconds: float | None = MEASURE_SECONDS,
     clock: Clock = perf_counter,
-    tell: Tell = lambda _: None,
+    tell: ProgressCallback = lambda _: None,
 ) -> Comparison:
     """Compare the models of a contest, which have these names, with one of them."""
     models = [entrant.model for entrant in contest.entrants]
     measured: Sequence[Speed | None] = [None] * len(models)
     if speed_seconds is not None:
-        measured = speeds(models, contest.examples, seconds=speed_seconds, clock=clock, tell=tell)
+        measured = measure_speeds(models, contest.examples, seconds=speed_seconds, clock=clock, tell=tell)
     others = [
         None if number == reference else contest.paired(entrant, contest.entrants[reference])
         for number, entrant in enumerate(contest.entrants)
@@ -141,11 +147,13 @@ def comparison_of(
         rounds=contest.rounds,
         against=reference,
         models=tuple(map(_standing, names, contest.entrants, measured, others)),
-        machine=None if speed_seconds is None else this_machine(device),
+        machine=None if speed_seconds is None else describe_machine(device),
     )
 
 
-def _standing(name: str, entrant: Entrant, speed: Speed | None, against: bootstrap.PairedComparison | None) -> Standing:
+def _standing(
+    name: str, entrant: ScoredModel, speed: Speed | None, against: bootstrap.PairedComparison | None
+) -> Standing:
     return Standing(
         name=name,
         folder=str(entrant.model.folder),

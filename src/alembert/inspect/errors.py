@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from alembert.corpus.readers.contract import ReadOptions, SetAside
 from alembert.errors import BadSetting
-from alembert.infer.gold import read_gold
+from alembert.infer.scoring import read_gold
 from alembert.inspect.marked_text import Mark
 from alembert.inspect.tables import Table
 from alembert.tasks.example import Coverage

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from alembert.infer.evaluate import Confusion, Evaluation
+from alembert.infer.evaluate import ConfusionMatrix, Evaluation
 from alembert.inspect.comparison import Comparison
 from alembert.inspect.comparison_page import section
 from alembert.inspect.evaluation_report import headline, sentences, tables
@@ -76,7 +76,7 @@ def _trust(trust: ConfidenceCurve) -> Iterator[str]:
     )
 
 
-def _confusion(found: Confusion) -> Iterator[str]:
+def _confusion(found: ConfusionMatrix) -> Iterator[str]:
     yield "<h2>Confusion</h2>\n<p>Rows are right labels, columns are guesses; the shade is the share of the row.</p>"
     if len(found.labels) > _MOST_LABELS:
         yield f"<p>{len(found.labels)} labels are too many for a table; see --json.</p>"

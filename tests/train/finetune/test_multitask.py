@@ -18,8 +18,7 @@ from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.files.weights import SafetensorsWeights, load_tensor
-from alembert.infer.several import SeveralModel, open_model
-from alembert.infer.task_model import TaskModel
+from alembert.infer.task_model import MultiTaskModel, TaskModel, open_model
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
 from alembert.tasks.runtime.torch import collate_rows
@@ -210,7 +209,7 @@ def test_one_of_the_tasks_scores_as_it_did_in_the_run(done: tuple[Path, Finetune
 
 
 def test_a_row_that_both_tasks_read_goes_through_the_encoder_once(done: tuple[Path, FinetuneRunResult]) -> None:
-    model = SeveralModel.open(done[0])
+    model = MultiTaskModel.open(done[0])
     seen: list[int] = []
     model.engine.model.encoder.register_forward_hook(  # type: ignore[attr-defined]
         lambda _, inputs, __: seen.extend(inputs[0].lengths)
@@ -221,7 +220,7 @@ def test_a_row_that_both_tasks_read_goes_through_the_encoder_once(done: tuple[Pa
 
 def test_all_tasks_answer_as_each_does_alone(done: tuple[Path, FinetuneRunResult]) -> None:
     texts = [TEXT, "Aspirin.", *(passage.text for passage in sample.load_passages("en", "dev")[:4])]
-    model = SeveralModel.open(done[0])
+    model = MultiTaskModel.open(done[0])
     together = list(model.predictions(model.task.of_texts(texts)))
     for name in ("ner", "topic"):
         alone = TaskModel.open(done[0], task=name)
@@ -238,7 +237,7 @@ def rounded(text: str) -> float:
 
 
 def test_a_folder_is_opened_by_what_it_holds(done: tuple[Path, FinetuneRunResult]) -> None:
-    assert isinstance(open_model(done[0]), SeveralModel)
+    assert isinstance(open_model(done[0]), MultiTaskModel)
     assert isinstance(open_model(done[0], task="topic"), TaskModel)
     with pytest.raises(BadSetting, match=r"several tasks: ner \(tag\), topic \(classify\)\. Say which"):
         TaskModel.open(done[0])

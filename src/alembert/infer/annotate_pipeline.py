@@ -18,17 +18,17 @@ from alembert.corpus.document import Document
 from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadInput, BadSetting, UserError
 from alembert.infer.annotate_documents import (
-    Field,
+    AnnotationField,
+    LexiconMatcher,
+    PipelineOutput,
+    PipelineStage,
+    drop_annotations,
     with_entities,
     with_labelled_sentences,
     with_labels,
     with_relations,
-    without,
 )
-from alembert.infer.annotate_lexicons import Matching
-from alembert.infer.annotate_stage import Annotated, Stage
-from alembert.infer.several import SeveralModel, open_model
-from alembert.infer.task_model import TaskModel
+from alembert.infer.task_model import MultiTaskModel, TaskModel, open_model
 from alembert.infer.triples import TripleModel
 from alembert.tasks.classify.data import find_sentence_spans
 from alembert.tasks.classify.decode import ClassifyPrediction
@@ -39,8 +39,8 @@ from alembert.tasks.relate.data import example_from_document
 from alembert.tasks.relate.task import RelateTask
 from alembert.tasks.tag.data import TagPrediction
 
-_PLAIN: Final = Document("plain", "text")
-READ_AS_TEXT: Final = ("tag", "classify")
+_SAMPLE_DOCUMENT: Final = Document("plain", "text")
+TEXT_TASKS: Final = ("tag", "classify")
 """Tasks that need the text of a document alone."""
 
 
@@ -48,13 +48,13 @@ READ_AS_TEXT: Final = ("tag", "classify")
 class Pipeline:
     """Models that work on documents one after the other."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[PipelineStage, ...]
     folders: tuple[Path, ...]
     tasks: tuple[str, ...]
     """Of each model, with the name of one of several."""
-    gives: tuple[Field, ...]
+    gives: tuple[AnnotationField, ...]
     """What the models find."""
-    replaced: tuple[Field, ...]
+    replaced: tuple[AnnotationField, ...]
     """What of the input makes way for it."""
     models: tuple[TaskModel, ...] = ()
     lexicons: Mapping[str, Path] = field(default_factory=dict)
@@ -86,13 +86,13 @@ class Pipeline:
     @classmethod
     def of(
         cls,
-        models: Sequence[TaskModel | SeveralModel],
+        models: Sequence[TaskModel | MultiTaskModel],
         *,
         keep: bool = False,
         lexicons: Mapping[str, str | Path] | None = None,
     ) -> Pipeline:
         """Put models and lexicons together; `keep` leaves what the input had beside what they find."""
-        single = [each for model in models for each in _single(model)]
+        single = [each for model in models for each in _split_tasks(model)]
         for model in single:
             _check(model)
         relaters = [model for model in single if model.task.name == "relate"]
@@ -100,14 +100,14 @@ class Pipeline:
         _check_types(taggers, relaters, has_more=keep or bool(lexicons))
         stages = [stage for model in models for stage in _stages(model)]
         files = {label: Path(path) for label, path in (lexicons or {}).items()}
-        matching = Matching.of(files, _sentence_labels(single)) if files else None
-        found = tuple(dict.fromkeys(map(_gives, single)))
+        matching = LexiconMatcher.of(files, _sentence_labels(single)) if files else None
+        found = tuple(dict.fromkeys(map(_output_field, single)))
         return cls(
-            stages=(*stages, *([matching] if matching else []), *map(_Relating, relaters)),
+            stages=(*stages, *([matching] if matching else []), *map(_RelationStage, relaters)),
             folders=tuple(model.folder for model in models),
             tasks=tuple(model.name or model.task.name for model in single),
             gives=tuple(dict.fromkeys((*found, "entities"))) if matching else found,
-            replaced=() if keep else _replaced(found),
+            replaced=() if keep else _replaced_fields(found),
             models=tuple(single),
             lexicons=files,
             notes=matching.notes if matching else (),
@@ -127,16 +127,16 @@ class Pipeline:
             options = apply_training_columns(each.training(), options, str(each.folder / TASK_FILE))
         return options
 
-    def annotate(self, documents: Sequence[Document | str]) -> list[Annotated]:
+    def annotate(self, documents: Sequence[Document | str]) -> list[PipelineOutput]:
         """Let every model add to the documents, which may be plain texts; results are in their order."""
-        ready = _documents(documents)
-        found = [Annotated(without(document, self.replaced), Coverage()) for document in ready]
+        ready = _to_documents(documents)
+        found = [PipelineOutput(drop_annotations(document, self.replaced), Coverage()) for document in ready]
         for stage in self.stages:
             added = stage.add([each.document for each in found])
-            found = [_joined(before, after) for before, after in zip(found, added, strict=True)]
+            found = [_merge_outputs(before, after) for before, after in zip(found, added, strict=True)]
         return found
 
-    def annotate_each(self, documents: Sequence[Document]) -> list[Annotated | str]:
+    def annotate_each(self, documents: Sequence[Document]) -> list[PipelineOutput | str]:
         """Annotate documents together; those on which the models fail give the reason in place of a result.
 
         If the models fail on the documents together, each is tried alone. Models that fail on any text are broken, and
@@ -149,7 +149,7 @@ class Pipeline:
                 raise
             return [self._annotate_alone(document) for document in documents]
 
-    def _annotate_alone(self, document: Document) -> Annotated | str:
+    def _annotate_alone(self, document: Document) -> PipelineOutput | str:
         try:
             return self.annotate([document])[0]
         except BadInput as problem:
@@ -157,12 +157,12 @@ class Pipeline:
         except UserError:
             raise
         except Exception as error:
-            self.annotate([_PLAIN])  # which raises, if it is not the document's fault
+            self.annotate([_SAMPLE_DOCUMENT])  # which raises, if it is not the document's fault
             # The message of the error may quote the text, so it stays out.
             return f"the model fails on it: {type(error).__name__}"
 
 
-def _documents(given: Sequence[Document | str]) -> list[Document]:
+def _to_documents(given: Sequence[Document | str]) -> list[Document]:
     """Make documents of texts, called text-1 and so on; anything else is refused."""
     if isinstance(given, str):
         raise BadInput("One text was given. Models annotate a list of documents or texts: put it into a list.")
@@ -173,14 +173,14 @@ def _documents(given: Sequence[Document | str]) -> list[Document]:
     return made
 
 
-def _joined(before: Annotated, after: Annotated) -> Annotated:
+def _merge_outputs(before: PipelineOutput, after: PipelineOutput) -> PipelineOutput:
     total = Coverage.total((before.coverage, after.coverage))
     once = {
         "examples": 1,
         "characters": len(after.document.text),
         "split_examples": min(1, total.split_examples),
     }
-    return Annotated(
+    return PipelineOutput(
         after.document,
         replace(total, **once),
         before.unread + after.unread,
@@ -191,54 +191,54 @@ def _joined(before: Annotated, after: Annotated) -> Annotated:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _TextStage:
     """A model that reads texts."""
 
     model: TaskModel
 
-    def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
+    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
         examples = self.model.task.of_documents(documents)
         predictions = self.model.predict(examples)
         for document, example, prediction in zip(documents, examples, predictions, strict=True):
-            said = _said(self.model, document, example, prediction)
-            yield Annotated(said, prediction.coverage, **_certainty(self.model, prediction))
+            said = _add_prediction(self.model, document, example, prediction)
+            yield PipelineOutput(said, prediction.coverage, **_document_scores(self.model, prediction))
 
 
 @dataclass(frozen=True)
-class _ReadingTogether:
+class _MultiTaskStage:
     """Tasks of one model that read the same texts: the encoder runs once for rows that they share."""
 
-    model: SeveralModel
+    model: MultiTaskModel
 
-    def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
+    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
         examples = self.model.task.of_documents(documents)
         predictions = self.model.predictions(examples)
         for document, example, by_task in zip(documents, examples, predictions, strict=True):
             certainty: dict[str, Any] = {}
             for name, model in self.model.models.items():
-                document = _said(model, document, example.by_task[name], by_task[name])  # noqa: PLW2901
-                certainty |= _certainty(model, by_task[name])
-            yield Annotated(document, Coverage.total(each.coverage for each in by_task.values()), **certainty)
+                document = _add_prediction(model, document, example.by_task[name], by_task[name])  # noqa: PLW2901
+                certainty |= _document_scores(model, by_task[name])
+            yield PipelineOutput(document, Coverage.total(each.coverage for each in by_task.values()), **certainty)
 
 
 @dataclass(frozen=True)
-class _Relating:
+class _RelationStage:
     """A model that reads the entities of a document as well."""
 
     model: TaskModel
 
-    def add(self, documents: Sequence[Document]) -> Iterator[Annotated]:
-        bare = [without(document, ["relations"]) for document in documents]
+    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
+        bare = [drop_annotations(document, ["relations"]) for document in documents]
         examples = [example_from_document(document, "", is_annotated=False)[0] for document in bare]
         rules = cast(RelateTask, self.model.task).rules
         predictions = self.model.predict(examples)
         for document, example, found in zip(documents, examples, predictions, strict=True):
             related = with_relations(document, example, found, rules.negative)
             unread = len(found.pairs) - found.coverage.windows
-            yield Annotated(related, found.coverage, unread, is_pairless=not rules.fit(example.mentions))
+            yield PipelineOutput(related, found.coverage, unread, is_pairless=not rules.fit(example.mentions))
 
 
-def _said(model: TaskModel, document: Document, example: Any, prediction: Any) -> Document:
+def _add_prediction(model: TaskModel, document: Document, example: Any, prediction: Any) -> Document:
     """Put the answer of a model that reads texts into the document."""
     if model.task.name == "tag":
         return with_entities(document, cast(TagPrediction, prediction).entities)
@@ -248,7 +248,7 @@ def _said(model: TaskModel, document: Document, example: Any, prediction: Any) -
     return with_labels(document, answers[0])
 
 
-def _certainty(model: TaskModel, prediction: Any) -> dict[str, Any]:
+def _document_scores(model: TaskModel, prediction: Any) -> dict[str, Any]:
     """Return the probabilities of a document's labels, or its number, where the model classifies whole documents."""
     if not isinstance(model.task, ClassifyTask) or model.task.is_document:
         return {}
@@ -256,34 +256,32 @@ def _certainty(model: TaskModel, prediction: Any) -> dict[str, Any]:
     return {"probabilities": answer.probabilities, "value": answer.value}
 
 
-def annotates_documents(model: TaskModel | SeveralModel) -> bool:
+def annotates_documents(model: TaskModel | MultiTaskModel) -> bool:
     """Tell whether a model's answers are annotations of single texts: entities, labels, relations."""
-    return all(_annotates(each) for each in _single(model))
+    return all(_annotates(each) for each in _split_tasks(model))
 
 
 def _annotates(model: TaskModel) -> bool:
     is_pairs = isinstance(model.task, ClassifyTask) and model.task.pairs
-    return model.task.name in (*READ_AS_TEXT, "relate") and not is_pairs
+    return model.task.name in (*TEXT_TASKS, "relate") and not is_pairs
 
 
-def _single(model: TaskModel | SeveralModel) -> list[TaskModel]:
+def _split_tasks(model: TaskModel | MultiTaskModel) -> list[TaskModel]:
     return [model] if isinstance(model, TaskModel) else list(model.models.values())
 
 
-def _stages(model: TaskModel | SeveralModel) -> Iterator[Stage]:
+def _stages(model: TaskModel | MultiTaskModel) -> Iterator[PipelineStage]:
     """Give what runs the tasks of a model that read texts."""
     if isinstance(model, TaskModel):
-        if model.task.name in READ_AS_TEXT:
-            yield _Reading(_of_single_texts(model))
+        if model.task.name in TEXT_TASKS:
+            yield _TextStage(_as_text_model(model))
         return
-    texts: Mapping[str, TaskModel] = {
-        name: each for name, each in model.models.items() if each.task.name in READ_AS_TEXT
-    }
+    texts: Mapping[str, TaskModel] = {name: each for name, each in model.models.items() if each.task.name in TEXT_TASKS}
     if texts:
-        yield _ReadingTogether(replace(model, models=texts))
+        yield _MultiTaskStage(replace(model, models=texts))
 
 
-def _of_single_texts(model: TaskModel) -> TaskModel:
+def _as_text_model(model: TaskModel) -> TaskModel:
     """Let a model that was fine-tuned elsewhere, for texts or for pairs, read a document as one text."""
     task = model.task
     if isinstance(task, ClassifyTask) and task.pairs is None:
@@ -295,10 +293,10 @@ def _check(model: TaskModel) -> None:
     """Refuse a model whose answers are no annotations."""
     task = model.task
     named = f"{model.folder}" + (f" (task {model.name})" if model.name else "")
-    if task.name not in (*READ_AS_TEXT, "relate"):
+    if task.name not in (*TEXT_TASKS, "relate"):
         raise BadSetting(
             f"{named} is for the task {task.name}, whose answers are no annotations of a document; expected tag, "
-            f"classify or relate. {_other_task(model)}Ask it with `alembert predict`."
+            f"classify or relate. {_describe_task(model)}Ask it with `alembert predict`."
         )
     if isinstance(task, ClassifyTask) and task.pairs:
         raise BadSetting(
@@ -310,7 +308,7 @@ def _check(model: TaskModel) -> None:
         )
 
 
-def _other_task(model: TaskModel) -> str:
+def _describe_task(model: TaskModel) -> str:
     return "To use another task of this model, give its name: --task NAME. " if model.name else ""
 
 
@@ -327,12 +325,12 @@ def _sentence_labels(models: Sequence[TaskModel]) -> frozenset[str]:
     return frozenset(label for task in tasks for label in task.labels)
 
 
-def _gives(model: TaskModel) -> Field:
+def _output_field(model: TaskModel) -> AnnotationField:
     if isinstance(model.task, ClassifyTask):
         return "entities" if model.task.is_document else "labels"
     return "entities" if model.task.name == "tag" else "relations"
 
 
-def _replaced(gives: Sequence[Field]) -> tuple[Field, ...]:
+def _replaced_fields(gives: Sequence[AnnotationField]) -> tuple[AnnotationField, ...]:
     """Relations are between entities, and go with them."""
     return (*gives, "relations") if "entities" in gives and "relations" not in gives else tuple(gives)

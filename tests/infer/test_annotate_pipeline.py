@@ -13,10 +13,9 @@ from alembert.corpus.readers import ReadOptions, read
 from alembert.errors import BadInput, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.infer.annotate_lexicons import Matching
-from alembert.infer.annotate_models import Pipeline
-from alembert.infer.several import SeveralExamples, SeveralModel
-from alembert.infer.task_model import TaskModel
+from alembert.infer.annotate_documents import LexiconMatcher
+from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.task_model import MultiTaskExample, MultiTaskModel, TaskModel
 from alembert.infer.triples import TripleModel
 from alembert.nn.config import preset
 from alembert.tasks.choose.task import ChooseTask
@@ -83,7 +82,7 @@ def test_what_is_neither_text_nor_document_is_refused(wrong: Any) -> None:
 def test_one_folder_is_a_model(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     monkeypatch.setattr(
-        "alembert.infer.annotate_models.open_model", lambda each, *_: opened.append(each) or tagger(FOUND)
+        "alembert.infer.annotate_pipeline.open_model", lambda each, *_: opened.append(each) or tagger(FOUND)
     )
     assert Pipeline.open(folder).tasks == ("tag",)
     assert opened == [folder]
@@ -144,10 +143,10 @@ def test_two_taggers_add_up_in_the_order_of_the_text() -> None:
 
 
 @dataclass(frozen=True)
-class Together(SeveralModel):
+class Together(MultiTaskModel):
     """Several tasks that say what their scripts say."""
 
-    def predictions(self, examples: Sequence[SeveralExamples]) -> Iterator[dict[str, Any]]:
+    def predictions(self, examples: Sequence[MultiTaskExample]) -> Iterator[dict[str, Any]]:
         for example in examples:
             yield {name: model.predict([example.by_task[name]])[0] for name, model in self.models.items()}
 
@@ -265,17 +264,17 @@ def test_models_that_were_trained_on_other_columns_are_refused_unless_one_is_nam
 
 def test_terms_that_are_not_looked_for_are_said(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("protein\ngout\n")
-    (note,) = Matching.of({"Term": tmp_path / "words.txt"}).notes
+    (note,) = LexiconMatcher.of({"Term": tmp_path / "words.txt"}).notes
     assert note.endswith("not looked for: 1 of 2")
 
 
 def test_labelled_sentences_hide_no_term_of_a_lexicon(tmp_path: Path) -> None:
     (tmp_path / "drugs.txt").write_text("aspirin\n")
     document = Document("1", "Take aspirin.", entities=(Entity("T1", "RESULT", ((0, 13),)),))
-    matching = Matching.of({"Drug": tmp_path / "drugs.txt"}, sentence_labels=frozenset({"RESULT"}))
+    matching = LexiconMatcher.of({"Drug": tmp_path / "drugs.txt"}, sentence_labels=frozenset({"RESULT"}))
     (found,) = matching.add([document])
     assert [each.label for each in found.document.entities] == ["RESULT", "Drug"]
-    (hidden,) = Matching.of({"Drug": tmp_path / "drugs.txt"}).add([document])
+    (hidden,) = LexiconMatcher.of({"Drug": tmp_path / "drugs.txt"}).add([document])
     assert hidden.document == document
 
 

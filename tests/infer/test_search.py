@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
 from alembert.errors import BadInput, BadSetting
-from alembert.infer import embed_search
-from alembert.infer.embed_numbers import stored
-from alembert.infer.embed_search import nearest
-from alembert.infer.embed_store import Facts, Index
+from alembert.infer import search
+from alembert.infer.index import IndexConfig, VectorIndex, to_stored
+from alembert.infer.search import find_nearest
 
 POOLING = {"mode": "mean"}
 
@@ -21,22 +20,22 @@ POOLING = {"mode": "mean"}
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks for a few dozen rows."""
-    monkeypatch.setattr(embed_search, "_BLOCK", 64)
-    monkeypatch.setattr(embed_search, "_PIECE", 24)
+    monkeypatch.setattr(search, "_BLOCK_NUMBERS", 64)
+    monkeypatch.setattr(search, "_CAST_NUMBERS", 24)
 
 
-def index_of(vectors: np.ndarray, dtype: str = "float32", *, copy: bool = False) -> Index:
-    numbers = stored(vectors.astype(np.float32), dtype, copy=copy)
+def index_of(vectors: np.ndarray, dtype: str = "float32", *, copy: bool = False) -> VectorIndex:
+    numbers = to_stored(vectors.astype(np.float32), dtype, copy=copy)
     facts: dict[str, Any] = {"model": "m", "fingerprint": "f", "pooling": POOLING, "length": 16}
     facts |= {"unit": "document", "dtype": dtype, "copy": copy, "dimension": vectors.shape[1]}
-    return Index(Path("v"), None, Facts(**facts), numbers.matrix, numbers.rows, numbers.copy)
+    return VectorIndex(Path("v"), None, IndexConfig(**facts), numbers.matrix, numbers.rows, numbers.copy)
 
 
 def random_vectors(rows: int, width: int = 12, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((rows, width)).astype(np.float32)
 
 
-def brute_force(index: Index, query: np.ndarray, k: int, measure: str) -> list[tuple[int, float]]:
+def brute_force(index: VectorIndex, query: np.ndarray, k: int, measure: str) -> list[tuple[int, float]]:
     """All rows at once, in float64."""
     vectors, wanted = index.exact(np.arange(len(index))), query.astype(np.float64)
     scores = vectors @ wanted
@@ -63,7 +62,7 @@ def test_it_equals_brute_force(
     vectors = random_vectors(rows, seed=seed) * np.float32(spread)
     index = index_of(vectors, dtype, copy=copy)
     query = random_vectors(1, seed=seed + 1)
-    (hits,) = nearest(index, query, k, measure=measure, copy=copy)
+    (hits,) = find_nearest(index, query, k, measure=measure, copy=copy)
     expected = brute_force(index, query[0], k, measure)
     assert [hit.row for hit in hits] == [row for row, _ in expected]
     np.testing.assert_allclose([hit.score for hit in hits], [score for _, score in expected], rtol=1e-9)
@@ -73,7 +72,7 @@ def test_it_finds_the_neighbours_that_scikit_learn_finds() -> None:
     vectors, queries = random_vectors(300), random_vectors(7, seed=3)
     peer = NearestNeighbors(n_neighbors=9, algorithm="brute", metric="cosine").fit(vectors)
     distances, rows = peer.kneighbors(queries)
-    found = nearest(index_of(vectors, copy=True), queries, 9, copy=True)
+    found = find_nearest(index_of(vectors, copy=True), queries, 9, copy=True)
     assert [[hit.row for hit in hits] for hits in found] == rows.tolist()
     np.testing.assert_allclose([[hit.score for hit in hits] for hits in found], 1 - distances, atol=1e-6)
 
@@ -81,7 +80,7 @@ def test_it_finds_the_neighbours_that_scikit_learn_finds() -> None:
 @pytest.mark.parametrize("copy", [False, True])
 def test_equal_vectors_have_equal_scores_and_come_in_row_order(copy: bool) -> None:
     vectors = random_vectors(40)[np.arange(120) % 40]
-    (hits,) = nearest(index_of(vectors, copy=copy), random_vectors(1, seed=9), 30, copy=copy)
+    (hits,) = find_nearest(index_of(vectors, copy=copy), random_vectors(1, seed=9), 30, copy=copy)
     groups = [hits[start : start + 3] for start in range(0, 30, 3)]
     assert all(len({hit.score for hit in group}) == 1 for group in groups)
     assert all([hit.row % 40 for hit in group] == [group[0].row] * 3 for group in groups)
@@ -92,22 +91,22 @@ def test_equal_vectors_have_equal_scores_and_come_in_row_order(copy: bool) -> No
 @given(st.integers(1, 200))
 def test_the_size_of_blocks_changes_nothing(block: int) -> None:
     index, queries = index_of(random_vectors(50), copy=True), random_vectors(3, seed=4)
-    whole = nearest(index, queries, 5)
+    whole = find_nearest(index, queries, 5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embed_search, "_BLOCK", block)
-        assert nearest(index, queries, 5) == whole
-        assert nearest(index, queries, 5, copy=True) == whole
+        patch.setattr(search, "_BLOCK_NUMBERS", block)
+        assert find_nearest(index, queries, 5) == whole
+        assert find_nearest(index, queries, 5, copy=True) == whole
 
 
 def test_many_queries_are_answered_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     index, queries = index_of(random_vectors(50)), random_vectors(20, seed=4)
-    together = nearest(index, queries, 2)
-    monkeypatch.setattr(embed_search, "AT_ONCE", 3)
-    assert nearest(index, queries, 2) == together
+    together = find_nearest(index, queries, 2)
+    monkeypatch.setattr(search, "QUERY_BATCH", 3)
+    assert find_nearest(index, queries, 2) == together
 
 
 def test_an_empty_index_gives_nothing() -> None:
-    assert nearest(index_of(np.zeros((0, 12))), random_vectors(2), 5) == [[], []]
+    assert find_nearest(index_of(np.zeros((0, 12))), random_vectors(2), 5) == [[], []]
 
 
 @pytest.mark.parametrize("measure", ["cosine", "dot"])
@@ -115,7 +114,7 @@ def test_vectors_of_zeros_score_zero(measure: str) -> None:
     vectors = np.concatenate([np.zeros((1, 12)), random_vectors(2)])
     index = index_of(vectors, copy=True)
     for queries in (np.zeros((1, 12), np.float32), random_vectors(1, seed=7)):
-        (hits,) = nearest(index, queries, 3, measure=measure, copy=True)
+        (hits,) = find_nearest(index, queries, 3, measure=measure, copy=True)
         assert next(hit.score for hit in hits if hit.row == 0) == 0.0
         assert len(hits) == 3
 
@@ -123,10 +122,10 @@ def test_vectors_of_zeros_score_zero(measure: str) -> None:
 def test_what_cannot_be_compared_is_refused() -> None:
     index = index_of(random_vectors(3))
     with pytest.raises(BadInput, match="different models"):
-        nearest(index, random_vectors(1, width=11), 1)
+        find_nearest(index, random_vectors(1, width=11), 1)
     with pytest.raises(BadInput, match="infinite"):
-        nearest(index, np.full((1, 12), np.nan, np.float32), 1)
+        find_nearest(index, np.full((1, 12), np.nan, np.float32), 1)
     with pytest.raises(BadSetting, match="at least 1"):
-        nearest(index, random_vectors(1), 0)
+        find_nearest(index, random_vectors(1), 0)
     with pytest.raises(BadSetting, match="no int8 copy"):
-        nearest(index, random_vectors(1), 1, copy=True)
+        find_nearest(index, random_vectors(1), 1, copy=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from alembert.corpus.inputs import list_input_files
-from alembert.infer.supply import one_ahead
+from alembert.infer.stream import prefetch
 
 
 def test_folders_give_their_files_in_order_and_brat_stays_whole(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_the_next_item_is_made_before_it_is_asked_for() -> None:
             made.append(number)
             yield number
 
-    for number in one_ahead(numbers()):
+    for number in prefetch(numbers()):
         assert len(made) <= number + 2
     assert made == [0, 1, 2, 3, 4]
 
@@ -36,7 +36,7 @@ def test_an_error_comes_after_the_items_before_it() -> None:
         yield 1
         raise ValueError("the disk is gone")
 
-    items = one_ahead(broken())
+    items = prefetch(broken())
     assert next(items) == 1
     with pytest.raises(ValueError, match="the disk is gone"):
         next(items)

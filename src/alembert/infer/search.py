@@ -19,19 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.errors import BadInput, BadSetting
-from alembert.infer.embed_numbers import Numbers, Vectors
-from alembert.infer.embed_store import Index
+from alembert.infer.index import StoredArray, VectorArray, VectorIndex
 
-Measure = Literal["cosine", "dot"]
-Scores = npt.NDArray[np.float64]
+SimilarityMeasure = Literal["cosine", "dot"]
+ScoreArray = npt.NDArray[np.float64]
 RowNumbers = npt.NDArray[np.int64]
 
-AT_ONCE: Final = 64
+QUERY_BATCH: Final = 64
 """Queries that one pass over the matrix answers."""
-_BLOCK: Final = 1 << 24
+_BLOCK_NUMBERS: Final = 1 << 24
 """Numbers of a block: 64 MB of float32, which are read where they are mapped. Short blocks would keep the cores waiting
 for each other."""
-_PIECE: Final = 1 << 19
+_CAST_NUMBERS: Final = 1 << 19
 """Numbers that are turned into float32 at a time: 2 MB, which stay in the cache until they are multiplied."""
 
 
@@ -43,8 +42,8 @@ class Hit:
     score: float
 
 
-def nearest(
-    index: Index, queries_QD: Vectors, k: int, *, measure: Measure = "cosine", copy: bool = False
+def find_nearest(
+    index: VectorIndex, queries_QD: VectorArray, k: int, *, measure: SimilarityMeasure = "cosine", copy: bool = False
 ) -> list[list[Hit]]:
     """Give the k best rows for each query, the best first; all rows if there are fewer.
 
@@ -52,12 +51,12 @@ def nearest(
     """
     _check(index, queries_QD, k, copy)
     found: list[list[Hit]] = []
-    for start in range(0, len(queries_QD), AT_ONCE):
-        found += _nearest(index, queries_QD[start : start + AT_ONCE], k, measure, copy)
+    for start in range(0, len(queries_QD), QUERY_BATCH):
+        found += _find_nearest(index, queries_QD[start : start + QUERY_BATCH], k, measure, copy)
     return found
 
 
-def _check(index: Index, queries_QD: Vectors, k: int, copy: bool) -> None:
+def _check(index: VectorIndex, queries_QD: VectorArray, k: int, copy: bool) -> None:
     if k < 1:
         raise BadSetting(f"The number of results is {k}; expected at least 1.")
     if queries_QD.ndim != 2 or queries_QD.shape[1] != index.facts.dimension:
@@ -71,12 +70,14 @@ def _check(index: Index, queries_QD: Vectors, k: int, copy: bool) -> None:
         raise BadSetting(f"{index.folder} has no int8 copy to look through. Encode with --int8, or search without it.")
 
 
-def _nearest(index: Index, queries_QD: Vectors, k: int, measure: Measure, copy: bool) -> list[list[Hit]]:
+def _find_nearest(
+    index: VectorIndex, queries_QD: VectorArray, k: int, measure: SimilarityMeasure, copy: bool
+) -> list[list[Hit]]:
     # The length of a query changes no order: it is taken out, and put back into the scores of `dot`.
     full_QD = queries_QD.astype(np.float64)
     lengths_Q = np.sqrt((full_QD * full_QD).sum(1))
     units_QD = full_QD / np.where(lengths_Q > 0, lengths_Q, 1)[:, None]
-    best = [_Best(index, unit, min(k, len(index)), measure) for unit in units_QD]
+    best = [_TopK(index, unit, min(k, len(index)), measure) for unit in units_QD]
     for block in _blocks(index, units_QD.astype(np.float32), measure, copy):
         floors_Q = np.array([each.floor for each in best])
         for number in np.flatnonzero(block.upper_QB.max(1) > floors_Q):
@@ -95,12 +96,12 @@ class _Block:
     upper_QB: npt.NDArray[np.float32]
 
 
-def _blocks(index: Index, units_QD: Vectors, measure: Measure, copy: bool) -> Iterator[_Block]:
+def _blocks(index: VectorIndex, units_QD: VectorArray, measure: SimilarityMeasure, copy: bool) -> Iterator[_Block]:
     matrix = index.copy if copy and index.copy is not None else index.matrix
     width = index.facts.dimension
     # Twice what float32 can lose in a sum of so many products, in whatever order they are added.
     rounding = np.float32((width + 16) * 2.0**-23)
-    step = max(1, _BLOCK // width)
+    step = max(1, _BLOCK_NUMBERS // width)
     for first in range(0, len(index), step):
         rows = index.rows[first : first + step]
         norms_B = rows["norm"] if measure == "dot" else np.sign(rows["norm"])
@@ -111,18 +112,18 @@ def _blocks(index: Index, units_QD: Vectors, measure: Measure, copy: bool) -> It
         yield _Block(first, scores_QB, margins_B, scores_QB + margins_B)
 
 
-def _products(units_QD: Vectors, block_BD: Numbers) -> npt.NDArray[np.float32]:
+def _products(units_QD: VectorArray, block_BD: StoredArray) -> npt.NDArray[np.float32]:
     if block_BD.dtype == np.float32:
         return units_QD @ block_BD.T
     products_QB = np.empty((len(units_QD), len(block_BD)), np.float32)
-    step = max(1, _PIECE // block_BD.shape[1])
+    step = max(1, _CAST_NUMBERS // block_BD.shape[1])
     for first in range(0, len(block_BD), step):
         piece = slice(first, first + step)
         np.matmul(units_QD, block_BD[piece].astype(np.float32).T, out=products_QB[:, piece])
     return products_QB
 
 
-def _weights(rows: npt.NDArray[Any], measure: Measure, *, scaled: bool) -> npt.NDArray[np.float32]:
+def _weights(rows: npt.NDArray[Any], measure: SimilarityMeasure, *, scaled: bool) -> npt.NDArray[np.float32]:
     """Give what the product with a row is multiplied by; a vector of zeros has the cosine 0 with everything."""
     scales_B: npt.NDArray[np.float32] = rows["scale"] if scaled else np.ones(len(rows), np.float32)
     if measure == "dot":
@@ -132,10 +133,10 @@ def _weights(rows: npt.NDArray[Any], measure: Measure, *, scaled: bool) -> npt.N
     return weights_B
 
 
-class _Best:
+class _TopK:
     """The best rows for one query so far, with scores in float64."""
 
-    def __init__(self, index: Index, unit_D: Scores, k: int, measure: Measure) -> None:
+    def __init__(self, index: VectorIndex, unit_D: ScoreArray, k: int, measure: SimilarityMeasure) -> None:
         self._index = index
         self._unit_D = unit_D
         self._k = k
@@ -165,10 +166,10 @@ class _Best:
         pairs = zip(self._rows.tolist(), self._scores.tolist(), strict=True)
         return [Hit(row, score * factor) for row, score in pairs]
 
-    def _exact(self, rows: RowNumbers) -> Scores:
+    def _exact(self, rows: RowNumbers) -> ScoreArray:
         vectors = self._index.exact(rows)
         # A sum along each row is made in one order, unlike a matrix product: equal rows have equal scores.
-        products: Scores = (vectors * self._unit_D).sum(1)
+        products: ScoreArray = (vectors * self._unit_D).sum(1)
         if self._measure == "dot":
             return products
         lengths = np.sqrt((vectors * vectors).sum(1))

@@ -17,7 +17,7 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
-from alembert.infer.embed_model import Embedder, fingerprint
+from alembert.infer.embedder import Embedder, model_fingerprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.heads import HeadSpec
 from alembert.tasks.compare.columns import CompareSettings
@@ -137,9 +137,9 @@ def test_an_export_that_gives_no_vectors_is_refused(tmp_path: Path) -> None:
 def test_the_fingerprint_of_an_export_follows_its_graph(compared: Path, tmp_path: Path) -> None:
     export(checkpoints.open(compared), tmp_path / "export", ExportSettings(precision="fp32"))
     (tmp_path / "export" / MANIFEST).unlink()
-    before = fingerprint(tmp_path / "export")
+    before = model_fingerprint(tmp_path / "export")
     (tmp_path / "export/model.bin").write_bytes(b"other numbers")
-    assert fingerprint(tmp_path / "export") != before
+    assert model_fingerprint(tmp_path / "export") != before
 
 
 def test_real_vectors_equal_those_of_transformers(minilm: Path) -> None:
@@ -197,16 +197,16 @@ def test_a_length_that_cannot_be_read_is_refused(plain: Path, length: int) -> No
 
 def test_the_fingerprint_is_that_of_what_decides(plain: Path, tmp_path: Path) -> None:
     checkpoints.open(plain).save(tmp_path / "ours")
-    whole = fingerprint(tmp_path / "ours")
+    whole = model_fingerprint(tmp_path / "ours")
     (tmp_path / "ours" / MANIFEST).unlink()
     (tmp_path / "ours/README.md").write_text("other words")
-    assert fingerprint(tmp_path / "ours") == whole
+    assert model_fingerprint(tmp_path / "ours") == whole
     settings = json.loads((tmp_path / "ours/config.json").read_text())
     (tmp_path / "ours/config.json").write_text(json.dumps(settings | {"layer_norm_eps": 1e-9}))
-    assert fingerprint(tmp_path / "ours") != whole
+    assert model_fingerprint(tmp_path / "ours") != whole
 
 
 def test_the_fingerprint_follows_the_weights(plain: Path, tmp_path: Path) -> None:
-    before = fingerprint(shutil.copytree(plain, tmp_path / "model"))
+    before = model_fingerprint(shutil.copytree(plain, tmp_path / "model"))
     save_file({"weight": np.zeros(3, np.float32)}, tmp_path / "model/model.safetensors")
-    assert fingerprint(tmp_path / "model") != before
+    assert model_fingerprint(tmp_path / "model") != before

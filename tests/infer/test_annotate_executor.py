@@ -11,10 +11,9 @@ import pytest
 
 from alembert.cli import run
 from alembert.errors import BadSetting
-from alembert.infer.annotate import AnnotateSettings, Here, Site, annotate
-from alembert.infer.annotate_chunks import Computed, Portion, compute
-from alembert.infer.annotate_models import Pipeline
-from alembert.infer.annotate_ray import OnRay
+from alembert.infer.annotate import AnnotateSettings, Executor, LocalExecutor, annotate
+from alembert.infer.annotate_chunks import AnnotatedChunk, RayExecutor, WorkItem, annotate_chunk
+from alembert.infer.annotate_pipeline import Pipeline
 from alembert.workers.ray import RayCluster
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -37,20 +36,20 @@ class Ahead:
     pipeline: Pipeline
     many: int
 
-    def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
+    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
         with ThreadPoolExecutor(self.many) as pool:
             while together := list(islice(chunks, self.many)):
-                yield from pool.map(lambda chunk: compute(self.pipeline, chunk), together)
+                yield from pool.map(lambda chunk: annotate_chunk(self.pipeline, chunk), together)
 
 
 @dataclass(frozen=True)
 class Failing:
     """Another site, which is lost after some chunks."""
 
-    site: Site
+    site: Executor
     after: int
 
-    def computed(self, chunks: Iterator[list[Portion]]) -> Generator[Computed, None, None]:
+    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
         yield from islice(self.site.computed(chunks), self.after)
         raise ConnectionError("the cluster is gone")
 
@@ -59,7 +58,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def annotated(pipeline: Pipeline, folder: Path, name: str, site: Site | None = None) -> dict[str, bytes]:
+def annotated(pipeline: Pipeline, folder: Path, name: str, site: Executor | None = None) -> dict[str, bytes]:
     annotate(pipeline, [folder / "in"], folder / name, SETTINGS, site=site)
     return content(folder / name)
 
@@ -69,15 +68,17 @@ def test_chunks_that_are_computed_ahead_give_the_same_bytes(pipeline: Pipeline, 
     assert annotated(pipeline, tmp_path, "there", Ahead(pipeline, many)) == annotated(pipeline, tmp_path, "here")
 
 
-@pytest.mark.parametrize("first", [lambda each: Ahead(each, 3), Here])
-def test_a_run_goes_on_at_another_site(pipeline: Pipeline, tmp_path: Path, first: Callable[[Pipeline], Site]) -> None:
+@pytest.mark.parametrize("first", [lambda each: Ahead(each, 3), LocalExecutor])
+def test_a_run_goes_on_at_another_site(
+    pipeline: Pipeline, tmp_path: Path, first: Callable[[Pipeline], Executor]
+) -> None:
     with pytest.raises(ConnectionError):
         annotated(pipeline, tmp_path, "moved", Failing(first(pipeline), 4))
     assert annotated(pipeline, tmp_path, "moved", Ahead(pipeline, 2)) == annotated(pipeline, tmp_path, "quiet")
 
 
 def test_no_cluster_is_started_where_nothing_is_left(pipeline: Pipeline) -> None:
-    site = OnRay(RayCluster(address="nowhere:1"), lambda: pipeline)
+    site = RayExecutor(RayCluster(address="nowhere:1"), lambda: pipeline)
     assert list(site.computed(iter([]))) == []
 
 
