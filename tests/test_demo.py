@@ -16,8 +16,8 @@ from alembert.demo.step import command
 from alembert.infer.annotate_chunks import write_part
 from alembert.infer.engines import ModelSize
 from alembert.infer.speed import Speed
-from alembert.inspect.comparison import Comparison, Standing
-from alembert.inspect.comparison_report import by_model, sentences
+from alembert.inspect.comparison import ComparisonReport, ModelSummary
+from alembert.inspect.reports import comparison_sentences, model_table
 from alembert.tasks.metrics.bootstrap import Interval
 from alembert.train.runlog import RunLog
 
@@ -25,15 +25,15 @@ MODELS = {"teacher": 2, "student": 1, "student without distillation": 1, "studen
 COMMAND = "alembert distill 'my teacher' --student 1x96"
 
 
-def standing(name: str, layers: int) -> Standing:
+def standing(name: str, layers: int) -> ModelSummary:
     size = ModelSize(parameters=layers * 1000, bytes=layers * 2_000_000, layers=layers, width=96, multiplications=9)
     speed = Speed(texts=10, tokens=1000, seconds=(0.5 * layers,))
-    return Standing(name=name, folder=name, score=0.4, interval=Interval(low=0.3, high=0.5), size=size, speed=speed)
+    return ModelSummary(name=name, folder=name, score=0.4, interval=Interval(low=0.3, high=0.5), size=size, speed=speed)
 
 
 @pytest.fixture(scope="module")
-def comparison() -> Comparison:
-    return Comparison(
+def comparison() -> ComparisonReport:
+    return ComparisonReport(
         task="tag",
         files=("test.jsonl",),
         examples=31,
@@ -68,7 +68,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 
 @pytest.fixture(scope="module")
-def html(folders: Folders, comparison: Comparison) -> str:
+def html(folders: Folders, comparison: ComparisonReport) -> str:
     steps = [
         Step("1. <Distilled>", ("a line & more",), (COMMAND,), 61.0),
         Step("2. Compared", ("a table",), comparison=comparison),
@@ -119,15 +119,15 @@ def test_the_table_has_every_model(html: str, name: str) -> None:
     ]
 
 
-def test_the_table_without_speed_has_no_column_for_it(comparison: Comparison) -> None:
+def test_the_table_without_speed_has_no_column_for_it(comparison: ComparisonReport) -> None:
     models = tuple(replace(model, speed=None) for model in comparison.models)
-    table = by_model(replace(comparison, models=models, machine=None))
+    table = model_table(replace(comparison, models=models, machine=None))
     assert table.header == ("model", "f1", "95 % interval", "layers x width", "weights")
     assert {len(row) for row in table.rows} == {5}
 
 
-def test_a_brief_table_explains_only_what_it_has(comparison: Comparison) -> None:
-    brief, whole = (" ".join(sentences(comparison, brief=each)) for each in (True, False))
+def test_a_brief_table_explains_only_what_it_has(comparison: ComparisonReport) -> None:
+    brief, whole = (" ".join(comparison_sentences(comparison, brief=each)) for each in (True, False))
     assert "Multiplications" not in brief
     assert "Multiplications" in whole
 
@@ -150,7 +150,7 @@ def test_the_page_can_be_read_on_paper_and_in_the_dark(html: str) -> None:
     assert 'lang="zh"' in html
 
 
-def test_a_step_is_plain_values_for_programs(comparison: Comparison) -> None:
+def test_a_step_is_plain_values_for_programs(comparison: ComparisonReport) -> None:
     table = json.loads(json.dumps(Step("Compared", ("a",), seconds=2.0, comparison=comparison).to_table()))
     assert (table["title"], table["seconds"]) == ("Compared", 2.0)
     assert [row["speed"]["texts_per_second"] for row in table["comparison"]["models"]] == [10, 20, 20, 20]

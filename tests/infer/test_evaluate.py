@@ -12,7 +12,7 @@ from alembert.corpus.readers.contract import ReadOptions, SetAside
 from alembert.errors import BadFile, BadSetting, UserError
 from alembert.infer.evaluate import Evaluation, evaluate
 from alembert.infer.task_model import TaskModel
-from alembert.inspect.evaluation_report import sentences
+from alembert.inspect.reports import evaluation_sentences
 from alembert.tasks.example import Example
 from alembert.tasks.splitting import parse_split, split_examples
 from scripted_models import Scripted, answer, classifier, tagger, write_labelled, write_tagged
@@ -69,7 +69,7 @@ def test_an_interval_from_few_documents_comes_with_a_warning(
     texts = {str(number): (f"aspirin {number}", [(0, 7, "Drug")]) for number in range(documents)}
     file = write_tagged(tmp_path / "test.jsonl", texts)
     found = evaluate(tagger({name: [] for name in texts}), [file], rounds=2)
-    warned = [sentence for sentence in sentences(found) if "interval" in sentence]
+    warned = [sentence for sentence in evaluation_sentences(found) if "interval" in sentence]
     assert len(warned) == (warning is not None)
     assert warning is None or warned[0].startswith(warning)
 
@@ -96,7 +96,7 @@ def test_the_key_of_an_example_ignores_case_and_space(tmp_path: Path) -> None:
 def test_a_model_that_does_not_say_what_it_saw_has_no_overlap(file: Path) -> None:
     found = evaluate(tagger(GUESSES), [file], rounds=1)
     assert found.seen is None
-    assert any(each.startswith("Overlap with the training data is not known: ") for each in sentences(found))
+    assert any(each.startswith("Overlap with the training data is not known: ") for each in evaluation_sentences(found))
 
 
 def test_seeds_are_scored_each(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_only_taggers_are_told_types(tmp_path: Path) -> None:
 
 def test_a_tagger_that_finds_nothing_is_said_to(file: Path) -> None:
     found = evaluate(tagger({}), [file], rounds=1)
-    assert any("finds no entity" in sentence for sentence in sentences(found))
+    assert any("finds no entity" in sentence for sentence in evaluation_sentences(found))
 
 
 def test_another_model_is_compared_on_the_same_examples(file: Path) -> None:
@@ -396,4 +396,4 @@ def test_why_nothing_can_be_scored_is_said(tmp_path: Path) -> None:
 def test_annotations_that_are_left_out_leave_their_example(kind: Any, sentence: str, file: Path) -> None:
     aside = SetAside("test.jsonl", "line 1", "1", "why", kind)
     found = replace(evaluate(tagger(GUESSES), [file]), set_aside=(aside,))
-    assert sentence in [*sentences(found)][-1]
+    assert sentence in [*evaluation_sentences(found)][-1]

@@ -17,11 +17,16 @@ from alembert.infer.evaluate import evaluate
 from alembert.infer.scoring import score_models
 from alembert.infer.speed import Speed
 from alembert.infer.task_model import TaskModel
-from alembert.inspect.comparison import Comparison, Standing, compare, comparison_of
-from alembert.inspect.comparison_page import page, write
-from alembert.inspect.comparison_plot import log_ticks, marks
-from alembert.inspect.comparison_report import lines, sentences, table
-from alembert.inspect.drawing import Disc, Words
+from alembert.inspect.comparison import (
+    ComparisonReport,
+    ModelSummary,
+    build_comparison,
+    compare_models,
+)
+from alembert.inspect.comparison_plot import build_marks, choose_log_ticks
+from alembert.inspect.drawing import CircleMark, TextMark
+from alembert.inspect.report_pages import render_comparison_page, write_comparison
+from alembert.inspect.reports import comparison_lines, comparison_sentences, comparison_table
 from alembert.nn.config import EncoderConfig
 from alembert.tasks.files import write_task, write_tasks
 from alembert.tasks.metrics import bootstrap
@@ -61,14 +66,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def found(folders: dict[str, Path], file: Path) -> Comparison:
-    return compare(folders, [file], rounds=20, speed_seconds=0.01)
+def found(folders: dict[str, Path], file: Path) -> ComparisonReport:
+    return compare_models(folders, [file], rounds=20, speed_seconds=0.01)
 
 
-def scripted(*scores: float, reference: int = 0, speed: bool = True) -> Comparison:
+def scripted(*scores: float, reference: int = 0, speed: bool = True) -> ComparisonReport:
     """A comparison with these scores, the first model being the largest and slowest."""
     models = tuple(
-        Standing(
+        ModelSummary(
             name=f"model-{number}",
             folder=f"work/{number}",
             score=score,
@@ -90,16 +95,16 @@ def scripted(*scores: float, reference: int = 0, speed: bool = True) -> Comparis
     about = {"task": "tag", "files": ("dev.tsv",), "set_aside": 0, "measure": "f1"}
     about |= {"examples": 50, "documents": 50}
     machine = "a CPU, 2 threads" if speed else None
-    return Comparison(**about, rounds=20, against=reference, models=models, machine=machine)
+    return ComparisonReport(**about, rounds=20, against=reference, models=models, machine=machine)
 
 
-def test_scores_are_those_of_an_evaluation(found: Comparison, folders: dict[str, Path], file: Path) -> None:
+def test_scores_are_those_of_an_evaluation(found: ComparisonReport, folders: dict[str, Path], file: Path) -> None:
     for model in found.models:
         alone = evaluate(TaskModel.open(folders[model.name]), [file], rounds=20)
         assert (model.score, model.interval) == (alone.scores.value, alone.interval)
 
 
-def test_sizes_are_those_of_the_files(found: Comparison, folders: dict[str, Path]) -> None:
+def test_sizes_are_those_of_the_files(found: ComparisonReport, folders: dict[str, Path]) -> None:
     for model in found.models:
         opened = checkpoints.open(folders[model.name])
         stored = (folders[model.name] / "model.safetensors").stat().st_size
@@ -108,11 +113,11 @@ def test_sizes_are_those_of_the_files(found: Comparison, folders: dict[str, Path
         assert (model.size.layers, model.size.width) == (LAYERS[model.name], 16)
 
 
-def test_half_the_layers_have_half_the_multiplications(found: Comparison) -> None:
+def test_half_the_layers_have_half_the_multiplications(found: ComparisonReport) -> None:
     assert [found.fewer(model) for model in found.models] == [1.0, 2.0]
 
 
-def test_speed_is_measured_for_all_in_the_same_rounds(found: Comparison) -> None:
+def test_speed_is_measured_for_all_in_the_same_rounds(found: ComparisonReport) -> None:
     teacher, student = (model.speed for model in found.models)
     assert teacher is not None
     assert student is not None
@@ -124,13 +129,13 @@ def test_speed_is_measured_for_all_in_the_same_rounds(found: Comparison) -> None
     assert found.speed_up(found.reference) == 1.0
 
 
-def test_scores_do_not_depend_on_speed(found: Comparison, folders: dict[str, Path], file: Path) -> None:
-    without = compare(folders, [file], rounds=20, speed_seconds=None)
+def test_scores_do_not_depend_on_speed(found: ComparisonReport, folders: dict[str, Path], file: Path) -> None:
+    without = compare_models(folders, [file], rounds=20, speed_seconds=None)
     timeless = tuple(replace(model, speed=None) for model in found.models)
     assert replace(found, models=timeless, machine=None) == without
 
 
-def test_the_reference_is_the_first(found: Comparison) -> None:
+def test_the_reference_is_the_first(found: ComparisonReport) -> None:
     assert found.reference.name == "teacher"
     assert [model.against is None for model in found.models] == [True, False]
 
@@ -138,7 +143,7 @@ def test_the_reference_is_the_first(found: Comparison) -> None:
 def test_a_difference_is_that_of_the_model_to_the_reference(file: Path) -> None:
     worse = tagger({**GUESSES, "1": [], "2": []}, folder=Path("worse"))
     contest = score_models([tagger(GUESSES), worse], [file], rounds=20)
-    first, second = comparison_of(contest, ["a", "b"], speed_seconds=None).models
+    first, second = build_comparison(contest, ["a", "b"], speed_seconds=None).models
     assert second.against is not None
     assert (first.score, second.score) == (1.0, pytest.approx(0.5))
     assert second.against.difference == pytest.approx(-0.5)
@@ -147,14 +152,14 @@ def test_a_difference_is_that_of_the_model_to_the_reference(file: Path) -> None:
 def test_another_reference_can_be_chosen(file: Path) -> None:
     worse = tagger({**GUESSES, "1": [], "2": []}, folder=Path("worse"))
     contest = score_models([tagger(GUESSES), worse], [file], rounds=20)
-    compared = comparison_of(contest, ["a", "b"], reference=1, speed_seconds=None)
+    compared = build_comparison(contest, ["a", "b"], reference=1, speed_seconds=None)
     assert (compared.reference.name, compared.kept(compared.models[0])) == ("b", pytest.approx(2.0))
 
 
 def test_nothing_can_be_kept_of_a_score_of_nothing() -> None:
     compared = scripted(0.0, 0.5)
     assert [compared.kept(model) for model in compared.models] == [None, None]
-    assert table(compared).records()[2] == {"": "share kept", "model-1": "-", "model-2": "-"}
+    assert comparison_table(compared).records()[2] == {"": "share kept", "model-1": "-", "model-2": "-"}
 
 
 def test_every_model_must_answer_the_same_question(file: Path) -> None:
@@ -165,7 +170,7 @@ def test_every_model_must_answer_the_same_question(file: Path) -> None:
 
 def test_no_model_is_refused(file: Path) -> None:
     with pytest.raises(BadSetting, match="There is no model to compare"):
-        compare({}, [file])
+        compare_models({}, [file])
 
 
 def test_a_model_of_one_task_is_compared_with_one_task_of_several(
@@ -177,11 +182,11 @@ def test_a_model_of_one_task_is_compared_with_one_task_of_several(
     Checkpoint.new(plan, tokenizer).save(tmp_path / "several")
     write_tasks(tmp_path / "several", {"ner": (task, {})})
     models = {"several": tmp_path / "several", "one": folders["student"]}
-    compared = compare(models, [file], task="ner", rounds=5, speed_seconds=None)
+    compared = compare_models(models, [file], task="ner", rounds=5, speed_seconds=None)
     assert [model.size.layers for model in compared.models] == [1, 2]
 
 
-def test_the_keys_of_the_json_are_stable(found: Comparison) -> None:
+def test_the_keys_of_the_json_are_stable(found: ComparisonReport) -> None:
     record = json.loads(json.dumps(found.to_table()))
     about = {"task", "files", "examples", "documents", "set_aside", "measure", "rounds", "reference"}
     about |= {"machine", "models"}
@@ -197,7 +202,7 @@ def test_the_keys_of_the_json_are_stable(found: Comparison) -> None:
 
 
 def test_the_table_has_a_column_for_each_model() -> None:
-    drawn = lines(scripted(0.8, 0.76, 0.6))
+    drawn = comparison_lines(scripted(0.8, 0.76, 0.6))
     assert drawn[1].split() == ["model-1", "model-2", "model-3"]
     cells = {line[:17].strip(): line[17:].split() for line in drawn[2:13]}
     assert cells["f1"] == ["0.8000", "0.7600", "0.6000"]
@@ -210,26 +215,26 @@ def test_the_table_has_a_column_for_each_model() -> None:
 
 
 def test_multiplications_say_how_many_times_fewer_or_more() -> None:
-    rows = {str(row[0]): row[1:] for row in table(scripted(0.8, 0.7, 0.6, reference=1)).rows}
+    rows = {str(row[0]): row[1:] for row in comparison_table(scripted(0.8, 0.7, 0.6, reference=1)).rows}
     assert rows["multiplications"] == ("2.40 M (2.0x more)", "1.20 M", "800 k (1.5x fewer)")
 
 
 def test_the_machine_is_named_beside_its_speed() -> None:
-    assert "measured on this machine (a CPU, 2 threads)" in " ".join(sentences(scripted(0.8, 0.7)))
-    unmeasured = lines(scripted(0.8, 0.7, speed=False))
+    assert "measured on this machine (a CPU, 2 threads)" in " ".join(comparison_sentences(scripted(0.8, 0.7)))
+    unmeasured = comparison_lines(scripted(0.8, 0.7, speed=False))
     assert "Speed was not measured." in unmeasured
     assert not any(line.startswith(("texts a second", "speed-up")) for line in unmeasured)
 
 
 def test_what_was_set_aside_is_told() -> None:
-    told = [*sentences(replace(scripted(0.8), set_aside=3))]
+    told = [*comparison_sentences(replace(scripted(0.8), set_aside=3))]
     assert told[-1] == "3 items of the files were set aside and are not in the scores."
 
 
 def test_the_plot_is_higher_for_better_and_further_right_for_faster() -> None:
     found = scripted(0.8, 0.7)
     names = [model.name for model in found.models]
-    dots = [mark for mark in marks(found, names) if isinstance(mark, Disc) and mark.opacity == 1]
+    dots = [mark for mark in build_marks(found, names) if isinstance(mark, CircleMark) and mark.opacity == 1]
     (slow, good), (fast, worse) = (dot.at for dot in dots)
     assert slow < fast
     assert good < worse
@@ -238,41 +243,43 @@ def test_the_plot_is_higher_for_better_and_further_right_for_faster() -> None:
 def test_the_area_of_a_circle_is_the_number_of_parameters() -> None:
     found = scripted(0.8, 0.7)
     names = [model.name for model in found.models]
-    large, small = (mark.radius for mark in marks(found, names) if isinstance(mark, Disc) and mark.opacity < 1)
+    large, small = (
+        mark.radius for mark in build_marks(found, names) if isinstance(mark, CircleMark) and mark.opacity < 1
+    )
     assert large**2 / small**2 == pytest.approx(2.0)
 
 
 def test_without_speed_the_plot_is_over_multiplications() -> None:
     found = scripted(0.8, 0.7, speed=False)
-    words = [mark.text for mark in marks(found, ["a", "b"]) if isinstance(mark, Words)]
+    words = [mark.text for mark in build_marks(found, ["a", "b"]) if isinstance(mark, TextMark)]
     assert "million multiplications of the encoder for a token, logarithmic" in words
 
 
 def test_of_a_long_name_the_end_is_shown() -> None:
     found = scripted(0.8, 0.7)
-    words = [mark.text for mark in marks(found, ["a", f"{'x' * 60}/seeds/1"]) if isinstance(mark, Words)]
+    words = [mark.text for mark in build_marks(found, ["a", f"{'x' * 60}/seeds/1"]) if isinstance(mark, TextMark)]
     (shown,) = (text for text in words if text.endswith("/seeds/1"))
     assert (len(shown), shown[0]) == (32, "…")
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.3, 0.5), (9.0, 11.5), (40.0, 62.0), (1.0, 30_000.0)])
 def test_a_logarithmic_axis_has_a_few_numbers(low: float, high: float) -> None:
-    found = log_ticks(low, high)
+    found = choose_log_ticks(low, high)
     assert 1 <= len(found) <= 10
     assert found == sorted(found)
     assert low <= found[0] <= found[-1] <= high
 
 
-def test_a_comparison_is_written_as_three_files(found: Comparison, tmp_path: Path) -> None:
+def test_a_comparison_is_written_as_three_files(found: ComparisonReport, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    written = write(found, tmp_path / "new")
+    written = write_comparison(found, tmp_path / "new")
     assert [path.name for path in written] == ["comparison.json", "comparison.html", "comparison.png"]
     assert json.loads(written[0].read_text(encoding="utf8")) == json.loads(json.dumps(found.to_table()))
     assert written[2].read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_page_needs_nothing_else(found: Comparison) -> None:
-    html = page(replace(found, files=("<b>.tsv",)))
+def test_the_page_needs_nothing_else(found: ComparisonReport) -> None:
+    html = render_comparison_page(replace(found, files=("<b>.tsv",)))
     assert html.startswith("<!doctype html>")
     assert html.count("<svg") == 1
     assert not any(foreign in html for foreign in ("http", "<script", "<b>", "<img"))
@@ -280,7 +287,7 @@ def test_the_page_needs_nothing_else(found: Comparison) -> None:
 
 def test_without_matplotlib_there_is_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert [path.suffix for path in write(scripted(0.8, 0.7), tmp_path)] == [".json", ".html"]
+    assert [path.suffix for path in write_comparison(scripted(0.8, 0.7), tmp_path)] == [".json", ".html"]
 
 
 def test_the_same_comparison_gives_the_same_picture(tmp_path: Path) -> None:
@@ -288,5 +295,5 @@ def test_the_same_comparison_gives_the_same_picture(tmp_path: Path) -> None:
     named = scripted(0.8, 0.7)
     student = replace(named.models[1], name="学生 $x_1")
     chinese = replace(named, models=(named.models[0], student))
-    one, two = (write(chinese, tmp_path / place)[2].read_bytes() for place in ("one", "two"))
+    one, two = (write_comparison(chinese, tmp_path / place)[2].read_bytes() for place in ("one", "two"))
     assert one == two

@@ -27,9 +27,14 @@ from alembert.corpus.store import (
 from alembert.data.feed import Cursor, SequenceSpec
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
-from alembert.inspect.mask_runs import sides
-from alembert.inspect.masks import MaskedSequence, Piece, Plan, Survey, survey
-from alembert.inspect.masks_page import page
+from alembert.inspect.masks import (
+    MaskedSequence,
+    MaskedToken,
+    MaskingPlan,
+    MaskReport,
+    report_masks,
+)
+from alembert.inspect.masks_page import group_segments, render_masks_page
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
 from alembert.train.objective import MicroBatch
@@ -79,9 +84,9 @@ def shards(corpus: Corpus) -> Shards:
     return open_or_build_shards(corpus, TOKENIZER, corpus.folder.parent, words=WordSettings(), workers=1)
 
 
-def plan_of(settings: PretrainSettings) -> Plan:
+def plan_of(settings: PretrainSettings) -> MaskingPlan:
     cutting = SequenceSpec(length=settings.sequences.length, pairs=settings.objectives.pairs)
-    return Plan(
+    return MaskingPlan(
         cutting=cutting,
         masks=settings.masks,
         seed=settings.seed,
@@ -90,10 +95,10 @@ def plan_of(settings: PretrainSettings) -> Plan:
     )
 
 
-def survey_of(tokens: TokenArrays, unit: str = "word", count: int = ALL, **objectives: float) -> Survey:
+def survey_of(tokens: TokenArrays, unit: str = "word", count: int = ALL, **objectives: float) -> MaskReport:
     masks = MaskSettings(unit=unit)  # type: ignore[arg-type]
     settings = PretrainSettings(masks=masks, objectives=ObjectiveWeights(**objectives))
-    return survey(tokens, TOKENIZER, plan_of(settings), count=count)
+    return report_masks(tokens, TOKENIZER, plan_of(settings), count=count)
 
 
 def rows(given: list[MicroBatch], lengths: list[int]) -> list[list[int]]:
@@ -114,7 +119,7 @@ def test_sequences_are_those_of_training(shards: Shards, unit: str, pairs: dict[
     portions, _ = lesson.take(Cursor(), 3, 0.0)
     given = [lesson.micro(portion) for portion in portions]
     lengths = [stretch.length for portion in portions for stretch in portion.stretches]
-    shown = survey(shards, TOKENIZER, plan_of(settings), count=len(lengths)).sequences
+    shown = report_masks(shards, TOKENIZER, plan_of(settings), count=len(lengths)).sequences
     assert [[TOKENIZER.id_of(p.seen) for p in sequence.pieces] for sequence in shown] == rows(given, lengths)
     labels = [n for micro in given for n in micro.targets["masked_lm"].labels.tolist()]
     assert [TOKENIZER.id_of(p.text) for sequence in shown for p in sequence.pieces if p.mark] == labels
@@ -128,9 +133,9 @@ def test_an_excerpt_has_the_masks_of_the_whole(corpus: Corpus, shards: Shards) -
     assert set(few) <= set(full.sequences)
 
 
-def by_word(sequence: MaskedSequence) -> list[list[Piece]]:
+def by_word(sequence: MaskedSequence) -> list[list[MaskedToken]]:
     """Group the pieces by words, plainly."""
-    words: list[list[Piece]] = []
+    words: list[list[MaskedToken]] = []
     for piece in sequence.pieces:
         if piece.special or piece.word or words[-1][-1].special:
             words.append([])
@@ -138,8 +143,8 @@ def by_word(sequence: MaskedSequence) -> list[list[Piece]]:
     return [word for word in words if not word[0].special]
 
 
-def by_entity(sequence: MaskedSequence) -> list[list[Piece]]:
-    entities: list[list[Piece]] = []
+def by_entity(sequence: MaskedSequence) -> list[list[MaskedToken]]:
+    entities: list[list[MaskedToken]] = []
     before = None
     for piece in sequence.pieces:
         if piece.entity == "first" or (piece.entity and not before):
@@ -150,7 +155,7 @@ def by_entity(sequence: MaskedSequence) -> list[list[Piece]]:
     return entities
 
 
-def parts(groups: list[list[Piece]]) -> tuple[int, int, int]:
+def parts(groups: list[list[MaskedToken]]) -> tuple[int, int, int]:
     hits = [sum(piece.mark is not None for piece in group) / len(group) for group in groups]
     return len(hits), hits.count(1.0), sum(0 < hit < 1 for hit in hits)
 
@@ -200,8 +205,8 @@ def test_a_term_of_the_user_is_masked_as_one(tmp_path: Path) -> None:
     (tmp_path / "terms").write_text(f"{TERM}\n", encoding="utf-8")
     words = WordSettings(segmenter="jieba", dictionary=tmp_path / "terms")
     tokens = read_excerpt(Corpus.open(tmp_path / "corpus"), TOKENIZER, words).tokens
-    plan = Plan(cutting=SequenceSpec(length=128), masks=MaskSettings(unit="word", rate=0.5))
-    found = survey(tokens, TOKENIZER, plan, count=ALL).sequences
+    plan = MaskingPlan(cutting=SequenceSpec(length=128), masks=MaskSettings(unit="word", rate=0.5))
+    found = report_masks(tokens, TOKENIZER, plan, count=ALL).sequences
     fates = [{p.mark is None for p in word} for s in found for word in by_word(s) if len(word) == len(TERM)]
     assert len(fates) == len(found)
     assert {True} in fates
@@ -209,13 +214,13 @@ def test_a_term_of_the_user_is_masked_as_one(tmp_path: Path) -> None:
     assert {True, False} not in fates
 
 
-def piece(text: str, **changes: object) -> Piece:
-    plain = Piece(text, text, None, None, word=not text.startswith("##"), entity=None, segment=0, special=False)
+def piece(text: str, **changes: object) -> MaskedToken:
+    plain = MaskedToken(text, text, None, None, word=not text.startswith("##"), entity=None, segment=0, special=False)
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def texts_of(*pieces: Piece) -> list[list[str]]:
-    (side,) = sides(MaskedSequence(0, None, pieces))
+def texts_of(*pieces: MaskedToken) -> list[list[str]]:
+    (side,) = group_segments(MaskedSequence(0, None, pieces))
     return [[run.text for run in group.runs] for group in side]
 
 
@@ -244,7 +249,7 @@ def test_each_entity_is_a_group() -> None:
 
 def test_nothing_of_a_sequence_is_left_out(shards: Shards) -> None:
     for sequence in islice(survey_of(shards, "entity", next_sentence=1.0).sequences, 50):
-        shown = "".join(run.text for side in sides(sequence) for group in side for run in group.runs)
+        shown = "".join(run.text for side in group_segments(sequence) for group in side for run in group.runs)
         assert shown.replace(" ", "") == "".join(p.text for p in sequence.pieces if not p.special)
 
 
@@ -281,8 +286,8 @@ class Balanced(HTMLParser):
 
 def test_the_page_is_well_formed_and_marks_each_run(shards: Shards) -> None:
     found = survey_of(shards, "entity", count=4, next_sentence=1.0)
-    seen = Balanced(page(found, "Masks", "a note")).seen
-    runs = [run for s in found.sequences for side in sides(s) for group in side for run in group.runs]
+    seen = Balanced(render_masks_page(found, "Masks", "a note")).seen
+    runs = [run for s in found.sequences for side in group_segments(s) for group in side for run in group.runs]
     assert seen["mark"] == sum(run.mark is not None for run in runs)
     assert not {"script", "link", "img"} & seen.keys()
 
@@ -290,4 +295,4 @@ def test_the_page_is_well_formed_and_marks_each_run(shards: Shards) -> None:
 def test_pieces_are_escaped_on_the_page(shards: Shards) -> None:
     found = survey_of(shards, count=0)
     bad = MaskedSequence(0, None, (piece("<b>", seen="<b>", mark="random", unit=0), piece("<b>")))
-    assert "b" not in Balanced(page(replace(found, sequences=(bad,)), "Masks", "<b>")).seen
+    assert "b" not in Balanced(render_masks_page(replace(found, sequences=(bad,)), "Masks", "<b>")).seen

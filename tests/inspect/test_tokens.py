@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alembert.inspect.tokens import Piece, TokenReport, tokens
+from alembert.inspect.tokens import TokenPiece, TokenReport, inspect_tokens
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
@@ -22,43 +22,43 @@ def tokenizer() -> Tokenizer:
 
 
 def test_a_word_shows_its_pieces(tokenizer: Tokenizer) -> None:
-    (word,) = tokens(tokenizer, " BRAF").words
+    (word,) = inspect_tokens(tokenizer, " BRAF").words
     assert (word.surface, word.start, word.end) == ("BRAF", 1, 5)
-    assert word.pieces == (Piece("br", 5, 1, 3), Piece("##af", 6, 3, 5))
+    assert word.pieces == (TokenPiece("br", 5, 1, 3), TokenPiece("##af", 6, 3, 5))
     assert word.split
     assert not word.unknown
 
 
 def test_an_unknown_word_is_marked(tokenizer: Tokenizer) -> None:
-    braf, other = tokens(tokenizer, "braf melanoma").words
+    braf, other = inspect_tokens(tokenizer, "braf melanoma").words
     assert (braf.unknown, other.unknown) == (False, True)
 
 
 def test_the_summary_counts(tokenizer: Tokenizer) -> None:
-    summary = tokens(tokenizer, "BRAF-café xyz").summary
+    summary = inspect_tokens(tokenizer, "BRAF-café xyz").summary
     assert (summary.characters, summary.words, summary.pieces) == (13, 4, 5)
     assert (summary.split_words, summary.unknown_words, summary.pieces_per_word) == (1, 1, 1.25)
     assert (summary.uncovered_characters, summary.coverage) == (3, 0.75)
 
 
 def test_dropped_characters_are_uncovered(tokenizer: Tokenizer) -> None:
-    assert tokens(tokenizer, "br \u200b\ud83d").summary.uncovered_characters == 2
+    assert inspect_tokens(tokenizer, "br \u200b\ud83d").summary.uncovered_characters == 2
 
 
 def test_replaced_surrogates_are_counted(tokenizer: Tokenizer) -> None:
-    assert tokens(tokenizer, "br \ud83d").summary.replaced_surrogates == 1
+    assert inspect_tokens(tokenizer, "br \ud83d").summary.replaced_surrogates == 1
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
 def test_a_text_without_words_is_fully_covered(tokenizer: Tokenizer, text: str) -> None:
-    summary = tokens(tokenizer, text).summary
+    summary = inspect_tokens(tokenizer, text).summary
     assert (summary.words, summary.pieces_per_word, summary.coverage) == (0, 0.0, 1.0)
 
 
 @fixture_is_constant
 @given(text=st.text(st.characters()))
 def test_surfaces_and_shares_are_exact(tokenizer: Tokenizer, text: str) -> None:
-    report: TokenReport = tokens(tokenizer, text)
+    report: TokenReport = inspect_tokens(tokenizer, text)
     assert all(word.surface == text[word.start : word.end] for word in report.words)
     assert 0 <= report.summary.coverage <= 1
     json.dumps(report.as_json())

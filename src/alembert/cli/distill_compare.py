@@ -71,12 +71,12 @@ def train_controls(
 
 def show_comparison(students: Mapping[str, Path], wish: DistillJob, test: ComparisonFile, folder: Path) -> None:
     """Score the teacher and all students on the file, print the table and write its page."""
-    from alembert.inspect.comparison import compare
-    from alembert.inspect.comparison_page import write
-    from alembert.inspect.comparison_report import lines
+    from alembert.inspect.comparison import compare_models
+    from alembert.inspect.report_pages import write_comparison
+    from alembert.inspect.reports import comparison_lines
     from alembert.terminal.output import visible
 
-    found = compare({"teacher": Path(wish.teacher), **students}, [test.file], test.options, task=wish.task)
-    print(*map(visible, lines(found)), sep="\n")
-    for path in write(found, folder):
+    found = compare_models({"teacher": Path(wish.teacher), **students}, [test.file], test.options, task=wish.task)
+    print(*map(visible, comparison_lines(found)), sep="\n")
+    for path in write_comparison(found, folder):
         print(path)

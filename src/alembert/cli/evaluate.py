@@ -16,7 +16,7 @@ from alembert.cli.options import LABELLED, Delimiter, LabelColumn, Types, one_la
 if TYPE_CHECKING:
     from alembert.infer.evaluate import Evaluation
     from alembert.infer.scoring import ModelComparison, ProgressCallback
-    from alembert.inspect.comparison import Comparison
+    from alembert.inspect.comparison import ComparisonReport
 
 
 def evaluate(
@@ -53,7 +53,7 @@ def evaluate(
     from alembert.infer.engines import choose_device
     from alembert.infer.evaluate import build_evaluation
     from alembert.infer.scoring import open_models, score_models
-    from alembert.inspect.evaluation_page import page
+    from alembert.inspect.report_pages import render_evaluation_page
     from alembert.terminal.output import print_json
     from alembert.terminal.progress import Bar
 
@@ -75,7 +75,7 @@ def evaluate(
         found = build_evaluation(contest, device=where, tell=bar.show)
         compared = _compared(contest, folders, where, speed, bar.show) if against else None
     if report is not None:
-        write_page(report, page(found, compared))
+        write_page(report, render_evaluation_page(found, compared))
     if as_json:
         print_json(found.to_table() | ({"comparison": compared.to_table()} if compared else {}))
     else:
@@ -87,48 +87,52 @@ def evaluate(
 
 def _compared(
     contest: ModelComparison, folders: Sequence[Path], device: str, speed: bool, tell: ProgressCallback
-) -> Comparison:
+) -> ComparisonReport:
     """Compare all models with the first that was named after the evaluated one."""
     from alembert.corpus.jobs import make_source_names
     from alembert.infer.speed import MEASURE_SECONDS
-    from alembert.inspect.comparison import comparison_of
+    from alembert.inspect.comparison import build_comparison
 
     # The folder in which one stands has no name, and that of a seed is a number.
     short = make_source_names([folder if folder.name else folder.resolve() for folder in folders])
     names = [str(path) if name.isdecimal() else name for name, path in zip(short, folders, strict=True)]
     seconds = MEASURE_SECONDS if speed else None
-    return comparison_of(contest, names, reference=1, device=device, speed_seconds=seconds, tell=tell)
+    return build_comparison(contest, names, reference=1, device=device, speed_seconds=seconds, tell=tell)
 
 
-def _print(found: Evaluation, compared: Comparison | None) -> None:
-    from alembert.inspect.comparison_report import lines
-    from alembert.inspect.evaluation_report import headline, sentences, tables
+def _print(found: Evaluation, compared: ComparisonReport | None) -> None:
+    from alembert.inspect.reports import (
+        comparison_lines,
+        evaluation_headline,
+        evaluation_sentences,
+        evaluation_tables,
+    )
     from alembert.terminal.output import visible
 
     print(visible(f"{found.model}, task {found.task}, on {', '.join(found.files)}"))
-    print(visible(headline(found)))
-    for table in tables(found):
+    print(visible(evaluation_headline(found)))
+    for table in evaluation_tables(found):
         print(f"\n{visible(table.title)}")
         for line in table.lines():
             print(visible(line))
     print()
-    for sentence in sentences(found):
+    for sentence in evaluation_sentences(found):
         print(visible(sentence))
     if compared:
         print()
-        for line in lines(compared):
+        for line in comparison_lines(compared):
             print(visible(line))
 
 
 def _warn(found: Evaluation) -> None:
-    from alembert.inspect.evaluation_report import few_documents, overlap_warning
+    from alembert.inspect.reports import warn_few_documents, warn_overlap
     from alembert.terminal.output import note
 
     for remark in found.remarks:
         note(remark.in_words())
     for item in found.set_aside:
         note(item.in_words())
-    for sentence in few_documents(found.documents):
+    for sentence in warn_few_documents(found.documents):
         note(sentence)
-    if warning := overlap_warning(found):
+    if warning := warn_overlap(found):
         note(warning)

@@ -12,7 +12,7 @@ from alembert.cli.inspect_masks import masks
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from alembert.inspect.tokens import Summary, TokenReport, Word
+    from alembert.inspect.tokens import TokenizedWord, TokenReport, TokenSummary
 
 app = typer.Typer(help="Look inside a tokenizer, a model or training data.", rich_markup_mode=None)
 app.command("masks")(masks)
@@ -33,7 +33,7 @@ def tokens(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of lines."),
 ) -> None:
     """Show how a text is cut into pieces, with ids and character offsets."""
-    from alembert.inspect.tokens import tokens as inspect_tokens
+    from alembert.inspect.tokens import inspect_tokens
     from alembert.terminal.output import print_json, read_stdin
     from alembert.text.tokenizer import Tokenizer
 
@@ -54,7 +54,7 @@ def _print_lines(report: TokenReport) -> None:
     console.print(_sentence(report.summary), soft_wrap=True, style="bold", markup=False)
 
 
-def _line(word: Word) -> Text:
+def _line(word: TokenizedWord) -> Text:
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -78,7 +78,7 @@ def _shortened(surface: str) -> str:
     return surface if len(surface) <= _WIDEST else f"{surface[: _WIDEST - 1]}…"
 
 
-def _sentence(summary: Summary) -> str:
+def _sentence(summary: TokenSummary) -> str:
     parts = [
         f"{summary.characters} characters",
         f"{summary.words} words",

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from alembert.inspect.errors import Atlas, Case
-    from alembert.inspect.marked_text import Mark, State
+    from alembert.inspect.errors import ErrorCase, ErrorReport
+    from alembert.inspect.marked import EntityMark, MarkState
 
-_STYLES: Final[dict[State, str]] = {
+_STYLES: Final[dict[MarkState, str]] = {
     "plain": "",
     "agreed": "green",
     "other": "magenta",
@@ -50,8 +50,8 @@ def errors(
     from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.task_model import TaskModel
-    from alembert.inspect.errors import errors as find
-    from alembert.inspect.errors_page import page
+    from alembert.inspect.errors import find_errors as find
+    from alembert.inspect.errors import render_errors_page
     from alembert.terminal.output import print_json
 
     check_page(html)
@@ -65,7 +65,7 @@ def errors(
     opened = TaskModel.open(find_model(model), task=task)
     atlas = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top)
     if html is not None:
-        write_page(html, page(atlas))
+        write_page(html, render_errors_page(atlas))
     if as_json:
         print_json(atlas.as_json())
     else:
@@ -75,20 +75,20 @@ def errors(
         raise typer.Exit(SET_ASIDE)
 
 
-def _name_set_aside(atlas: Atlas) -> None:
+def _name_set_aside(atlas: ErrorReport) -> None:
     from alembert.terminal.output import note
 
     for item in atlas.set_aside:
         note(item.in_words())
 
 
-def _print(atlas: Atlas) -> None:
-    from alembert.inspect.errors_page import headline
+def _print(atlas: ErrorReport) -> None:
+    from alembert.inspect.errors import errors_headline
     from alembert.terminal.output import console as stdout_console
     from alembert.terminal.output import visible
 
     console = stdout_console()
-    for line in (headline(atlas), *atlas.notes):
+    for line in (errors_headline(atlas), *atlas.notes):
         console.print(visible(line), soft_wrap=True)
     for table in atlas.tables:
         console.print(f"\n{table.title}", style="bold", soft_wrap=True)
@@ -102,29 +102,29 @@ def _print(atlas: Atlas) -> None:
         _print_case(console, number, case)
 
 
-def _print_case(console: Console, number: int, case: Case) -> None:
-    from alembert.inspect.marked_text import WHOLE
+def _print_case(console: Console, number: int, case: ErrorCase) -> None:
+    from alembert.inspect.marked import MAX_WHOLE_CHARACTERS
     from alembert.terminal.output import visible
 
     console.print()
     console.print(visible(f"{number}. {case.where or case.id}: {case.told}"), soft_wrap=True)
     console.print(_marked(case.texts[0], case.marks), soft_wrap=True)
     for text in case.texts[1:]:
-        console.print(_lines(text[:WHOLE]), soft_wrap=True)
+        console.print(_lines(text[:MAX_WHOLE_CHARACTERS]), soft_wrap=True)
 
 
-def _marked(text: str, marks: tuple[Mark, ...]) -> Text:
+def _marked(text: str, marks: tuple[EntityMark, ...]) -> Text:
     """Write a text with brackets, which a terminal shows in colour as well."""
     from rich.text import Text
 
-    from alembert.inspect.marked_text import bracketed, excerpts, runs
+    from alembert.inspect.marked import choose_excerpts, format_run, split_runs
 
     shown = Text()
-    parts = excerpts(text, marks)
+    parts = choose_excerpts(text, marks)
     for low, high in parts:
         shown.append("… " if low else "")
-        for run in runs(text, marks, low, high):
-            shown.append(_lines(bracketed(run)), style=_STYLES[run.state])
+        for run in split_runs(text, marks, low, high):
+            shown.append(_lines(format_run(run)), style=_STYLES[run.state])
         shown.append(" …" if (low, high) == parts[-1] and high < len(text) else "")
     return shown
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from alembert.corpus.excerpt import Excerpt
-    from alembert.inspect.mask_runs import Group, Run
-    from alembert.inspect.masks import Mark, MaskedSequence, Plan, Survey
+    from alembert.inspect.masks import MaskAction, MaskedSequence, MaskingPlan, MaskReport
+    from alembert.inspect.masks_page import MaskGroup, MaskRun
     from alembert.train.settings import PretrainSettings
 
-_STYLES: Final[dict[Mark | None, str]] = {
+_STYLES: Final[dict[MaskAction | None, str]] = {
     "mask": "white on red",
     "random": "black on yellow",
     "kept": "black on green",
@@ -54,8 +54,8 @@ def masks(
     """Show training sequences with what is masked in them, and count over many."""
     from alembert.cli.pages import check_page, write_page
     from alembert.cli.pretrain import settings_of
-    from alembert.inspect.masks import survey
-    from alembert.inspect.masks_page import page
+    from alembert.inspect.masks import report_masks
+    from alembert.inspect.masks_page import render_masks_page
     from alembert.terminal.output import note, print_json
     from alembert.text.tokenizer import Tokenizer
 
@@ -69,27 +69,27 @@ def masks(
     found = _excerpt(inputs, tokenizer, settings, dictionary)
     if found.set_aside:
         note(f"{found.set_aside:,} records could not be read and are not shown.")
-    seen = survey(found.tokens, tokenizer, plan, count=count)
+    seen = report_masks(found.tokens, tokenizer, plan, count=count)
     if html is not None:
-        write_page(html, page(seen, "What is masked", f"{_sample_line(found, seen)} {_plan_line(plan)}"))
+        write_page(html, render_masks_page(seen, "What is masked", f"{_sample_line(found, seen)} {_plan_line(plan)}"))
     if as_json:
         print_json({"sample": _sample_table(found, seen), **seen.as_json()})
     else:
         _print(seen, [_sample_line(found, seen), _plan_line(plan), *_passes_line(settings)])
 
 
-def _plan(settings: PretrainSettings) -> Plan:
+def _plan(settings: PretrainSettings) -> MaskingPlan:
     """Turn the settings of a run into what its first part does to sequences."""
     from alembert.data.feed import SequenceSpec
     from alembert.errors import BadSetting
-    from alembert.inspect.masks import Plan
+    from alembert.inspect.masks import MaskingPlan
 
     if not settings.objectives.masked_lm:
         raise BadSetting(
             "masked_lm has the weight 0 in these settings: nothing is masked. Choose another --recipe, or masked_lm = 1."
         )
     sequences = settings.sequences
-    return Plan(
+    return MaskingPlan(
         cutting=SequenceSpec(
             length=sequences.length,
             pairs=settings.objectives.pairs,
@@ -122,7 +122,7 @@ def _excerpt(inputs: list[Path], tokenizer: Any, settings: PretrainSettings, dic
     return found
 
 
-def _sample_table(found: Excerpt, seen: Survey) -> dict[str, Any]:
+def _sample_table(found: Excerpt, seen: MaskReport) -> dict[str, Any]:
     return {
         "documents": found.documents,
         "of": found.total,
@@ -132,7 +132,7 @@ def _sample_table(found: Excerpt, seen: Survey) -> dict[str, Any]:
     }
 
 
-def _sample_line(found: Excerpt, seen: Survey) -> str:
+def _sample_line(found: Excerpt, seen: MaskReport) -> str:
     """Say which documents were read, and how many of them are not masked."""
     empty = found.documents - len(found.tokens)
     return (
@@ -142,7 +142,7 @@ def _sample_line(found: Excerpt, seen: Survey) -> str:
     )
 
 
-def _documents_line(found: Excerpt, plan: Plan) -> str:
+def _documents_line(found: Excerpt, plan: MaskingPlan) -> str:
     if found.is_whole:
         return f"All {found.documents:,} documents, in the order of a run with seed {plan.seed}."
     total = "" if found.total is None else f" of {found.total:,}"
@@ -153,7 +153,7 @@ def _documents_line(found: Excerpt, plan: Plan) -> str:
     )
 
 
-def _plan_line(plan: Plan) -> str:
+def _plan_line(plan: MaskingPlan) -> str:
     pairs = f", pairs for {plan.cutting.pairs}" if plan.cutting.pairs else ""
     rate = f"{plan.masks.rate:.0%} of the tokens"
     if plan.masks.unit == "entity":
@@ -168,8 +168,8 @@ def _passes_line(settings: PretrainSettings) -> list[str]:
     return [f"Micro-batches of the objective {' or '.join(others)} are not masked; these are the others."]
 
 
-def _print(survey: Survey, lines: list[str]) -> None:
-    from alembert.inspect.mask_runs import sides
+def _print(survey: MaskReport, lines: list[str]) -> None:
+    from alembert.inspect.masks_page import group_segments
     from alembert.terminal.output import console as stdout_console
 
     console = stdout_console()
@@ -179,7 +179,7 @@ def _print(survey: Survey, lines: list[str]) -> None:
     console.print(_legend(coloured), soft_wrap=True)
     for number, sequence in enumerate(survey.sequences, 1):
         console.print(f"\n{_title(number, sequence, survey.labels)}", style="bold", soft_wrap=True)
-        found = sides(sequence)
+        found = group_segments(sequence)
         for name, side in zip("AB", found, strict=False):
             console.print(f"{name}: " * (len(found) > 1), _side(side, coloured), sep="", soft_wrap=True)
     console.print()
@@ -194,18 +194,18 @@ def _title(number: int, sequence: MaskedSequence, labels: tuple[str, str]) -> st
 
 
 def _legend(coloured: bool) -> Text:
-    from alembert.inspect.mask_runs import Group, Run
+    from alembert.inspect.masks_page import MaskGroup, MaskRun
 
     runs = [
-        Run("masked", "", "mask", 0, spaced=False),
-        Run("replaced", "other", "random", 1, spaced=True),
-        Run("kept", "", "kept", 2, spaced=True),
+        MaskRun("masked", "", "mask", 0, spaced=False),
+        MaskRun("replaced", "other", "random", 1, spaced=True),
+        MaskRun("kept", "", "kept", 2, spaced=True),
     ]
-    entity = Run("entity", "", None, None, spaced=True)
-    return _side([Group(False, tuple(runs)), Group(True, (entity,))], coloured)
+    entity = MaskRun("entity", "", None, None, spaced=True)
+    return _side([MaskGroup(False, tuple(runs)), MaskGroup(True, (entity,))], coloured)
 
 
-def _side(groups: Sequence[Group], coloured: bool) -> Text:
+def _side(groups: Sequence[MaskGroup], coloured: bool) -> Text:
     """Write a side of a sequence: marks as colours, or as brackets."""
     from rich.text import Text
 
@@ -221,7 +221,7 @@ def _side(groups: Sequence[Group], coloured: bool) -> Text:
     return text
 
 
-def _append(text: Text, run: Run, style: str, coloured: bool) -> None:
+def _append(text: Text, run: MaskRun, style: str, coloured: bool) -> None:
     from alembert.terminal.output import visible
 
     shown = visible(f"{run.text}>{run.seen}" if run.mark == "random" else run.text)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         VocabOutput,
         VocabPruneResult,
     )
-    from alembert.inspect.vocab_report import Table
+    from alembert.inspect.vocab import VocabTable
     from alembert.text.lexicon import Lexicon
     from alembert.text.segmentation import SegmentationComparison
     from alembert.text.tokenizer_report import TokenizerReport
@@ -147,7 +147,7 @@ def report(
 ) -> None:
     """Say how well a tokenizer fits a corpus, what to add, and what it would save."""
     from alembert.cli.pages import check_page, write_page
-    from alembert.inspect import vocab_page, vocab_report
+    from alembert.inspect import vocab
     from alembert.terminal.output import print_json
     from alembert.text.tokenizer import Tokenizer
 
@@ -156,9 +156,9 @@ def report(
     other = None if against is None else (_short(against), Tokenizer.open(against))
     samples = _samples(corpus, _lexicons(lexicon))
     with _shown(samples):
-        found = vocab_report.report(tokenizer, samples, name=_short(model), against=other)
+        found = vocab.report_vocabulary(tokenizer, samples, name=_short(model), against=other)
     if html is not None:
-        write_page(html, vocab_page.page(found))
+        write_page(html, vocab.render_vocab_page(found))
     if as_json:
         print_json(found.as_json(), indent=2)
     else:
@@ -315,7 +315,7 @@ def _pruned_json(done: VocabPruneResult) -> dict[str, Any]:
     return {"pieces": len(found.kept), "dropped": found.dropped, **numbers, "proof": asdict(found.proof)}
 
 
-def _print_tables(tables: tuple[Table, ...]) -> None:
+def _print_tables(tables: tuple[VocabTable, ...]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
 

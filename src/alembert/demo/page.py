@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Final
 from alembert import sample
 from alembert.demo.step import Folders, Step
 from alembert.demo.using_steps import documents, marks
-from alembert.inspect.comparison_plot import svg
-from alembert.inspect.comparison_report import by_model, sentences
-from alembert.inspect.marked_page import framed_text, marked
-from alembert.inspect.marked_text import Run
+from alembert.inspect.comparison_plot import draw_comparison_svg
+from alembert.inspect.marked import TextRun, render_marked_text, render_text_box
+from alembert.inspect.reports import comparison_sentences, model_table
 from alembert.plots import figure, legend
 from alembert.plots import page as framed
 from alembert.train.curves import Panel, build_panels, render_plots
@@ -26,7 +25,7 @@ from alembert.train.runlog import RunLog
 
 if TYPE_CHECKING:
     from alembert.corpus.document import Document
-    from alembert.inspect.comparison import Comparison
+    from alembert.inspect.comparison import ComparisonReport
 
 LANGUAGES: Final = {"en": "English", "zh": "Chinese"}
 SHOWN: Final = 2
@@ -79,23 +78,23 @@ def _annotated(folders: Folders) -> Iterator[str]:
     for language, group in groupby(found, key=_language):
         for document in islice(group, SHOWN):
             yield f"<h3>{escape(document.id)}, {LANGUAGES[language]}</h3>"
-            yield framed_text(marked(document.text, marks(document), _colour), language)
+            yield render_text_box(render_marked_text(document.text, marks(document), _colour), language)
 
 
 def _language(document: Document) -> str:
     return document.id.split("-")[0]
 
 
-def _colour(run: Run) -> int:
+def _colour(run: TextRun) -> int:
     """Give an entity the colour of its label; where the model is wrong, of what it says."""
     labels = [mark.label for mark in sorted(run.inside, key=lambda mark: mark.side, reverse=True)]
     return sample.LABELS.index(labels[0])
 
 
-def _models(found: Comparison) -> Iterator[str]:
-    yield f"<h2>The models on the way</h2>\n{by_model(found).html()}"
-    yield figure(svg(found), f"{found.measure} with its 95 % interval, size and speed")
-    yield from (f"<p>{escape(sentence)}</p>" for sentence in sentences(found, brief=True))
+def _models(found: ComparisonReport) -> Iterator[str]:
+    yield f"<h2>The models on the way</h2>\n{model_table(found).html()}"
+    yield figure(draw_comparison_svg(found), f"{found.measure} with its 95 % interval, size and speed")
+    yield from (f"<p>{escape(sentence)}</p>" for sentence in comparison_sentences(found, brief=True))
 
 
 def _curves(folders: Folders) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from alembert.inspect.comparison import Comparison
+    from alembert.inspect.comparison import ComparisonReport
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Step:
     commands: tuple[str, ...] = ()
     """What does the same from a shell."""
     seconds: float = 0.0
-    comparison: Comparison | None = None
+    comparison: ComparisonReport | None = None
     """The models side by side, of the step that compares them."""
 
     def to_table(self) -> dict[str, Any]:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from alembert.corpus.document import Document
-    from alembert.inspect.comparison import Comparison
-    from alembert.inspect.marked_text import Mark
+    from alembert.inspect.comparison import ComparisonReport
+    from alembert.inspect.marked import EntityMark
 
 SPEED_SECONDS = 2.0
 """What measuring speed may take for each model."""
@@ -72,28 +72,28 @@ def documents(folders: Folders) -> Iterator[Document]:
         yield from (item for item in read(part) if isinstance(item, Document))
 
 
-def marks(document: Document) -> list[Mark]:
+def marks(document: Document) -> list[EntityMark]:
     """Put together what was found in a passage of the sample and what is right there."""
-    from alembert.inspect.findings import compare
-    from alembert.inspect.marked_text import Mark
+    from alembert.inspect.errors.tag import match_entities
+    from alembert.inspect.marked import EntityMark
 
     passage = next(each for each in sample.load_passages() if each.id == document.id)
     right = [(each.start, each.end, each.label) for each in passage.entities]
     found = [(*entity.spans[0], entity.label) for entity in document.entities]
-    compared = compare(right, found)
-    gold = [Mark(*each.gold, "gold", each.kind) for each in compared if each.gold]
-    return gold + [Mark(*each.guess, "guess", each.kind) for each in compared if each.guess]
+    compared = match_entities(right, found)
+    gold = [EntityMark(*each.gold, "gold", each.kind) for each in compared if each.gold]
+    return gold + [EntityMark(*each.guess, "guess", each.kind) for each in compared if each.guess]
 
 
 def _bracketed(document: Document) -> str:
-    from alembert.inspect.marked_text import bracketed, runs
+    from alembert.inspect.marked import format_run, split_runs
 
-    return "".join(map(bracketed, runs(document.text, marks(document))))
+    return "".join(map(format_run, split_runs(document.text, marks(document))))
 
 
-def comparison(folders: Folders) -> Comparison:
+def comparison(folders: Folders) -> ComparisonReport:
     """Score all models on the test part, and measure how fast they are here."""
-    from alembert.inspect.comparison import compare
+    from alembert.inspect.comparison import compare_models
 
     models = {
         "teacher": folders.tagger,
@@ -101,20 +101,20 @@ def comparison(folders: Folders) -> Comparison:
         "student without distillation": folders.untaught,
         "student, int8": folders.export,
     }
-    return compare(models, [folders.labelled("tag", "test")], speed_seconds=SPEED_SECONDS)
+    return compare_models(models, [folders.labelled("tag", "test")], speed_seconds=SPEED_SECONDS)
 
 
 def side_by_side(folders: Folders) -> Step:
     """Show the models on the way in one table."""
-    from alembert.inspect.comparison_page import write
-    from alembert.inspect.comparison_report import by_model, sentences
+    from alembert.inspect.report_pages import write_comparison
+    from alembert.inspect.reports import comparison_sentences, model_table
 
     found = comparison(folders)
-    write(found, folders.out / "comparison")
+    write_comparison(found, folders.out / "comparison")
     others = [word for model in found.models[1:] for word in ("--against", model.folder)]
     return Step(
         "The models on the way: score, size and speed",
-        (*by_model(found).lines(), *sentences(found, brief=True)),
+        (*model_table(found).lines(), *comparison_sentences(found, brief=True)),
         (command("evaluate", found.reference.folder, folders.labelled("tag", "test"), *others),),
         comparison=found,
     )

@@ -1,7 +1,7 @@
 """Models side by side: score, size and speed, and what each keeps of the score of one of them.
 
 In: folders of models for the same task, by name, and labelled files; or a contest that was held already. Out: a
-`Comparison` of plain values, which the terminal, a page, a plot and JSON show each in its own form. Scores never depend
+`ComparisonReport` of plain values, which the terminal, a page, a plot and JSON show each in its own form. Scores never depend
 on speed: it is measured afterwards, and not at all if no time is allowed for it.
 """
 
@@ -29,7 +29,7 @@ from alembert.tasks.metrics.bootstrap import Interval
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class ModelSummary:
     """What is known of one model."""
 
     name: str
@@ -44,7 +44,7 @@ class Standing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ComparisonReport:
     """Models on the same examples."""
 
     task: str
@@ -60,26 +60,26 @@ class Comparison:
     """Samples that intervals are computed from."""
     against: int
     """Number of the model that the others are compared with."""
-    models: tuple[Standing, ...]
+    models: tuple[ModelSummary, ...]
     machine: str | None = None
     """Where speed was measured; none: it was not."""
 
     @property
-    def reference(self) -> Standing:
+    def reference(self) -> ModelSummary:
         """The model that the others are compared with."""
         return self.models[self.against]
 
-    def kept(self, model: Standing) -> float | None:
+    def kept(self, model: ModelSummary) -> float | None:
         """Give the share of the reference's score that a model has; none: there is nothing to keep."""
         return model.score / self.reference.score if self.reference.score > 0 else None
 
-    def speed_up(self, model: Standing) -> float | None:
+    def speed_up(self, model: ModelSummary) -> float | None:
         """Say how many times the texts of the reference a model reads in the same time; none: it was not measured."""
         if model.speed is None or self.reference.speed is None:
             return None
         return model.speed.texts_per_second / self.reference.speed.texts_per_second
 
-    def fewer(self, model: Standing) -> float:
+    def fewer(self, model: ModelSummary) -> float:
         """Say how many times fewer multiplications than the reference a model's encoder needs."""
         return self.reference.size.multiplications / model.size.multiplications
 
@@ -97,7 +97,7 @@ class Comparison:
         return table
 
 
-def compare(
+def compare_models(
     models: Mapping[str, str | Path],
     files: Sequence[str | Path],
     options: ReadOptions | None = None,
@@ -109,16 +109,16 @@ def compare(
     device: str = "cpu",
     speed_seconds: float | None = MEASURE_SECONDS,
     tell: ProgressCallback = lambda _: None,
-) -> Comparison:
+) -> ComparisonReport:
     """Compare models, given by name, with the first of them; `speed_seconds` is for each, none measures no speed."""
     if not models:
         raise BadSetting("There is no model to compare. Give at least one folder.")
     opened = open_models([Path(folder) for folder in models.values()], device, task)
     contest = score_models(opened, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
-    return comparison_of(contest, list(models), device=device, speed_seconds=speed_seconds, tell=tell)
+    return build_comparison(contest, list(models), device=device, speed_seconds=speed_seconds, tell=tell)
 
 
-def comparison_of(
+def build_comparison(
     contest: ModelComparison,
     names: Sequence[str],
     *,
@@ -127,7 +127,7 @@ def comparison_of(
     speed_seconds: float | None = MEASURE_SECONDS,
     clock: Clock = perf_counter,
     tell: ProgressCallback = lambda _: None,
-) -> Comparison:
+) -> ComparisonReport:
     """Compare the models of a contest, which have these names, with one of them."""
     models = [entrant.model for entrant in contest.entrants]
     measured: Sequence[Speed | None] = [None] * len(models)
@@ -137,7 +137,7 @@ def comparison_of(
         None if number == reference else contest.paired(entrant, contest.entrants[reference])
         for number, entrant in enumerate(contest.entrants)
     ]
-    return Comparison(
+    return ComparisonReport(
         task=models[0].task.name,
         files=contest.files,
         examples=len(contest.examples),
@@ -146,15 +146,15 @@ def comparison_of(
         measure=contest.entrants[0].scores.main,
         rounds=contest.rounds,
         against=reference,
-        models=tuple(map(_standing, names, contest.entrants, measured, others)),
+        models=tuple(map(_summarise_model, names, contest.entrants, measured, others)),
         machine=None if speed_seconds is None else describe_machine(device),
     )
 
 
-def _standing(
+def _summarise_model(
     name: str, entrant: ScoredModel, speed: Speed | None, against: bootstrap.PairedComparison | None
-) -> Standing:
-    return Standing(
+) -> ModelSummary:
+    return ModelSummary(
         name=name,
         folder=str(entrant.model.folder),
         score=entrant.scores.value,

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 640, 400
 _FONT: Final = 12
 """Height of letters, as in the page's style."""
-_ENLARGED: Final = 1.6
+_PNG_SCALE: Final = 1.6
 _DPI: Final = 100
-_POINTS: Final = _ENLARGED * 72 / _DPI
+_POINTS_PER_PIXEL: Final = _PNG_SCALE * 72 / _DPI
 # The first of two colours of a name is that of a light page.
-_LIGHT: Final = dict(reversed(re.findall(r"--(\w+): (#\w+)", STYLE)))
+_LIGHT_COLOURS: Final = dict(reversed(re.findall(r"--(\w+): (#\w+)", STYLE)))
 
 
 @dataclass(frozen=True)
-class Stroke:
+class LineMark:
     """A straight line."""
 
     start: tuple[float, float]
@@ -45,12 +45,12 @@ class Stroke:
         )
 
     def draw(self, axes: Axes) -> None:
-        look: dict[str, Any] = {"color": _LIGHT[self.colour], "linewidth": self.width * _POINTS}
+        look: dict[str, Any] = {"color": _LIGHT_COLOURS[self.colour], "linewidth": self.width * _POINTS_PER_PIXEL}
         axes.plot(*zip(self.start, self.end, strict=True), **look, solid_capstyle="butt")
 
 
 @dataclass(frozen=True)
-class Disc:
+class CircleMark:
     """A circle that lets through what is behind it, or a dot."""
 
     at: tuple[float, float]
@@ -69,12 +69,12 @@ class Disc:
     def draw(self, axes: Axes) -> None:
         from matplotlib.patches import Circle
 
-        look: dict[str, Any] = {"color": _LIGHT[self.colour], "alpha": self.opacity, "linewidth": 0}
+        look: dict[str, Any] = {"color": _LIGHT_COLOURS[self.colour], "alpha": self.opacity, "linewidth": 0}
         axes.add_patch(Circle(self.at, self.radius, **look, zorder=2))
 
 
 @dataclass(frozen=True)
-class Words:
+class TextMark:
     """A line of text that stands on a point, with a rim that keeps grid lines off its letters."""
 
     at: tuple[float, float]
@@ -92,23 +92,27 @@ class Words:
     def draw(self, axes: Axes) -> None:
         from matplotlib.patheffects import withStroke
 
-        rim = [withStroke(linewidth=3 * _POINTS, foreground=_LIGHT["paper"])]
+        rim = [withStroke(linewidth=3 * _POINTS_PER_PIXEL, foreground=_LIGHT_COLOURS["paper"])]
         side = {"start": "left", "middle": "center", "end": "right"}[self.anchor]
         # A dollar sign would begin a formula.
-        look: dict[str, Any] = {"color": _LIGHT[self.colour], "fontsize": _FONT * _POINTS, "zorder": 4}
+        look: dict[str, Any] = {
+            "color": _LIGHT_COLOURS[self.colour],
+            "fontsize": _FONT * _POINTS_PER_PIXEL,
+            "zorder": 4,
+        }
         axes.text(*self.at, self.text, ha=side, va="baseline", parse_math=False, path_effects=rim, **look)
 
 
-Mark = Stroke | Disc | Words
+PlotMark = LineMark | CircleMark | TextMark
 
 
-def svg(title: str, marks: Iterable[Mark]) -> str:
+def render_svg(title: str, marks: Iterable[PlotMark]) -> str:
     """Draw marks for a page."""
     body = "\n".join(mark.svg() for mark in marks)
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">\n{body}\n</svg>'
 
 
-def png(marks: Iterable[Mark]) -> bytes | None:
+def render_png(marks: Iterable[PlotMark]) -> bytes | None:
     """Draw marks as a picture, the same marks as the same bytes; none: matplotlib is not installed."""
     try:
         import matplotlib as mpl
@@ -119,7 +123,7 @@ def png(marks: Iterable[Mark]) -> bytes | None:
     content = BytesIO()
     with mpl.rc_context():
         mpl.rcdefaults()  # a user's own style must not change the picture
-        picture = Figure(figsize=(WIDTH * _ENLARGED / _DPI, HEIGHT * _ENLARGED / _DPI))
+        picture = Figure(figsize=(WIDTH * _PNG_SCALE / _DPI, HEIGHT * _PNG_SCALE / _DPI))
         FigureCanvasAgg(picture)
         axes = picture.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0))
         axes.set_axis_off()
@@ -129,7 +133,7 @@ def png(marks: Iterable[Mark]) -> bytes | None:
     return content.getvalue()
 
 
-def can_be_written(text: str) -> bool:
+def has_glyphs(text: str) -> bool:
     """Tell whether the font of pictures has all letters of a text; pages have the fonts of their reader."""
     try:
         from matplotlib.font_manager import findfont, get_font

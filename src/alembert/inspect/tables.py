@@ -1,11 +1,17 @@
-"""Tables of names and numbers, which the terminal, a page and JSON show each in its own form."""
+"""Tables of names and numbers, which the terminal, a page and JSON show each in its own form.
+
+Ways of sorting things into a few named groups, for tables.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
-from typing import Final
+from itertools import pairwise
+from typing import Final, Generic, TypeVar
 
 from alembert.tasks.metrics.tally import Tally
 
@@ -40,9 +46,9 @@ class Table:
         """Write header and rows in columns."""
         from rich.cells import cell_len
 
-        cells = [self.header, *(tuple(map(shown, row)) for row in self.rows)]
+        cells = [self.header, *(tuple(map(format_cell, row)) for row in self.rows)]
         widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-        return ["  ".join(map(_padded, row, widths, self.worded)).rstrip() for row in cells]
+        return ["  ".join(map(_pad_cell, row, widths, self.worded)).rstrip() for row in cells]
 
     def html(self) -> str:
         """Write the table for a page, without its title."""
@@ -53,10 +59,10 @@ class Table:
         return f'{note}<div class="wide"><table>\n<tr>{head}</tr>\n{lines}\n</table></div>'
 
 
-def shown(cell: Cell) -> str:
+def format_cell(cell: Cell) -> str:
     """Write a cell: whole numbers with commas, others with four digits.
 
-    >>> shown(1234), shown(0.5), shown(None), shown("Disease")
+    >>> format_cell(1234), format_cell(0.5), format_cell(None), format_cell("Disease")
     ('1,234', '0.5000', '-', 'Disease')
     """
     if cell is None:
@@ -77,7 +83,7 @@ def score_cells(tally: Tally) -> tuple[Cell, ...]:
     return int(tally.support), recall, int(tally.guessed), precision, tally.f1
 
 
-def _padded(cell: str, width: int, is_word: bool) -> str:
+def _pad_cell(cell: str, width: int, is_word: bool) -> str:
     from rich.cells import cell_len  # a Chinese character is two cells wide
 
     space = " " * (width - cell_len(cell))
@@ -86,4 +92,44 @@ def _padded(cell: str, width: int, is_word: bool) -> str:
 
 def _html_cell(tag: str, cell: Cell, is_word: bool) -> str:
     style = ' style="text-align:left"' if is_word else ""
-    return f"<{tag}{style}>{escape(shown(cell))}</{tag}>"
+    return f"<{tag}{style}>{escape(format_cell(cell))}</{tag}>"
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Grouping(Generic[T]):
+    """What things are sorted by, and the groups in their order."""
+
+    name: str
+    title: str
+    of: str
+    """What the names of the groups are: a unit, or a noun."""
+    groups: Sequence[str]
+    group: Callable[[T], str]
+
+    @classmethod
+    def by_range(cls, name: str, title: str, of: str, starts: Sequence[int], value: Callable[[T], int]) -> Grouping[T]:
+        """Sort by a number; `starts` are where ranges begin."""
+        return cls(name, title, of, range_names(starts), lambda thing: range_name(value(thing), starts))
+
+
+def range_name(value: int, starts: Sequence[int]) -> str:
+    """Name the range that a number falls into; `starts` are where ranges begin, rising.
+
+    >>> [range_name(value, (1, 2, 3, 5)) for value in (1, 4, 99)]
+    ['1', '3-4', '5+']
+    """
+    place = max(0, bisect_right(starts, value) - 1)
+    return range_names(starts)[place]
+
+
+def range_names(starts: Sequence[int]) -> list[str]:
+    """Name all ranges, in order.
+
+    >>> range_names((1, 2, 3, 5))
+    ['1', '2', '3-4', '5+']
+    """
+    closed = [str(low) if high - low == 1 else f"{low}-{high - 1}" for low, high in pairwise(starts)]
+    return [*closed, f"{starts[-1]}+"]

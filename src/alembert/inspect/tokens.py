@@ -17,7 +17,7 @@ from alembert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Piece:
+class TokenPiece:
     """One piece, and where it stands in the text."""
 
     text: str
@@ -27,13 +27,13 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Word:
+class TokenizedWord:
     """One word and its pieces; `surface` is `text[start:end]`."""
 
     surface: str
     start: int
     end: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TokenPiece, ...]
     unknown: bool
 
     @property
@@ -43,7 +43,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TokenSummary:
     """Counts over a text."""
 
     characters: int
@@ -64,16 +64,16 @@ class TokenReport:
     """The words of a text, and their summary."""
 
     text: str
-    words: tuple[Word, ...]
+    words: tuple[TokenizedWord, ...]
     replaced_surrogates: int
 
     @cached_property
-    def summary(self) -> Summary:
+    def summary(self) -> TokenSummary:
         """Count words, pieces, and what was not covered."""
         pieces = sum(len(word.pieces) for word in self.words)
         visible = sum(not char.isspace() for char in self.text)
         uncovered = visible - self._covered()
-        return Summary(
+        return TokenSummary(
             characters=len(self.text),
             words=len(self.words),
             pieces=pieces,
@@ -100,18 +100,18 @@ class TokenReport:
         return covered
 
 
-def tokens(tokenizer: Tokenizer, text: str) -> TokenReport:
+def inspect_tokens(tokenizer: Tokenizer, text: str) -> TokenReport:
     """Show how `tokenizer` cuts `text`."""
     encoding = tokenizer.encode(text, add_special_tokens=False)
     spans = zip(tokenizer.tokens(encoding.ids), encoding.ids, encoding.offsets, strict=True)
-    pieces = (Piece(piece, number, *span) for piece, number, span in spans)
+    pieces = (TokenPiece(piece, number, *span) for piece, number, span in spans)
     words = tuple(_words(text, zip(encoding.word_ids, pieces, strict=True), tokenizer.unk_id))
     return TokenReport(text, words, encoding.replaced_surrogates)
 
 
-def _words(text: str, pieces: Iterator[tuple[int | None, Piece]], unknown_id: int) -> Iterator[Word]:
+def _words(text: str, pieces: Iterator[tuple[int | None, TokenPiece]], unknown_id: int) -> Iterator[TokenizedWord]:
     for _, group in groupby(pieces, key=lambda entry: entry[0]):
         members = tuple(piece for _, piece in group)
         start, end = members[0].start, members[-1].end
         unknown = any(piece.id == unknown_id for piece in members)
-        yield Word(text[start:end], start, end, members, unknown)
+        yield TokenizedWord(text[start:end], start, end, members, unknown)

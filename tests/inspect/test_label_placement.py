@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alembert.inspect.label_places import LINE, Box, place_labels, text_width
+from alembert.inspect.comparison_plot import LINE_HEIGHT, Box, place_labels, text_width
 
 FRAME = Box(60, 40, 620, 350)
 places = st.tuples(st.floats(90, 590), st.floats(70, 320))
@@ -41,7 +41,7 @@ def test_the_label_of_two_neighbours_is_on_the_side_of_its_own() -> None:
 
 def test_a_lone_label_is_beside_its_point() -> None:
     (box,) = placed([(300, 200)], 120)
-    assert (box.left, box.top, box.bottom) == (317, 200 - LINE, 200 + LINE)
+    assert (box.left, box.top, box.bottom) == (317, 200 - LINE_HEIGHT, 200 + LINE_HEIGHT)
     assert math.dist(box.nearest((300, 200)), (300, 200)) == 17
 
 

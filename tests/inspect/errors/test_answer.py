@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from alembert.corpus.examples.questions import GoldAnswer
-from alembert.inspect.errors_answer import survey
-from alembert.inspect.marked_text import Mark
+from alembert.inspect.errors.answer import analyse_errors
+from alembert.inspect.marked import EntityMark
 from alembert.tasks.answer.data import AnswerExample, AnswerSettings
 from alembert.tasks.answer.scores import AnswerSpan, SpanAnswerPrediction
 from alembert.tasks.answer.task import AnswerTask
@@ -34,7 +34,7 @@ PAIRS = [
     asked("invented", None, (0, 7), 0.4),
     asked("silent", (0, 7), None, 0.3),
 ]
-FOUND = survey(MODEL, [example for example, _ in PAIRS], [guess for _, guess in PAIRS])
+FOUND = analyse_errors(MODEL, [example for example, _ in PAIRS], [guess for _, guess in PAIRS])
 
 
 def test_errors_are_counted_by_what_is_wrong() -> None:
@@ -47,8 +47,8 @@ def test_the_surest_error_comes_first_and_is_marked_in_the_passage() -> None:
     assert (first.id, first.told) == ("place", "place: right: Aspirin; answered: Fever (0.95)")
     assert first.texts[0] == PASSAGE
     assert first.marks == (
-        Mark(0, 7, "answer", "gold", "place"),
-        Mark(23, 28, "answer", "guess", "place", 0.95),
+        EntityMark(0, 7, "answer", "gold", "place"),
+        EntityMark(23, 28, "answer", "guess", "place", 0.95),
     )
 
 
@@ -64,5 +64,5 @@ def test_labels_are_surveyed_as_pairs() -> None:
     model = classifier({}, folder=Path("qa"))
     example = AnswerExample(id="1", texts=("q?", "p"), where="f:1", label="no")
     said = model.say(answer("yes", 0.9), Coverage())
-    found = survey(replace(model, task=task), [example], [said])
+    found = analyse_errors(replace(model, task=task), [example], [said])
     assert found.cases[0].id == "1"

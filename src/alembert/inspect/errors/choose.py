@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from alembert.inspect.errors import Case, Survey
+from alembert.inspect.errors import ErrorAnalysis, ErrorCase
 from alembert.inspect.tables import Table
 from alembert.tasks.choose.data import ChooseExample
 from alembert.tasks.choose.scores import ChoosePrediction
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _ScoredChoice:
     """A question whose answer is known, beside the guess."""
 
     example: ChooseExample
@@ -38,33 +38,37 @@ class _Judged:
         return -(-self.guess.coverage.windows // len(self.example.choices))
 
 
-def survey(model: TaskModel, examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]) -> Survey:
+def analyse_errors(
+    model: TaskModel, examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]
+) -> ErrorAnalysis:
     """Sort the errors of a model that chooses."""
     pairs = zip(examples, predictions, strict=True)
-    found = [_Judged(example, guess, example.gold) for example, guess in pairs if example.gold is not None]
+    found = [_ScoredChoice(example, guess, example.gold) for example, guess in pairs if example.gold is not None]
     wrong = sorted((each for each in found if not each.is_right), key=lambda each: -each.guess.score)
     second = sum(each.rank == 2 for each in wrong)
-    return Survey(
+    return ErrorAnalysis(
         told=f"{len(wrong):,} of {len(found):,} questions are answered wrong; for {second:,} of them the right choice is "
         "the second best",
         tables=(
-            _grouped(found, "by_choices", "By number of choices", "choices", lambda e: len(e.example.choices)),
-            _by_place(found),
-            _grouped(found, "by_windows", "By windows of a choice", "windows", lambda each: each.windows),
+            _group_table(found, "by_choices", "By number of choices", "choices", lambda e: len(e.example.choices)),
+            _position_table(found),
+            _group_table(found, "by_windows", "By windows of a choice", "windows", lambda each: each.windows),
         ),
         cases=tuple(map(_case, wrong)),
     )
 
 
-def _grouped(found: Sequence[_Judged], name: str, title: str, of: str, value: Callable[[_Judged], int]) -> Table:
-    groups: dict[int, list[_Judged]] = {}
+def _group_table(
+    found: Sequence[_ScoredChoice], name: str, title: str, of: str, value: Callable[[_ScoredChoice], int]
+) -> Table:
+    groups: dict[int, list[_ScoredChoice]] = {}
     for each in sorted(found, key=value):
         groups.setdefault(value(each), []).append(each)
     rows = tuple((str(key), len(part), _accuracy(part)) for key, part in groups.items())
     return Table(name=name, title=title, header=(of, "questions", "accuracy"), rows=rows)
 
 
-def _by_place(found: Sequence[_Judged]) -> Table:
+def _position_table(found: Sequence[_ScoredChoice]) -> Table:
     """Compare how often each place is right and guessed: a model may have learnt the place instead of the answer."""
     rows = []
     for place in range(max((len(each.example.choices) for each in found), default=0)):
@@ -75,13 +79,13 @@ def _by_place(found: Sequence[_Judged]) -> Table:
     return Table(name="by_place", title="By the place of the right choice", header=header, rows=tuple(rows))
 
 
-def _accuracy(part: Sequence[_Judged]) -> float | None:
+def _accuracy(part: Sequence[_ScoredChoice]) -> float | None:
     return sum(each.is_right for each in part) / len(part) if part else None
 
 
-def _case(each: _Judged) -> Case:
+def _case(each: _ScoredChoice) -> ErrorCase:
     guess = each.guess
     told = f"right: {each.gold + 1}; guessed: {guess.choice + 1} ({guess.score:.2f})"
     choices = (f"{number}. {text}" for number, text in enumerate(each.example.choices, start=1))
     texts = (*each.example.texts[: 1 + each.example.has_passage], *choices)
-    return Case(id=each.example.id, where=each.example.where, told=told, texts=texts)
+    return ErrorCase(id=each.example.id, where=each.example.where, told=told, texts=texts)

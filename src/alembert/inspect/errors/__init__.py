@@ -2,21 +2,33 @@
 
 In: a model and labelled files. Out: tables, and examples with what is right and what was guessed marked in them. Each task
 has its own survey, in `errors_<task>`. This is the one place, beside predictions, where text of the user is shown.
+
+The error atlas as one HTML page that opens anywhere.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from alembert.corpus.readers.contract import ReadOptions, SetAside
 from alembert.errors import BadSetting
 from alembert.infer.scoring import read_gold
-from alembert.inspect.marked_text import Mark
+from alembert.inspect.marked import (
+    MAX_WHOLE_CHARACTERS,
+    EntityMark,
+    MarkState,
+    TextRun,
+    render_marked_text,
+    render_text_box,
+)
 from alembert.inspect.tables import Table
+from alembert.plots import legend
+from alembert.plots import page as framed
 from alembert.tasks.example import Coverage
 
 if TYPE_CHECKING:
@@ -24,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class ErrorCase:
     """An example that went wrong."""
 
     id: str
@@ -32,7 +44,7 @@ class Case:
     told: str
     """What went wrong, in words."""
     texts: tuple[str, ...]
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[EntityMark, ...] = ()
     """Entities in the first text."""
 
     def as_json(self) -> dict[str, Any]:
@@ -43,7 +55,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Atlas:
+class ErrorReport:
     """The errors of a model on some files."""
 
     model: str
@@ -52,7 +64,7 @@ class Atlas:
     told: str
     """How much is wrong, in words."""
     tables: tuple[Table, ...]
-    worst: tuple[Case, ...]
+    worst: tuple[ErrorCase, ...]
     notes: tuple[str, ...] = ()
     """What could not be told, and why."""
     coverage: Coverage = field(default_factory=Coverage)
@@ -74,32 +86,32 @@ class Atlas:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Survey:
+class ErrorAnalysis:
     """What a task finds out about its errors."""
 
     told: str
     """How much is wrong, in words."""
     tables: tuple[Table, ...]
-    cases: tuple[Case, ...]
+    cases: tuple[ErrorCase, ...]
     """All examples with errors, the worst first."""
     notes: tuple[str, ...] = ()
 
 
-def errors(
+def find_errors(
     model: TaskModel,
     files: Sequence[str | Path],
     options: ReadOptions | None = None,
     *,
     part: str | None = None,
     top: int = 20,
-) -> Atlas:
+) -> ErrorReport:
     """Find and sort the errors of a model on labelled files."""
-    survey = _survey_of(model.task.name)
+    survey = _load_analysis(model.task.name)
     reading = read_gold(model, [Path(path) for path in files], options or ReadOptions(), part)
     predictions = model.predict(reading.examples)
     found = survey(model, reading.examples, predictions)
     scores = model.task.score(reading.examples, predictions)
-    return Atlas(
+    return ErrorReport(
         model=str(model.folder),
         task=model.task.name,
         examples=len(reading.examples),
@@ -112,12 +124,58 @@ def errors(
     )
 
 
-def _survey_of(task: str) -> Callable[[TaskModel, Sequence[Any], Sequence[Any]], Survey]:
+def _load_analysis(task: str) -> Callable[[TaskModel, Sequence[Any], Sequence[Any]], ErrorAnalysis]:
     try:
-        module = importlib.import_module(f"alembert.inspect.errors_{task}")
+        module = importlib.import_module(f"alembert.inspect.errors.{task}")
     except ModuleNotFoundError:
         raise BadSetting(
             f"There is no error atlas for the task {task}. See its scores with `alembert evaluate`."
         ) from None
-    found: Callable[[TaskModel, Sequence[Any], Sequence[Any]], Survey] = module.survey
+    found: Callable[[TaskModel, Sequence[Any], Sequence[Any]], ErrorAnalysis] = module.analyse_errors
     return found
+
+
+STATE_NAMES: Final[dict[MarkState, str]] = {
+    "agreed": "right and guessed, same label",
+    "other": "right and guessed, another label",
+    "gold": "right (line below)",
+    "guess": "guessed (line above)",
+}
+_COLOURS: Final[dict[MarkState, int]] = {"agreed": 2, "other": 3, "gold": 4, "guess": 1}
+
+
+def render_errors_page(atlas: ErrorReport) -> str:
+    """Return the page."""
+    return framed("Errors", f"Errors of {atlas.model}", "\n".join(_body(atlas)))
+
+
+def _body(atlas: ErrorReport) -> Iterator[str]:
+    yield f"<p>{escape(errors_headline(atlas))}</p>"
+    for note in atlas.notes:
+        yield f"<p>{escape(note)}</p>"
+    for table in atlas.tables:
+        yield f"<h2>{escape(table.title)}</h2>"
+        yield table.html()
+    yield "<h2>The worst examples</h2>"
+    if any(case.marks for case in atlas.worst):
+        yield legend({STATE_NAMES[state]: colour for state, colour in _COLOURS.items()})
+    for number, case in enumerate(atlas.worst, 1):
+        yield from _case(number, case)
+
+
+def errors_headline(atlas: ErrorReport) -> str:
+    """Say what was looked at, in one sentence."""
+    aside = f"; {len(atlas.set_aside):,} items were set aside" if atlas.set_aside else ""
+    return f"{atlas.model}, task {atlas.task}, {atlas.examples:,} examples: {atlas.told}{aside}."
+
+
+def _case(number: int, case: ErrorCase) -> Iterator[str]:
+    yield f"<h3>{number}. {escape(case.where or case.id)}</h3>\n<p>{escape(case.told)}</p>"
+    for place, text in enumerate(case.texts):
+        yield render_text_box(
+            render_marked_text(text, case.marks, _colour) if place == 0 else escape(text[:MAX_WHOLE_CHARACTERS])
+        )
+
+
+def _colour(run: TextRun) -> int:
+    return _COLOURS[run.state]

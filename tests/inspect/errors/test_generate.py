@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from alembert.infer.task_model import TaskModel
-from alembert.inspect.errors_generate import survey
+from alembert.inspect.errors.generate import analyse_errors
 from alembert.tasks.example import Coverage
 from alembert.tasks.generate.data import GenerateExample, GenerateSettings
 from alembert.tasks.generate.task import GeneratePrediction, GenerateTask, ScoredText
@@ -20,7 +20,9 @@ def prediction(text: str, cut: int = 0) -> GeneratePrediction:
     return GeneratePrediction(Coverage(tokens=9, cut_characters=cut), (ScoredText(text, -1.0, finished=True),))
 
 
-FOUND = survey(MODEL, EXAMPLES, [prediction("a b"), prediction("d", cut=5), prediction("a b c"), prediction("e")])
+FOUND = analyse_errors(
+    MODEL, EXAMPLES, [prediction("a b"), prediction("d", cut=5), prediction("a b c"), prediction("e")]
+)
 
 
 def test_how_much_is_wrong_is_told() -> None:

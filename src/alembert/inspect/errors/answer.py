@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.inspect import errors_classify
-from alembert.inspect.errors import Case, Survey
-from alembert.inspect.marked_text import Mark
+from alembert.inspect.errors import ErrorAnalysis, ErrorCase, classify
+from alembert.inspect.marked import EntityMark
 from alembert.inspect.tables import Table
 from alembert.tasks.answer.data import AnswerExample
 from alembert.tasks.answer.label import LabelAnswerTask, to_classify_examples
@@ -30,7 +29,7 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _ScoredAnswer:
     """A question beside its answer."""
 
     example: AnswerExample
@@ -49,38 +48,40 @@ class _Judged:
         return "borders" if self.f1 > 0 else "place"
 
 
-def survey(model: TaskModel, examples: Sequence[AnswerExample], predictions: Sequence[Any]) -> Survey:
+def analyse_errors(model: TaskModel, examples: Sequence[AnswerExample], predictions: Sequence[Any]) -> ErrorAnalysis:
     """Sort the errors of a model that answers questions."""
     task: Any = model.task
     if isinstance(task, LabelAnswerTask):
-        return errors_classify.survey(replace(model, task=task.inner), to_classify_examples(examples), predictions)
+        return classify.analyse_errors(replace(model, task=task.inner), to_classify_examples(examples), predictions)
     found = [
-        _Judged(example, guess, *task.script.best(example.rights, guess.text))
+        _ScoredAnswer(example, guess, *task.script.best(example.rights, guess.text))
         for example, guess in zip(examples, predictions, strict=True)
     ]
     wrong = sorted((each for each in found if each.exact < 1), key=lambda each: -each.guess.score)
     unreachable = sum(each.guess.coverage.unreachable for each in found)
-    return Survey(
+    return ErrorAnalysis(
         told=f"{len(wrong):,} of {len(found):,} questions are not answered word for word",
         tables=(
             _by_kind(found),
-            _grouped(found, "by_windows", "By windows of the passage", "windows", _windows),
-            _grouped(found, "by_first_word", "By the first word of the question", "word", _first_word),
+            _group_table(found, "by_windows", "By windows of the passage", "windows", _windows),
+            _group_table(found, "by_first_word", "By the first word of the question", "word", _first_word),
         ),
         cases=tuple(map(_case, wrong)),
         notes=(f"{unreachable:,} right answers are out of the model's reach",) if unreachable else (),
     )
 
 
-def _by_kind(found: Sequence[_Judged]) -> Table:
+def _by_kind(found: Sequence[_ScoredAnswer]) -> Table:
     kinds = [each.kind for each in found]
     rows = tuple((name, kinds.count(name), told) for name, told in _KINDS.items() if name in kinds)
     return Table(name="by_kind", title="What became of the questions", header=("kind", "questions", "what"), rows=rows)
 
 
-def _grouped(found: Sequence[_Judged], name: str, title: str, of: str, value: Callable[[_Judged], str]) -> Table:
+def _group_table(
+    found: Sequence[_ScoredAnswer], name: str, title: str, of: str, value: Callable[[_ScoredAnswer], str]
+) -> Table:
     """Score groups of questions, the ten largest."""
-    groups: dict[str, list[_Judged]] = {}
+    groups: dict[str, list[_ScoredAnswer]] = {}
     for each in found:
         groups.setdefault(value(each), []).append(each)
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:10]
@@ -88,11 +89,11 @@ def _grouped(found: Sequence[_Judged], name: str, title: str, of: str, value: Ca
     return Table(name=name, title=title, header=(of, "questions", "exact", "f1"), rows=rows)
 
 
-def _windows(each: _Judged) -> str:
+def _windows(each: _ScoredAnswer) -> str:
     return str(each.guess.coverage.windows)
 
 
-def _first_word(each: _Judged) -> str:
+def _first_word(each: _ScoredAnswer) -> str:
     return each.example.question.split()[0].lower()[:20]
 
 
@@ -100,11 +101,11 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _case(each: _Judged) -> Case:
+def _case(each: _ScoredAnswer) -> ErrorCase:
     right = " | ".join(dict.fromkeys(each.example.rights)) or "(no answer)"
     told = f"{each.kind}: right: {right}; answered: {each.guess.text or '(no answer)'} ({each.guess.score:.2f})"
     example = each.example
-    return Case(
+    return ErrorCase(
         id=example.id,
         where=example.where,
         told=told,
@@ -113,9 +114,9 @@ def _case(each: _Judged) -> Case:
     )
 
 
-def _marks(each: _Judged) -> Iterator[Mark]:
+def _marks(each: _ScoredAnswer) -> Iterator[EntityMark]:
     places = {span for answer in each.example.answers or () for span in answer.spans[:1]}
-    yield from (Mark(start, end, "answer", "gold", each.kind) for start, end in sorted(places))
+    yield from (EntityMark(start, end, "answer", "gold", each.kind) for start, end in sorted(places))
     answer = each.guess.answer
     if answer is not None:
-        yield Mark(answer.start, answer.end, "answer", "guess", each.kind, answer.score)
+        yield EntityMark(answer.start, answer.end, "answer", "guess", each.kind, answer.score)

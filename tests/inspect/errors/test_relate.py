@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.inspect.errors import errors
+from alembert.inspect.errors import find_errors
 from alembert.tasks.relate.data import RelateSettings
 from alembert.tasks.relate.pairs import PairRules, list_candidate_pairs
 from alembert.tasks.relate.scores import RelatePrediction
@@ -27,7 +27,7 @@ def test_a_wrong_pair_is_shown_with_its_entities(tmp_path: Path) -> None:
     model = Scripted(task, engine, Silent(), Path("rel"), say=say)  # type: ignore[arg-type]
     (example,) = task.read([path], task.settings, ReadOptions()).examples
     pairs = tuple(list_candidate_pairs(example, rules))
-    found = errors(model, [path])
+    found = find_errors(model, [path])
     assert found.told == "1 of 1 answers are wrong"
     assert found.worst[0].texts == ("Abc lowers Ras. | Abc (drug) -> Ras (gene)",)
     assert found.worst[0].told == "right: inhibits; guessed: none (0.90)"

@@ -13,9 +13,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from alembert.corpus.examples.labelled import LabelValue
-from alembert.inspect.errors import Case, Survey
-from alembert.inspect.ranges import Sorting
-from alembert.inspect.tables import SCORE_HEADER, Table, score_cells
+from alembert.inspect.errors import ErrorAnalysis, ErrorCase
+from alembert.inspect.tables import SCORE_HEADER, Grouping, Table, score_cells
 from alembert.tasks.classify.data import ClassifyExample, convert_label
 from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.metrics.tally import Tally
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 
 _CHARACTERS: Final = (0, 50, 100, 200, 400, 800, 1600, 3200)
 _WINDOWS: Final = (1, 2, 3, 5, 10)
-_SURE: Final = (0.0, 0.5, 0.7, 0.9, 0.99)
-_PARTS: Final = 5
+_CONFIDENCES: Final = (0.0, 0.5, 0.7, 0.9, 0.99)
+_QUANTILES: Final = 5
 """Groups of equal size that right numbers are sorted into."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _ScoredPrediction:
     """One answer beside the right one."""
 
     id: str
@@ -66,7 +65,9 @@ class _Judged:
         return cast(float, self.gold)
 
 
-def survey(model: TaskModel, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> Survey:
+def analyse_errors(
+    model: TaskModel, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
+) -> ErrorAnalysis:
     """Sort the errors of a classifier."""
     task: Any = model.task
     found = [each for pair in zip(examples, predictions, strict=True) for each in _answers(*pair, kind=task.kind)]
@@ -78,33 +79,33 @@ def survey(model: TaskModel, examples: Sequence[ClassifyExample], predictions: S
         if is_number
         else f"{len(wrong):,} of {len(found):,} answers are wrong"
     )
-    return Survey(told=told, tables=tuple(tables), cases=tuple(map(_case, wrong)))
+    return ErrorAnalysis(told=told, tables=tuple(tables), cases=tuple(map(_case, wrong)))
 
 
-def _answers(example: ClassifyExample, prediction: ClassifyPrediction, *, kind: Any) -> Iterator[_Judged]:
+def _answers(example: ClassifyExample, prediction: ClassifyPrediction, *, kind: Any) -> Iterator[_ScoredPrediction]:
     for place, (gold, answer) in enumerate(zip(example.golds, prediction.answers, strict=True)):
         fitting = convert_label(gold, kind)
         if fitting is not None:
             texts = (example.texts[place],) if example.is_document else example.texts
             where = example.line_of(place)
-            yield _Judged(example.id, where, texts, fitting, answer, prediction.coverage.windows)
+            yield _ScoredPrediction(example.id, where, texts, fitting, answer, prediction.coverage.windows)
 
 
 # -- tables
 
 
-def _label_tables(found: Sequence[_Judged], labels: Sequence[str]) -> Iterator[Table]:
+def _label_tables(found: Sequence[_ScoredPrediction], labels: Sequence[str]) -> Iterator[Table]:
     yield from _confusions(found)
     yield _by_label(found, labels)
-    names = [_sure_name(place) for place in range(len(_SURE))]
-    yield _grouped(Sorting("by_confidence", "By confidence", "confidence", names, _confidence), found)
-    for sorting in _SORTINGS:
-        yield _grouped(sorting, found)
+    names = [_confidence_name(place) for place in range(len(_CONFIDENCES))]
+    yield _group_table(Grouping("by_confidence", "By confidence", "confidence", names, _confidence), found)
+    for sorting in _GROUPINGS:
+        yield _group_table(sorting, found)
 
 
-def _number_tables(found: Sequence[_Judged]) -> Iterator[Table]:
+def _number_tables(found: Sequence[_ScoredPrediction]) -> Iterator[Table]:
     ordered = sorted(found, key=lambda each: each.number)
-    size = -(-len(ordered) // _PARTS)
+    size = -(-len(ordered) // _QUANTILES)
     rows = []
     for start in range(0, len(ordered), size):
         part = ordered[start : start + size]
@@ -112,11 +113,11 @@ def _number_tables(found: Sequence[_Judged]) -> Iterator[Table]:
         rows.append((name, len(part), fmean(each.error for each in part)))
     header = ("right value", "answers", "mean error")
     yield Table(name="by_value", title="By the right value", header=header, rows=tuple(rows))
-    for sorting in _SORTINGS:
-        yield _grouped(sorting, found)
+    for sorting in _GROUPINGS:
+        yield _group_table(sorting, found)
 
 
-def _grouped(sorting: Sorting[_Judged], found: Sequence[_Judged]) -> Table:
+def _group_table(sorting: Grouping[_ScoredPrediction], found: Sequence[_ScoredPrediction]) -> Table:
     is_number = any(each.answer.value is not None for each in found)
     errors: dict[str, list[float]] = {}
     for each in found:
@@ -129,7 +130,7 @@ def _grouped(sorting: Sorting[_Judged], found: Sequence[_Judged]) -> Table:
     return Table(name=sorting.name, title=sorting.title, header=header, rows=tuple(rows))
 
 
-def _confusions(found: Sequence[_Judged]) -> Iterator[Table]:
+def _confusions(found: Sequence[_ScoredPrediction]) -> Iterator[Table]:
     counts = Counter(
         (gold, guess)
         for each in found
@@ -145,7 +146,7 @@ def _confusions(found: Sequence[_Judged]) -> Iterator[Table]:
         yield Table(name="confusions", title="Labels taken for others", header=header, rows=rows)
 
 
-def _by_label(found: Sequence[_Judged], labels: Sequence[str]) -> Table:
+def _by_label(found: Sequence[_ScoredPrediction], labels: Sequence[str]) -> Table:
     rows = []
     for label in labels:
         tp = sum(label in each.right_labels and label in each.labels for each in found)
@@ -161,24 +162,24 @@ def _by_label(found: Sequence[_Judged], labels: Sequence[str]) -> Table:
     )
 
 
-def _confidence(each: _Judged) -> str:
-    return _sure_name(max(place for place, low in enumerate(_SURE) if each.sure >= low))
+def _confidence(each: _ScoredPrediction) -> str:
+    return _confidence_name(max(place for place, low in enumerate(_CONFIDENCES) if each.sure >= low))
 
 
-def _sure_name(place: int) -> str:
-    high = _SURE[place + 1] if place + 1 < len(_SURE) else 1
-    return f"{_SURE[place]:g} to {high:g}"
+def _confidence_name(place: int) -> str:
+    high = _CONFIDENCES[place + 1] if place + 1 < len(_CONFIDENCES) else 1
+    return f"{_CONFIDENCES[place]:g} to {high:g}"
 
 
-_SORTINGS: Final[tuple[Sorting[_Judged], ...]] = (
-    Sorting.by_range(
+_GROUPINGS: Final[tuple[Grouping[_ScoredPrediction], ...]] = (
+    Grouping.by_range(
         "by_text_length",
         "By length of the text",
         "characters",
         _CHARACTERS,
         lambda each: sum(map(len, each.texts)),
     ),
-    Sorting.by_range(
+    Grouping.by_range(
         "by_windows",
         "By windows that the example was read through",
         "windows",
@@ -191,10 +192,10 @@ _SORTINGS: Final[tuple[Sorting[_Judged], ...]] = (
 # -- examples
 
 
-def _case(each: _Judged) -> Case:
+def _case(each: _ScoredPrediction) -> ErrorCase:
     if each.answer.value is not None:
         told = f"right: {each.number:g}; guessed: {each.answer.value:.4g}"
     else:
         right, guess = (", ".join(sorted(side)) or "(none)" for side in (each.right_labels, each.labels))
         told = f"right: {right}; guessed: {guess} ({each.sure:.2f})"
-    return Case(id=each.id, where=each.where, told=told, texts=each.texts)
+    return ErrorCase(id=each.id, where=each.where, told=told, texts=each.texts)

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadSetting
-from alembert.inspect.entity_ground import Ground
-from alembert.inspect.errors import Atlas, errors
-from alembert.inspect.errors_page import page
-from alembert.inspect.findings import compare
-from alembert.inspect.marked_text import Mark, bracketed, excerpts, runs
+from alembert.inspect.errors import ErrorReport, find_errors, render_errors_page
+from alembert.inspect.errors.tag import WindowAlignment, match_entities
+from alembert.inspect.marked import EntityMark, choose_excerpts, format_run, split_runs
 from alembert.tasks.classify.decode import ClassifyAnswer
 from alembert.tasks.example import surface_key
 from alembert.tasks.metrics import spans
@@ -46,12 +44,12 @@ ENTITIES = st.lists(
     ],
 )
 def test_each_pair_has_its_kind(gold: Any, guess: Any, kinds: list[str]) -> None:
-    assert [found.kind for found in compare(gold, guess)] == kinds
+    assert [found.kind for found in match_entities(gold, guess)] == kinds
 
 
 @given(ENTITIES, ENTITIES)
 def test_every_entity_is_in_one_finding_and_right_ones_are_those_of_the_strict_score(gold: Any, guess: Any) -> None:
-    found = compare(gold, guess)
+    found = match_entities(gold, guess)
     assert sorted(each.gold for each in found if each.gold) == sorted(set(gold))
     assert sorted(each.guess for each in found if each.guess) == sorted(set(guess))
     assert sum(each.kind == "right" for each in found) == spans.span_scores([gold], [guess]).strict.tp
@@ -60,10 +58,10 @@ def test_every_entity_is_in_one_finding_and_right_ones_are_those_of_the_strict_s
 # -- where entities stand
 
 
-def ground_of(text: str, **settings: int) -> Ground:
+def ground_of(text: str, **settings: int) -> WindowAlignment:
     model = tagger({}, **settings)
     (encoded,) = model.task.encode([TagExample(id="1", texts=(text,))], model.engine.tokenizer, 512)
-    return Ground.of(encoded)
+    return WindowAlignment.of(encoded)
 
 
 def test_words_and_pieces_of_an_entity() -> None:
@@ -104,55 +102,55 @@ KNOWN = {surface_key("Cancer", "Disease"): 7, surface_key("aspirin", "Drug"): 1}
 
 
 @pytest.fixture
-def atlas(tmp_path: Path) -> Atlas:
-    return errors(tagger(GUESSES, known=KNOWN), [write_tagged(tmp_path / "test.jsonl", TEXTS)])
+def atlas(tmp_path: Path) -> ErrorReport:
+    return find_errors(tagger(GUESSES, known=KNOWN), [write_tagged(tmp_path / "test.jsonl", TEXTS)])
 
 
-def table(atlas: Atlas, name: str) -> dict[Any, Any]:
+def table(atlas: ErrorReport, name: str) -> dict[Any, Any]:
     (found,) = [each for each in atlas.tables if each.name == name]
     return {row[0]: row[1:] for row in found.rows}
 
 
-def test_kinds_are_counted(atlas: Atlas) -> None:
+def test_kinds_are_counted(atlas: ErrorReport) -> None:
     counts = {kind: row[0] for kind, row in table(atlas, "kinds").items()}
     assert counts == {"right": 1, "boundary": 1, "type": 1, "both": 0, "missed": 0, "spurious": 1}
 
 
-def test_recall_is_by_the_right_entity_and_precision_by_the_guess(atlas: Atlas) -> None:
+def test_recall_is_by_the_right_entity_and_precision_by_the_guess(atlas: ErrorReport) -> None:
     words = table(atlas, "by_words")
     assert words["2"] == (1, 0.0, 0, None, 0.0)
     assert words["1"][:4] == (2, 0.5, 4, 0.25)
 
 
-def test_groups_by_training(atlas: Atlas) -> None:
+def test_groups_by_training(atlas: ErrorReport) -> None:
     assert table(atlas, "by_seen")["seen"][:3] == (2, 0.5, 2)
     assert table(atlas, "by_seen")["unseen"][:3] == (1, 0.0, 2)
     assert set(table(atlas, "by_times")) == {"0", "1", "5-9"}
 
 
-def test_every_breakdown_adds_up_to_all_entities(atlas: Atlas) -> None:
+def test_every_breakdown_adds_up_to_all_entities(atlas: ErrorReport) -> None:
     for found in atlas.tables:
         if found.name.startswith("by_"):
             assert (sum(row[1] for row in found.rows), sum(row[3] for row in found.rows)) == (3, 4)
 
 
-def test_types_taken_for_others(atlas: Atlas) -> None:
+def test_types_taken_for_others(atlas: ErrorReport) -> None:
     assert table(atlas, "confusions") == {"Drug": ("Disease", 1)}
 
 
 def test_without_counts_of_training_it_says_so(tmp_path: Path) -> None:
-    atlas = errors(tagger(GUESSES), [write_tagged(tmp_path / "test.jsonl", TEXTS)])
+    atlas = find_errors(tagger(GUESSES), [write_tagged(tmp_path / "test.jsonl", TEXTS)])
     assert "by_seen" not in {found.name for found in atlas.tables}
     (note,) = atlas.notes
     assert note.startswith("Which entities were seen in training is not known: the model's folder has no hashes")
 
 
 def test_entities_in_parts_are_missed() -> None:
-    from alembert.inspect.errors_tag import survey
+    from alembert.inspect.errors.tag import analyse_errors
 
     model = tagger({})
     example = TagExample(id="1", texts=("breast and cancer",), entities=(), in_parts=((0, 17, "Disease"),))
-    found = survey(model, [example], model.predict([example]))
+    found = analyse_errors(model, [example], model.predict([example]))
     assert {row[0]: row[1] for row in found.tables[0].rows}["missed"] == 1
 
 
@@ -162,11 +160,11 @@ def test_entities_in_parts_are_missed() -> None:
 def test_the_worst_come_first_and_right_ones_not_at_all(tmp_path: Path) -> None:
     said = {**GUESSES, "2": [(0, 7, "Drug", 0.9)], "3": [(0, 3, "Drug", 0.5), (4, 11, "Drug", 0.6)]}
     file = write_tagged(tmp_path / "test.jsonl", TEXTS)
-    assert [case.id for case in errors(tagger(said), [file]).worst] == ["3", "1"]
-    assert [case.id for case in errors(tagger(said), [file], top=1).worst] == ["3"]
+    assert [case.id for case in find_errors(tagger(said), [file]).worst] == ["3", "1"]
+    assert [case.id for case in find_errors(tagger(said), [file], top=1).worst] == ["3"]
 
 
-def test_json_has_tables_and_examples_with_offsets(atlas: Atlas) -> None:
+def test_json_has_tables_and_examples_with_offsets(atlas: ErrorReport) -> None:
     record = json.loads(json.dumps(atlas.as_json()))
     assert record["tables"]["kinds"][0] == {
         "kind": "right",
@@ -178,8 +176,8 @@ def test_json_has_tables_and_examples_with_offsets(atlas: Atlas) -> None:
             assert case["texts"][0][mark["start"] : mark["end"]] == mark["text"]
 
 
-def test_a_page_shows_both_sides_and_fetches_nothing(atlas: Atlas) -> None:
-    html = page(atlas)
+def test_a_page_shows_both_sides_and_fetches_nothing(atlas: ErrorReport) -> None:
+    html = render_errors_page(atlas)
     assert html.startswith("<!doctype html>")
     assert "border-bottom:3px solid" in html
     assert "border-top:3px double" in html
@@ -190,24 +188,24 @@ def test_a_page_shows_both_sides_and_fetches_nothing(atlas: Atlas) -> None:
 
 def test_text_cannot_break_the_page(tmp_path: Path) -> None:
     file = write_tagged(tmp_path / "test.jsonl", {"1": ("<b>cancer", [(3, 9, "Disease")])})
-    assert "&lt;b&gt;" in page(errors(tagger({}), [file]))
+    assert "&lt;b&gt;" in render_errors_page(find_errors(tagger({}), [file]))
 
 
 def test_a_long_text_is_shown_around_its_errors() -> None:
     text = "a" * 5000
-    marks = [Mark(10, 20, "x", "gold", "right"), Mark(3000, 3010, "x", "gold", "missed")]
-    assert excerpts(text, marks) == [(2880, 3130)]
-    assert excerpts(text[:100], marks) == [(0, 100)]
+    marks = [EntityMark(10, 20, "x", "gold", "right"), EntityMark(3000, 3010, "x", "gold", "missed")]
+    assert choose_excerpts(text, marks) == [(2880, 3130)]
+    assert choose_excerpts(text[:100], marks) == [(0, 100)]
 
 
 @given(st.text("ab ", min_size=13, max_size=20), ENTITIES, ENTITIES)
 def test_runs_hold_the_whole_text_and_each_mark_once(text: str, gold: Any, guess: Any) -> None:
-    marks = [Mark(s, min(e, len(text)), t, "gold", "right") for s, e, t in set(gold)]
-    marks += [Mark(s, min(e, len(text)), t, "guess", "right") for s, e, t in set(guess)]
-    cut = list(runs(text, marks))
+    marks = [EntityMark(s, min(e, len(text)), t, "gold", "right") for s, e, t in set(gold)]
+    marks += [EntityMark(s, min(e, len(text)), t, "guess", "right") for s, e, t in set(guess)]
+    cut = list(split_runs(text, marks))
     assert "".join(run.text for run in cut) == text
     assert sum(len(run.opens) for run in cut) == sum(len(run.closes) for run in cut) == len(marks)
-    shown = "".join(bracketed(run) for run in cut)
+    shown = "".join(format_run(run) for run in cut)
     assert (shown.count("["), shown.count("{")) == (shown.count("]"), shown.count("}"))
 
 
@@ -217,7 +215,7 @@ def test_runs_hold_the_whole_text_and_each_mark_once(text: str, gold: Any, guess
 def test_confident_errors_come_first(tmp_path: Path) -> None:
     rows = {"1": ("breast", "yes"), "2": ("cancer", "no"), "3": ("aspirin", "no"), "4": ("the", "yes")}
     said = {name: answer("yes", score) for name, score in zip(rows, (0.9, 0.6, 0.95, 0.7), strict=True)}
-    atlas = errors(classifier(said), [write_labelled(tmp_path / "test.jsonl", rows)])
+    atlas = find_errors(classifier(said), [write_labelled(tmp_path / "test.jsonl", rows)])
     assert [case.id for case in atlas.worst] == ["3", "2"]
     assert atlas.worst[0].told == "right: no; guessed: yes (0.95)"
     assert atlas.told == "2 of 4 answers are wrong"
@@ -229,7 +227,7 @@ def test_confident_errors_come_first(tmp_path: Path) -> None:
     }
     assert table(atlas, "by_label")["yes"] == (2, 1.0, 4, 0.5, pytest.approx(2 / 3))
     assert table(atlas, "by_windows") == {"1": (4, 0.5)}
-    assert "http" not in page(atlas)
+    assert "http" not in render_errors_page(atlas)
 
 
 def test_of_several_labels_all_must_be_right(tmp_path: Path) -> None:
@@ -240,7 +238,7 @@ def test_of_several_labels_all_must_be_right(tmp_path: Path) -> None:
         "2": ClassifyAnswer(labels=("a",), probabilities=sure, score=0.7),
     }
     model = classifier(said, ("a", "b", "c"), "multi")
-    atlas = errors(model, [write_labelled(tmp_path / "test.jsonl", rows)])
+    atlas = find_errors(model, [write_labelled(tmp_path / "test.jsonl", rows)])
     assert [case.told for case in atlas.worst] == ["right: a, b; guessed: a, c (0.70)"]
     assert table(atlas, "confusions") == {"b": ("c", 1)}
 
@@ -248,7 +246,7 @@ def test_of_several_labels_all_must_be_right(tmp_path: Path) -> None:
 def test_of_numbers_the_largest_error_comes_first(tmp_path: Path) -> None:
     rows = {"1": ("breast", 0.5), "2": ("cancer", 1.5)}
     said = {"1": ClassifyAnswer(value=0.75), "2": ClassifyAnswer(value=4.5)}
-    atlas = errors(classifier(said, (), "number"), [write_labelled(tmp_path / "test.jsonl", rows)])
+    atlas = find_errors(classifier(said, (), "number"), [write_labelled(tmp_path / "test.jsonl", rows)])
     assert [case.told for case in atlas.worst] == ["right: 1.5; guessed: 4.5", "right: 0.5; guessed: 0.75"]
     assert table(atlas, "by_value") == {"0.5 to 0.5": (1, 0.25), "1.5 to 1.5": (1, 3.0)}
 
@@ -257,4 +255,4 @@ def test_a_task_without_an_atlas_is_a_sentence(tmp_path: Path, monkeypatch: pyte
     model = tagger({})
     monkeypatch.setattr(type(model.task), "name", "sing")
     with pytest.raises(BadSetting, match="no error atlas for the task sing"):
-        errors(model, [tmp_path])
+        find_errors(model, [tmp_path])

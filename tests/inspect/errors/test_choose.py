@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from alembert.inspect.errors_choose import survey
+from alembert.inspect.errors.choose import analyse_errors
 from alembert.tasks.choose.data import ChooseExample
 from alembert.tasks.choose.scores import ChoosePrediction
 from alembert.tasks.example import Coverage
@@ -23,7 +23,7 @@ PAIRS = [
     asked("unsure", 1, 0.5, 0.4, 0.1),
     asked("sure", 2, 0.9, 0.08, 0.02),
 ]
-FOUND = survey(MODEL, [example for example, _ in PAIRS], [guess for _, guess in PAIRS])
+FOUND = analyse_errors(MODEL, [example for example, _ in PAIRS], [guess for _, guess in PAIRS])
 
 
 def test_errors_are_counted() -> None:

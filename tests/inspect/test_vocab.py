@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from alembert import sample
-from alembert.inspect.vocab_page import page
-from alembert.inspect.vocab_report import Report, report
+from alembert.inspect.vocab import VocabReport, render_vocab_page, report_vocabulary
 from alembert.plots import bar_chart, line_chart
 from alembert.text.extend import add_vocabulary_terms
 from alembert.text.tokenizer import Tokenizer
@@ -41,16 +40,16 @@ class Elements(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def single() -> Report:
-    return report(OLD, SAMPLES, name="old")
+def single() -> VocabReport:
+    return report_vocabulary(OLD, SAMPLES, name="old")
 
 
 @pytest.fixture(scope="module")
-def both() -> Report:
-    return report(OLD, SAMPLES, name="old", against=("new <b>", NEW))
+def both() -> VocabReport:
+    return report_vocabulary(OLD, SAMPLES, name="old", against=("new <b>", NEW))
 
 
-def test_every_part_of_the_fit_is_a_table(single: Report) -> None:
+def test_every_part_of_the_fit_is_a_table(single: VocabReport) -> None:
     titles = [table.title for table in single.tables()]
     assert titles == [
         "Fit",
@@ -62,11 +61,11 @@ def test_every_part_of_the_fit_is_a_table(single: Report) -> None:
     ]
 
 
-def test_rows_are_as_wide_as_their_header(both: Report) -> None:
+def test_rows_are_as_wide_as_their_header(both: VocabReport) -> None:
     assert all(len(row) == len(table.header) for table in both.tables() for row in table.rows)
 
 
-def test_two_tokenizers_stand_side_by_side(both: Report) -> None:
+def test_two_tokenizers_stand_side_by_side(both: VocabReport) -> None:
     summary, words, entities, *_ = both.tables()
     assert summary.header == ("", "old", "new <b>")
     assert words.header == ("pieces", "old", "new <b>", "")
@@ -74,7 +73,7 @@ def test_two_tokenizers_stand_side_by_side(both: Report) -> None:
     assert [row[:2] for row in entities.rows[:2]] == [("chemical", "old"), ("chemical", "new <b>")]
 
 
-def test_json_has_both(both: Report) -> None:
+def test_json_has_both(both: VocabReport) -> None:
     record = json.loads(json.dumps(both.as_json()))
     assert record["pieces"] > record["against"]["pieces"]
     assert (record["name"], record["against"]["name"]) == ("old", "new <b>")
@@ -82,30 +81,30 @@ def test_json_has_both(both: Report) -> None:
 
 def test_tokenizers_of_another_case_are_measured_on_words_of_their_own() -> None:
     cased = Tokenizer.from_vocabulary(OLD.vocabulary, lowercase=False)
-    found = report(OLD, SAMPLES, against=("cased", cased))
+    found = report_vocabulary(OLD, SAMPLES, against=("cased", cased))
     assert found.fits[0].distinct_words < found.fits[1].distinct_words
     assert found.fits[0].unknown < found.fits[1].unknown
 
 
-def test_the_page_fetches_and_runs_nothing(both: Report) -> None:
-    elements = Elements(page(both))
+def test_the_page_fetches_and_runs_nothing(both: VocabReport) -> None:
+    elements = Elements(render_vocab_page(both))
     assert not {"script", "link", "img", "iframe", "b"} & set(elements.opened)
     assert not [name for name, _ in elements.attributes if name in ("href", "src") or name.startswith("on")]
 
 
-def test_the_page_draws_every_histogram(both: Report) -> None:
-    elements = Elements(page(both))
+def test_the_page_draws_every_histogram(both: VocabReport) -> None:
+    elements = Elements(render_vocab_page(both))
     # Words, entities split, one for each of three kinds, what adding saves.
     assert elements.opened.count("svg") == 6
     assert elements.opened.count("table") == len(both.tables())
 
 
-def test_names_of_users_are_escaped(both: Report) -> None:
-    assert "new &lt;b&gt;" in page(both)
+def test_names_of_users_are_escaped(both: VocabReport) -> None:
+    assert "new &lt;b&gt;" in render_vocab_page(both)
 
 
 def test_a_corpus_without_entities_has_a_page_too() -> None:
-    assert "Pieces per entity" not in page(report(OLD, [TextSample("aspirin and water")]))
+    assert "Pieces per entity" not in render_vocab_page(report_vocabulary(OLD, [TextSample("aspirin and water")]))
 
 
 @pytest.mark.parametrize("chart", [bar_chart("t", ["1"], {"a": [0.0]}), line_chart("t", [(1.0, 0.0)])])

@@ -1,15 +1,20 @@
 """How well a tokenizer fits a corpus, for people: the numbers of `text.fit` as tables, alone or before and after.
 
-In: one tokenizer or two, and samples. Out: a `Report` whose tables the command prints and `vocab_page` draws, and whose
+In: one tokenizer or two, and samples. Out: a `VocabReport` whose tables the command prints and `vocab_page` draws, and whose
 `as_json` holds everything. A second tokenizer is measured on the same corpus, with its own normalisation.
+
+The vocabulary report as one HTML page that opens anywhere: inline style, inline SVG, no script, nothing fetched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
+from alembert.plots import bar_chart, figure, legend, line_chart
+from alembert.plots import page as framed
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.tokenizer_report import (
     MAX_HISTOGRAM_PIECES,
@@ -19,12 +24,12 @@ from alembert.text.tokenizer_report import (
 )
 from alembert.text.word_counts import TextSample, WordSplitter, count_corpus_words
 
-BARS = (*(str(length) for length in range(1, MAX_HISTOGRAM_PIECES)), f"{MAX_HISTOGRAM_PIECES}+")
+LENGTH_BARS = (*(str(length) for length in range(1, MAX_HISTOGRAM_PIECES)), f"{MAX_HISTOGRAM_PIECES}+")
 """Names of the bars of a histogram of pieces."""
 
 
 @dataclass(frozen=True)
-class Table:
+class VocabTable:
     """Rows of text; the first column names things, the others are numbers, but for a last one of `prose`."""
 
     title: str
@@ -40,7 +45,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Report:
+class VocabReport:
     """The fit of one tokenizer, or of two to compare."""
 
     names: tuple[str, ...]
@@ -55,7 +60,7 @@ class Report:
             return first
         return {**first, "against": {"name": self.names[1], **self.fits[1].as_json()}}
 
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[VocabTable, ...]:
         """Return everything that is shown, in order; tables without rows are left out."""
         found = (
             self._summary(),
@@ -67,10 +72,10 @@ class Report:
         )
         return tuple(table for table in found if table.rows)
 
-    def _summary(self) -> Table:
+    def _summary(self) -> VocabTable:
         lines = [_summary_of(fitted) for fitted in self.fits]
         rows = [(name, *(line[name] for line in lines)) for name in lines[0]]
-        return Table("Fit", ("", *self.names), tuple(rows), self._change())
+        return VocabTable("Fit", ("", *self.names), tuple(rows), self._change())
 
     def _change(self) -> str:
         if len(self.fits) == 1:
@@ -81,15 +86,15 @@ class Report:
             f"{self.names[1]} needs {abs(1 - second / first):.1%} {word} pieces for this corpus than {self.names[0]}."
         )
 
-    def _words(self) -> Table:
+    def _words(self) -> VocabTable:
         shares = [[count / fitted.words for count in fitted.histogram] for fitted in self.fits]
         rows = [
             (bar, *(f"{share[i]:.2%}" for share in shares), "█" * round(40 * shares[-1][i]))
-            for i, bar in enumerate(BARS)
+            for i, bar in enumerate(LENGTH_BARS)
         ]
-        return Table("Pieces per word", ("pieces", *self.names, ""), tuple(rows), prose=True)
+        return VocabTable("Pieces per word", ("pieces", *self.names, ""), tuple(rows), prose=True)
 
-    def _entities(self) -> Table:
+    def _entities(self) -> VocabTable:
         rows = [
             (label, name, *_entity_cells(fitted.entities[label]))
             for label in self.fits[0].entities
@@ -99,45 +104,45 @@ class Report:
             "Each: pieces per entity. Split: at least one of its words is cut. "
             "The last columns: entities of 1, 2, 3, and more pieces."
         )
-        return Table("Pieces per entity", _ENTITY_COLUMNS, tuple(rows), note)
+        return VocabTable("Pieces per entity", _ENTITY_COLUMNS, tuple(rows), note)
 
-    def _costly(self) -> Table:
+    def _costly(self) -> VocabTable:
         total = self.fits[0].words
         rows = [
             (word.word, f"{word.count:,}", f"{word.saved / total * 1e6:,.1f}", " ".join(pieces))
             for word, pieces in zip(self.fits[0].costly, self.spelt, strict=True)
         ]
         header = ("word", "times", "saves per million", "pieces")
-        return Table(f"Words that cost most ({self.names[0]})", header, tuple(rows), prose=True)
+        return VocabTable(f"Words that cost most ({self.names[0]})", header, tuple(rows), prose=True)
 
-    def _strange(self) -> Table:
+    def _strange(self) -> VocabTable:
         rows = [(word.word, f"{word.count:,}") for word in self.fits[0].strange]
-        return Table(f"Unknown words ({self.names[0]})", ("word", "times"), tuple(rows))
+        return VocabTable(f"Unknown words ({self.names[0]})", ("word", "times"), tuple(rows))
 
-    def _savings(self) -> Table:
+    def _savings(self) -> VocabTable:
         rows = [(f"{s.terms:,}", f"{s.pieces:,}", f"{s.share:.2%}") for s in self.fits[0].savings]
         kind = "words inside entities" if self.fits[0].entities else "words"
         title = f"What adding terms to {self.names[0]} would save"
-        return Table(title, ("terms", "pieces", "of all"), tuple(rows), f"The best {kind} first.")
+        return VocabTable(title, ("terms", "pieces", "of all"), tuple(rows), f"The best {kind} first.")
 
 
-def report(
+def report_vocabulary(
     tokenizer: Tokenizer,
     samples: Iterable[TextSample],
     *,
     name: str = "this",
     against: tuple[str, Tokenizer] | None = None,
-) -> Report:
+) -> VocabReport:
     """Measure a tokenizer, and another one if given; `samples` must be such that it can be gone through twice."""
     census = count_corpus_words(samples, WordSplitter(tokenizer.parts.settings))
     first = build_tokenizer_report(tokenizer, census)
     spelt = tuple(_pieces(tokenizer, candidate.word) for candidate in first.costly)
     if against is None:
-        return Report((name,), (first,), spelt)
+        return VocabReport((name,), (first,), spelt)
     other_name, other = against
     if other.parts.settings != tokenizer.parts.settings:
         census = count_corpus_words(samples, WordSplitter(other.parts.settings))
-    return Report((name, other_name), (first, build_tokenizer_report(other, census)), spelt)
+    return VocabReport((name, other_name), (first, build_tokenizer_report(other, census)), spelt)
 
 
 _ENTITY_COLUMNS = (
@@ -147,7 +152,7 @@ _ENTITY_COLUMNS = (
     "each",
     "split",
     "unknown",
-    *BARS[:3],
+    *LENGTH_BARS[:3],
     "4+",
 )
 
@@ -177,3 +182,73 @@ def _summary_of(fitted: TokenizerReport) -> dict[str, str]:
 
 def _pieces(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
     return tuple(tokenizer.tokens(tokenizer.encode(word, add_special_tokens=False).ids))
+
+
+def render_vocab_page(report: VocabReport) -> str:
+    """Return the page."""
+    title = " and ".join(report.names)
+    heading = f"How well {title} fit{'s' if len(report.names) == 1 else ''} this corpus"
+    return framed(f"Vocabulary report: {title}", heading, "\n".join(_body(report)))
+
+
+def _body(report: VocabReport) -> Iterator[str]:
+    tables = {table.title: table for table in report.tables()}
+    plots = _plots(report)
+    for title, table in tables.items():
+        yield f"<h2>{escape(title)}</h2>"
+        if table.note:
+            yield f"<p>{escape(table.note)}</p>"
+        yield from plots.get(title.split(" (")[0].split(" to ")[0], ())
+        yield _table(table)
+
+
+def _plots(report: VocabReport) -> dict[str, list[str]]:
+    """Return the plots of each table, by the beginning of its title."""
+    words = {name: [n / fit.words for n in fit.histogram] for name, fit in _named_fits(report)}
+    plots = {
+        "Pieces per word": [
+            _legend(report),
+            figure(bar_chart("Pieces per word", LENGTH_BARS, words), "Share of words by number of pieces"),
+        ]
+    }
+    labels = list(report.fits[0].entities)
+    if labels:
+        plots["Pieces per entity"] = [_legend(report), *_entity_plots(report, labels)]
+    points = [(float(saving.terms), saving.share) for saving in report.fits[0].savings]
+    curve = line_chart("What adding terms would save", points)
+    plots["What adding terms"] = [figure(curve, "Share of all pieces saved, by number of terms added")]
+    return plots
+
+
+def _entity_plots(report: VocabReport, labels: list[str]) -> Iterator[str]:
+    split = {
+        name: [fit.entities[label].split / fit.entities[label].mentions for label in labels]
+        for name, fit in _named_fits(report)
+    }
+    yield figure(bar_chart("Entities split", labels, split), "Share of entities with a split word, by kind")
+    yield '<div class="several">'
+    for label in labels:
+        shares = {
+            name: [n / fit.entities[label].mentions for n in fit.entities[label].histogram]
+            for name, fit in _named_fits(report)
+        }
+        caption = f"{label}: share of entities by number of pieces"
+        yield figure(bar_chart(caption, LENGTH_BARS, shares), caption)
+    yield "</div>"
+
+
+def _named_fits(report: VocabReport) -> Iterator[tuple[str, TokenizerReport]]:
+    return zip(report.names, report.fits, strict=True)
+
+
+def _legend(report: VocabReport) -> str:
+    return legend({name: number for number, name in enumerate(report.names)})
+
+
+def _table(table: VocabTable) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
+    # The bars of the terminal are drawn as a plot here.
+    rows = ("".join(f"<td>{escape(cell.strip('█'))}</td>" for cell in row) for row in table.rows)
+    lines = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    kind = ' class="prose"' if table.prose else ""
+    return f'<div class="wide"><table{kind}>\n<tr>{head}</tr>\n{lines}\n</table></div>'

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from alembert.inspect import errors_classify
-from alembert.inspect.errors import Survey
+from alembert.inspect.errors import ErrorAnalysis, classify
 from alembert.tasks.classify.data import ClassifyExample
 from alembert.tasks.classify.decode import ClassifyPrediction
 from alembert.tasks.relate.data import RelateExample
@@ -17,10 +16,12 @@ if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
 
 
-def survey(model: TaskModel, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> Survey:
+def analyse_errors(
+    model: TaskModel, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]
+) -> ErrorAnalysis:
     """Sort the errors of a relation model."""
     pairs = [pair for both in zip(examples, predictions, strict=True) for pair in _pairs(*both)]
-    return errors_classify.survey(model, [text for text, _ in pairs], [said for _, said in pairs])
+    return classify.analyse_errors(model, [text for text, _ in pairs], [said for _, said in pairs])
 
 
 def _pairs(
@@ -30,12 +31,12 @@ def _pairs(
     for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
         if pair.label is not None:
             text = ClassifyExample(
-                id=example.id, texts=(_shown(example, pair),), where=example.where, golds=(pair.label,)
+                id=example.id, texts=(_format_pair(example, pair),), where=example.where, golds=(pair.label,)
             )
             yield text, ClassifyPrediction((answer,), prediction.coverage)
 
 
-def _shown(example: RelateExample, pair: CandidatePair) -> str:
+def _format_pair(example: RelateExample, pair: CandidatePair) -> str:
     """Give the text of a pair; in documents, with the entities behind it, since nothing marks them."""
     if example.form != "document":
         return example.text

@@ -1,0 +1,372 @@
+"""Errors of the task `tag`: their kinds, and by what they gather.
+
+Recall of a row is over the right entities that fall into it, precision over the guesses that do, so a row can have the
+one without the other. A row is a description, not a cause: long entities are also rarer, and split into more pieces.
+
+Where entities of an example stand for the model: in words, in pieces, and in the windows that it reads.
+
+Right entities against guessed ones, each with what became of it.
+
+Each entity is paired with at most one of the other side, in this order: equal ones (right), the same borders with another
+type (type), the same type with other borders (boundary), and whatever overlaps (both). Of several overlaps the longest
+counts. What is left is missed or spurious. So right ones are exactly those of the strict score, and an entity that was
+guessed in two parts is one error of the border and one spurious guess.
+
+>>> [found.kind for found in match_entities([(0, 13, "Disease"), (20, 24, "Gene")], [(7, 13, "Disease"), (20, 24, "Drug")])]
+['type', 'boundary']
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from alembert.data.windows import Row
+from alembert.inspect.errors import ErrorAnalysis, ErrorCase
+from alembert.inspect.marked import EntityMark
+from alembert.inspect.tables import (
+    SCORE_HEADER,
+    Grouping,
+    Table,
+    range_name,
+    range_names,
+    score_cells,
+)
+from alembert.tasks.example import EncodedExample, surface_key
+from alembert.tasks.files import NO_HASHES_REASON
+from alembert.tasks.metrics import spans
+from alembert.tasks.metrics.spans import EntityTuple
+from alembert.tasks.metrics.tally import Tally
+from alembert.tasks.tag.data import TagExample, TagPrediction
+from alembert.tasks.tag.tags import WordOffsets
+
+if TYPE_CHECKING:
+    from alembert.infer.task_model import TaskModel
+
+
+# W words
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Pieces that are read at once, and the words that are answered for there."""
+
+    start: int
+    end: int
+    own: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowAlignment:
+    """An encoded example of the task `tag`."""
+
+    words: WordOffsets
+    windows: tuple[_Window, ...]
+
+    @classmethod
+    def of(cls, encoded: EncodedExample) -> WindowAlignment:
+        """Find words and windows; a window in which no word begins is of no use here."""
+        layout = encoded.layout
+        parts = zip(encoded.rows, layout.first_words, layout.own, strict=True)
+        found = [_to_window(row, first, own, layout.words) for row, first, own in parts if len(row.places)]
+        return cls(layout.words, tuple(found))
+
+    def words_of(self, entity: EntityTuple) -> tuple[int, int]:
+        """Give the words that an entity touches; at least one, if there is any."""
+        first = int(np.searchsorted(self.words.ends_W, entity[0], side="right"))
+        first = min(first, max(0, len(self.words) - 1))
+        return first, max(first + 1, int(np.searchsorted(self.words.starts_W, entity[1], side="left")))
+
+    def pieces_of(self, entity: EntityTuple) -> tuple[int, int]:
+        """Give the pieces of those words."""
+        first, end = self.words_of(entity)
+        return self._piece(first), self._piece(end)
+
+    def to_border(self, entity: EntityTuple) -> int | None:
+        """Count the pieces from an entity to where its window was cut; none: the text was read whole."""
+        if len(self.windows) < 2:
+            return None
+        word, _ = self.words_of(entity)
+        begin, end = self.pieces_of(entity)
+        for number, window in enumerate(self.windows):
+            if window.own[0] <= word < window.own[1]:
+                before = [begin - window.start] if number else []
+                after = [window.end - end] if number + 1 < len(self.windows) else []
+                return max(0, min(before + after))
+        return None
+
+    def _piece(self, word: int) -> int:
+        if word < len(self.words):
+            return int(self.words.pieces_W[word])
+        return self.windows[-1].end if self.windows else 0
+
+
+def _to_window(row: Row, first: int, own: tuple[int, int], words: WordOffsets) -> _Window:
+    # The first token of a row is [CLS], the last [SEP].
+    start = int(words.pieces_W[first]) - int(row.places[0]) + 1
+    return _Window(start, start + row.length - 2, own)
+
+
+MatchKind = Literal["right", "type", "boundary", "both", "missed", "spurious"]
+EntityPairs = Iterator[tuple[EntityTuple, EntityTuple]]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityMatch:
+    """A right entity, a guess, or the two that belong together."""
+
+    kind: MatchKind
+    gold: EntityTuple | None
+    guess: EntityTuple | None
+
+
+def match_entities(gold: Iterable[EntityTuple], guess: Iterable[EntityTuple]) -> list[EntityMatch]:
+    """Say what became of each entity of one document."""
+    left, right = set(gold), set(guess)
+    found: list[EntityMatch] = []
+    for kind, pairs in _MATCH_STEPS:
+        for one, other in list(pairs(left, right)):
+            found.append(EntityMatch(kind, one, other))
+            left.discard(one)
+            right.discard(other)
+    found += [EntityMatch("missed", one, None) for one in sorted(left)]
+    return found + [EntityMatch("spurious", None, other) for other in sorted(right)]
+
+
+def _equal(gold: set[EntityTuple], guess: set[EntityTuple]) -> EntityPairs:
+    yield from ((entity, entity) for entity in sorted(gold & guess))
+
+
+def _same_borders(gold: set[EntityTuple], guess: set[EntityTuple]) -> EntityPairs:
+    waiting: dict[tuple[int, int], list[EntityTuple]] = {}
+    for other in sorted(guess, reverse=True):
+        waiting.setdefault(other[:2], []).append(other)
+    for one in sorted(gold):
+        if waiting.get(one[:2]):
+            yield one, waiting[one[:2]].pop()
+
+
+def _overlapping(gold: set[EntityTuple], guess: set[EntityTuple]) -> EntityPairs:
+    ours, theirs = ({entity[:2]: entity for entity in sorted(side)} for side in (gold, guess))
+    bare = ([(*borders, "") for borders in side] for side in (ours, theirs))
+    for one, other in spans.match_entities(*bare):
+        yield ours[one[:2]], theirs[other[:2]]
+
+
+_MATCH_STEPS: Final[tuple[tuple[MatchKind, Callable[[set[EntityTuple], set[EntityTuple]], EntityPairs]], ...]] = (
+    ("right", _equal),
+    ("type", _same_borders),
+    ("boundary", spans.match_entities),
+    ("both", _overlapping),
+)
+
+
+MATCH_KINDS: Final[dict[MatchKind, str]] = {
+    "right": "borders and type are right",
+    "boundary": "the type is right, the borders are not",
+    "type": "the borders are right, the type is not",
+    "both": "it overlaps, borders and type are wrong",
+    "missed": "there is no guess for it",
+    "spurious": "a guess where there is no entity, or one that another guess is nearer to",
+}
+ONE_WINDOW_NAME: Final = "read whole"
+UNSEEN, SEEN = "unseen", "seen"
+_WORDS = (1, 2, 3, 4, 5, 8)
+_PIECES = (1, 2, 3, 4, 6, 10, 20)
+_TIMES = (0, 1, 2, 5, 10, 50)
+_LENGTHS = (0, 16, 32, 64, 128, 256, 512)
+_DISTANCES = (0, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityFeatures:
+    """What an entity is sorted by."""
+
+    label: str
+    words: int
+    pieces: int
+    text_words: int
+    to_border: int | None
+    times: int | None
+    """How often it was an entity of this type in training; none: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ComparedExample:
+    """One example with its findings; an entity with a gap is a finding of its own, which nothing can match."""
+
+    example: TagExample
+    findings: tuple[EntityMatch, ...]
+    scores: Mapping[EntityTuple, float]
+    ground: WindowAlignment
+
+    @property
+    def tally(self) -> Tally:
+        right = sum(found.kind == "right" for found in self.findings)
+        gold = sum(found.gold is not None for found in self.findings)
+        guess = sum(found.guess is not None for found in self.findings)
+        return Tally(tp=right, fp=guess - right, fn=gold - right)
+
+    @property
+    def errors(self) -> int:
+        return sum(found.kind != "right" for found in self.findings)
+
+
+def analyse_errors(
+    model: TaskModel, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]
+) -> ErrorAnalysis:
+    """Sort the errors of a tagger."""
+    encoded = model.task.encode(examples, model.engine.tokenizer, model.engine.longest)
+    compared = [
+        _compare_example(example, prediction, WindowAlignment.of(each))
+        for example, prediction, each in zip(examples, predictions, encoded, strict=True)
+    ]
+    surfaces = model.surfaces()
+    facts = [fact for each in compared for fact in _iter_features(each, surfaces)]
+    wrong = sorted((each for each in compared if each.errors), key=lambda each: (-each.errors, each.tally.f1))
+    tables = (_kind_table(compared), *_breakdowns(facts), *_confusions(compared))
+    notes = () if surfaces is not None else (f"Which entities were seen in training is not known: {NO_HASHES_REASON}.",)
+    told = f"{len(wrong):,} with errors, {sum(each.errors for each in wrong):,} in all"
+    return ErrorAnalysis(told=told, tables=tables, cases=tuple(map(_case, wrong)), notes=notes)
+
+
+def _compare_example(example: TagExample, prediction: TagPrediction, ground: WindowAlignment) -> _ComparedExample:
+    scores = {
+        (entity.start, entity.end, entity.label): entity.score
+        for entity in prediction.entities
+        if example.annotates(entity.label)
+    }
+    gold = [span for span in example.entities or () if example.annotates(span[2])]
+    gaps = [EntityMatch("missed", span, None) for span in example.in_parts if example.annotates(span[2])]
+    return _ComparedExample(example, (*match_entities(gold, scores), *gaps), scores, ground)
+
+
+# -- tables
+
+
+def _kind_table(compared: Sequence[_ComparedExample]) -> Table:
+    counts = Counter(found.kind for each in compared for found in each.findings)
+    rows = tuple((kind, counts[kind], told) for kind, told in MATCH_KINDS.items())
+    return Table(name="kinds", title="Kinds of errors", header=("kind", "count", "what it is"), rows=rows)
+
+
+def _iter_features(
+    compared: _ComparedExample, surfaces: Mapping[str, int] | None
+) -> Iterator[tuple[EntityFeatures, str]]:
+    """Give the facts of each entity with what it counts as: `tp`, `fp` or `fn`."""
+    for found in compared.findings:
+        if found.kind == "right" and found.gold is not None:
+            yield _entity_features(found.gold, compared, surfaces), "tp"
+            continue
+        if found.gold is not None:
+            yield _entity_features(found.gold, compared, surfaces), "fn"
+        if found.guess is not None:
+            yield _entity_features(found.guess, compared, surfaces), "fp"
+
+
+def _entity_features(
+    entity: EntityTuple, compared: _ComparedExample, surfaces: Mapping[str, int] | None
+) -> EntityFeatures:
+    ground = compared.ground
+    words, pieces = ground.words_of(entity), ground.pieces_of(entity)
+    surface = compared.example.text[entity[0] : entity[1]]
+    return EntityFeatures(
+        label=entity[2],
+        words=words[1] - words[0],
+        pieces=pieces[1] - pieces[0],
+        text_words=len(ground.words),
+        to_border=ground.to_border(entity),
+        times=None if surfaces is None else surfaces.get(surface_key(surface, entity[2]), 0),
+    )
+
+
+def _breakdowns(facts: Sequence[tuple[EntityFeatures, str]]) -> Iterator[Table]:
+    types = sorted({fact.label for fact, _ in facts})
+    yield _breakdown(Grouping("by_type", "By type", "type", types, lambda fact: fact.label), facts)
+    for sorting in _GROUPINGS:
+        yield _breakdown(sorting, facts)
+    if any(fact.times is not None for fact, _ in facts):
+        for sorting in _TRAINING_GROUPINGS:
+            yield _breakdown(sorting, facts)
+
+
+def _breakdown(sorting: Grouping[EntityFeatures], facts: Sequence[tuple[EntityFeatures, str]]) -> Table:
+    """Score each group of entities on its own; groups without any are left out."""
+    counts = Counter((sorting.group(fact), outcome) for fact, outcome in facts)
+    rows = []
+    for group in sorting.groups:
+        tally = Tally(**{outcome: counts[group, outcome] for outcome in ("tp", "fp", "fn")})
+        if tally.occurs:
+            rows.append((group, *score_cells(tally)))
+    return Table(name=sorting.name, title=sorting.title, header=(sorting.of, *SCORE_HEADER), rows=tuple(rows))
+
+
+def _seen(fact: EntityFeatures) -> str:
+    return SEEN if fact.times else UNSEEN
+
+
+def _distance(fact: EntityFeatures) -> str:
+    return ONE_WINDOW_NAME if fact.to_border is None else range_name(fact.to_border, _DISTANCES)
+
+
+_GROUPINGS: Final[tuple[Grouping[EntityFeatures], ...]] = (
+    Grouping.by_range("by_words", "By length of the entity", "words", _WORDS, lambda fact: fact.words),
+    Grouping.by_range("by_pieces", "By pieces of the entity", "pieces", _PIECES, lambda fact: fact.pieces),
+    Grouping.by_range("by_text_length", "By length of the example", "words", _LENGTHS, lambda fact: fact.text_words),
+    Grouping(
+        "by_border",
+        "By distance to where a window was cut",
+        "pieces",
+        [ONE_WINDOW_NAME, *range_names(_DISTANCES)],
+        _distance,
+    ),
+)
+_TRAINING_GROUPINGS: Final[tuple[Grouping[EntityFeatures], ...]] = (
+    Grouping("by_seen", "Seen in training with this type", "surface", [SEEN, UNSEEN], _seen),
+    Grouping.by_range("by_times", "By times seen in training", "times", _TIMES, lambda fact: fact.times or 0),
+)
+
+
+def _confusions(compared: Sequence[_ComparedExample]) -> Iterator[Table]:
+    counts = Counter(
+        (found.gold[2], found.guess[2])
+        for each in compared
+        for found in each.findings
+        if found.kind in ("type", "both") and found.gold is not None and found.guess is not None
+    )
+    if counts:
+        rows = tuple((gold, guess, count) for (gold, guess), count in counts.most_common())
+        yield Table(name="confusions", title="Types taken for others", header=("gold", "guess", "count"), rows=rows)
+
+
+# -- examples
+
+
+def _case(compared: _ComparedExample) -> ErrorCase:
+    tally = compared.tally
+    told = f"{compared.errors} error{'s' * (compared.errors > 1)}; {tally.tp:.0f} of {tally.support:.0f} entities found"
+    told += f", {tally.fp:.0f} of {tally.guessed:.0f} guesses wrong" if tally.guessed else ", nothing guessed"
+    marks = [mark for found in compared.findings for mark in _marks(found, compared.scores)]
+    example = compared.example
+    return ErrorCase(
+        id=example.id,
+        where=example.where,
+        told=told,
+        texts=example.texts,
+        marks=tuple(sorted(marks, key=_mark_order)),
+    )
+
+
+def _marks(found: EntityMatch, scores: Mapping[EntityTuple, float]) -> Iterator[EntityMark]:
+    if found.gold is not None:
+        yield EntityMark(*found.gold, "gold", found.kind)
+    if found.guess is not None:
+        yield EntityMark(*found.guess, "guess", found.kind, scores[found.guess])
+
+
+def _mark_order(mark: EntityMark) -> tuple[int, int, str]:
+    return mark.start, mark.end, mark.side
