@@ -10,9 +10,8 @@ import pytest
 
 from alembert import sample
 from alembert.corpus.document import Document, Entity
-from alembert.demo import Folders, Step
-from alembert.demo.page import SHOWN, page
-from alembert.demo.step import command
+from alembert.demo import DemoFolders, DemoStep, format_command
+from alembert.demo.page import SHOWN_DOCUMENTS, render_demo_page
 from alembert.infer.annotate_chunks import write_part
 from alembert.infer.engines import ModelSize
 from alembert.infer.speed import Speed
@@ -55,9 +54,9 @@ def found_in(passage: sample.SamplePassage) -> Document:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> DemoFolders:
     """What annotation and training leave behind, as far as the page reads it."""
-    made = Folders(tmp_path_factory.mktemp("demo"))
+    made = DemoFolders(tmp_path_factory.mktemp("demo"))
     made.annotated.mkdir()
     write_part(made.annotated, 0, [found_in(each) for each in sample.load_passages(split="test")], "jsonl")
     for folder in (made.pretrained, made.tagger, made.classifier, made.student):
@@ -68,16 +67,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 
 @pytest.fixture(scope="module")
-def html(folders: Folders, comparison: ComparisonReport) -> str:
+def html(folders: DemoFolders, comparison: ComparisonReport) -> str:
     steps = [
-        Step("1. <Distilled>", ("a line & more",), (COMMAND,), 61.0),
-        Step("2. Compared", ("a table",), comparison=comparison),
+        DemoStep("1. <Distilled>", ("a line & more",), (COMMAND,), 61.0),
+        DemoStep("2. Compared", ("a table",), comparison=comparison),
     ]
-    return page(folders, steps, ("alembert predict next",))
+    return render_demo_page(folders, steps, ("alembert predict next",))
 
 
 def shown() -> list[sample.SamplePassage]:
-    return [each for language in ("en", "zh") for each in sample.load_passages(language, "test")[:SHOWN]]
+    return [each for language in ("en", "zh") for each in sample.load_passages(language, "test")[:SHOWN_DOCUMENTS]]
 
 
 def test_the_page_fetches_and_runs_nothing(html: str) -> None:
@@ -151,12 +150,12 @@ def test_the_page_can_be_read_on_paper_and_in_the_dark(html: str) -> None:
 
 
 def test_a_step_is_plain_values_for_programs(comparison: ComparisonReport) -> None:
-    table = json.loads(json.dumps(Step("Compared", ("a",), seconds=2.0, comparison=comparison).to_table()))
+    table = json.loads(json.dumps(DemoStep("Compared", ("a",), seconds=2.0, comparison=comparison).to_table()))
     assert (table["title"], table["seconds"]) == ("Compared", 2.0)
     assert [row["speed"]["texts_per_second"] for row in table["comparison"]["models"]] == [10, 20, 20, 20]
 
 
 def test_a_command_is_written_for_a_shell() -> None:
-    assert command("export", Path("a b"), calibrate=Path("c.tsv"), rate=1e-3) == (
+    assert format_command("export", Path("a b"), calibrate=Path("c.tsv"), rate=1e-3) == (
         "alembert export 'a b' --calibrate c.tsv --rate 0.001"
     )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadFile, BadSetting
-from alembert.settings import as_table, changed, explained, read_toml, to_toml
+from alembert.settings import apply_changes, as_table, read_field_docs, read_toml, to_toml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,16 +47,16 @@ class Outer:
 
 
 def back(settings: Any) -> Any:
-    return changed(type(settings)(), tomllib.loads(to_toml(settings)), "The file")
+    return apply_changes(type(settings)(), tomllib.loads(to_toml(settings)), "The file")
 
 
 def test_a_table_changes_what_it_names_and_nothing_else() -> None:
-    found = changed(Outer(count=5), {"kind": "b", "inner": {"names": ["x"]}}, "The file")
+    found = apply_changes(Outer(count=5), {"kind": "b", "inner": {"names": ["x"]}}, "The file")
     assert found == Outer(count=5, kind="b", inner=Inner(names=("x",)))
 
 
 def test_a_whole_number_is_a_number() -> None:
-    share = changed(Inner(), {"share": 1}, "The file").share
+    share = apply_changes(Inner(), {"share": 1}, "The file").share
     assert isinstance(share, float)
 
 
@@ -82,7 +82,7 @@ def test_a_whole_number_is_a_number() -> None:
 )
 def test_what_does_not_fit_is_refused_in_words(table: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadSetting) as refused:
-        changed(Outer(), table, "The file")
+        apply_changes(Outer(), table, "The file")
     assert sentence in str(refused.value)
 
 
@@ -108,7 +108,7 @@ def test_toml_gives_the_same_settings_back(settings: Outer) -> None:
 
 def test_plain_values_give_the_same_settings_back() -> None:
     settings = Outer(inner=Inner(names=("x", "y")))
-    assert changed(Outer(), as_table(settings), "The table") == settings
+    assert apply_changes(Outer(), as_table(settings), "The table") == settings
 
 
 def test_toml_explains_each_key() -> None:
@@ -121,15 +121,15 @@ def test_what_is_off_is_off_whatever_the_file_is_read_on_top_of() -> None:
     settings = Outer(inner=Inner(limit=None))
     assert settings.steps is None
     below = Outer(steps=9, inner=Inner(limit=4))
-    assert changed(below, tomllib.loads(to_toml(settings)), "The file") == settings
+    assert apply_changes(below, tomllib.loads(to_toml(settings)), "The file") == settings
 
 
 def test_a_file_can_switch_off_what_is_on() -> None:
-    assert changed(Outer(steps=9), {"steps": "none"}, "The file") == Outer()
+    assert apply_changes(Outer(steps=9), {"steps": "none"}, "The file") == Outer()
 
 
 def test_fields_of_parents_are_explained_too() -> None:
-    assert explained(Child) == {"first": "Of the parent.", "second": "Of the child."}
+    assert read_field_docs(Child) == {"first": "Of the parent.", "second": "Of the child."}
 
 
 @dataclass(frozen=True)
@@ -159,12 +159,12 @@ def test_checks_of_the_dataclass_still_hold() -> None:
                 raise BadSetting("too much")
 
     with pytest.raises(BadSetting, match="too much"):
-        changed(Checked(), {"rate": 2.0}, "The file")
+        apply_changes(Checked(), {"rate": 2.0}, "The file")
 
 
 def test_a_frozen_object_is_left_as_it_is() -> None:
     before = Outer()
-    changed(before, {"count": 9}, "The file")
+    apply_changes(before, {"count": 9}, "The file")
     assert before == replace(before) == Outer()
     assert dataclasses.asdict(before)["count"] == 3
 
@@ -189,4 +189,4 @@ def test_a_file_of_brackets_is_refused(tmp_path: Path) -> None:
 
 def test_a_whole_number_beyond_all_floats_is_refused() -> None:
     with pytest.raises(BadSetting, match="which is not a number"):
-        changed(Inner(), {"share": 10**400}, "The file")
+        apply_changes(Inner(), {"share": 10**400}, "The file")

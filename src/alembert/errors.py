@@ -22,7 +22,7 @@ class AlreadyDone(BadFile):
     """The very result that was asked for is there and complete; a command ends well without doing anything."""
 
 
-class OtherTokenizer(BadFile):
+class UnsupportedTokenizer(BadFile):
     """The tokenizer is sound, and of a kind that alembert does not have."""
 
 
@@ -30,7 +30,7 @@ class BadInput(UserError):
     """A text or record cannot be used as it is."""
 
 
-class Busy(UserError):
+class FolderBusy(UserError):
     """Another process is writing the same folder."""
 
 

@@ -15,11 +15,11 @@ from alembert.errors import BadFile, BadInput
 from alembert.extras import require
 
 PREFIX: Final = "hub:"
-PICKLES: Final = "pytorch_model*.bin"
+PICKLE_PATTERN: Final = "pytorch_model*.bin"
 _COPIES: Final = "models--"
 """How the folders begin in which the cache of the hub keeps models."""
 _NAME: Final = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
-_WANTED: Final = ("*.json", "*.safetensors", "vocab.txt")
+_FILE_PATTERNS: Final = ("*.json", "*.safetensors", "vocab.txt")
 
 
 def is_hub_id(where: str | Path) -> bool:
@@ -32,7 +32,7 @@ def model_folder(where: str | Path, *, pickles: bool = False) -> Path:
     return fetch_from_hub(Path(where).as_posix(), pickles=pickles) if is_hub_id(where) else Path(where)
 
 
-def existing_folder(where: str | Path) -> Path:
+def find_folder(where: str | Path) -> Path:
     """Return the folder of a model, or say how one of the hub is written."""
     if not isinstance(where, str | Path):
         raise BadInput(f"The model is a {type(where).__name__}; expected a folder, or {PREFIX}organisation/name.")
@@ -52,10 +52,10 @@ def _looks_like_hub_name(folder: Path) -> bool:
     return bool(_NAME.fullmatch(folder.as_posix())) and not is_below
 
 
-def hub_id_of(folder: Path) -> str | None:
+def get_hub_id(folder: Path) -> str | None:
     """Return the `hub:organisation/name` whose local copy a folder is; none: it is no copy.
 
-    >>> hub_id_of(Path("hub/models--clinic--tagger/snapshots/0f3c"))
+    >>> get_hub_id(Path("hub/models--clinic--tagger/snapshots/0f3c"))
     'hub:clinic/tagger'
     """
     repository = folder.parent.parent.name
@@ -71,7 +71,7 @@ def fetch_from_hub(where: str, *, pickles: bool = False) -> Path:
     from huggingface_hub import snapshot_download
 
     name = where.removeprefix(PREFIX)
-    wanted = [*_WANTED, PICKLES] if pickles else list(_WANTED)
+    wanted = [*_FILE_PATTERNS, PICKLE_PATTERN] if pickles else list(_FILE_PATTERNS)
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as problem:

@@ -36,7 +36,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BadFile(f"The settings {path} are not TOML: {error}.") from None
 
 
-def changed(settings: T, table: Mapping[str, Any], where: str) -> T:
+def apply_changes(settings: T, table: Mapping[str, Any], where: str) -> T:
     """Change a settings dataclass by a table of plain values, checking names and types."""
     hints = typing.get_type_hints(type(settings))
     for name in table:
@@ -48,7 +48,7 @@ def changed(settings: T, table: Mapping[str, Any], where: str) -> T:
     return dataclasses.replace(settings, **changes)  # type: ignore[type-var]
 
 
-def inner_table(table: dict[str, Any], name: str, where: str) -> Mapping[str, Any]:
+def pop_table(table: dict[str, Any], name: str, where: str) -> Mapping[str, Any]:
     """Take an inner table that has settings of its own out of a table; empty if there is none."""
     inner = table.pop(name, {})
     if not isinstance(inner, Mapping):
@@ -72,7 +72,7 @@ def to_toml(settings: Any, table: str = "") -> str:
 
 def _toml_lines(settings: Any, table: str) -> Iterator[str]:
     inner = []
-    explanations = explained(type(settings))
+    explanations = read_field_docs(type(settings))
     for item in dataclasses.fields(settings):
         value = getattr(settings, item.name)
         if dataclasses.is_dataclass(value):
@@ -94,7 +94,7 @@ def _toml_value(value: Any) -> str:
     return json.dumps(_NONE if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def explained(kind: type[Any]) -> dict[str, str]:
+def read_field_docs(kind: type[Any]) -> dict[str, str]:
     """Give the docstring that stands under each field of a dataclass."""
     import ast
     import inspect
@@ -103,11 +103,11 @@ def explained(kind: type[Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__[:-1]):
         body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]).body
-        found |= _explained(body)
+        found |= _field_docs(body)
     return found
 
 
-def _explained(body: list[Any]) -> dict[str, str]:
+def _field_docs(body: list[Any]) -> dict[str, str]:
     import ast
     import inspect
 
@@ -140,7 +140,7 @@ def _under(table: str) -> str:
 
 def _value(hint: Any, present: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return changed(present, value, where)
+        return apply_changes(present, value, where)
     if value == _NONE and types.NoneType in typing.get_args(hint):
         return None
     if typing.get_origin(hint) is tuple and isinstance(value, list | tuple):
@@ -149,7 +149,7 @@ def _value(hint: Any, present: Any, value: Any, where: str) -> Any:
             return tuple(float(each) if item is float else each for each in value)
     elif _fits(hint, value):
         return float(value) if hint is float else value
-    raise BadSetting(f"{where} is {value!r}, which is not {_in_words(hint)}.")
+    raise BadSetting(f"{where} is {value!r}, which is not {_describe_type(hint)}.")
 
 
 def _fits(hint: Any, value: Any) -> bool:
@@ -163,7 +163,7 @@ def _fits(hint: Any, value: Any) -> bool:
     return isinstance(hint, type) and type(value) is hint
 
 
-def _in_words(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
     if typing.get_origin(hint) is typing.Literal:
         return f"one of {', '.join(map(repr, typing.get_args(hint)))}"
     names = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import alembert
-from alembert.api.arguments import checked
+from alembert.api.arguments import check_arguments
 
 PLAIN = ("str", "str | None", "int", "int | None", "float | None", "bool")
 VERBS: list[Callable[..., Any]] = [
@@ -41,7 +41,7 @@ def test_every_plain_argument_is_checked(verb: Callable[..., Any]) -> None:
 
 
 def test_numbers_of_numpy_are_numbers_and_truth_values_are_not() -> None:
-    @checked
+    @check_arguments
     def run(share: "float | None" = None, count: "int" = 1) -> "tuple[Any, Any]":
         return share, count
 
@@ -53,7 +53,7 @@ def test_numbers_of_numpy_are_numbers_and_truth_values_are_not() -> None:
 
 
 def test_any_number_of_arguments_is_left_to_the_function() -> None:
-    @checked
+    @check_arguments
     def run(*models: "Path", task: "str | None" = None) -> int:
         return len(models)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from alembert import artifact
 from alembert.artifact import lock as lock_module
 from alembert.artifact import writing
-from alembert.errors import BadFile, BadSetting, Busy, UserError
+from alembert.errors import BadFile, BadSetting, FolderBusy, UserError
 from alembert.tasks.files import read_task_names
 
 CONFIG = {"hidden_size": 8, "name": "小", "optimizer": {"lr": 0.1}}
@@ -443,9 +443,9 @@ class TestFileSystemErrors:
 class TestLock:
     def test_second_writer_in_this_process_is_told_who(self, tmp_path: Path) -> None:
         with artifact.create(tmp_path / "out", "Corpus", config={}):
-            with pytest.raises(Busy, match=rf"process {os.getpid()} on .* since \d\d\d\d-"):
+            with pytest.raises(FolderBusy, match=rf"process {os.getpid()} on .* since \d\d\d\d-"):
                 write(tmp_path / "out")
-            with pytest.raises(Busy):
+            with pytest.raises(FolderBusy):
                 artifact.find_finished(tmp_path / "out", "Corpus", config={})
         artifact.verify(tmp_path / "out")
 
@@ -455,7 +455,7 @@ class TestLock:
         def attempt() -> None:
             try:
                 write(tmp_path / "out")
-            except Busy as error:
+            except FolderBusy as error:
                 caught.append(error)
 
         with artifact.create(tmp_path / "out", "Corpus", config={}):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alembert.cli import run
-from alembert.cli.annotate import _opened
+from alembert.cli.annotate import _open_pipeline
 from alembert.corpus.document import Document
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import ReadOptions, read
@@ -19,7 +19,7 @@ from alembert.nn.config import preset
 from alembert.tasks.classify.data import ClassifySettings
 from alembert.tasks.confidence import find_threshold
 from alembert.tasks.tag.data import TagSettings
-from alembert.terminal.progress import line
+from alembert.terminal import format_progress
 from alembert.train.finetune.data import DataFiles
 from alembert.train.finetune.finetune import SingleTaskJob, finetune
 from alembert.train.finetune.settings import FinetuneSettings
@@ -75,7 +75,7 @@ def test_an_object_in_a_store_is_annotated_like_a_file(work: Path, capsys: pytes
 
 
 def test_progress_has_rates_and_the_time_left() -> None:
-    shown = line(Progress("annotating", 50, 100, documents=30, tokens=6000), 50, 6.0, cells=0)
+    shown = format_progress(Progress("annotating", 50, 100, documents=30, tokens=6000), 50, 6.0, cells=0)
     assert shown == "annotating  50%  5.0 documents/s, 1,000 tokens/s, 0:06 left"
 
 
@@ -126,7 +126,7 @@ def test_a_precision_is_looked_up_in_what_training_measured(work: Path, capsys: 
 
 def test_workers_of_a_cluster_withhold_as_well(work: Path) -> None:
     options = {"device": "cpu", "min_score": 0.7, "min_precision": None}
-    pipeline, site = _opened([work / "tag"], options, RayCluster(workers=1))
+    pipeline, site = _open_pipeline([work / "tag"], options, RayCluster(workers=1))
     assert isinstance(site, RayExecutor)
     assert [model.min_score for model in (*pipeline.models, *site.open_pipeline().models)] == [0.7, 0.7]
 

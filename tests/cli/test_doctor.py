@@ -14,7 +14,7 @@ from rich.console import Console
 
 from alembert import hardware
 from alembert.cli import run
-from alembert.cli.doctor import show
+from alembert.cli.doctor import print_report
 from alembert.hardware.cpu import Cpu
 from alembert.hardware.environment import ISA_VARIABLE, OWN_VARIABLES
 from alembert.hardware.report import build_doctor_report, torch_build
@@ -55,7 +55,7 @@ def known(prober: Prober) -> None:
 
 def table(report: dict[str, object], width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False, markup=False)
-    show(report, console)
+    print_report(report, console)
     return console.file.getvalue()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from alembert import hardware, sample
 from alembert.cli import run
-from alembert.cli.finetune import seconds
-from alembert.cli.finetune_tasks import TaskRunSettings, settings_of, wishes_of
+from alembert.cli.finetune import parse_duration
+from alembert.cli.finetune_tasks import TaskRunSettings, parse_tasks, resolve_task_settings
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
-TAG = wishes_of(["tag"])
+TAG = parse_tasks(["tag"])
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"
 TEXT = "Imatinib for leukemia."
 QUICK = ["--epochs", "1", "--device", "cpu", "--train", "train.jsonl", "--model", "model"]
@@ -159,7 +159,7 @@ def test_a_model_that_was_not_fine_tuned_is_named(model: str, capsys: pytest.Cap
 def test_the_file_and_the_flags_go_together(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('epochs = 3\nseed = 9\n[optimiser]\nrate = 0.5\n[task]\nhead = "crf"\nlength = 64\n')
-    settings, tasks = settings_of(TAG, path, {"epochs": 7.0, "task": {"head": "span"}})
+    settings, tasks = resolve_task_settings(TAG, path, {"epochs": 7.0, "task": {"head": "span"}})
     assert (settings.epochs, settings.seed, settings.optimiser.rate) == (7.0, 9, 0.5)
     assert tasks == {"tag": TaskRunSettings(TagSettings(head="span", length=64), ReadOptions())}
 
@@ -169,7 +169,7 @@ def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tm
     assert run([*asked, "--show-config"]) == 0
     path = tmp_path / "shown.toml"
     path.write_text(capsys.readouterr().out)
-    settings, tasks = settings_of(TAG, path, {})
+    settings, tasks = resolve_task_settings(TAG, path, {})
     assert (tasks["tag"].of_task.head, settings.optimiser.rate) == ("crf", 0.002)
     assert settings.forget_training
 
@@ -177,21 +177,21 @@ def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tm
 @pytest.mark.parametrize("text", ["", "30", "m", "0m", "-3m", "3 weeks"])
 def test_times_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(BadSetting, match="expected a time"):
-        seconds(text)
+        parse_duration(text)
 
 
 def test_a_table_of_the_file_must_be_one(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('task = "tag"\n')
     with pytest.raises(BadSetting, match=r"`task` is 'tag'; expected a table, which begins with \[task\]"):
-        settings_of(TAG, path, {})
+        resolve_task_settings(TAG, path, {})
 
 
 def test_files_are_read_as_the_file_and_the_flags_say(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('[read]\nid = "paper"\nlabel = "x"\n')
     changes = {"read": {"label": "verdict", "text": ["a", "b"]}}
-    reading = settings_of(wishes_of(["classify"]), path, changes)[1]["classify"].reading
+    reading = resolve_task_settings(parse_tasks(["classify"]), path, changes)[1]["classify"].reading
     assert (reading.id, reading.label, reading.text) == ("paper", "verdict", ("a", "b"))
 
 

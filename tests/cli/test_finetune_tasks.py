@@ -7,7 +7,12 @@ import pytest
 
 from alembert import hardware, sample
 from alembert.cli import run
-from alembert.cli.finetune_tasks import Files, data_of, settings_of, wishes_of
+from alembert.cli.finetune_tasks import (
+    FileArguments,
+    build_data,
+    parse_tasks,
+    resolve_task_settings,
+)
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
@@ -126,17 +131,17 @@ def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
 
 
 def test_a_single_task_may_have_its_file_behind_it() -> None:
-    wishes = wishes_of(["tag=train.jsonl"])
-    _, settings = settings_of(wishes, None, {})
+    wishes = parse_tasks(["tag=train.jsonl"])
+    _, settings = resolve_task_settings(wishes, None, {})
     assert not wishes.are_named
-    assert data_of(wishes, Files(), settings)["tag"].train == (Path("train.jsonl"),)
+    assert build_data(wishes, FileArguments(), settings)["tag"].train == (Path("train.jsonl"),)
 
 
 def test_more_files_of_a_task_are_named() -> None:
-    wishes = wishes_of(["tag=train.jsonl", "topic:classify"])
-    _, settings = settings_of(wishes, None, {})
-    files = Files(train=["tag=train.jsonl"], whole=["topic=train.jsonl"], split="90/10")
-    data = data_of(wishes, files, settings)
+    wishes = parse_tasks(["tag=train.jsonl", "topic:classify"])
+    _, settings = resolve_task_settings(wishes, None, {})
+    files = FileArguments(train=["tag=train.jsonl"], whole=["topic=train.jsonl"], split="90/10")
+    data = build_data(wishes, files, settings)
     assert len(data["tag"].train) == 2
     assert (data["topic"].whole, data["topic"].split) == ((Path("train.jsonl"),), "90/10")
 
@@ -147,7 +152,7 @@ def test_each_task_has_a_table_in_the_file(tmp_path: Path) -> None:
         '[several]\nmixing = "temperature"\n[read]\nid = "paper"\n[task.tag]\nhead = "crf"\nweight = 2\n'
         '[task.topic.read]\nlabel = "verdict"\n'
     )
-    settings, tasks = settings_of(wishes_of(["tag=a", "topic:classify=b"]), path, {"epochs": 7.0})
+    settings, tasks = resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), path, {"epochs": 7.0})
     assert (settings.epochs, settings.several.mixing) == (7.0, "temperature")
     assert (tasks["tag"].of_task.head, tasks["tag"].weight, tasks["topic"].weight) == ("crf", 2.0, 1.0)
     assert (tasks["topic"].reading.label, tasks["tag"].reading.label) == ("verdict", None)
@@ -167,21 +172,21 @@ def test_tables_that_fit_no_task_are_refused(text: str, sentence: str, tmp_path:
     path = tmp_path / "settings.toml"
     path.write_text(text)
     with pytest.raises(BadSetting, match=sentence):
-        settings_of(wishes_of(["tag=a", "topic:classify=b"]), path, {})
+        resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), path, {})
 
 
 def test_shown_settings_can_be_given_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["finetune", *BOTH, "--rate", "0.002", "--show-config"]) == 0
     path = tmp_path / "shown.toml"
     path.write_text(capsys.readouterr().out)
-    settings, tasks = settings_of(wishes_of(["tag=a", "topic:classify=b"]), path, {})
+    settings, tasks = resolve_task_settings(parse_tasks(["tag=a", "topic:classify=b"]), path, {})
     assert settings.optimiser.rate == 0.002
     assert set(tasks) == {"tag", "topic"}
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_what_is_usual_for_a_task_can_be_said_in_a_file(task: str) -> None:
-    settings, _ = settings_of(wishes_of([task]), None, {})
+    settings, _ = resolve_task_settings(parse_tasks([task]), None, {})
     assert settings == get_default_settings(task)
     assert settings.epochs > 0
 
@@ -192,12 +197,12 @@ def test_a_step_of_questions_is_larger_than_one_of_sentences() -> None:
 
 
 def test_sentences_are_compared_as_published_unless_it_is_said_otherwise() -> None:
-    settings, _ = settings_of(wishes_of(["compare"]), None, {})
+    settings, _ = resolve_task_settings(parse_tasks(["compare"]), None, {})
     assert (settings.epochs, settings.optimiser.rate) == (1, 3e-5)
-    settings, _ = settings_of(wishes_of(["compare"]), None, {"epochs": 3.0, "optimiser": {"rate": 5e-5}})
+    settings, _ = resolve_task_settings(parse_tasks(["compare"]), None, {"epochs": 3.0, "optimiser": {"rate": 5e-5}})
     assert (settings.epochs, settings.optimiser.rate) == (3, 5e-5)
 
 
 def test_several_tasks_have_no_habits_in_common() -> None:
-    settings, _ = settings_of(wishes_of(["compare=a.txt", "tag=b.tsv"]), None, {})
+    settings, _ = resolve_task_settings(parse_tasks(["compare=a.txt", "tag=b.tsv"]), None, {})
     assert settings == FinetuneSettings()

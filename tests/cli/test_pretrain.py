@@ -10,9 +10,9 @@ import pytest
 
 from alembert import sample
 from alembert.cli import run
-from alembert.cli.pretrain import number
+from alembert.cli.pretrain import parse_count
 from alembert.errors import BadSetting
-from alembert.settings import changed
+from alembert.settings import apply_changes
 from alembert.train.pretrain.recipes import RECIPES, get_recipe
 from alembert.train.settings import PretrainSettings
 
@@ -48,7 +48,7 @@ def trained(folder: Path) -> Path:
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> PretrainSettings:
     """Read the settings that a command would run with."""
     assert run(["pretrain", "--show-config", *arguments]) == 0
-    return changed(PretrainSettings(), tomllib.loads(capsys.readouterr().out), "The output")
+    return apply_changes(PretrainSettings(), tomllib.loads(capsys.readouterr().out), "The output")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -132,13 +132,13 @@ def test_objectives_on_the_command_line_are_all_there_are(capsys: pytest.Capture
     ],
 )
 def test_numbers_can_be_written_short(text: str, value: int) -> None:
-    assert number(text) == value
+    assert parse_count(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "M", "-5", "1e6", "20 millions", "1,000"])
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(BadSetting, match="expected a number such as 500k, 20M or 1G"):
-        number(text)
+        parse_count(text)
 
 
 # -- runs

@@ -18,7 +18,7 @@ from alembert.corpus.readers import SetAside
 from alembert.corpus.settings import BuildSettings, read_build_settings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting, UserError
-from alembert.settings import changed
+from alembert.settings import apply_changes
 from alembert.workers import processes
 
 SMALL = BuildSettings(part_characters=2_000)
@@ -403,7 +403,7 @@ def test_settings_from_a_file_are_those_of_the_dataclass(tmp_path: Path) -> None
 )
 def test_a_bad_setting_is_named(table: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadSetting, match=sentence):
-        changed(BuildSettings(), table, "corpus.toml")
+        apply_changes(BuildSettings(), table, "corpus.toml")
 
 
 def test_the_manifest_says_how_it_was_built(inputs: list[Path], words: LexiconFiles, tmp_path: Path) -> None:

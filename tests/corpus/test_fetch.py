@@ -34,7 +34,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.object_store import ObjectAddress
 from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import Corpus
-from alembert.errors import BadFile, BadSetting, Busy, UserError
+from alembert.errors import BadFile, BadSetting, FolderBusy, UserError
 from alembert.infer.annotate import AnnotateSettings, annotate
 from alembert.infer.annotate_pipeline import Pipeline
 from alembert.workers import processes
@@ -300,7 +300,7 @@ def until_free(out: Path, arguments: Any) -> None:
     while True:
         try:
             build(["s3://bucket/data/notes/"], out, **arguments)
-        except Busy:
+        except FolderBusy:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         else:
@@ -352,7 +352,7 @@ def test_an_object_that_changes_meanwhile_is_a_sentence(store: FakeS3, tmp_path:
 def test_a_second_run_for_the_same_result_is_refused(notes: Path, tmp_path: Path) -> None:
     with (
         fetch_inputs(["s3://bucket/data/notes/"], tmp_path / "out"),
-        pytest.raises(Busy, match="is being written by process"),
+        pytest.raises(FolderBusy, match="is being written by process"),
     ):
         build(["s3://bucket/data/notes/"], tmp_path / "out", settings=LOOSE, workers=1)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from alembert.errors import Busy
+from alembert.errors import FolderBusy
 from alembert.infer.annotate import AnnotateSettings, annotate
 from alembert.infer.annotate_chunks import PART_FORMATS
 from alembert.infer.annotate_pipeline import Pipeline
@@ -50,7 +50,7 @@ def run(work: Path, out: Path, form: str) -> None:
     while True:
         try:
             annotate(pipeline, [work / "in"], out, AnnotateSettings(format=form, part_characters=1000))
-        except Busy:
+        except FolderBusy:
             os.sched_yield()
         else:
             return

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from alembert import artifact
-from alembert.errors import BadFile, Busy
+from alembert.errors import BadFile, FolderBusy
 
 FORK = multiprocessing.get_context("fork") if sys.platform != "win32" else None
 pytestmark = pytest.mark.skipif(FORK is None, reason="needs fork and SIGKILL")
@@ -206,7 +206,7 @@ def compete(pipe: Connection, folder: Path) -> None:
         with artifact.create(folder, "Corpus", config={}):
             pipe.send("in")
             pipe.recv()
-    except Busy as error:
+    except FolderBusy as error:
         pipe.send(str(error))
 
 
@@ -239,7 +239,7 @@ def add_rounds(folder: Path, rounds: int) -> None:
                 number = int((folder / "number").read_text())
                 (draft.path / "number").write_text(str(number + 1))
             rounds -= 1
-        except Busy:
+        except FolderBusy:
             os.sched_yield()
 
 

@@ -14,7 +14,7 @@ import pytest
 from alembert import artifact
 from alembert.corpus.build import LexiconFiles, build
 from alembert.corpus.settings import BuildSettings
-from alembert.errors import Busy
+from alembert.errors import FolderBusy
 
 FORK = multiprocessing.get_context("fork") if sys.platform != "win32" else None
 pytestmark = pytest.mark.skipif(FORK is None, reason="needs fork and SIGKILL")
@@ -55,7 +55,7 @@ def run_build(work: Path, out: Path) -> None:
     while True:
         try:
             build(inputs, out, words=words, settings=SETTINGS, workers=2)
-        except Busy:  # the workers of a killed build see within milliseconds that it is gone
+        except FolderBusy:  # the workers of a killed build see within milliseconds that it is gone
             os.sched_yield()
         else:
             return

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from alembert.errors import Busy
+from alembert.errors import FolderBusy
 from alembert.infer.embed import EncodeSettings, encode
 from scripted_embedder import Scripted
 
@@ -49,7 +49,7 @@ def run(work: Path, out: Path) -> None:
     while True:
         try:
             encode(Scripted(), [work / f"{file}.jsonl" for file in range(3)], out, SETTINGS)
-        except Busy:
+        except FolderBusy:
             os.sched_yield()
         else:
             return

@@ -25,7 +25,7 @@ from alembert.infer.task_model import TaskModel
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.tasks.runtime.export_files import DECODING_FILE
-from alembert.terminal.output import print_json
+from alembert.terminal import print_json
 from small_checkpoints import SHAPE, fine_tuned
 from task_cases import TOKENIZER
 

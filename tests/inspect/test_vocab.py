@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 import pytest
 
 from alembert import sample
+from alembert.html import draw_bar_chart, draw_line_chart
 from alembert.inspect.vocab import VocabReport, render_vocab_page, report_vocabulary
-from alembert.plots import bar_chart, line_chart
 from alembert.text.extend import add_vocabulary_terms
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
@@ -107,7 +107,7 @@ def test_a_corpus_without_entities_has_a_page_too() -> None:
     assert "Pieces per entity" not in render_vocab_page(report_vocabulary(OLD, [TextSample("aspirin and water")]))
 
 
-@pytest.mark.parametrize("chart", [bar_chart("t", ["1"], {"a": [0.0]}), line_chart("t", [(1.0, 0.0)])])
+@pytest.mark.parametrize("chart", [draw_bar_chart("t", ["1"], {"a": [0.0]}), draw_line_chart("t", [(1.0, 0.0)])])
 def test_plots_of_nothing_are_drawn(chart: str) -> None:
     assert chart.startswith("<svg")
     assert "nan" not in chart

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from alembert.cli import _prepare_streams, run
-from alembert.terminal.output import say
+from alembert.terminal import say
 
 PACKAGE = Path(__file__).parent.parent.parent / "src" / "alembert"
 SPEAKING = [path for part in ("api", "cli", "terminal") for path in sorted((PACKAGE / part).glob("*.py"))]

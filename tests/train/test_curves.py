@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alembert.plots import Curve, curve_chart, thinned, ticks, value_range
+from alembert.html import Curve, choose_ticks, draw_curve_chart, thin_points, value_range
 from alembert.train.curves import build_panels, render_html, smooth, write_curves
 from alembert.train.runlog import RunLog
 
@@ -153,7 +153,7 @@ def test_a_users_style_does_not_change_the_picture(tmp_path: Path) -> None:
 @given(st.lists(finite, min_size=1, max_size=300), st.integers(4, 50))
 def test_thinning_keeps_ends_and_extremes(values: list[float], most: int) -> None:
     points = [(float(x), y) for x, y in enumerate(values)]
-    kept = thinned(points, most)
+    kept = thin_points(points, most)
     assert len(kept) <= most + 4
     assert (kept[0], kept[-1]) == (points[0], points[-1])
     assert {min(values), max(values)} <= {y for _, y in kept}
@@ -172,7 +172,7 @@ def test_smoothing_stays_inside_the_values(values: list[float]) -> None:
 
 @given(finite, st.floats(1e-3, 1e9))
 def test_ticks_lie_inside_and_are_few(low: float, width: float) -> None:
-    found = ticks(low, low + width)
+    found = choose_ticks(low, low + width)
     slack = 1e-6 * max(abs(low), width)
     assert 1 <= len(found) <= 9
     assert low - slack <= found[0]
@@ -181,7 +181,7 @@ def test_ticks_lie_inside_and_are_few(low: float, width: float) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), finite), max_size=20))
 def test_any_curve_can_be_drawn(points: list[tuple[float, float]]) -> None:
-    chart = curve_chart("t", [Curve("c", sorted(points))], str)
+    chart = draw_curve_chart("t", [Curve("c", sorted(points))], str)
     assert chart.startswith("<svg")
     assert "nan" not in chart
 

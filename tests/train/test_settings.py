@@ -9,7 +9,7 @@ import pytest
 
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
-from alembert.settings import explained
+from alembert.settings import read_field_docs
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import (
     BatchSettings,
@@ -35,7 +35,7 @@ def tables(settings: Any) -> Iterator[type]:
 @pytest.mark.parametrize("kind", list(tables(PretrainSettings())))
 def test_every_field_has_an_explanation(kind: type) -> None:
     names = {item.name for item in dataclasses.fields(kind)}
-    assert names <= {name for name, text in explained(kind).items() if text.strip()}
+    assert names <= {name for name, text in read_field_docs(kind).items() if text.strip()}
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from alembert.errors import BadInput, BadSetting
-from alembert.terminal.output import note, say_all
-from alembert.terminal.progress import Bar
+from alembert.terminal import ProgressBar, note, say_all
 
 if TYPE_CHECKING:
     from alembert.train.run import RunContext
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PLAIN: Final[Mapping[str, type]] = {
+_CHECKED_TYPES: Final[Mapping[str, type]] = {
     "str": str,
     "int": Integral,
     "float": Real,
@@ -34,15 +33,15 @@ _PLAIN: Final[Mapping[str, type]] = {
 
 StrPath = str | PathLike[str]
 Paths = StrPath | Iterable[StrPath]
-Settings = Mapping[str, Any] | StrPath | Any
+SettingsLike = Mapping[str, Any] | StrPath | Any
 """A dict as a TOML file would hold it, the path of such a file, or the settings dataclass itself."""
 
 
-def checked(function: Callable[P, R]) -> Callable[P, R]:
+def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse arguments of other types than the plain ones that the signature states, before anything is done."""
     parameters = signature(function).parameters.values()
     stated = {each.name: str(each.annotation) for each in parameters}
-    plain = {name: type_ for name, type_ in stated.items() if _PLAIN.keys() >= set(type_.split(" | "))}
+    plain = {name: type_ for name, type_ in stated.items() if _CHECKED_TYPES.keys() >= set(type_.split(" | "))}
     positional = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
 
     @wraps(function)
@@ -57,12 +56,12 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 def _check_type(name: str, value: Any, stated: str) -> None:
     names = stated.split(" | ")
-    kinds = tuple(_PLAIN[each] for each in names)
+    kinds = tuple(_CHECKED_TYPES[each] for each in names)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise BadSetting(f"`{name}` is a {type(value).__name__}; expected {' or '.join(names)}.")
 
 
-def columns_of(text: str | Iterable[str] | None) -> tuple[str, ...]:
+def to_columns(text: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return the names of columns: none, one or several."""
     if text is None or isinstance(text, str):
         return () if text is None else (text,)
@@ -72,7 +71,7 @@ def columns_of(text: str | Iterable[str] | None) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def path_of(value: Any, name: str) -> Path:
+def to_path(value: Any, name: str) -> Path:
     """Return a path, and refuse what is none."""
     if isinstance(value, str | PathLike) and not isinstance(value, bytes) and str(value):
         if "\0" in str(value):
@@ -81,16 +80,16 @@ def path_of(value: Any, name: str) -> Path:
     raise BadInput(f"`{name}` is a {type(value).__name__}; expected a path, such as 'work/ner'.")
 
 
-def paths_of(value: Paths | None, name: str) -> tuple[Path, ...]:
+def to_paths(value: Paths | None, name: str) -> tuple[Path, ...]:
     """Return the paths of an argument that takes one or several; none for None."""
-    return tuple(map(Path, inputs_of(value, name)))
+    return tuple(map(Path, to_inputs(value, name)))
 
 
-def files_of(value: Paths | None, name: str) -> tuple[Path, ...]:
+def to_local_files(value: Paths | None, name: str) -> tuple[Path, ...]:
     """Return paths of what is read: an object in a store (s3://, gs://) and standard input (`-`) are copied here."""
     from alembert.corpus.fetch import fetch_to_temporary_folder
 
-    return tuple(fetch_to_temporary_folder(inputs_of(value, name)))
+    return tuple(fetch_to_temporary_folder(to_inputs(value, name)))
 
 
 def files_by_task(
@@ -103,13 +102,13 @@ def files_by_task(
             raise BadSetting(
                 f"`{argument}` gives files for {len(names)} tasks; expected a dict with the names {known}."
             )
-        return {name: files_of(value, argument) for name in names}
+        return {name: to_local_files(value, argument) for name in names}
     if strange := [name for name in value if name not in names]:
         raise BadSetting(f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {known}.")
-    return {name: files_of(value.get(str(name)), argument) for name in names}
+    return {name: to_local_files(value.get(str(name)), argument) for name in names}
 
 
-def inputs_of(value: Paths | None, name: str) -> tuple[str | Path, ...]:
+def to_inputs(value: Paths | None, name: str) -> tuple[str | Path, ...]:
     """Return what an argument names: text as it is, since it may be an address, else paths; none for None."""
     if value is None:
         return ()
@@ -117,7 +116,7 @@ def inputs_of(value: Paths | None, name: str) -> tuple[str | Path, ...]:
         value = [value]
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
         raise BadInput(f"`{name}` is a {type(value).__name__}; expected a path, or a list of paths.")
-    paths = tuple(each if isinstance(each, str) and each else path_of(each, name) for each in value)
+    paths = tuple(each if isinstance(each, str) and each else to_path(each, name) for each in value)
     if not paths:
         raise BadInput(f"`{name}` is an empty list; expected at least one path.")
     return paths
@@ -125,11 +124,11 @@ def inputs_of(value: Paths | None, name: str) -> tuple[str | Path, ...]:
 
 def model_name(value: Any, name: str = "model") -> str:
     """Return the name of a model: a folder, or hub:organisation/name."""
-    path = path_of(value, name)
+    path = to_path(value, name)
     return value if isinstance(value, str) else str(path)
 
 
-def settings_table(settings: Settings | None) -> dict[str, Any]:
+def settings_table(settings: SettingsLike | None) -> dict[str, Any]:
     """Return settings as a table of plain values, whichever way they were given."""
     from alembert.settings import as_table, read_toml
 
@@ -146,17 +145,19 @@ def settings_table(settings: Settings | None) -> dict[str, Any]:
     )
 
 
-def given(**arguments: Any) -> dict[str, Any]:
+def drop_none(**arguments: Any) -> dict[str, Any]:
     """Return the arguments that were given."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def progress_bar(shown: bool) -> Bar:
+def progress_bar(shown: bool) -> ProgressBar:
     """Make a progress line on stderr: on a terminal or in a notebook, if it is wanted."""
-    return Bar(sys.stderr, shown=shown and None)
+    return ProgressBar(sys.stderr, shown=shown and None)
 
 
-def run_context(bar: Bar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None) -> RunContext:
+def run_context(
+    bar: ProgressBar, *, progress: bool, device: str, overwrite: bool, cache: Path | None = None
+) -> RunContext:
     """Say where a training run computes, and where it reports to."""
     from alembert.hardware.torch_settings import resolve_device
     from alembert.train.run import RunContext

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.api.arguments import Paths, StrPath, checked, files_of, path_of
+from alembert.api.arguments import Paths, StrPath, check_arguments, to_local_files, to_path
 from alembert.corpus.document import Document
 from alembert.errors import BadFile, BadInput, BadSetting
 from alembert.infer.predictions import AnnotatedDocument
@@ -17,7 +17,7 @@ from alembert.infer.predictions import AnnotatedDocument
 if TYPE_CHECKING:
     from alembert.infer.stream import InputStream
 
-_FORMAT_OF_ENDING: Final = {
+_FORMAT_BY_SUFFIX: Final = {
     ".jsonl": "jsonl",
     ".json": "bioc-json",
     ".xml": "bioc-xml",
@@ -29,11 +29,11 @@ _FORMAT_OF_ENDING: Final = {
 """What a file is written as if no format is named; a path without an ending is a folder, as brat has it."""
 
 
-_OTHER_NAMES: Final = {"bioc": "bioc-xml"}
+_FORMAT_ALIASES: Final = {"bioc": "bioc-xml"}
 """What `annotate` calls a format -> what the writers call it."""
 
 
-@checked
+@check_arguments
 def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterator[Document]:  # noqa: A002
     """Read documents from files, folders or patterns (`notes/*.jsonl`) of any known format, as a stream.
 
@@ -45,14 +45,14 @@ def read(inputs: Paths, *, format: str | None = None, **options: Any) -> Iterato
     from alembert.corpus.inputs import list_input_files
     from alembert.corpus.readers import FORMATS, ReadOptions
     from alembert.infer.stream import open_input_stream
-    from alembert.settings import changed
+    from alembert.settings import apply_changes
 
     if format is not None and format not in FORMATS:
         raise BadSetting(f"`format` is {format!r}, which no reader has. Use one of {', '.join(FORMATS)}.")
-    files = list_input_files(files_of(inputs, "inputs"), format=format)
+    files = list_input_files(to_local_files(inputs, "inputs"), format=format)
     for sentence in files.notes():
         warnings.warn(sentence, stacklevel=3)
-    return _documents(open_input_stream(files, changed(ReadOptions(), options, "`read`"), format))
+    return _documents(open_input_stream(files, apply_changes(ReadOptions(), options, "`read`"), format))
 
 
 def _documents(supply: InputStream) -> Iterator[Document]:
@@ -80,7 +80,7 @@ def _documents(supply: InputStream) -> Iterator[Document]:
         warnings.warn(f"{reason} ({count:,})", stacklevel=2)
 
 
-@checked
+@check_arguments
 def write(documents: Iterable[Document], path: StrPath, *, format: str | None = None) -> Path:  # noqa: A002
     """Write documents, with what models found in them, to a file or folder.
 
@@ -91,8 +91,8 @@ def write(documents: Iterable[Document], path: StrPath, *, format: str | None = 
     """
     from alembert.corpus.writers import write as write_format
 
-    target = path_of(path, "path")
-    chosen = _format_of(target) if format is None else _OTHER_NAMES.get(format, format)
+    target = to_path(path, "path")
+    chosen = _guess_format(target) if format is None else _FORMAT_ALIASES.get(format, format)
     if isinstance(documents, str | bytes | Mapping | Document) or not isinstance(documents, Iterable):
         raise BadInput(f"`documents` is a {type(documents).__name__}; expected an iterable of Documents.")
     if chosen == "brat" and target.exists():
@@ -101,7 +101,7 @@ def write(documents: Iterable[Document], path: StrPath, *, format: str | None = 
     hidden = target.with_name(f".{target.name}")  # with the same ending, by which writers tell compression
     failed: list[str] = []
     try:
-        losses = Counter(write_format(_checked(documents, failed), hidden, chosen))
+        losses = Counter(write_format(_check_documents(documents, failed), hidden, chosen))
     except BaseException:
         _remove(hidden)
         raise
@@ -115,15 +115,15 @@ def write(documents: Iterable[Document], path: StrPath, *, format: str | None = 
     return target
 
 
-def _format_of(path: Path) -> str:
+def _guess_format(path: Path) -> str:
     ending = path.with_suffix("").suffix if path.suffix in (".gz", ".zst") else path.suffix
-    if ending not in _FORMAT_OF_ENDING:
-        known = ", ".join(each for each in _FORMAT_OF_ENDING if each)
+    if ending not in _FORMAT_BY_SUFFIX:
+        known = ", ".join(each for each in _FORMAT_BY_SUFFIX if each)
         raise BadSetting(f"The format of {path} cannot be told from {ending!r}; expected {known}, or `format=`.")
-    return _FORMAT_OF_ENDING[ending]
+    return _FORMAT_BY_SUFFIX[ending]
 
 
-def _checked(documents: Iterable[Any], failed: list[str]) -> Iterator[Document]:
+def _check_documents(documents: Iterable[Any], failed: list[str]) -> Iterator[Document]:
     """Pass documents on; `failed` gets the ids of those that a stream could not annotate."""
     for number, document in enumerate(documents, start=1):
         if not isinstance(document, Document):

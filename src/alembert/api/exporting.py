@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alembert.api.arguments import (
     Paths,
-    Settings,
+    SettingsLike,
     StrPath,
-    checked,
+    check_arguments,
+    drop_none,
     files_by_task,
-    given,
-    path_of,
     settings_table,
+    to_path,
 )
-from alembert.api.inference import model_folder
+from alembert.api.inference import resolve_model_folder
 from alembert.errors import BadSetting
-from alembert.terminal.output import note
+from alembert.terminal import note
 
 if TYPE_CHECKING:
     from alembert.compress.card import ExportReport
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from alembert.infer.task_model import TaskModel
     from alembert.tasks.example import ReadResult
 
-SECONDS: Final = 3.0
+SPEED_SECONDS: Final = 3.0
 """What measuring speed may take for each form of the model, about."""
-MOST_JUDGED: Final = 1000
+MAX_EVAL_EXAMPLES: Final = 1000
 """Examples of the calibration file that int8 is judged on, where no other file is given."""
 
-Files = Mapping[str | None, Sequence[Path]]
+TaskFiles = Mapping[str | None, Sequence[Path]]
 """The files of each task; None names the only task of a model."""
 
 
@@ -53,7 +53,7 @@ class ExportResult:
         return {"folder": str(self.folder), **self.report}
 
 
-@checked
+@check_arguments
 def export(
     model: StrPath,
     *,
@@ -63,7 +63,7 @@ def export(
     int8: bool = True,
     format: str | None = None,  # noqa: A002
     task: str | None = None,
-    settings: Settings | None = None,
+    settings: SettingsLike | None = None,
     speed: bool = True,
     overwrite: bool = False,
     progress: bool = True,
@@ -77,12 +77,12 @@ def export(
     before and after. `settings` takes `limit` (points of score that int8 may cost), `rows` and `training_hashes`.
     """
     from alembert.compress.settings import ExportSettings
-    from alembert.settings import changed
+    from alembert.settings import apply_changes
 
-    chosen = given(format=format, precision=None if int8 else "fp32")
-    run_settings = changed(ExportSettings(), settings_table(settings), "`settings`")
-    run_settings = changed(run_settings, chosen, "The arguments")
-    folder = model_folder(model)
+    chosen = drop_none(format=format, precision=None if int8 else "fp32")
+    run_settings = apply_changes(ExportSettings(), settings_table(settings), "`settings`")
+    run_settings = apply_changes(run_settings, chosen, "The arguments")
+    folder = resolve_model_folder(model)
     names = export_tasks(folder, task)
     job = ExportJob(
         folder,
@@ -93,7 +93,7 @@ def export(
         speed=speed,
         say=note if progress else lambda _: None,
     )
-    target = path_of(out, "out")
+    target = to_path(out, "out")
     outcome = job.run(target, overwrite=overwrite)
     return ExportResult(folder=target, report=outcome.to_table())
 
@@ -104,8 +104,8 @@ class ExportJob:
 
     model: Path
     settings: ExportSettings
-    calibrate: Files
-    dev: Files
+    calibrate: TaskFiles
+    dev: TaskFiles
     options: ReadOptions | None = None
     task: str | None = None
     speed: bool = True
@@ -141,12 +141,14 @@ class ExportJob:
         if self.dev[name]:
             judged = self._examples(read_gold(model, self.dev[name], options))
         else:
-            judged = take_evenly(calibration, min(MOST_JUDGED, len(calibration)))
+            judged = take_evenly(calibration, min(MAX_EVAL_EXAMPLES, len(calibration)))
         return ExportData(
             calibration=calibration,
             judged=judged,
             labelled=bool(self.dev[name]) or any(model.task.answers(example) for example in judged),
-            stopwatch=(lambda forms, texts: measure_speeds(forms, texts, seconds=SECONDS)) if self.speed else None,
+            stopwatch=(lambda forms, texts: measure_speeds(forms, texts, seconds=SPEED_SECONDS))
+            if self.speed
+            else None,
             machine=describe_machine("cpu"),
             files=(*calibrate.contents, *dev.contents),
         )

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from alembert.api.arguments import (
     Paths,
-    Settings,
+    SettingsLike,
     StrPath,
-    checked,
-    columns_of,
-    files_of,
-    given,
-    inputs_of,
+    check_arguments,
+    drop_none,
     model_name,
-    path_of,
     progress_bar,
     settings_table,
+    to_columns,
+    to_inputs,
+    to_local_files,
+    to_path,
 )
 from alembert.errors import BadInput
 from alembert.infer.predictor import Predictor
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from alembert.infer.language_model import FilledMask, TextScore
 
 
-@checked
+@check_arguments
 def load(*models: StrPath, task: str | None = None, device: str = "auto", pooling: str | None = None) -> Predictor:
     """Load models to predict with: Checkpoints, Exports, folders that transformers fine-tuned, or hub:organisation/name.
 
@@ -41,11 +41,11 @@ def load(*models: StrPath, task: str | None = None, device: str = "auto", poolin
     `task` chooses one task of a multi-task model. `device` (auto, cpu, cuda) is for Checkpoints, which run in torch; Exports
     run on the CPU. `pooling` (mean or cls) says how `encode` makes a vector of a text, if the model's folder does not.
     """
-    folders = [model_folder(model) for model in models]
+    folders = [resolve_model_folder(model) for model in models]
     return Predictor(*folders, task=task, device=device, pooling=pooling)
 
 
-def model_folder(model: StrPath, argument: str = "model") -> Path:
+def resolve_model_folder(model: StrPath, argument: str = "model") -> Path:
     """Return the folder of a model; `hub:organisation/name` is fetched from the Hugging Face hub."""
     from alembert.hub import model_folder as find_folder
     from alembert.tasks.files import describe_inferred_task
@@ -60,7 +60,7 @@ def model_folder(model: StrPath, argument: str = "model") -> Path:
 # -- verbs
 
 
-@checked
+@check_arguments
 def evaluate(
     model: StrPath,
     files: Paths,
@@ -85,15 +85,15 @@ def evaluate(
     from alembert.infer.evaluate import evaluate as run
     from alembert.infer.task_model import TaskModel
 
-    folders = [model_folder(each) for each in ([model] if against is None else [model, against])]
+    folders = [resolve_model_folder(each) for each in ([model] if against is None else [model, against])]
     where = choose_device(folders, device)
     opened = [TaskModel.open(folder, where, task) for folder in folders]
-    options = ReadOptions(text=columns_of(text), label=label)
+    options = ReadOptions(text=to_columns(text), label=label)
     other = opened[1] if len(opened) > 1 else None
     with progress_bar(progress) as bar:
         return run(
             opened[0],
-            files_of(files, "files"),
+            to_local_files(files, "files"),
             options,
             part=part,
             against=other,
@@ -116,7 +116,7 @@ class EmbeddingResult:
         return {"folder": str(self.folder), "counts": dict(self.counts)}
 
 
-@checked
+@check_arguments
 def embed(
     model: StrPath,
     inputs: Paths,
@@ -124,7 +124,7 @@ def embed(
     out: StrPath,
     unit: str | None = None,
     pooling: str | None = None,
-    settings: Settings | None = None,
+    settings: SettingsLike | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: bool = True,
@@ -137,12 +137,12 @@ def embed(
     from alembert.infer.embed import EncodeSettings, encode
     from alembert.infer.embedder import Embedder
     from alembert.infer.engines import choose_device
-    from alembert.settings import changed
+    from alembert.settings import apply_changes
 
-    folder, target = model_folder(model), path_of(out, "out")
-    run_settings = changed(EncodeSettings(), settings_table(settings), "`settings`")
-    run_settings = changed(run_settings, given(unit=unit), "The arguments")
-    files = inputs_of(inputs, "inputs")
+    folder, target = resolve_model_folder(model), to_path(out, "out")
+    run_settings = apply_changes(EncodeSettings(), settings_table(settings), "`settings`")
+    run_settings = apply_changes(run_settings, drop_none(unit=unit), "The arguments")
+    files = to_inputs(inputs, "inputs")
     embedder = Embedder.open(folder, mode=cast(Any, pooling), device=choose_device([folder], device))
     with progress_bar(progress) as bar:
         result = encode(embedder, files, target, run_settings, overwrite=overwrite, tell=bar.show)
@@ -162,7 +162,7 @@ class AnnotationResult:
         return {"folder": str(self.folder), "counts": dict(self.counts)}
 
 
-@checked
+@check_arguments
 def annotate(
     model: StrPath | Iterable[StrPath],
     inputs: Paths,
@@ -174,7 +174,7 @@ def annotate(
     lexicons: Mapping[str, StrPath] | None = None,
     min_score: float | None = None,
     min_precision: float | None = None,
-    settings: Settings | None = None,
+    settings: SettingsLike | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: bool = True,
@@ -190,11 +190,11 @@ def annotate(
     from alembert.infer.annotate import annotate as run
     from alembert.infer.annotate_pipeline import Pipeline
     from alembert.infer.engines import choose_device
-    from alembert.settings import changed
+    from alembert.settings import apply_changes
 
-    folders = [model_folder(each) for each in inputs_of(model, "model")]
-    run_settings = changed(AnnotateSettings(), settings_table(settings), "`settings`")
-    run_settings = changed(run_settings, given(format=format), "The arguments")
+    folders = [resolve_model_folder(each) for each in to_inputs(model, "model")]
+    run_settings = apply_changes(AnnotateSettings(), settings_table(settings), "`settings`")
+    run_settings = apply_changes(run_settings, drop_none(format=format), "The arguments")
     pipeline = Pipeline.open(
         folders,
         task=task,
@@ -204,11 +204,11 @@ def annotate(
         min_score=min_score,
         min_precision=min_precision,
     )
-    folder = path_of(out, "out")
+    folder = to_path(out, "out")
     with progress_bar(progress) as bar:
         result = run(
             pipeline,
-            inputs_of(inputs, "inputs"),
+            to_inputs(inputs, "inputs"),
             folder,
             run_settings,
             overwrite=overwrite,
@@ -220,13 +220,13 @@ def annotate(
 def _lexicons(named: Any) -> dict[str, Path]:
     if named is not None and not isinstance(named, Mapping):
         raise BadInput(f"`lexicons` is a {type(named).__name__}; expected a dict such as {{'gene': 'hgnc.tsv'}}.")
-    return {str(label): path_of(path, "lexicons") for label, path in (named or {}).items()}
+    return {str(label): to_path(path, "lexicons") for label, path in (named or {}).items()}
 
 
 # -- language models
 
 
-@checked
+@check_arguments
 def fill(model: StrPath | Predictor, text: str, *, top: int = 5) -> tuple[FilledMask, ...]:
     """Return what a masked language model expects at each `[MASK]` of a text, the likeliest candidates first."""
     from alembert.infer.language_model import fill_mask
@@ -234,13 +234,13 @@ def fill(model: StrPath | Predictor, text: str, *, top: int = 5) -> tuple[Filled
     return fill_mask(_predictor(model).language_model, _text(text), top)
 
 
-@checked
+@check_arguments
 def generate(
     model: StrPath | Predictor,
     prompt: str | Iterable[str],
     *,
     max_new_tokens: int | None = None,
-    settings: Settings | None = None,
+    settings: SettingsLike | None = None,
     **options: Any,
 ) -> Any:
     """Continue a text with a language model that was trained with the objective causal or prefix.
@@ -250,17 +250,17 @@ def generate(
     `length_penalty`, `repetition_penalty`.
     """
     from alembert.infer.language_model import generate_batch
-    from alembert.settings import changed
+    from alembert.settings import apply_changes
     from alembert.tasks.decoding.settings import DecodeSettings
 
-    decoding = changed(DecodeSettings(), settings_table(settings), "`settings`")
-    decoding = changed(decoding, {**options, **given(longest=max_new_tokens)}, "`generate`")
+    decoding = apply_changes(DecodeSettings(), settings_table(settings), "`settings`")
+    decoding = apply_changes(decoding, {**options, **drop_none(longest=max_new_tokens)}, "`generate`")
     prompts = [prompt] if isinstance(prompt, str) else [_text(each) for each in _iterable(prompt, "prompt")]
     written = list(generate_batch(_predictor(model).language_model, prompts, decoding))
     return written[0] if isinstance(prompt, str) else written
 
 
-@checked
+@check_arguments
 def score(model: StrPath | Predictor, text: str) -> TextScore:
     """Return how probable a language model finds a text: exactly for causal models, as pseudo-log-likelihood for masked ones.
 

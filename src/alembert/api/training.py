@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alembert.api.arguments import (
     Paths,
-    Settings,
+    SettingsLike,
     StrPath,
-    checked,
-    columns_of,
+    check_arguments,
+    drop_none,
     files_by_task,
-    files_of,
-    given,
     model_name,
-    path_of,
-    paths_of,
     progress_bar,
     run_context,
     settings_table,
+    to_columns,
+    to_local_files,
+    to_path,
+    to_paths,
 )
-from alembert.api.inference import model_folder
+from alembert.api.inference import resolve_model_folder
 from alembert.errors import AlreadyDone, BadInput, BadSetting
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class PretrainingResult:
         return {**asdict(self), "folder": str(self.folder)}
 
 
-@checked
+@check_arguments
 def finetune(
     task: str | Mapping[str, str],
     *,
@@ -107,7 +107,7 @@ def finetune(
     seeds: int = 1,
     text: str | Iterable[str] | None = None,
     label: str | None = None,
-    settings: Settings | None = None,
+    settings: SettingsLike | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: bool = True,
@@ -127,9 +127,9 @@ def finetune(
     kinds = _kinds(task)
     are_named = not isinstance(task, str)
     changes = {
-        **given(epochs=epochs, seed=seed),
-        **given(optimiser=None if learning_rate is None else {"rate": learning_rate}),
-        **given(read=given(text=_columns(text), label=label) or None),
+        **drop_none(epochs=epochs, seed=seed),
+        **drop_none(optimiser=None if learning_rate is None else {"rate": learning_rate}),
+        **drop_none(read=drop_none(text=_columns(text), label=label) or None),
     }
     run_settings, of_tasks = resolve_settings(
         kinds, {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}, are_named=are_named
@@ -138,10 +138,10 @@ def finetune(
     files = _data(given_files, split, {name: each.reading for name, each in of_tasks.items()})
     job = build_job(model_name(model), build_task_specs(kinds, files, of_tasks), are_named=are_named)
     train_model = partial(run, job, settings=run_settings, seeds=seeds)
-    return _trained(train_model, path_of(out, "out"), progress=progress, device=device, overwrite=overwrite)
+    return _train(train_model, to_path(out, "out"), progress=progress, device=device, overwrite=overwrite)
 
 
-@checked
+@check_arguments
 def pretrain(
     inputs: Paths,
     *,
@@ -155,7 +155,7 @@ def pretrain(
     steps: int | None = None,
     learning_rate: float | None = None,
     seed: int | None = None,
-    settings: Settings | None = None,
+    settings: SettingsLike | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: bool = True,
@@ -172,13 +172,13 @@ def pretrain(
 
     start = None if model is None else model_name(model)
     changes = {
-        **given(hours=hours, tokens=tokens, steps=steps, seed=seed),
-        **given(optimiser=None if learning_rate is None else {"rate": learning_rate}),
+        **drop_none(hours=hours, tokens=tokens, steps=steps, seed=seed),
+        **drop_none(optimiser=None if learning_rate is None else {"rate": learning_rate}),
     }
     layers = {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}
     run_settings = resolve_recipe(recipe or choose_recipe(start), layers, chosen=recipe is not None)
-    vocabulary = None if tokenizer is None else path_of(tokenizer, "tokenizer")
-    folder, files = path_of(out, "out"), paths_of(inputs, "inputs")
+    vocabulary = None if tokenizer is None else to_path(tokenizer, "tokenizer")
+    folder, files = to_path(out, "out"), to_paths(inputs, "inputs")
     with progress_bar(progress) as bar:
         context = run_context(bar, progress=progress, device=device, overwrite=overwrite)
         try:
@@ -188,7 +188,7 @@ def pretrain(
     return PretrainingResult(folder=folder, before=done.before, after=done.after, tokens=done.done.tokens)
 
 
-@checked
+@check_arguments
 def distill(
     teacher: StrPath,
     *,
@@ -204,7 +204,7 @@ def distill(
     epochs: float | None = None,
     seed: int | None = None,
     seeds: int = 1,
-    settings: Settings | None = None,
+    settings: SettingsLike | None = None,
     device: str = "auto",
     overwrite: bool = False,
     progress: bool = True,
@@ -219,7 +219,7 @@ def distill(
     from alembert.train.distill.distill import distill as run
     from alembert.train.distill.stages import DistillJob
 
-    source = model_folder(teacher, "teacher")
+    source = resolve_model_folder(teacher, "teacher")
     run_settings = _distill_settings(
         source, task, preset=preset, table=settings_table(settings), epochs=epochs, seed=seed
     )
@@ -229,10 +229,10 @@ def distill(
         student=str(student),
         data=_data({"train": train, "dev": dev, "data": data}, split, reading)[""],
         task=task,
-        texts=files_of(texts, "texts"),
+        texts=to_local_files(texts, "texts"),
     )
     train_model = partial(run, job, settings=run_settings, seeds=seeds)
-    return _trained(train_model, path_of(out, "out"), progress=progress, device=device, overwrite=overwrite)
+    return _train(train_model, to_path(out, "out"), progress=progress, device=device, overwrite=overwrite)
 
 
 def _finished_pretraining(folder: Path) -> PretrainingResult:
@@ -247,7 +247,7 @@ def _finished_pretraining(folder: Path) -> PretrainingResult:
     return PretrainingResult(folder=folder, before=first["scores"], after=last["scores"], tokens=last["tokens"])
 
 
-def _trained(
+def _train(
     train_model: Callable[..., FinetuneRunResult], folder: Path, *, progress: bool, device: str, overwrite: bool
 ) -> TrainingResult:
     """Train a model for a task, or return the result of a run that was complete before."""
@@ -275,7 +275,7 @@ def _kinds(task: str | Mapping[str, str]) -> dict[str, str]:
 
 
 def _columns(text: str | Iterable[str] | None) -> list[str] | None:
-    return None if text is None else list(columns_of(text))
+    return None if text is None else list(to_columns(text))
 
 
 def _data(files: Mapping[str, Any], split: str | None, reading: Mapping[str, ReadOptions]) -> dict[str, DataFiles]:
@@ -303,15 +303,15 @@ def _distill_settings(
     epochs: float | None,
     seed: int | None,
 ) -> DistillSettings:
-    from alembert.settings import changed
+    from alembert.settings import apply_changes
     from alembert.tasks.files import read_task_table
     from alembert.train.distill.settings import check_preset, get_preset
 
     name = check_preset(preset or str(table.pop("preset", "fast")))
     table.pop("preset", None)
-    settings = changed(get_preset(name, str(read_task_table(teacher, task)["task"])), table, _SETTINGS)
-    changes = given(seed=seed, prediction=None if epochs is None else {"epochs": epochs})
-    return changed(settings, changes, _ARGUMENTS)
+    settings = apply_changes(get_preset(name, str(read_task_table(teacher, task)["task"])), table, _SETTINGS)
+    changes = drop_none(seed=seed, prediction=None if epochs is None else {"epochs": epochs})
+    return apply_changes(settings, changes, _ARGUMENTS)
 
 
 def _reading_of_training(folder: Path, task: str | None) -> Any:

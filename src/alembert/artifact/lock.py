@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from alembert.errors import BadFile, Busy
+from alembert.errors import BadFile, FolderBusy
 
 _NO_LOCKS_HERE = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}
 
 
 @contextmanager
 def hold_lock(path: Path, shown: str) -> Iterator[None]:
-    """Hold the lock file `path` for the length of the block; raise `Busy` if someone else does."""
+    """Hold the lock file `path` for the length of the block; raise `FolderBusy` if someone else does."""
     descriptor = _take(path, shown)
     try:
         _write_holder(descriptor)
@@ -45,7 +45,7 @@ def _take(path: Path, shown: str) -> int:
         with ExitStack() as on_failure:
             on_failure.callback(os.close, descriptor)
             if not _flock(descriptor):
-                raise Busy(
+                raise FolderBusy(
                     f"{shown} is being written by {_read_holder(descriptor)}. Wait for it to end, or choose a new folder."
                 )
             if _is_at(path, descriptor):

@@ -1,7 +1,7 @@
 """The `alembert` command: one file per verb, each a thin layer over a function of the same name.
 
 Verb files import what they need inside the function, so that `alembert --help` stays fast and loads no torch.
-Data goes to stdout, notes and progress to stderr; `codes` has the exit codes.
+Data goes to stdout, notes and progress to stderr; `output` has the exit codes.
 """
 
 import io
@@ -19,7 +19,6 @@ from alembert.cli import (
     annotate,
     augment,
     bench,
-    codes,
     convert,
     corpus,
     demo,
@@ -32,13 +31,14 @@ from alembert.cli import (
     finetune,
     generate,
     inspect,
+    output,
     predict,
     pretrain,
     score,
     vocab,
 )
 from alembert.errors import AlreadyDone, Interrupted, UserError
-from alembert.terminal.output import note, say, say_all
+from alembert.terminal import note, say, say_all
 
 app = typer.Typer(
     name="alembert",
@@ -104,7 +104,7 @@ def run(arguments: list[str] | None = None) -> int:
         return stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
         say("interrupted")
-        return codes.INTERRUPTED
+        return output.INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; point stdout elsewhere so that the interpreter's flush is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -134,7 +134,7 @@ def _refuse_command(problem: TyperException) -> int:
     message = problem.format_message()
     if message.startswith("Usage:"):  # a command was given without anything: its help is the answer
         say_all(message.splitlines())
-        return codes.REFUSED
+        return output.REFUSED
     sentence = " ".join(message.split()).rstrip(".")
     context = getattr(problem, "ctx", None)
     command = "alembert" if context is None else context.command_path
@@ -143,7 +143,7 @@ def _refuse_command(problem: TyperException) -> int:
 
 def _refuse(sentence: str) -> int:
     say(f"error: {sentence}")
-    return codes.REFUSED
+    return output.REFUSED
 
 
 def main() -> None:

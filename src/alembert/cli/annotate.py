@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.cluster import On, RayAddress, WorkerCpus, cluster_of
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.models import MODEL, find_model
-from alembert.cli.options import Device, MinPrecision, MinScore, withheld_note
-from alembert.terminal.output import note
+from alembert.cli.options import (
+    MODEL_HELP,
+    Device,
+    MinPrecision,
+    MinScore,
+    RayAddress,
+    RunOn,
+    WorkerCpus,
+    find_model,
+    resolve_cluster,
+    withheld_note,
+)
+from alembert.cli.output import SET_ASIDE
+from alembert.terminal import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def annotate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
+    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
     inputs: Annotated[
         list[str],
         typer.Argument(
@@ -64,7 +73,7 @@ def annotate(
     ] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")] = None,
     device: Device = "auto",
-    on: On = "local",
+    on: RunOn = "local",
     workers: Annotated[
         int | None,
         typer.Option(min=1, max=65536, help="Number of workers on Ray; if not given, as many as there are CPUs for."),
@@ -79,15 +88,15 @@ def annotate(
 ) -> None:
     """Annotate documents, each exactly once; to resume a stopped run, repeat the command."""
     settings = _settings(config, {} if format is None else {"format": format}, tuple(text or ()))
-    models, files = _parted(model, inputs)
+    models, files = _split_models(model, inputs)
     from alembert.corpus.fetch import check_inputs
     from alembert.errors import BadSetting
     from alembert.infer import annotate as verb
     from alembert.infer.engines import choose_device
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar
     from alembert.text.lexicon import parse_lexicon_options
 
-    cluster = cluster_of(on, workers, worker_cpus, ray_address)
+    cluster = resolve_cluster(on, workers, worker_cpus, ray_address)
     if workers and not cluster:
         raise BadSetting("`--workers` is for a cluster, here the model has all cores: add --on ray, or leave it out.")
     check_inputs(files)
@@ -100,8 +109,8 @@ def annotate(
         "min_precision": min_precision,
         "lexicons": lexicons,
     }
-    pipeline, site = _opened(models, options, cluster)
-    with Bar(sys.stderr, plain_every=60) as bar:
+    pipeline, site = _open_pipeline(models, options, cluster)
+    with ProgressBar(sys.stderr, plain_every=60) as bar:
         result = verb.annotate(pipeline, files, out, settings, site=site, overwrite=overwrite, tell=bar.show)
     if withheld := result.manifest.counts.get("withheld"):
         note(withheld_note(withheld, (each.min_score for each in pipeline.models)))
@@ -110,7 +119,7 @@ def annotate(
         raise typer.Exit(SET_ASIDE)
 
 
-def _opened(
+def _open_pipeline(
     models: Sequence[Path], options: Mapping[str, Any], cluster: RayCluster | None
 ) -> tuple[Pipeline, Executor | None]:
     """Open the models here, and say where they compute; a cluster opens them itself, and here they only say what they are."""
@@ -128,14 +137,14 @@ def _opened(
 def _settings(config: Path | None, given: Mapping[str, Any], text: tuple[str, ...]) -> AnnotateSettings:
     """Read the file of settings, and let the flags have the last word."""
     from alembert.infer.annotate import AnnotateSettings
-    from alembert.settings import changed, read_toml
+    from alembert.settings import apply_changes, read_toml
 
-    settings = changed(AnnotateSettings(), read_toml(config), str(config)) if config else AnnotateSettings()
-    settings = changed(settings, given, "The command line")
+    settings = apply_changes(AnnotateSettings(), read_toml(config), str(config)) if config else AnnotateSettings()
+    settings = apply_changes(settings, given, "The command line")
     return replace(settings, read=replace(settings.read, text=text)) if text else settings
 
 
-def _parted(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
+def _split_models(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Part models from inputs: the first path is a model, and so are the models that follow it."""
     from alembert.hub import is_hub_id
     from alembert.tasks.files import has_task
@@ -147,7 +156,7 @@ def _parted(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def _print_outcome(out: Path, result: AnnotationRun, *, as_json: bool) -> None:
-    from alembert.terminal.output import note_set_aside, print_json, say
+    from alembert.terminal import note_set_aside, print_json, say
 
     counts = result.manifest.counts
     note_set_aside(out / "set-aside.jsonl", counts)

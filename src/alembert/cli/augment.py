@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.models import find_model
-from alembert.cli.options import Delimiter, LabelColumn, Types, one_label
+from alembert.cli.options import Delimiter, LabelColumn, Types, find_model, single_label_column
+from alembert.cli.output import SET_ASIDE
 from alembert.errors import BadFile, BadSetting
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ def augment(
     from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.inputs import expand_patterns, list_input_files
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.terminal.output import note
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar, note
     from alembert.text.lexicon import parse_lexicon_option, read_lexicon
     from alembert.train.augment.augment import augment as run
     from alembert.train.augment.augment import write_augmented
@@ -90,12 +88,14 @@ def augment(
         read_lexicon(path, kind)
         for kind, path in (parse_lexicon_option(each, "dictionary") for each in dictionary or ())
     ]
-    options = ReadOptions(text=tuple(text or ()), label=one_label(label), delimiter=delimiter, types=tuple(types or ()))
-    checkpoint, known, reading = _opened(model, task, files.paths, options, device)
+    options = ReadOptions(
+        text=tuple(text or ()), label=single_label_column(label), delimiter=delimiter, types=tuple(types or ())
+    )
+    checkpoint, known, reading = _open_examples(model, task, files.paths, options, device)
     reading = _with_unknown_marked(known, reading, given)
     if words is not None:
-        checkpoint = _checkpoint(words, device)
-    with Bar(sys.stderr) as bar:
+        checkpoint = _open_checkpoint(words, device)
+    with ProgressBar(sys.stderr) as bar:
         made = run(checkpoint, known, reading.examples, settings, lexicons=lexicons, tell=bar.show)
     write_augmented(out, known, (*(reading.examples if originals else ()), *made.examples))
     for sentence in (*(each for lexicon in lexicons for each in lexicon.warnings()), *made.notes):
@@ -117,7 +117,7 @@ def _check_out(out: Path, inputs: Sequence[Path], *, overwrite: bool) -> None:
         raise BadFile(f"{out} is there already. Choose another name, or give --overwrite if it is not an input.")
 
 
-def _opened(
+def _open_examples(
     model: str, name: str | None, files: Sequence[Path], options: ReadOptions, device: str
 ) -> tuple[Checkpoint, AnyTask, ReadResult[Any]]:
     """Open the model, and read the examples of its task; of a model without one, of the task that is named."""
@@ -133,17 +133,17 @@ def _opened(
         called = name if read_task_names(folder) else None
         engine = TorchEngine.open(folder, resolve_device(device))
         tuned = TaskModel.of_engine(engine, folder, called)
-        found = _some(tuned.read(files, options))
+        found = _require_examples(tuned.read(files, options))
         tuned.task.check(found.examples)
         tuned.task.check_reading(options, files)
         return engine.checkpoint, tuned.task, found
-    checkpoint = _checkpoint(folder, device)
+    checkpoint = _open_checkpoint(folder, device)
     if name is None:
         raise BadSetting(
             f"{model} was not fine-tuned for a task, so it does not say what the examples are. Name the task: --task tag."
         )
     kind = get_task_class(name)
-    reading = _some(kind.read(files, kind.settings_class(), options))
+    reading = _require_examples(kind.read(files, kind.settings_class(), options))
     learnt = kind.learn(reading.examples, kind.settings_class())
     learnt.check_reading(options, files)
     return checkpoint, learnt, reading
@@ -153,7 +153,7 @@ def _with_unknown_marked(task: AnyTask, reading: ReadResult[Any], sources: Seque
     """Let the task mark what the files leave open: copies are to train on, and one file does not tell it any more."""
     from dataclasses import replace
 
-    from alembert.terminal.output import note
+    from alembert.terminal import note
 
     examples, notes = task.mark_unknown(reading.examples, task.settings, sources)
     for sentence in notes:
@@ -161,14 +161,14 @@ def _with_unknown_marked(task: AnyTask, reading: ReadResult[Any], sources: Seque
     return replace(reading, examples=tuple(examples))
 
 
-def _some(reading: ReadResult[Any]) -> ReadResult[Any]:
+def _require_examples(reading: ReadResult[Any]) -> ReadResult[Any]:
     if not reading.examples:
         first = reading.set_aside[0].reason if reading.set_aside else "the files are empty"
         raise BadFile(f"There is no example to augment: {first}. Check the files and their format.")
     return reading
 
 
-def _checkpoint(folder: str | Path, device: str) -> Checkpoint:
+def _open_checkpoint(folder: str | Path, device: str) -> Checkpoint:
     from alembert.files import checkpoint as checkpoints
     from alembert.hardware.torch_settings import resolve_device
 
@@ -178,7 +178,7 @@ def _checkpoint(folder: str | Path, device: str) -> Checkpoint:
 
 
 def _print(made: AugmentResult, originals: Sequence[Any], out: Path, as_json: bool) -> None:
-    from alembert.terminal.output import print_json, visible
+    from alembert.terminal import escape_controls, print_json
 
     if as_json:
         print_json({"out": str(out), **made.counts})
@@ -190,9 +190,9 @@ def _print(made: AugmentResult, originals: Sequence[Any], out: Path, as_json: bo
         f"left out: {count['same']:,} equal to their original or to another copy, {count['lost']:,} whose answers would "
         "have become unclear"
     )
-    print(visible(f"written to {out}"))
+    print(escape_controls(f"written to {out}"))
     step = max(1, len(made.examples) // _SHOWN)
     for number in range(0, len(made.examples), step)[:_SHOWN]:
         before, after = originals[made.origins[number]], made.examples[number]
-        print(visible(f"- {' | '.join(before.texts)}"))
-        print(visible(f"+ {' | '.join(after.texts)}"))
+        print(escape_controls(f"- {' | '.join(before.texts)}"))
+        print(escape_controls(f"+ {' | '.join(after.texts)}"))

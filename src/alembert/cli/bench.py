@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.models import MODEL, find_model
-from alembert.cli.options import Device
+from alembert.cli.options import MODEL_HELP, Device, find_model
+from alembert.cli.output import SET_ASIDE
 
 if TYPE_CHECKING:
     from alembert.infer.bench import Benchmark, ModelTiming
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
+    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
     texts: Annotated[
         list[str],
         typer.Argument(
@@ -40,13 +39,12 @@ def bench(
     from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer import bench as verb
-    from alembert.terminal.output import note, print_json
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar, note, print_json
 
     folder = find_model(model)
     options = ReadOptions(text=tuple(text or ()))
     around: dict[str, Any] = {"task": task, "device": device, "limit": limit, "seconds": seconds}
-    with Bar(sys.stderr) as bar:
+    with ProgressBar(sys.stderr) as bar:
         found = verb.bench(folder, fetch_to_temporary_folder(texts), options, **around, tell=bar.show)
     if as_json:
         print_json(found.to_table())
@@ -61,14 +59,14 @@ def bench(
 
 
 def _print(found: Benchmark) -> None:
-    from alembert.terminal.output import visible
+    from alembert.terminal import escape_controls
 
-    print(visible(f"{found.model}, task {found.task}, {found.engine}, on {', '.join(found.files)}"))
+    print(escape_controls(f"{found.model}, task {found.task}, {found.engine}, on {', '.join(found.files)}"))
     for line in _table(found).lines():
-        print(visible(line))
+        print(escape_controls(line))
     print()
     for sentence in _sentences(found):
-        print(visible(sentence))
+        print(escape_controls(sentence))
 
 
 def _table(found: Benchmark) -> Table:

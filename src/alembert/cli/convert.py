@@ -36,7 +36,7 @@ def convert(
         _forget_training(Path(source), out, overwrite=overwrite, as_json=as_json)
         return
     from alembert.extras import TRAINING, require
-    from alembert.terminal.output import print_json
+    from alembert.terminal import print_json
 
     require("Converting weights", *TRAINING)
     from alembert.files import convert as converting
@@ -58,10 +58,10 @@ def convert(
 
 def _forget_training(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
     from alembert.tasks.files import forget_training
-    from alembert.terminal.output import print_json, visible
+    from alembert.terminal import escape_controls, print_json
 
     forget_training(source, out, overwrite=overwrite)
     if as_json:
         print_json({"out": str(out)})
     else:
-        print(visible(f"{out}: as {source}, without hashes of what it was trained on"))
+        print(escape_controls(f"{out}: as {source}, without hashes of what it was trained on"))

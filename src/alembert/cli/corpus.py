@@ -1,24 +1,34 @@
-"""`alembert corpus`: raw files to a corpus, and a look at it."""
+"""`alembert corpus`: raw files to a corpus, and a look at it.
+
+What `alembert corpus show` prints: tables that fit 80 columns, histograms as bars, documents with coloured entities.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.cluster import On, RayAddress, WorkerCpus, cluster_of
-from alembert.cli.codes import SET_ASIDE
-from alembert.terminal.output import note, say
+from alembert.cli.options import RayAddress, RunOn, WorkerCpus, resolve_cluster
+from alembert.cli.output import SET_ASIDE
+from alembert.terminal import note, say, stdout_console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from rich.console import Console
+    from rich.text import Text
+
     from alembert.artifact import Manifest
     from alembert.corpus.build import LexiconFiles
     from alembert.corpus.settings import BuildSettings
+    from alembert.corpus.statistics import CorpusStatistics, Histogram
+    from alembert.corpus.store import CorpusDocument
+
 
 app = typer.Typer(help="Build a corpus from raw files, and look at it.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -50,7 +60,7 @@ def build(
     workers: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Processes; as many as CPUs if not given.")
     ] = None,
-    on: On = "local",
+    on: RunOn = "local",
     worker_cpus: WorkerCpus = None,
     ray_address: RayAddress = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file with all other settings.")] = None,
@@ -60,10 +70,10 @@ def build(
     """Read, clean and annotate files; goes on where it was stopped."""
     from alembert.corpus import build as verb
     from alembert.corpus.build_ray import ray_executor
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar
 
-    cluster = cluster_of(on, workers, worker_cpus, ray_address)
-    with Bar(sys.stderr) as bar:
+    cluster = resolve_cluster(on, workers, worker_cpus, ray_address)
+    with ProgressBar(sys.stderr) as bar:
         result = verb.build(
             files,
             out,
@@ -75,7 +85,7 @@ def build(
             tell=bar.show,
         )
     counts = result.manifest.counts
-    for sentence in (*result.notes, *_guesses(counts), *_repeated_ids(counts)):
+    for sentence in (*result.notes, *_encoding_notes(counts), *_repeated_id_notes(counts)):
         note(sentence)
     if not result.fresh:
         say(f"{out} is already complete: nothing to do.")
@@ -112,7 +122,7 @@ def _words(options: list[str], stop: Path | None, keep: Path | None) -> LexiconF
     return LexiconFiles(lexicons=parse_lexicon_options(options), stop=stop, keep=keep)
 
 
-def _guesses(counts: Mapping[str, int]) -> Iterator[str]:
+def _encoding_notes(counts: Mapping[str, int]) -> Iterator[str]:
     """Say in one sentence which encodings were taken on evidence; those of Unicode need no guess."""
     start, end = "remark: read as ", ", which was recognised"
     found = {
@@ -127,13 +137,13 @@ def _guesses(counts: Mapping[str, int]) -> Iterator[str]:
         )
 
 
-def _repeated_ids(counts: Mapping[str, int]) -> Iterator[str]:
+def _repeated_id_notes(counts: Mapping[str, int]) -> Iterator[str]:
     if repeated := counts.get("repeated ids"):
         yield f"{repeated:,} documents have an id that an earlier one has too; the column `source` tells their files apart"
 
 
 def _print_outcome(out: Path, manifest: Manifest, *, as_json: bool) -> None:
-    from alembert.terminal.output import print_json
+    from alembert.terminal import print_json
 
     counts = manifest.counts
     if as_json:
@@ -160,7 +170,7 @@ def show(
     from alembert.corpus.statistics import compute_statistics
     from alembert.corpus.statistics import sample_documents as pick
     from alembert.corpus.store import Corpus
-    from alembert.terminal.output import print_json
+    from alembert.terminal import print_json
 
     opened = Corpus.open(corpus)
     found = compute_statistics(opened)
@@ -175,7 +185,7 @@ def show(
         record = found.as_json() | ({"sample": [make_document_record(entry) for entry in entries]} if sample else {})
         print_json(record, indent=2)
     else:
-        from alembert.cli.corpus_tables import print_survey
+        pass
 
         print_survey(found, entries)
 
@@ -190,3 +200,92 @@ def _write(path: Path, text: str) -> None:
     except OSError as problem:
         raise BadFile(f"The page {path} cannot be written: {problem.strerror}. Choose another name.") from None
     say(f"wrote {path}")
+
+
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+_BAR = 40
+_LONGEST_TEXT = 1500
+_CONTENT_COUNTS = ("documents", "sentences", "words", "characters", "gold entities")
+
+
+def print_survey(survey: CorpusStatistics, entries: Sequence[CorpusDocument]) -> None:
+    """Print a survey and a sample of documents."""
+    from alembert.corpus.statistics import READ_COUNT_NAMES
+
+    console = stdout_console()
+    _print_rows(console, "Read", survey.named(READ_COUNT_NAMES))
+    _print_rows(console, "Dropped, documents", survey.starting("dropped: "))
+    _print_rows(console, "Set aside, by reason", survey.starting("set aside: "))
+    _print_rows(console, "Cleaned", survey.starting("cleaned: "))
+    _print_rows(console, "Remarks", survey.starting("remark: "))
+    _print_rows(console, "The corpus holds", survey.named(_CONTENT_COUNTS))
+    _print_rows(console, "Languages, documents", survey.languages.most_common(12))
+    _print_rows(console, "Sources, documents", list(survey.sources.items())[:40])
+    _print_bars(console, "Sentences per document", survey.per_document)
+    _print_bars(console, "Characters per sentence", survey.characters)
+    _print_bars(console, "Words per sentence", survey.words)
+    _print_labels(console, survey)
+    for entry in entries:
+        _print_entry(console, entry, [label.name for label in survey.labels])
+
+
+def _print_rows(console: Console, title: str, rows: Iterable[tuple[str, int]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(overflow="fold")
+    table.add_column(justify="right")
+    for name, number in rows:
+        table.add_row(name, f"{number:,}")
+    if table.row_count:
+        console.print(title, style="bold")
+        console.print(table)
+        console.print()
+
+
+def _print_bars(console: Console, title: str, histogram: Histogram) -> None:
+    bins = histogram.bins()
+    highest = max([count for _, count in bins] or [0])
+    if not highest:
+        return
+    console.print(f"{title} (mean {histogram.mean:.1f})", style="bold")
+    for name, count in bins:
+        console.print(f"{name:>9} {count:>11,} {'█' * round(_BAR * count / highest)}", soft_wrap=True)
+    console.print()
+
+
+def _print_labels(console: Console, survey: CorpusStatistics) -> None:
+    from rich.table import Table
+
+    if not survey.labels:
+        return
+    console.print("Entities", style="bold")
+    table = Table("label", "found", "different", "most frequent", box=None, pad_edge=False, header_style="dim")
+    for label in survey.labels:
+        often = ", ".join(f"{surface} {times:,}" for surface, times in label.top)
+        name = f"{label.name} (gold)" if label.gold else label.name
+        table.add_row(name, f"{label.count:,}", f"{label.distinct:,}", often)
+    console.print(table)
+    console.print()
+
+
+def _print_entry(console: Console, entry: CorpusDocument, labels: Sequence[str]) -> None:
+    document = entry.document
+    heading = f"{document.id}  {entry.source}  {entry.language}  sentences: {len(entry.sentences)}"
+    console.print(heading, style="bold", soft_wrap=True)
+    console.print(_coloured(entry, labels), soft_wrap=True)
+    if len(document.text) > _LONGEST_TEXT:
+        console.print(f"({len(document.text) - _LONGEST_TEXT:,} more characters)", style="dim")
+    console.print()
+
+
+def _coloured(entry: CorpusDocument, labels: Sequence[str]) -> Text:
+    """Write the beginning of a text with each entity in the colour of its label."""
+    from rich.text import Text
+
+    shown = "".join(char if char.isprintable() or char == "\n" else " " for char in entry.document.text[:_LONGEST_TEXT])
+    text = Text(shown)
+    for mention in entry.entities:
+        colour = _COLOURS[labels.index(mention.label) % len(_COLOURS)] if mention.label in labels else "white"
+        text.stylize(f"underline {colour}" if mention.gold else colour, mention.start, mention.end)
+    return text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from alembert.demo import Step
+    from alembert.demo import DemoStep
 
 
 def demo(
@@ -18,7 +18,7 @@ def demo(
 ) -> None:
     """Run the chain on the embedded sample and print what was done."""
     from alembert import demo as steps
-    from alembert.terminal.output import print_json, say, visible
+    from alembert.terminal import escape_controls, print_json, say
 
     start = time.perf_counter()
     say("running the chain on the embedded sample ...")
@@ -26,9 +26,9 @@ def demo(
         if as_json:
             print_json(step.to_table())
         else:
-            print(_headed(step), *(f"  {visible(line)}" for line in step.lines), "", sep="\n", flush=True)
+            print(_format_step(step), *(f"  {escape_controls(line)}" for line in step.lines), "", sep="\n", flush=True)
     say(f"done in {time.perf_counter() - start:.0f} s")
 
 
-def _headed(step: Step) -> str:
+def _format_step(step: DemoStep) -> str:
     return f"{step.title} ({step.seconds:.0f} s)" if step.seconds else step.title

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.models import find_model
-from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types
+from alembert.cli.options import Device, ForgetTraining, Overwrite, ScoresAsJson, ShowConfig, Types, find_model
+from alembert.cli.output import SET_ASIDE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from alembert.train.distill.stages import DistillJob
     from alembert.train.run import RunContext
 
-Files = list[Path] | None
-Examples = list[str] | None
+FileList = list[Path] | None
+ExampleFiles = list[str] | None
 
 
 def distill(
@@ -42,13 +41,15 @@ def distill(
     ] = None,
     *,
     corpus: Annotated[
-        Files, typer.Option(metavar="INPUT", help="General stage: a Corpus folder, or files with text.")
+        FileList, typer.Option(metavar="INPUT", help="General stage: a Corpus folder, or files with text.")
     ] = None,
-    train: Annotated[Examples, typer.Option(metavar="FILE", help="Task stage: examples to train on.")] = None,
+    train: Annotated[ExampleFiles, typer.Option(metavar="FILE", help="Task stage: examples to train on.")] = None,
     dev: Annotated[
-        Examples, typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none.")
+        ExampleFiles, typer.Option(metavar="FILE", help="ExampleFiles to judge by; a part of --train if none.")
     ] = None,
-    data: Annotated[Examples, typer.Option(metavar="FILE", help="Examples that are divided by --split.")] = None,
+    data: Annotated[
+        ExampleFiles, typer.Option(metavar="FILE", help="ExampleFiles that are divided by --split.")
+    ] = None,
     split: Annotated[
         str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")
     ] = None,
@@ -63,7 +64,7 @@ def distill(
         typer.Option(min=0, help="New texts made of each training example; the teacher labels them."),
     ] = None,
     texts: Annotated[
-        Files, typer.Option(metavar="INPUT", help="Plain text whose sentences the teacher labels as well.")
+        FileList, typer.Option(metavar="INPUT", help="Plain text whose sentences the teacher labels as well.")
     ] = None,
     words: Annotated[
         str | None,
@@ -105,7 +106,7 @@ def distill(
 
     With --corpus it is the general stage, on plain text; with --train or --data the stage for the teacher's task.
     """
-    from alembert.cli.distill_compare import ComparisonFile, types_of_data
+    from alembert.cli.distill_compare import ComparisonFile, drop_compare_types
     from alembert.settings import to_toml
 
     given: dict[str, Any] = {"seed": seed, "student": None if start is None else {"start": start}}
@@ -135,31 +136,31 @@ def distill(
         if show_config:
             print(to_toml(general), end="")
             return
-        found = _checked(teacher, student, out)
-        _run_general(*found, corpus, general, _Place(cache, device, overwrite), as_json)
+        found = _check_required(teacher, student, out)
+        _run_general(*found, corpus, general, _RunOptions(cache, device, overwrite), as_json)
         return
     _check_unused("a task", {"--hours": hours, "--tokens": tokens})
     given |= {
         "augment": _table(copies=augment),
-        "intermediate": _passes(inside_epochs),
+        "intermediate": _epochs_table(inside_epochs),
         "prediction": _table(epochs=epochs, optimiser=_table(rate=rate)),
         "forget_training": forget_training or None,
     }
     teacher = None if teacher is None else str(find_model(teacher))
-    settings = _task_settings(preset, config, _present(given), _taught(teacher, task))
+    settings = _task_settings(preset, config, _present(given), _teacher_task(teacher, task))
     if show_config:
         print(to_toml(settings), end="")
         return
-    teacher, student, out = _checked(teacher, student, out)
+    teacher, student, out = _check_required(teacher, student, out)
     files = _task_files(train, dev, data, split)
-    own_types = types_of_data(types, compare, *files)
+    own_types = drop_compare_types(types, compare, *files)
     more = {"texts": tuple(texts or ()), "words": words, "vocabulary": vocabulary}
-    wish = _wish(teacher, student, task, files, split, own_types, **more)
+    wish = _build_distillation(teacher, student, task, files, split, own_types, **more)
     test = None if compare is None else ComparisonFile(compare, tuple(types or ()))
-    _run_task(wish, out, settings, seeds, _Place(cache, device, overwrite), as_json, test=test)
+    _run_task(wish, out, settings, seeds, _RunOptions(cache, device, overwrite), as_json, test=test)
 
 
-class _Place:
+class _RunOptions:
     """Where a run computes and keeps things."""
 
     def __init__(self, cache: Path | None, device: str, overwrite: bool) -> None:
@@ -167,7 +168,7 @@ class _Place:
 
     def surroundings(self, **told: Any) -> RunContext:
         from alembert.hardware.torch_settings import resolve_device
-        from alembert.terminal.output import note, say_all
+        from alembert.terminal import note, say_all
         from alembert.train.run import RunContext
 
         return RunContext(
@@ -180,14 +181,14 @@ class _Place:
         )
 
 
-def _checked(teacher: str | None, student: str | None, out: Path | None) -> tuple[str, str, Path]:
+def _check_required(teacher: str | None, student: str | None, out: Path | None) -> tuple[str, str, Path]:
     if teacher is None or student is None or out is None:
         raise typer.BadParameter("give TEACHER, --student and --out; or --show-config")
     return teacher, student, out
 
 
 def _task_files(
-    train: Examples, dev: Examples, data: Examples, split: str | None
+    train: ExampleFiles, dev: ExampleFiles, data: ExampleFiles, split: str | None
 ) -> tuple[list[Path], list[Path], list[Path]]:
     """Return the files of the task stage as paths; those of a store or of stdin are copied here."""
     from alembert.corpus.fetch import fetch_to_temporary_folder
@@ -209,9 +210,9 @@ def _check_unused(with_what: str, flags: dict[str, Any]) -> None:
 
 
 def _count(tokens: str | None) -> int | None:
-    from alembert.cli.pretrain import number
+    from alembert.cli.pretrain import parse_count
 
-    return None if tokens is None else number(tokens)
+    return None if tokens is None else parse_count(tokens)
 
 
 def _table(**values: Any) -> dict[str, Any] | None:
@@ -222,22 +223,22 @@ def _present(table: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in table.items() if value is not None}
 
 
-def _passes(epochs: float | None) -> dict[str, Any] | None:
+def _epochs_table(epochs: float | None) -> dict[str, Any] | None:
     if epochs is None:
         return None
     return {"epochs": epochs, "skip": False} if epochs else {"skip": True}
 
 
 def _general_settings(preset: str | None, config: Path | None, changes: dict[str, Any]) -> GeneralDistillSettings:
-    from alembert.settings import changed
+    from alembert.settings import apply_changes
     from alembert.train.distill.settings import GENERAL_PRESETS
 
-    name, table = _layers(preset, config)
+    name, table = _read_preset(preset, config)
     settings = GENERAL_PRESETS[name]()
-    return changed(changed(settings, table, str(config)), changes, "The command line")
+    return apply_changes(apply_changes(settings, table, str(config)), changes, "The command line")
 
 
-def _taught(teacher: str | None, task: str | None) -> str | None:
+def _teacher_task(teacher: str | None, task: str | None) -> str | None:
     """Find what the teacher was fine-tuned for; none: no teacher was given."""
     from alembert.tasks.files import read_task_table
 
@@ -247,15 +248,15 @@ def _taught(teacher: str | None, task: str | None) -> str | None:
 def _task_settings(
     preset: str | None, config: Path | None, changes: dict[str, Any], task: str | None
 ) -> DistillSettings:
-    from alembert.settings import changed
+    from alembert.settings import apply_changes
     from alembert.train.distill.settings import PRESETS, get_preset
 
-    name, table = _layers(preset, config)
+    name, table = _read_preset(preset, config)
     settings = PRESETS[name]() if task is None else get_preset(name, task)
-    return changed(changed(settings, table, str(config)), changes, "The command line")
+    return apply_changes(apply_changes(settings, table, str(config)), changes, "The command line")
 
 
-def _layers(preset: str | None, config: Path | None) -> tuple[str, dict[str, Any]]:
+def _read_preset(preset: str | None, config: Path | None) -> tuple[str, dict[str, Any]]:
     """Find the preset, of the command line or of the file, and what the file changes."""
     from alembert.settings import read_toml
     from alembert.train.distill.settings import check_preset
@@ -265,7 +266,7 @@ def _layers(preset: str | None, config: Path | None) -> tuple[str, dict[str, Any
     return check_preset(preset or in_file), table
 
 
-def _wish(
+def _build_distillation(
     teacher: str,
     student: str,
     task: str | None,
@@ -292,14 +293,14 @@ def _run_general(
     out: Path,
     corpus: list[Path],
     settings: GeneralDistillSettings,
-    place: _Place,
+    place: _RunOptions,
     as_json: bool,
 ) -> None:
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar
     from alembert.train.distill.general import distill_general
     from alembert.train.distributed import is_first_process
 
-    with Bar(sys.stderr, plain_every=60) as bar:
+    with ProgressBar(sys.stderr, plain_every=60) as bar:
         around = place.surroundings(tell=bar.show_training, tell_reading=bar.show)
         done = distill_general(teacher, student, corpus, out, settings=settings, around=around)
     if is_first_process():
@@ -309,7 +310,7 @@ def _run_general(
 def _show_general(done: GeneralDistillRunResult, out: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from alembert.terminal.output import print_json
+    from alembert.terminal import print_json
 
     if as_json:
         print_json({"folder": str(out), "before": done.before, "after": done.after, "run": asdict(done.done)})
@@ -325,19 +326,19 @@ def _run_task(
     out: Path,
     settings: DistillSettings,
     seeds: int,
-    place: _Place,
+    place: _RunOptions,
     as_json: bool,
     *,
     test: ComparisonFile | None,
 ) -> None:
-    from alembert.cli.distill_compare import folder_beside, show_comparison, train_controls
+    from alembert.cli.distill_compare import comparison_folder, show_comparison, train_controls
     from alembert.cli.finetune import show_scores
     from alembert.errors import AlreadyDone
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar
     from alembert.train.distill.distill import distill as run
     from alembert.train.distributed import is_first_process
 
-    with Bar(sys.stderr, plain_every=60) as bar:
+    with ProgressBar(sys.stderr, plain_every=60) as bar:
         around = place.surroundings(tell=bar.show_training, tell_reading=bar.show)
         try:
             done = run(wish, out, settings, seeds=seeds, around=around)
@@ -350,6 +351,6 @@ def _run_task(
         if done is not None:
             show_scores(done, out, as_json)
         if test is not None:
-            show_comparison({"student": out, **others}, wish, test, folder_beside(out))
+            show_comparison({"student": out, **others}, wish, test, comparison_folder(out))
         if done is not None and any(report.set_aside.count for report in done.reports.values()):
             raise typer.Exit(SET_ASIDE)

@@ -32,7 +32,7 @@ class ComparisonFile:
         return ReadOptions(types=select_types_for_files(self.types, list_input_files([self.file]).paths))
 
 
-def types_of_data(types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path]) -> tuple[str, ...]:
+def drop_compare_types(types: Sequence[str] | None, compare: Path | None, *files: Sequence[Path]) -> tuple[str, ...]:
     """Leave out what --types says about the file of --compare alone."""
     from alembert.corpus.inputs import list_input_files
     from alembert.tasks.tag.types import select_types_for_files
@@ -45,7 +45,7 @@ def types_of_data(types: Sequence[str] | None, compare: Path | None, *files: Seq
     return tuple(word for word in words if word in of_data or word not in of_test)
 
 
-def folder_beside(out: Path) -> Path:
+def comparison_folder(out: Path) -> Path:
     """Say where the students that the result is compared with are, and the comparison."""
     return out.with_name(f"{out.name}-comparison")
 
@@ -60,7 +60,7 @@ def train_controls(
 
     folders = {}
     for name, control in build_controls(settings, has_texts=bool(wish.texts)).items():
-        folders[name] = folder_beside(out) / name.replace(" ", "-")
+        folders[name] = comparison_folder(out) / name.replace(" ", "-")
         around.say(f"The student {name}: {folders[name]}")
         folders[name].parent.mkdir(parents=True, exist_ok=True)
         with suppress(AlreadyDone):
@@ -74,9 +74,9 @@ def show_comparison(students: Mapping[str, Path], wish: DistillJob, test: Compar
     from alembert.inspect.comparison import compare_models
     from alembert.inspect.report_pages import write_comparison
     from alembert.inspect.reports import comparison_lines
-    from alembert.terminal.output import visible
+    from alembert.terminal import escape_controls
 
     found = compare_models({"teacher": Path(wish.teacher), **students}, [test.file], test.options, task=wish.task)
-    print(*map(visible, comparison_lines(found)), sep="\n")
+    print(*map(escape_controls, comparison_lines(found)), sep="\n")
     for path in write_comparison(found, folder):
         print(path)

@@ -21,7 +21,7 @@ def doctor(
     """Show what this machine can do, what was chosen and why."""
     from alembert.hardware.capabilities import detect_capabilities, load_cached_capabilities
     from alembert.hardware.report import build_doctor_report
-    from alembert.terminal.output import print_json, say
+    from alembert.terminal import print_json, say
 
     if refresh or load_cached_capabilities() is None:
         say("trying numeric types in child processes, about ten seconds ...")
@@ -29,12 +29,12 @@ def doctor(
     if as_json:
         print_json(report, indent=2)
     else:
-        show(report)
+        print_report(report)
 
 
-def show(report: Mapping[str, Any], console: Console | None = None) -> None:
+def print_report(report: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the report as tables that fit 80 columns."""
-    from alembert.terminal.output import console as stdout_console
+    from alembert.terminal import stdout_console
 
     console = console or stdout_console()
     _print_table(console, "Machine", (), _machine_rows(report["machine"]))

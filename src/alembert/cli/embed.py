@@ -1,22 +1,32 @@
-"""`alembert embed`: vectors of texts, and the texts nearest to a question."""
+"""`alembert embed`: vectors of texts, and the texts nearest to a question.
+
+`alembert embed search`: what it reads and prints. Loaded with the command, since it loads numpy.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.models import find_model
-from alembert.cli.options import Device
+from alembert.cli.options import Device, find_model
+from alembert.cli.output import SET_ASIDE, for_each_line
+from alembert.errors import BadInput
+from alembert.infer.embedder import Embedder
+from alembert.infer.index import VectorIndex
+from alembert.infer.search import QUERY_BATCH, Hit, SimilarityMeasure, find_nearest
+from alembert.terminal import escape_controls, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from alembert.infer.embed import EmbeddingRun, EncodeSettings
+
 
 app = typer.Typer(
     help="Train a model for vectors, make vectors of documents or sentences, and search them.",
@@ -78,12 +88,12 @@ def encode(
     from alembert.infer import embed as verb
     from alembert.infer.embedder import Embedder
     from alembert.infer.engines import choose_device
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar
 
     check_inputs(files)
     folder = find_model(model)
     embedder = Embedder.open(folder, mode=mode, length=length, device=choose_device([folder], device))
-    with Bar(sys.stderr) as bar:
+    with ProgressBar(sys.stderr) as bar:
         result = verb.encode(embedder, files, out, settings, overwrite=overwrite, tell=bar.show)
     _print_outcome(out, result, as_json=as_json)
     if result.manifest.counts["set aside"]:
@@ -93,10 +103,10 @@ def encode(
 def _settings(config: Path | None, given: Mapping[str, Any]) -> EncodeSettings:
     """Read the file of settings, and let the flags have the last word."""
     from alembert.infer.embed import EncodeSettings
-    from alembert.settings import changed, read_toml
+    from alembert.settings import apply_changes, read_toml
 
-    settings = changed(EncodeSettings(), read_toml(config), str(config)) if config else EncodeSettings()
-    return changed(settings, given, "The command line")
+    settings = apply_changes(EncodeSettings(), read_toml(config), str(config)) if config else EncodeSettings()
+    return apply_changes(settings, given, "The command line")
 
 
 def _mode(pooling: str | None) -> Any:
@@ -108,7 +118,7 @@ def _mode(pooling: str | None) -> Any:
 
 
 def _print_outcome(out: Path, result: EmbeddingRun, *, as_json: bool) -> None:
-    from alembert.terminal.output import note, print_json, say
+    from alembert.terminal import note, print_json, say
 
     counts = result.manifest.counts
     for sentence in (*result.notes, *_notes(counts)):
@@ -163,7 +173,7 @@ def search(
 
     if measure not in ("cosine", "dot"):
         raise BadSetting(f"--measure is {measure!r}; expected cosine or dot.")
-    from alembert.cli.embed_search import search_lines
+    pass
     from alembert.infer.embed import open_embedder
     from alembert.infer.engines import choose_device
     from alembert.infer.index import VectorIndex
@@ -171,7 +181,7 @@ def search(
     index = VectorIndex.open(vectors)
     where = None if model is None else find_model(model)
     embedder = open_embedder(index, where, choose_device([where or Path(index.facts.model)], device))
-    search_lines(
+    answer_queries(
         index,
         embedder,
         queries or [],
@@ -180,3 +190,45 @@ def search(
         int8=int8,
         as_json=as_json,
     )
+
+
+_SHOWN = 160
+"""Characters of a text that are shown; all of it is in the JSON form."""
+
+
+def answer_queries(
+    index: VectorIndex,
+    embedder: Embedder,
+    queries: Sequence[str],
+    top: int,
+    *,
+    measure: SimilarityMeasure,
+    int8: bool,
+    as_json: bool,
+) -> None:
+    """Answer the given queries, or each line of stdin if there are none."""
+    lines: list[str] = list(queries)
+    if not queries:
+        for_each_line(lines.append)
+    if not all(line.strip() for line in lines) or not lines:
+        raise BadInput("There is nothing to look for. Give queries after the folder, or one a line on stdin.")
+    for start in range(0, len(lines), QUERY_BATCH):
+        part = lines[start : start + QUERY_BATCH]
+        found = find_nearest(index, embedder.embed(part).vectors_ND, top, measure=measure, copy=int8)
+        for query, hits in zip(part, found, strict=True):
+            _show(index, query, hits, as_json)
+
+
+def _show(index: VectorIndex, query: str, hits: Sequence[Hit], as_json: bool) -> None:
+    units = [index.unit(hit.row) for hit in hits]
+    if as_json:
+        pairs = zip(hits, units, strict=True)
+        print_json({"query": query, "hits": [asdict(hit) | asdict(unit) for hit, unit in pairs]})
+        return
+    print(escape_controls(query))
+    for hit, unit in zip(hits, units, strict=True):
+        place = f"{unit.source} {unit.id} {unit.start}-{unit.end}"
+        text = unit.text if len(unit.text) <= _SHOWN else f"{unit.text[:_SHOWN].rstrip()} …"
+        print(f"  {hit.score:7.4f}  {escape_controls(place)}  {escape_controls(' '.join(text.split()))}", flush=True)
+    if not hits:
+        print("  nothing: there are no vectors")

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.models import MODEL, find_model
-from alembert.cli.options import LABELLED, Delimiter, LabelColumn, Types, one_label
+from alembert.cli.options import (
+    LABELLED_HELP,
+    MODEL_HELP,
+    Delimiter,
+    LabelColumn,
+    Types,
+    find_model,
+    single_label_column,
+)
+from alembert.cli.output import SET_ASIDE
 
 if TYPE_CHECKING:
     from alembert.infer.evaluate import Evaluation
@@ -20,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED)],
+    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
     *,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="Another model to compare with; may be given again."),
+        typer.Option(metavar="MODEL_HELP", help="Another model to compare with; may be given again."),
     ] = None,
     speed: Annotated[
         bool, typer.Option("--speed/--no-speed", help="Measure how fast the compared models are here.")
@@ -47,15 +54,14 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Score a fine-tuned model on labelled files, with intervals, coverage and calibration."""
-    from alembert.cli.pages import check_page, write_page
+    from alembert.cli.output import check_page, write_page
     from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engines import choose_device
     from alembert.infer.evaluate import build_evaluation
     from alembert.infer.scoring import open_models, score_models
     from alembert.inspect.report_pages import render_evaluation_page
-    from alembert.terminal.output import print_json
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar, print_json
 
     check_page(report)
     folders = [find_model(each) for each in (model, *(against or ()))]
@@ -63,17 +69,17 @@ def evaluate(
     models = open_models(folders, where, task)
     options = ReadOptions(
         text=tuple(text or ()),
-        label=one_label(label),
+        label=single_label_column(label),
         delimiter=delimiter,
         encoding=encoding,
         types=tuple(types or ()),
     )
-    with Bar(sys.stderr) as bar:
+    with ProgressBar(sys.stderr) as bar:
         contest = score_models(
             models, fetch_to_temporary_folder(files), options, part=part, rounds=rounds, tell=bar.show
         )
         found = build_evaluation(contest, device=where, tell=bar.show)
-        compared = _compared(contest, folders, where, speed, bar.show) if against else None
+        compared = _compare(contest, folders, where, speed, bar.show) if against else None
     if report is not None:
         write_page(report, render_evaluation_page(found, compared))
     if as_json:
@@ -85,7 +91,7 @@ def evaluate(
         raise typer.Exit(SET_ASIDE)
 
 
-def _compared(
+def _compare(
     contest: ModelComparison, folders: Sequence[Path], device: str, speed: bool, tell: ProgressCallback
 ) -> ComparisonReport:
     """Compare all models with the first that was named after the evaluated one."""
@@ -107,26 +113,26 @@ def _print(found: Evaluation, compared: ComparisonReport | None) -> None:
         evaluation_sentences,
         evaluation_tables,
     )
-    from alembert.terminal.output import visible
+    from alembert.terminal import escape_controls
 
-    print(visible(f"{found.model}, task {found.task}, on {', '.join(found.files)}"))
-    print(visible(evaluation_headline(found)))
+    print(escape_controls(f"{found.model}, task {found.task}, on {', '.join(found.files)}"))
+    print(escape_controls(evaluation_headline(found)))
     for table in evaluation_tables(found):
-        print(f"\n{visible(table.title)}")
+        print(f"\n{escape_controls(table.title)}")
         for line in table.lines():
-            print(visible(line))
+            print(escape_controls(line))
     print()
     for sentence in evaluation_sentences(found):
-        print(visible(sentence))
+        print(escape_controls(sentence))
     if compared:
         print()
         for line in comparison_lines(compared):
-            print(visible(line))
+            print(escape_controls(line))
 
 
 def _warn(found: Evaluation) -> None:
     from alembert.inspect.reports import warn_few_documents, warn_overlap
-    from alembert.terminal.output import note
+    from alembert.terminal import note
 
     for remark in found.remarks:
         note(remark.in_words())

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.models import find_model
-from alembert.cli.options import Delimiter, LabelColumn, one_label
+from alembert.cli.options import Delimiter, LabelColumn, find_model, single_label_column
+from alembert.cli.output import SET_ASIDE
 from alembert.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def export(
     from alembert.api.exporting import ExportJob, check_installed, export_tasks
     from alembert.compress.settings import ExportSettings
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.terminal.output import note, print_json
+    from alembert.terminal import note, print_json
 
     precision: ExportPrecision = "fp32" if int8 is False else "int8"
     if calibrate and precision == "fp32":
@@ -109,7 +108,7 @@ def export(
         settings,
         _files(names, "--calibrate", calibrate or ()),
         _files(names, "--dev", against or ()),
-        ReadOptions(text=tuple(text or ()), label=one_label(label), delimiter=delimiter),
+        ReadOptions(text=tuple(text or ()), label=single_label_column(label), delimiter=delimiter),
         task=task,
         speed=speed,
         say=note,
@@ -142,12 +141,12 @@ def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict
 
 
 def _print(out: Path, outcome: ExportReport) -> None:
-    from alembert.terminal.output import note, visible
+    from alembert.terminal import escape_controls, note
 
-    print(visible(f"{out}: runs without torch"))
+    print(escape_controls(f"{out}: runs without torch"))
     rows = list(outcome.rows())
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        print(visible(f"  {name:{width}}  {value}"))
+        print(escape_controls(f"  {name:{width}}  {value}"))
     for sentence in outcome.notes():
         note(sentence)

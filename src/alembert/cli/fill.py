@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.lines import each_text, refuse_files
-from alembert.cli.models import LANGUAGE_MODEL
-from alembert.terminal.output import print_json, visible
+from alembert.cli.options import LANGUAGE_MODEL_HELP
+from alembert.cli.output import SET_ASIDE, for_each_text, refuse_files
+from alembert.terminal import escape_controls, print_json
 
 if TYPE_CHECKING:
     from alembert.infer.language_model import FilledMask
 
 
 def fill(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL_HELP)],
     texts: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="Texts with one or more [MASK]; one a line on stdin if none."),
@@ -38,15 +37,15 @@ def fill_texts(model: str, texts: Sequence[str], top: int, as_json: bool) -> int
     from alembert.infer.language_model import fill_mask
 
     engine = open_torch_engine(model)
-    return each_text(texts, lambda text: _show(text, fill_mask(engine, text, top), as_json))
+    return for_each_text(texts, lambda text: _show_masks(text, fill_mask(engine, text, top), as_json))
 
 
-def _show(text: str, filled: Sequence[FilledMask], as_json: bool) -> None:
+def _show_masks(text: str, filled: Sequence[FilledMask], as_json: bool) -> None:
     if as_json:
         print_json({"text": text, "masks": [asdict(mask) for mask in filled]})
         return
-    print(visible(text))
+    print(escape_controls(text))
     for mask in filled:
         print(f"  characters {mask.start}-{mask.end}")
         for candidate in mask.candidates:
-            print(f"    {candidate.score:7.2%}  {visible(candidate.token)}", flush=True)
+            print(f"    {candidate.score:7.2%}  {escape_controls(candidate.token)}", flush=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
 from alembert.cli.options import (
     Delimiter,
     Device,
@@ -19,12 +18,13 @@ from alembert.cli.options import (
     ScoresAsJson,
     ShowConfig,
     Types,
-    one_label,
+    single_label_column,
 )
+from alembert.cli.output import SET_ASIDE
 from alembert.tasks import TASKS
 
 if TYPE_CHECKING:
-    from alembert.cli.finetune_tasks import Wishes
+    from alembert.cli.finetune_tasks import TaskArguments
     from alembert.train.finetune.finetune import FinetuneRunResult, MultiTaskJob, SingleTaskJob
     from alembert.train.finetune.settings import FinetuneSettings
 
@@ -83,19 +83,25 @@ def finetune(
     as_json: ScoresAsJson = False,
 ) -> None:
     """Fine-tune a model for a task, or for several. A stopped run continues with the same command."""
-    from alembert.cli.finetune_tasks import Files, as_toml, data_of, settings_of, wishes_of
+    from alembert.cli.finetune_tasks import (
+        FileArguments,
+        as_toml,
+        build_data,
+        parse_tasks,
+        resolve_task_settings,
+    )
 
-    wishes = wishes_of(task)
+    wishes = parse_tasks(task)
     changes = {
         "epochs": epochs,
         "seed": seed,
         "forget_training": forget_training or None,
         "optimiser": None if rate is None else {"rate": rate},
         "task": _task_changes(wishes, crf=crf, nested=nested, every_token=every_token),
-        "read": _read_changes(wishes, text=text, label=one_label(label), delimiter=delimiter, types=types),
+        "read": _read_changes(wishes, text=text, label=single_label_column(label), delimiter=delimiter, types=types),
     }
     given = {key: value for key, value in changes.items() if value is not None}
-    settings, of_tasks = settings_of(wishes, config, given)
+    settings, of_tasks = resolve_task_settings(wishes, config, given)
     if show_config:
         print(as_toml(settings, wishes, of_tasks), end="")
         return
@@ -106,9 +112,9 @@ def finetune(
         raise typer.BadParameter("--split divides the files of --data, which was not given")
     from alembert.train.finetune.finetune import build_job, build_task_specs
 
-    searched = seconds(tune)
-    files = Files(train or (), dev or (), data or (), split)
-    subjects = build_task_specs(wishes.kinds, data_of(wishes, files, of_tasks), of_tasks)
+    searched = parse_duration(tune)
+    files = FileArguments(train or (), dev or (), data or (), split)
+    subjects = build_task_specs(wishes.kinds, build_data(wishes, files, of_tasks), of_tasks)
     assignment = build_job(model, subjects, are_named=wishes.are_named)
     if check:
         _check(assignment, settings, as_json)
@@ -117,7 +123,7 @@ def finetune(
     _run(assignment, out, settings, seeds, searched, device, overwrite=overwrite, as_json=as_json)
 
 
-def _task_changes(wishes: Wishes, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
+def _task_changes(wishes: TaskArguments, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
     from alembert.errors import BadSetting
 
     if not (crf or nested or every_token):
@@ -136,7 +142,7 @@ def _task_changes(wishes: Wishes, *, crf: bool, nested: bool, every_token: bool)
 
 
 def _read_changes(
-    wishes: Wishes,
+    wishes: TaskArguments,
     *,
     text: list[str] | None,
     label: str | None,
@@ -156,7 +162,7 @@ def _read_changes(
 
 def _check(assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings, as_json: bool) -> None:
     from alembert.tasks.data_screen import format_data_report
-    from alembert.terminal.output import print_json
+    from alembert.terminal import print_json
     from alembert.train.finetune.finetune import SingleTaskJob, inspect_all_data
 
     reports = inspect_all_data(assignment, settings)
@@ -181,13 +187,12 @@ def _run(
     as_json: bool,
 ) -> None:
     from alembert.hardware.torch_settings import resolve_device
-    from alembert.terminal.output import note, say_all
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar, note, say_all
     from alembert.train.distributed import is_first_process
     from alembert.train.finetune.finetune import finetune as run
     from alembert.train.run import RunContext
 
-    with Bar(sys.stderr, plain_every=60) as bar:
+    with ProgressBar(sys.stderr, plain_every=60) as bar:
         around = RunContext(
             device=resolve_device(device),
             overwrite=overwrite,
@@ -202,10 +207,10 @@ def _run(
             raise typer.Exit(SET_ASIDE)
 
 
-def seconds(text: str | None) -> float | None:
+def parse_duration(text: str | None) -> float | None:
     """Read a time with s, m or h.
 
-    >>> seconds("30m"), seconds("1.5h")
+    >>> parse_duration("30m"), parse_duration("1.5h")
     (1800.0, 5400.0)
     """
     from alembert.errors import BadSetting
@@ -222,7 +227,7 @@ def show_scores(done: FinetuneRunResult, out: Path, as_json: bool) -> None:
     """Print what a run for a task reached on the development data."""
     from dataclasses import asdict
 
-    from alembert.terminal.output import print_json
+    from alembert.terminal import print_json
 
     if as_json:
         table = {"folder": str(out), "main": done.main, "mean": done.mean, "spread": done.spread}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wish:
+class TaskArgument:
     """A task as the command line names it."""
 
     name: str
@@ -33,10 +33,10 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class TaskArguments:
     """All tasks that were asked for."""
 
-    tasks: tuple[Wish, ...]
+    tasks: tuple[TaskArgument, ...]
     are_named: bool
     """Whether they make a model of several tasks; otherwise there is one, as published models have it."""
 
@@ -51,7 +51,7 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Files:
+class FileArguments:
     """What --train, --dev, --data and --split say."""
 
     train: Sequence[str] = ()
@@ -60,25 +60,25 @@ class Files:
     split: str | None = None
 
 
-def wishes_of(words: Sequence[str]) -> Wishes:
+def parse_tasks(words: Sequence[str]) -> TaskArguments:
     """Read what --task says, which may be repeated.
 
-    >>> wishes_of(["disease:tag=a.tsv", "classify=b.tsv"]).tasks
+    >>> parse_tasks(["disease:tag=a.tsv", "classify=b.tsv"]).tasks
     (Wish(name='disease', kind='tag', file='a.tsv'), Wish(name='classify', kind='classify', file='b.tsv'))
-    >>> wishes_of(["tag"]).are_named
+    >>> parse_tasks(["tag"]).are_named
     False
     """
-    tasks = tuple(map(_wish, words))
+    tasks = tuple(map(_parse_task, words))
     for wish in tasks:
         if sum(other.name == wish.name for other in tasks) > 1:
             raise BadSetting(
                 f"Two tasks are called {wish.name}. Give each a name of its own, as in --task one:{wish.kind}=a.tsv --task "
                 f"two:{wish.kind}=b.tsv; more files of one task are --train {wish.name}=FILE."
             )
-    return Wishes(tasks, are_named=len(tasks) > 1 or any(":" in word.partition("=")[0] for word in words))
+    return TaskArguments(tasks, are_named=len(tasks) > 1 or any(":" in word.partition("=")[0] for word in words))
 
 
-def _wish(word: str) -> Wish:
+def _parse_task(word: str) -> TaskArgument:
     from alembert.tasks.task import get_task_class
 
     found = re.fullmatch(r"(?:([^:=]+):)?([^:=]+)(?:=(.+))?", word)
@@ -89,22 +89,26 @@ def _wish(word: str) -> Wish:
         )
     name, kind, file = found.groups()
     get_task_class(kind)
-    return Wish(name or kind, kind, file)
+    return TaskArgument(name or kind, kind, file)
 
 
-def data_of(wishes: Wishes, files: Files, settings: Mapping[str, TaskRunSettings]) -> dict[str, DataFiles]:
+def build_data(
+    wishes: TaskArguments, files: FileArguments, settings: Mapping[str, TaskRunSettings]
+) -> dict[str, DataFiles]:
     """Give each task its files."""
-    return {wish.name: _data(wishes, wish, files, settings[wish.name].reading) for wish in wishes.tasks}
+    return {wish.name: _build_task_data(wishes, wish, files, settings[wish.name].reading) for wish in wishes.tasks}
 
 
-def _data(wishes: Wishes, wish: Wish, files: Files, reading: ReadOptions) -> DataFiles:
+def _build_task_data(
+    wishes: TaskArguments, wish: TaskArgument, files: FileArguments, reading: ReadOptions
+) -> DataFiles:
     from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.train.finetune.data import DataFiles
 
     first = [wish.file] if wish.file else []
-    train = fetch_to_temporary_folder([*first, *_own(wishes, wish, "--train", files.train)])
-    dev = fetch_to_temporary_folder(_own(wishes, wish, "--dev", files.dev))
-    whole = fetch_to_temporary_folder(_own(wishes, wish, "--data", files.whole))
+    train = fetch_to_temporary_folder([*first, *_files_of_task(wishes, wish, "--train", files.train)])
+    dev = fetch_to_temporary_folder(_files_of_task(wishes, wish, "--dev", files.dev))
+    whole = fetch_to_temporary_folder(_files_of_task(wishes, wish, "--data", files.whole))
     if wishes.are_named and not (train or whole):
         raise BadSetting(
             f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "
@@ -119,7 +123,7 @@ def _data(wishes: Wishes, wish: Wish, files: Files, reading: ReadOptions) -> Dat
     )
 
 
-def _own(wishes: Wishes, wish: Wish, flag: str, words: Sequence[str]) -> list[str]:
+def _files_of_task(wishes: TaskArguments, wish: TaskArgument, flag: str, words: Sequence[str]) -> list[str]:
     """Choose the files of a task among those of a flag; an only task has them all."""
     if not wishes.are_named:
         return list(words)
@@ -136,8 +140,8 @@ def _own(wishes: Wishes, wish: Wish, flag: str, words: Sequence[str]) -> list[st
 # -- settings
 
 
-def settings_of(
-    wishes: Wishes, config: Path | None, changes: Mapping[str, Any]
+def resolve_task_settings(
+    wishes: TaskArguments, config: Path | None, changes: Mapping[str, Any]
 ) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
     """Put the usual settings, file and flags together, the last one wins; give those of each task apart."""
     from alembert.settings import read_toml
@@ -146,7 +150,7 @@ def settings_of(
     return resolve_settings(wishes.kinds, layers, are_named=wishes.are_named)
 
 
-def as_toml(settings: FinetuneSettings, wishes: Wishes, tasks: Mapping[str, TaskRunSettings]) -> str:
+def as_toml(settings: FinetuneSettings, wishes: TaskArguments, tasks: Mapping[str, TaskRunSettings]) -> str:
     """Write all settings as a file that --config takes."""
     named = {name if wishes.are_named else None: each for name, each in tasks.items()}
     return format_finetune_toml(settings, named)

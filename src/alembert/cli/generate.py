@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.lines import each_text, refuse_files
-from alembert.cli.models import LANGUAGE_MODEL
-from alembert.terminal.output import note, print_json, visible
+from alembert.cli.options import LANGUAGE_MODEL_HELP
+from alembert.cli.output import SET_ASIDE, for_each_text, refuse_files
+from alembert.terminal import escape_controls, note, print_json
 
 if TYPE_CHECKING:
     from alembert.infer.language_model import CausalEngine, GeneratedText
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def generate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL_HELP)],
     texts: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="Texts to continue; one a line on stdin if none."),
@@ -72,7 +71,7 @@ def continue_texts(model: str, texts: Sequence[str], options: Mapping[str, Any],
         prompt_ids(engine, text)
         prompts.append(text)
 
-    set_aside = each_text(texts, take)
+    set_aside = for_each_text(texts, take)
     _print_continuations(engine, prompts, settings, as_json)
     return set_aside
 
@@ -83,16 +82,16 @@ def _print_continuations(engine: CausalEngine, prompts: Sequence[str], settings:
 
     texts = unfinished = 0
     for prompt, found in zip(prompts, generate_batch(engine, prompts, settings), strict=True):
-        _show(prompt, found, as_json)
+        _show_continuations(prompt, found, as_json)
         texts += len(found)
         unfinished += sum(not generated.finished for generated in found)
     if unfinished:
         note(f"{unfinished} of {texts} texts reached the limit of new tokens before their end")
 
 
-def _show(prompt: str, found: Sequence[GeneratedText], as_json: bool) -> None:
+def _show_continuations(prompt: str, found: Sequence[GeneratedText], as_json: bool) -> None:
     if as_json:
         print_json({"prompt": prompt, "texts": [asdict(generated) for generated in found]})
         return
     for generated in found:
-        print(visible(generated.text), flush=True)
+        print(escape_controls(generated.text), flush=True)

@@ -1,25 +1,159 @@
-"""`alembert inspect`: look inside a tokenizer, a model or training data."""
+"""`alembert inspect`: look inside a tokenizer, a model or training data.
+
+`alembert inspect errors`: what kinds of errors a fine-tuned model makes, and where.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from alembert.cli.inspect_errors import errors
 from alembert.cli.inspect_masks import masks
+from alembert.cli.options import (
+    LABELLED_HELP,
+    MODEL_HELP,
+    Delimiter,
+    LabelColumn,
+    Types,
+    find_model,
+    single_label_column,
+)
+from alembert.cli.output import SET_ASIDE
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
+    from alembert.inspect.errors import ErrorCase, ErrorReport
+    from alembert.inspect.marked import EntityMark, MarkState
     from alembert.inspect.tokens import TokenizedWord, TokenReport, TokenSummary
+
+
+_STYLES: Final[dict[MarkState, str]] = {
+    "plain": "",
+    "agreed": "green",
+    "other": "magenta",
+    "gold": "red",
+    "guess": "yellow",
+}
+_LEGEND: Final = "[right]Type  {guessed}Type  [{both]}Type"
+
+
+def errors(
+    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
+    *,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
+    top: Annotated[int, typer.Option(min=0, help="Examples to show, the worst first.")] = 20,
+    part: Annotated[
+        str | None, typer.Option(help="Only this part of a file that finetune split: train, dev or test.")
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="Column with the text; twice for pairs.")] = None,
+    label: LabelColumn = None,
+    delimiter: Delimiter = None,
+    types: Types = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of all files, if it is not to be recognised.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Sort the errors of a model by their kind and by what they have in common, and show the worst examples."""
+    from alembert.cli.output import check_page, write_page
+    from alembert.corpus.fetch import fetch_to_temporary_folder
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer.task_model import TaskModel
+    from alembert.inspect.errors import find_errors as find
+    from alembert.inspect.errors import render_errors_page
+    from alembert.terminal import print_json
+
+    check_page(html)
+    options = ReadOptions(
+        text=tuple(text or ()),
+        label=single_label_column(label),
+        delimiter=delimiter,
+        encoding=encoding,
+        types=tuple(types or ()),
+    )
+    opened = TaskModel.open(find_model(model), task=task)
+    atlas = find(opened, fetch_to_temporary_folder(files), options, part=part, top=top)
+    if html is not None:
+        write_page(html, render_errors_page(atlas))
+    if as_json:
+        print_json(atlas.as_json())
+    else:
+        _print(atlas)
+    if atlas.set_aside:
+        _name_set_aside(atlas)
+        raise typer.Exit(SET_ASIDE)
+
+
+def _name_set_aside(atlas: ErrorReport) -> None:
+    from alembert.terminal import note
+
+    for item in atlas.set_aside:
+        note(item.in_words())
+
+
+def _print(atlas: ErrorReport) -> None:
+    from alembert.inspect.errors import errors_headline
+    from alembert.terminal import escape_controls, stdout_console
+
+    console = stdout_console()
+    for line in (errors_headline(atlas), *atlas.notes):
+        console.print(escape_controls(line), soft_wrap=True)
+    for table in atlas.tables:
+        console.print(f"\n{table.title}", style="bold", soft_wrap=True)
+        for line in table.lines():
+            console.print(escape_controls(line), soft_wrap=True)
+    if atlas.worst:
+        console.print("\nThe worst examples", style="bold", soft_wrap=True)
+    if any(case.marks for case in atlas.worst):
+        console.print(_LEGEND, soft_wrap=True)
+    for number, case in enumerate(atlas.worst, 1):
+        _print_case(console, number, case)
+
+
+def _print_case(console: Console, number: int, case: ErrorCase) -> None:
+    from alembert.inspect.marked import MAX_WHOLE_CHARACTERS
+    from alembert.terminal import escape_controls
+
+    console.print()
+    console.print(escape_controls(f"{number}. {case.where or case.id}: {case.told}"), soft_wrap=True)
+    console.print(_format_marked(case.texts[0], case.marks), soft_wrap=True)
+    for text in case.texts[1:]:
+        console.print(_escape_lines(text[:MAX_WHOLE_CHARACTERS]), soft_wrap=True)
+
+
+def _format_marked(text: str, marks: tuple[EntityMark, ...]) -> Text:
+    """Write a text with brackets, which a terminal shows in colour as well."""
+    from rich.text import Text
+
+    from alembert.inspect.marked import choose_excerpts, format_run, split_runs
+
+    shown = Text()
+    parts = choose_excerpts(text, marks)
+    for low, high in parts:
+        shown.append("… " if low else "")
+        for run in split_runs(text, marks, low, high):
+            shown.append(_escape_lines(format_run(run)), style=_STYLES[run.state])
+        shown.append(" …" if (low, high) == parts[-1] and high < len(text) else "")
+    return shown
+
+
+def _escape_lines(text: str) -> str:
+    """Escape what a terminal would obey, but for the ends of lines."""
+    from alembert.terminal import escape_controls
+
+    return "\n".join(map(escape_controls, text.split("\n")))
+
 
 app = typer.Typer(help="Look inside a tokenizer, a model or training data.", rich_markup_mode=None)
 app.command("masks")(masks)
 app.command("errors")(errors)
 
 _COLOURS = ("cyan", "magenta", "green", "blue")
-_WIDEST = 60
+_MAX_WORD_CHARACTERS = 60
 """Characters of a word that are shown; its offsets tell the rest."""
 
 
@@ -34,7 +168,7 @@ def tokens(
 ) -> None:
     """Show how a text is cut into pieces, with ids and character offsets."""
     from alembert.inspect.tokens import inspect_tokens
-    from alembert.terminal.output import print_json, read_stdin
+    from alembert.terminal import print_json, read_stdin
     from alembert.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.open(model, lowercase=lowercase)
@@ -46,7 +180,7 @@ def tokens(
 
 
 def _print_lines(report: TokenReport) -> None:
-    from alembert.terminal.output import console as stdout_console
+    from alembert.terminal import stdout_console
 
     console = stdout_console()
     for word in report.words:
@@ -58,15 +192,15 @@ def _line(word: TokenizedWord) -> Text:
     from rich.cells import cell_len
     from rich.text import Text
 
-    from alembert.terminal.output import visible
+    from alembert.terminal import escape_controls
 
-    surface = visible(_shortened(word.surface))
+    surface = escape_controls(_shorten(word.surface))
     # Chinese characters are two cells wide, so str.ljust would not align them.
     line = Text(f"{word.start:>6}-{word.end:<6} {surface} ")
     line.append(" " * (20 - cell_len(surface)))
     for number, piece in enumerate(word.pieces):
         colour = "red" if word.unknown else _COLOURS[number % len(_COLOURS)]
-        line.append(visible(piece.text), style=colour)
+        line.append(escape_controls(piece.text), style=colour)
         line.append(f"({piece.id}, {piece.start}-{piece.end}) ", style="dim")
     mark = "unknown" if word.unknown else f"split in {len(word.pieces)}" if word.split else ""
     line.append(mark, style="red" if word.unknown else "yellow")
@@ -74,8 +208,8 @@ def _line(word: TokenizedWord) -> Text:
     return line
 
 
-def _shortened(surface: str) -> str:
-    return surface if len(surface) <= _WIDEST else f"{surface[: _WIDEST - 1]}…"
+def _shorten(surface: str) -> str:
+    return surface if len(surface) <= _MAX_WORD_CHARACTERS else f"{surface[: _MAX_WORD_CHARACTERS - 1]}…"
 
 
 def _sentence(summary: TokenSummary) -> str:

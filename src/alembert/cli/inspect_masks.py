@@ -52,18 +52,18 @@ def masks(
     as_json: Annotated[bool, typer.Option("--json", help="Print sequences and counts as one JSON object.")] = False,
 ) -> None:
     """Show training sequences with what is masked in them, and count over many."""
-    from alembert.cli.pages import check_page, write_page
-    from alembert.cli.pretrain import settings_of
+    from alembert.cli.output import check_page, write_page
+    from alembert.cli.pretrain import resolve_pretrain_settings
     from alembert.inspect.masks import report_masks
     from alembert.inspect.masks_page import render_masks_page
-    from alembert.terminal.output import note, print_json
+    from alembert.terminal import note, print_json
     from alembert.text.tokenizer import Tokenizer
 
     check_page(html)
     changes: dict[str, Any] = {} if seed is None else {"seed": seed}
     changes |= {} if unit is None else {"masks": {"unit": unit}}
     changes |= {} if length is None else {"sequences": {"length": length}}
-    settings = settings_of(recipe, config, changes)
+    settings = resolve_pretrain_settings(recipe, config, changes)
     plan = _plan(settings)
     tokenizer = Tokenizer.open(model)
     found = _excerpt(inputs, tokenizer, settings, dictionary)
@@ -170,7 +170,7 @@ def _passes_line(settings: PretrainSettings) -> list[str]:
 
 def _print(survey: MaskReport, lines: list[str]) -> None:
     from alembert.inspect.masks_page import group_segments
-    from alembert.terminal.output import console as stdout_console
+    from alembert.terminal import stdout_console
 
     console = stdout_console()
     coloured = console.color_system is not None and not console.no_color
@@ -222,9 +222,9 @@ def _side(groups: Sequence[MaskGroup], coloured: bool) -> Text:
 
 
 def _append(text: Text, run: MaskRun, style: str, coloured: bool) -> None:
-    from alembert.terminal.output import visible
+    from alembert.terminal import escape_controls
 
-    shown = visible(f"{run.text}>{run.seen}" if run.mark == "random" else run.text)
+    shown = escape_controls(f"{run.text}>{run.seen}" if run.mark == "random" else run.text)
     if coloured:
         text.append(shown, style=f"{style} {_STYLES[run.mark]}".strip())
     else:

@@ -1,26 +1,43 @@
-"""`alembert predict`: texts in, predictions out."""
+"""`alembert predict`: texts in, predictions out.
+
+`alembert predict` with fine-tuned models: what it reads and prints. Loaded with the command.
+"""
+
+from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.lines import file_among
-from alembert.cli.models import MODEL, find_model
-from alembert.cli.options import Delimiter, MinPrecision, MinScore
-from alembert.errors import BadSetting
+from alembert.cli.options import (
+    MODEL_HELP,
+    Delimiter,
+    MinPrecision,
+    MinScore,
+    find_model,
+    withheld_note,
+)
+from alembert.cli.output import SET_ASIDE, find_file_path, for_each_text
+from alembert.errors import BadInput, BadSetting
+from alembert.infer.task_model import TaskModel
+from alembert.terminal import escape_controls, note, print_json
 
 if TYPE_CHECKING:
-    from alembert.infer.triples import TripleFilter
+    from pathlib import Path
+
+    from alembert.corpus.readers.contract import ReadOptions
+    from alembert.infer.task_model import MultiTaskModel
+    from alembert.infer.triples import TripleFilter, TripleModel
+
 
 FILL, GENERATE = "`alembert fill`", "`alembert generate`"
 FINE_TUNED = "fine-tuned models"
 
 
 def predict(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
+    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
     texts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -96,7 +113,7 @@ def predict(
         _refuse(decoding, GENERATE)
     if fill_mask is not None or generate is not None:
         _refuse(fine_tuned, FINE_TUNED)
-        _predict_as_before(model, texts, fill_mask, top, generate, decoding, as_json)
+        _predict_deprecated(model, texts, fill_mask, top, generate, decoding, as_json)
         return
     _refuse_files(texts or [], file)
     if is_next:
@@ -114,7 +131,7 @@ def _refuse_files(texts: Sequence[str], file: str | None) -> None:
     """Refuse texts that are meant to be files; their names would be predicted."""
     if texts and file:
         raise BadSetting("Give either texts or --file, not both.")
-    if path := file_among(texts):
+    if path := find_file_path(texts):
         raise BadSetting(
             f"{path} is a file, and texts were expected. To predict what is in it use --file {path}, or `alembert annotate` "
             "for documents; to predict these very words, give them on stdin."
@@ -129,7 +146,7 @@ def _predict_file(
     for_file: dict[str, Any],
     as_json: bool,
 ) -> None:
-    from alembert.cli.predict_task import predict_file
+    pass
     from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.task_model import TaskModel
@@ -148,7 +165,7 @@ def _predict_texts(
     for_triples: dict[str, Any],
     as_json: bool,
 ) -> None:
-    from alembert.cli.predict_task import predict_texts, predict_triples
+    pass
     from alembert.infer.task_model import open_model
 
     if texts and os.path.isdir(texts[0]):  # noqa: PTH112 (Path.is_dir raises for a text too long for a name)
@@ -156,7 +173,7 @@ def _predict_texts(
 
         _refuse({"task": task}, "one model of several tasks")
         folders = find_model(model), find_model(texts[0])
-        triples = TripleModel.open(*folders, _wanted(**for_triples)).with_threshold(**thresholds)
+        triples = TripleModel.open(*folders, _triple_filter(**for_triples)).with_threshold(**thresholds)
         predict_triples(triples, texts[1:], as_json)
     else:
         _refuse(for_triples, "triples")
@@ -164,7 +181,7 @@ def _predict_texts(
         predict_texts(opened, texts, as_json)
 
 
-def _wanted(pair: list[str] | None, least: float | None) -> "TripleFilter":
+def _triple_filter(pair: list[str] | None, least: float | None) -> TripleFilter:
     from alembert.infer.triples import TripleFilter
 
     types = [tuple(each.split(":")) for each in pair or []]
@@ -177,7 +194,7 @@ def _wanted(pair: list[str] | None, least: float | None) -> "TripleFilter":
 def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
     from alembert.infer.engines import open_torch_engine
     from alembert.infer.language_model import next_sentence_probability
-    from alembert.terminal.output import print_json, visible
+    from alembert.terminal import escape_controls, print_json
 
     if len(texts) != 2:
         were_given = "1 was given" if len(texts) == 1 else f"{len(texts)} were given"
@@ -189,7 +206,7 @@ def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
     if as_json:
         print_json({"first": first, "second": second, "probability": probability})
     else:
-        print(f"{probability:.4f}  {visible(second)}")
+        print(f"{probability:.4f}  {escape_controls(second)}")
 
 
 def _refuse(options: dict[str, Any], owner: str) -> None:
@@ -198,7 +215,7 @@ def _refuse(options: dict[str, Any], owner: str) -> None:
         raise BadSetting(f"--{given.replace('_', '-')} belongs to {owner}. Leave it out.")
 
 
-def _predict_as_before(
+def _predict_deprecated(
     model: str,
     texts: Sequence[str] | None,
     fill_mask: str | None,
@@ -210,7 +227,7 @@ def _predict_as_before(
     """Fill masks or continue a text under the names that this had in the last version."""
     from alembert.cli.fill import fill_texts
     from alembert.cli.generate import continue_texts
-    from alembert.terminal.output import note
+    from alembert.terminal import note
 
     if texts:
         raise BadSetting(f"`alembert predict MODEL TEXT...` is for {FINE_TUNED}. Use {FILL} or {GENERATE}.")
@@ -219,12 +236,85 @@ def _predict_as_before(
     old, new = ("--fill-mask", "fill") if fill_mask is not None else ("--generate", "generate")
     note(f"{old} of predict goes with the next version: use `alembert {new} MODEL TEXT`")
     if fill_mask is not None:
-        set_aside = fill_texts(model, _given_texts(fill_mask), top or 5, as_json)
+        set_aside = fill_texts(model, _to_texts(fill_mask), top or 5, as_json)
     else:
-        set_aside = continue_texts(model, _given_texts(generate), decoding, as_json)
+        set_aside = continue_texts(model, _to_texts(generate), decoding, as_json)
     if set_aside:
         raise typer.Exit(SET_ASIDE)
 
 
-def _given_texts(text: str | None) -> list[str]:
+def _to_texts(text: str | None) -> list[str]:
     return [] if text is None or text == "-" else [text]
+
+
+def predict_texts(model: TaskModel | MultiTaskModel, texts: Sequence[str], as_json: bool) -> None:
+    """Predict the given texts, or each line of stdin if there are none."""
+    lines: list[str] = []
+
+    def take(line: str) -> None:
+        model.task.check(model.task.of_texts([line]))
+        lines.append(line)
+
+    set_aside = for_each_text(texts, take)
+    examples: list[Any] = model.task.of_texts(lines)
+    _print(model, examples, as_json)
+    if set_aside:
+        raise typer.Exit(SET_ASIDE)
+
+
+def predict_file(model: TaskModel, file: Path, options: ReadOptions, as_json: bool) -> None:
+    """Predict the texts of a file, and name what of it cannot be used."""
+    reading = model.read_texts(file, options)
+    for remark in reading.remarks:
+        note(remark.in_words())
+    for item in reading.set_aside:
+        note(item.in_words())
+    if not reading.examples:
+        raise BadInput(f"{file} has no text to predict. Check the file, and what was set aside.")
+    _print(model, reading.examples, as_json)
+    if reading.set_aside:
+        raise typer.Exit(SET_ASIDE)
+
+
+def _print(model: TaskModel | MultiTaskModel, examples: Sequence[Any], as_json: bool) -> None:
+    model.task.check(examples)
+    for sentence in model.task.notes(examples):
+        note(sentence)
+    withheld = 0
+    for example, prediction in zip(examples, model.predictions(examples), strict=True):
+        answers = prediction.values() if isinstance(prediction, Mapping) else [prediction]
+        withheld += sum(each.coverage.withheld for each in answers)
+        if as_json:
+            print_json(model.task.record(example, prediction))
+        else:
+            _show(example.texts, model.task.show(example, prediction))
+    if withheld:
+        models = [model] if isinstance(model, TaskModel) else model.models.values()
+        note(withheld_note(withheld, (each.min_score for each in models)))
+
+
+def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> None:
+    """Find entities and their relations in the given texts, or in each line of stdin if there are none."""
+    lines: list[str] = []
+    for_each_text(texts, lines.append)
+    unread = withheld = 0
+    for found in model.extract(lines):
+        unread += found.unread
+        withheld += found.withheld
+        if as_json:
+            print_json(found.as_json())
+            continue
+        print(escape_controls(found.text))
+        for line in found.lines():
+            print(f"  {escape_controls(line)}", flush=True)
+    if unread:
+        note(f"{unread} pairs of entities are too far apart for the relation model, and were not read")
+    if withheld:
+        thresholds = (model.tagger.min_score, model.relater.min_score, model.wanted.least)
+        note(withheld_note(withheld, thresholds))
+
+
+def _show(texts: Sequence[str], lines: Sequence[str]) -> None:
+    print(escape_controls(" | ".join(texts)))
+    for line in lines:
+        print(f"  {escape_controls(line)}", flush=True)

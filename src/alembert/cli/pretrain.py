@@ -65,7 +65,7 @@ def pretrain(
 
     changes = {
         "hours": hours,
-        "tokens": None if tokens is None else number(tokens),
+        "tokens": None if tokens is None else parse_count(tokens),
         "steps": steps,
         "seed": seed,
         "objectives": _weights(objective) if objective else None,
@@ -76,7 +76,7 @@ def pretrain(
     names = [each.partition("=")[0] for each in objective or ()]
     name = recipe or choose_recipe(model, names)
     given = {key: value for key, value in changes.items() if value is not None}
-    settings = settings_of(name, config, given, chosen=recipe is not None)
+    settings = resolve_pretrain_settings(name, config, given, chosen=recipe is not None)
     if show_config:
         from alembert.settings import to_toml
 
@@ -99,7 +99,9 @@ def pretrain(
     )
 
 
-def settings_of(name: str, config: Path | None, changes: dict[str, Any], *, chosen: bool = False) -> PretrainSettings:
+def resolve_pretrain_settings(
+    name: str, config: Path | None, changes: dict[str, Any], *, chosen: bool = False
+) -> PretrainSettings:
     """Put recipe, file and flags together; the last one wins. A recipe that was `chosen` wins over that of the file."""
     from alembert.settings import read_toml
     from alembert.train.pretrain.recipes import resolve_recipe
@@ -125,10 +127,10 @@ def _weights(objectives: list[str]) -> dict[str, float]:
     return weights
 
 
-def number(text: str) -> int:
+def parse_count(text: str) -> int:
     """Read a number with k, M or G.
 
-    >>> number("20M"), number("1.5k"), number("300")
+    >>> parse_count("20M"), parse_count("1.5k"), parse_count("300")
     (20000000, 1500, 300)
     """
     from alembert.errors import BadSetting
@@ -147,13 +149,12 @@ def _device(wanted: str) -> str:
 
 
 def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, as_json: bool, **around: Any) -> None:
-    from alembert.terminal.output import note
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar, note
     from alembert.train.distributed import is_first_process
     from alembert.train.pretrain.pretrain import pretrain as run
     from alembert.train.run import RunContext
 
-    with Bar(sys.stderr, plain_every=60) as bar:
+    with ProgressBar(sys.stderr, plain_every=60) as bar:
         surroundings = RunContext(say=note, tell_reading=bar.show, tell=bar.show_training, **around)
         done = run(inputs, out, start, settings, surroundings)
     if is_first_process():
@@ -163,7 +164,7 @@ def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, 
 def _show(done: PretrainRunResult, out: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from alembert.terminal.output import print_json
+    from alembert.terminal import print_json
 
     if as_json:
         print_json({"folder": str(out), **asdict(done)})

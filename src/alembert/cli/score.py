@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.cli.lines import TEXTS, each_text, refuse_files
-from alembert.cli.models import LANGUAGE_MODEL
-from alembert.terminal.output import print_json, visible
+from alembert.cli.options import LANGUAGE_MODEL_HELP
+from alembert.cli.output import SET_ASIDE, TEXTS_HELP, for_each_text, refuse_files
+from alembert.terminal import escape_controls, print_json
 
 if TYPE_CHECKING:
     from alembert.infer.language_model import TextScore
 
 
 def score(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL)],
-    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help=TEXTS)] = None,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=LANGUAGE_MODEL_HELP)],
+    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help=TEXTS_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text, with each token.")] = False,
 ) -> None:
     """Print how probable a language model finds each text: its log probability and perplexity.
@@ -29,15 +28,15 @@ def score(
 
     refuse_files(texts or [], "score")
     engine = open_torch_engine(model)
-    if each_text(texts or [], lambda text: _show(score_text(engine, text), as_json)):
+    if for_each_text(texts or [], lambda text: _show_score(score_text(engine, text), as_json)):
         raise typer.Exit(SET_ASIDE)
 
 
-def _show(scored: TextScore, as_json: bool) -> None:
+def _show_score(scored: TextScore, as_json: bool) -> None:
     if as_json:
         print_json(scored.to_dict())
         return
     is_exact = scored.kind == "exact"
     name, measure = ("log probability", "perplexity") if is_exact else ("pseudo-log-likelihood", "pseudo-perplexity")
-    print(visible(scored.text))
+    print(escape_controls(scored.text))
     print(f"  {name} {scored.log_probability:.4f}  {measure} {scored.perplexity:.4f}", flush=True)

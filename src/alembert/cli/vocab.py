@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alembert.cli.codes import SET_ASIDE
-from alembert.terminal.output import note
+from alembert.cli.output import SET_ASIDE
+from alembert.terminal import note
 
 if TYPE_CHECKING:
     from alembert.corpus.excerpt import TextSampleReader
@@ -35,7 +35,7 @@ app = typer.Typer(
 _Sources = Annotated[
     list[Path], typer.Argument(metavar="CORPUS...", help="Corpus folders, or files of any known format.")
 ]
-_Subject = Annotated[
+_ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A checkpoint, hub:organisation/name, or a tokenizer alone.")
 ]
 _Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the result goes.")]
@@ -70,15 +70,15 @@ def learn(
     lexicons, terms = _lexicons(lexicon), _terms(whole)
     samples = _samples(corpus, lexicons)
     output = _output(out, corpus, lexicons, whole, overwrite=overwrite)
-    with _shown(samples):
+    with _show_reading(samples):
         done = vocab.learn(samples, output, size=size, lowercase=lowercase, min_count=min_count, whole=terms)
-    _tell(_learnt_lines(done, size), done.fit.as_json(), as_json)
+    _print_result(_learnt_lines(done, size), done.fit.as_json(), as_json)
     _finish(samples)
 
 
 @app.command("extend")
 def extend(
-    model: _Subject,
+    model: _ModelArgument,
     corpus: _Sources,
     *,
     terms: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many words to make whole.")],
@@ -112,30 +112,30 @@ def extend(
     samples, subject = _samples(corpus, lexicons), vocab.open_tokenizer_with_model(model)
     wish = ExtendSettings(terms=terms, min_count=min_count, any_word=any_word, strict=strict, reuse_unused=reuse_unused)
     output = _output(out, [*_local(model), *corpus], lexicons, term_file, overwrite=overwrite)
-    with _shown(samples):
+    with _show_reading(samples):
         done = vocab.extend(subject, samples, output, wish, forced=forced, held_out_every=held_out)
-    _tell(_extended_lines(done), vocab.describe_extension(done), as_json)
+    _print_result(_extended_lines(done), vocab.describe_extension(done), as_json)
     _finish(samples)
 
 
 @app.command("prune")
 def prune(
-    model: _Subject, corpus: _Sources, *, out: _Out, overwrite: _Overwrite = False, as_json: _Json = False
+    model: _ModelArgument, corpus: _Sources, *, out: _Out, overwrite: _Overwrite = False, as_json: _Json = False
 ) -> None:
     """Drop the pieces that a corpus does not use, with their rows of the model."""
     from alembert.files import vocab
 
     samples, subject = _samples(corpus, []), vocab.open_tokenizer_with_model(model)
     output = _output(out, [*_local(model), *corpus], [], None, overwrite=overwrite)
-    with _shown(samples):
+    with _show_reading(samples):
         done = vocab.prune(subject, samples, output)
-    _tell(_pruned_lines(done), _pruned_json(done), as_json)
+    _print_result(_pruned_lines(done), _pruned_json(done), as_json)
     _finish(samples)
 
 
 @app.command("report")
 def report(
-    model: _Subject,
+    model: _ModelArgument,
     corpus: _Sources,
     *,
     lexicon: _Lexicons = None,
@@ -146,16 +146,16 @@ def report(
     as_json: _Json = False,
 ) -> None:
     """Say how well a tokenizer fits a corpus, what to add, and what it would save."""
-    from alembert.cli.pages import check_page, write_page
+    from alembert.cli.output import check_page, write_page
     from alembert.inspect import vocab
-    from alembert.terminal.output import print_json
+    from alembert.terminal import print_json
     from alembert.text.tokenizer import Tokenizer
 
     check_page(html)
     tokenizer = Tokenizer.open(model)
     other = None if against is None else (_short(against), Tokenizer.open(against))
     samples = _samples(corpus, _lexicons(lexicon))
-    with _shown(samples):
+    with _show_reading(samples):
         found = vocab.report_vocabulary(tokenizer, samples, name=_short(model), against=other)
     if html is not None:
         write_page(html, vocab.render_vocab_page(found))
@@ -188,12 +188,12 @@ def _samples(paths: list[Path], lexicons: list[Lexicon]) -> TextSampleReader:
 
 
 @contextmanager
-def _shown(samples: TextSampleReader) -> Iterator[None]:
+def _show_reading(samples: TextSampleReader) -> Iterator[None]:
     """Show on a terminal how far the reading has come."""
     from alembert.errors import BadInput
-    from alembert.terminal.progress import Bar
+    from alembert.terminal import ProgressBar
 
-    with Bar(sys.stderr) as bar:
+    with ProgressBar(sys.stderr) as bar:
         samples.tell = bar.show
         try:
             yield
@@ -231,8 +231,8 @@ def _finish(samples: TextSampleReader) -> None:
         raise typer.Exit(SET_ASIDE)
 
 
-def _tell(lines: list[str], content: dict[str, Any], as_json: bool) -> None:
-    from alembert.terminal.output import print_json
+def _print_result(lines: list[str], content: dict[str, Any], as_json: bool) -> None:
+    from alembert.terminal import print_json
 
     if as_json:
         print_json(content, indent=2)
@@ -319,7 +319,7 @@ def _print_tables(tables: tuple[VocabTable, ...]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
 
-    from alembert.terminal.output import console as stdout_console
+    from alembert.terminal import stdout_console
 
     console = stdout_console()
     for table in tables:

@@ -14,7 +14,7 @@ from typing import Any
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.errors import BadSetting
-from alembert.settings import as_table, changed, read_toml
+from alembert.settings import apply_changes, as_table, read_toml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,4 +48,4 @@ class BuildSettings:
 
 def read_build_settings(path: Path) -> BuildSettings:
     """Read settings from a TOML file."""
-    return changed(BuildSettings(), read_toml(path), str(path))
+    return apply_changes(BuildSettings(), read_toml(path), str(path))

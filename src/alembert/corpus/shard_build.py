@@ -29,7 +29,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.shard_tokenizer import COUNT_NAMES, ShardArrays, ShardTokenizer, WordSettings
 from alembert.corpus.shards import FORMAT, KIND, Shards
 from alembert.corpus.store import Corpus
-from alembert.errors import BadFile, Busy
+from alembert.errors import BadFile, FolderBusy
 from alembert.text.tokenizer import Tokenizer
 from alembert.workers import processes
 
@@ -57,7 +57,7 @@ def open_or_build_shards(
         try:
             cutter = ShardTokenizer(tokenizer, words)
             _build(folder, plan, corpus, cutter, workers=workers or processes.default_workers(), tell=tell)
-        except Busy:
+        except FolderBusy:
             tell(Progress("waiting for another process", 0, 0))
             time.sleep(_POLL_SECONDS)
         except BadFile:

@@ -2,43 +2,160 @@
 
 In: a folder. Out: steps as they are done, and in the folder everything that they made, with `demo.html`: one page that
 needs nothing else. Every step works on what the steps before it left in the folder, as a user's own run would.
+
+What a step of the demo leaves behind: folders on the disk, and a few lines about itself.
 """
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from alembert.demo.step import Folders, Step, command
 from alembert.errors import BadFile
 from alembert.extras import TRAINING, require
 
-__all__ = ["Folders", "Step", "run"]
+if TYPE_CHECKING:
+    from alembert.inspect.comparison import ComparisonReport
+
+
+@dataclass(frozen=True)
+class DemoStep:
+    """One link of the chain and what it did."""
+
+    title: str
+    lines: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+    """What does the same from a shell."""
+    seconds: float = 0.0
+    comparison: ComparisonReport | None = None
+    """The models side by side, of the step that compares them."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Give everything as plain values."""
+        compared = None if self.comparison is None else self.comparison.to_table()
+        return asdict(replace(self, comparison=None)) | {"comparison": compared}
+
+
+@dataclass(frozen=True)
+class DemoFolders:
+    """Where the demo puts things."""
+
+    out: Path
+
+    @property
+    def raw(self) -> Path:
+        return self.out / "sample.jsonl"
+
+    @property
+    def held_out(self) -> Path:
+        """The texts of the test part, without what is known about them."""
+        return self.out / "held-out.jsonl"
+
+    @property
+    def corpus(self) -> Path:
+        return self.out / "corpus"
+
+    @property
+    def vocab(self) -> Path:
+        return self.out / "vocab"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.out / "checkpoint"
+
+    @property
+    def extended(self) -> Path:
+        return self.out / "extended"
+
+    @property
+    def pretrained(self) -> Path:
+        return self.out / "pretrained"
+
+    @property
+    def tagger(self) -> Path:
+        return self.out / "tagger"
+
+    @property
+    def classifier(self) -> Path:
+        return self.out / "classifier"
+
+    @property
+    def student(self) -> Path:
+        return self.out / "student"
+
+    @property
+    def untaught(self) -> Path:
+        """The same student, trained without its teacher."""
+        return self.out / "student-without-distillation"
+
+    @property
+    def export(self) -> Path:
+        return self.out / "int8"
+
+    @property
+    def annotated(self) -> Path:
+        return self.out / "annotated"
+
+    @property
+    def page(self) -> Path:
+        return self.out / "demo.html"
+
+    def model(self, task: str) -> Path:
+        """Where the model that was fine-tuned for a task is."""
+        return {"tag": self.tagger, "classify": self.classifier}[task]
+
+    def labelled(self, task: str, split: str) -> Path:
+        """Where the examples of a task are."""
+        return self.out / f"{task}-{split}.jsonl"
+
+    def lexicon(self, label: str) -> Path:
+        return self.out / f"{label}.tsv"
+
+    def settings(self, what: str) -> Path:
+        """Where the settings of a step are, for its command."""
+        return self.out / f"{what}.toml"
+
+
+def format_command(verb: str, *arguments: str | Path, **flags: str | Path | float) -> str:
+    """Write a call of alembert for a shell, as a copy of what was done.
+
+    >>> format_command("vocab learn", Path("my corpus"), size=1500, held_out=5)
+    "alembert vocab learn 'my corpus' --size 1500 --held-out 5"
+    """
+    words = [str(each) for each in arguments]
+    for name, value in flags.items():
+        words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return f"alembert {verb} {shlex.join(words)}"
+
+
+__all__ = ["DemoFolders", "DemoStep", "run"]
 
 require("The demo", *TRAINING, "onnx", "pyarrow")
 
 
-def run(out: Path) -> Iterator[Step]:
+def run(out: Path) -> Iterator[DemoStep]:
     """Run all steps, yielding each as it is done; the last one names the page and what to try next."""
-    folders = _made(out)
-    done: list[Step] = []
+    folders = _create_folders(out)
+    done: list[DemoStep] = []
     for number, step in enumerate(_steps(), 1):
-        done.append(_timed(number, step, folders))
+        done.append(_run_timed(number, step, folders))
         yield done[-1]
     yield _report(folders, done)
 
 
-def _made(out: Path) -> Folders:
+def _create_folders(out: Path) -> DemoFolders:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise BadFile(f"The folder {out} cannot be made: {problem.strerror}. Choose another with --out.") from None
-    return Folders(out)
+    return DemoFolders(out)
 
 
-def _steps() -> list[Callable[[Folders], Step]]:
+def _steps() -> list[Callable[[DemoFolders], DemoStep]]:
     from alembert.demo import text_steps as text
     from alembert.demo import training_steps as training
     from alembert.demo import using_steps as using
@@ -46,34 +163,34 @@ def _steps() -> list[Callable[[Folders], Step]]:
     return [
         *(text.machine, text.corpus, text.vocab, text.checkpoint, text.extend),
         *(training.pretrain, training.tagger, training.classifier, training.student),
-        *(using.export, using.annotate, using.side_by_side),
+        *(using.export, using.annotate, using.compare_side_by_side),
     ]
 
 
-def _timed(number: int, step: Callable[[Folders], Step], folders: Folders) -> Step:
+def _run_timed(number: int, step: Callable[[DemoFolders], DemoStep], folders: DemoFolders) -> DemoStep:
     start = time.perf_counter()
     done = step(folders)
     return replace(done, title=f"{number}. {done.title}", seconds=time.perf_counter() - start)
 
 
-def _report(folders: Folders, done: list[Step]) -> Step:
+def _report(folders: DemoFolders, done: list[DemoStep]) -> DemoStep:
     """Write the page."""
     from alembert.artifact import atomic_write
-    from alembert.demo.page import page
+    from alembert.demo.page import render_demo_page
 
     next_ = _what_next(folders)
-    atomic_write(folders.page, page(folders, done, next_).encode())
-    return Step("The report, and what to try next", (f"open {folders.page} in a browser", *next_))
+    atomic_write(folders.page, render_demo_page(folders, done, next_).encode())
+    return DemoStep("The report, and what to try next", (f"open {folders.page} in a browser", *next_))
 
 
-def _what_next(folders: Folders) -> tuple[str, ...]:
+def _what_next(folders: DemoFolders) -> tuple[str, ...]:
     corpus, model, test = folders.corpus, folders.pretrained, folders.labelled("tag", "test")
     return (
-        command("corpus show", corpus, sample=2),
-        command("vocab report", model, corpus),
-        command("inspect tokens", model, "BRAF V600E-mutant melanoma"),
-        command("inspect masks", corpus, model=model, unit="entity"),
-        command("predict", folders.tagger, "Imatinib inhibits BCR-ABL1 in chronic myeloid leukemia."),
-        command("inspect errors", folders.tagger, test),
-        command("fill", model, "Aspirin inhibits [MASK] aggregation."),
+        format_command("corpus show", corpus, sample=2),
+        format_command("vocab report", model, corpus),
+        format_command("inspect tokens", model, "BRAF V600E-mutant melanoma"),
+        format_command("inspect masks", corpus, model=model, unit="entity"),
+        format_command("predict", folders.tagger, "Imatinib inhibits BCR-ABL1 in chronic myeloid leukemia."),
+        format_command("inspect errors", folders.tagger, test),
+        format_command("fill", model, "Aspirin inhibits [MASK] aggregation."),
     )

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from alembert import sample
-from alembert.demo.step import Folders, Step
-from alembert.demo.using_steps import documents, marks
+from alembert.demo import DemoFolders, DemoStep
+from alembert.demo.using_steps import entity_marks, read_annotated
+from alembert.html import render_figure, render_legend
+from alembert.html import render_page as framed
 from alembert.inspect.comparison_plot import draw_comparison_svg
 from alembert.inspect.marked import TextRun, render_marked_text, render_text_box
 from alembert.inspect.reports import comparison_sentences, model_table
-from alembert.plots import figure, legend
-from alembert.plots import page as framed
 from alembert.train.curves import Panel, build_panels, render_plots
 from alembert.train.runlog import RunLog
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from alembert.inspect.comparison import ComparisonReport
 
 LANGUAGES: Final = {"en": "English", "zh": "Chinese"}
-SHOWN: Final = 2
+SHOWN_DOCUMENTS: Final = 2
 """Annotated documents of each language."""
 GUIDES: Final = {
     "docs/index.md": "all pages",
@@ -39,12 +39,12 @@ GUIDES: Final = {
     "docs/export.md": "int8, without torch",
     "docs/annotate.md": "millions of documents",
 }
-_UNSEEN: Final = ("Learning rate", "Norm of the gradient", "Tokens a second")
+_HIDDEN_PANELS: Final = ("Learning rate", "Norm of the gradient", "Tokens a second")
 """Panels that the page of each run has, and that say little here."""
 _SHELL: Final = "white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid var(--line);padding-left:.8rem"
 
 
-def page(folders: Folders, steps: Sequence[Step], next_commands: Sequence[str]) -> str:
+def render_demo_page(folders: DemoFolders, steps: Sequence[DemoStep], next_commands: Sequence[str]) -> str:
     """Return the page."""
     found = next(step.comparison for step in steps if step.comparison)
     body = [
@@ -58,7 +58,7 @@ def page(folders: Folders, steps: Sequence[Step], next_commands: Sequence[str]) 
     return framed("alembert demo", "From raw text to an annotating model", "\n".join(body))
 
 
-def _summary(steps: Sequence[Step]) -> str:
+def _summary(steps: Sequence[DemoStep]) -> str:
     minutes, seconds = divmod(round(sum(step.seconds for step in steps)), 60)
     return (
         f"alembert has run its whole chain on the embedded sample, {len(sample.load_passages())} short made-up passages, in "
@@ -67,18 +67,18 @@ def _summary(steps: Sequence[Step]) -> str:
     )
 
 
-def _annotated(folders: Folders) -> Iterator[str]:
+def _annotated(folders: DemoFolders) -> Iterator[str]:
     yield "<h2>Annotated text</h2>"
     yield (
         "<p>What the last model found in texts of the test part: pre-training has read them as plain text, but no training "
         "knew their labels. A line above: found by the model; a line below: right. Both lines: a hit.</p>"
     )
-    yield legend({label: number for number, label in enumerate(sample.LABELS)})
-    found = sorted(documents(folders), key=_language)
+    yield render_legend({label: number for number, label in enumerate(sample.LABELS)})
+    found = sorted(read_annotated(folders), key=_language)
     for language, group in groupby(found, key=_language):
-        for document in islice(group, SHOWN):
+        for document in islice(group, SHOWN_DOCUMENTS):
             yield f"<h3>{escape(document.id)}, {LANGUAGES[language]}</h3>"
-            yield render_text_box(render_marked_text(document.text, marks(document), _colour), language)
+            yield render_text_box(render_marked_text(document.text, entity_marks(document), _colour), language)
 
 
 def _language(document: Document) -> str:
@@ -93,11 +93,11 @@ def _colour(run: TextRun) -> int:
 
 def _models(found: ComparisonReport) -> Iterator[str]:
     yield f"<h2>The models on the way</h2>\n{model_table(found).html()}"
-    yield figure(draw_comparison_svg(found), f"{found.measure} with its 95 % interval, size and speed")
+    yield render_figure(draw_comparison_svg(found), f"{found.measure} with its 95 % interval, size and speed")
     yield from (f"<p>{escape(sentence)}</p>" for sentence in comparison_sentences(found, brief=True))
 
 
-def _curves(folders: Folders) -> Iterator[str]:
+def _curves(folders: DemoFolders) -> Iterator[str]:
     yield "<h2>How they learnt</h2>"
     runs = {
         "Pre-training": folders.pretrained,
@@ -106,14 +106,14 @@ def _curves(folders: Folders) -> Iterator[str]:
         "The student": folders.student,
     }
     for name, folder in runs.items():
-        yield f"<h3>{name}</h3>\n{render_plots(_telling(folder))}"
+        yield f"<h3>{name}</h3>\n{render_plots(_shown_panels(folder))}"
 
 
-def _telling(folder: Path) -> list[Panel]:
-    return [panel for panel in build_panels(RunLog(folder / "run")) if panel.title not in _UNSEEN]
+def _shown_panels(folder: Path) -> list[Panel]:
+    return [panel for panel in build_panels(RunLog(folder / "run")) if panel.title not in _HIDDEN_PANELS]
 
 
-def _done(steps: Sequence[Step]) -> Iterator[str]:
+def _done(steps: Sequence[DemoStep]) -> Iterator[str]:
     yield "<h2>What was done</h2>"
     yield "<p>Each command does its step again, from the folder in which the demo was started.</p>"
     for step in steps:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from alembert import hardware, sample
 from alembert.artifact import atomic_write
-from alembert.demo.step import Folders, Step, command
+from alembert.demo import DemoFolders, DemoStep, format_command
 
 if TYPE_CHECKING:
     from alembert.files.checkpoint import Checkpoint
@@ -19,14 +19,14 @@ TERMS = 200
 HELD_OUT_EVERY = 5
 
 
-def machine(folders: Folders) -> Step:
+def machine(folders: DemoFolders) -> DemoStep:
     """Say what was chosen on this machine."""
     choices = hardware.detect_capabilities().choices
     lines = (f"{choice.name.replace('_', ' ')}: {choice.value}. {choice.reason}" for choice in choices)
-    return Step("This machine", tuple(lines), ("alembert doctor",))
+    return DemoStep("This machine", tuple(lines), ("alembert doctor",))
 
 
-def corpus(folders: Folders) -> Step:
+def corpus(folders: DemoFolders) -> DemoStep:
     """Build a corpus of all passages."""
     from alembert.corpus.build import LexiconFiles, build
 
@@ -35,18 +35,18 @@ def corpus(folders: Folders) -> Step:
     counts = build([folders.raw], folders.corpus, words=LexiconFiles(lexicons=lexicons)).manifest.counts
     found = ", ".join(f"{counts.get(f'entities: {label}', 0)} {label}s" for label in sample.LABELS)
     flags = [word for label, path in lexicons.items() for word in ("--lexicon", f"{label}={path}")]
-    return Step(
+    return DemoStep(
         "A corpus from raw text: cleaned, split into sentences, entities found by dictionary",
         (
             f"{counts['documents']} documents, English and Chinese, {counts['characters']:,} characters, "
             f"{counts['sentences']:,} sentences",
             f"found with a dictionary of the training part's entities: {found}",
         ),
-        (command("corpus build", folders.raw, *flags, out=folders.corpus),),
+        (format_command("corpus build", folders.raw, *flags, out=folders.corpus),),
     )
 
 
-def _write_sample(folders: Folders) -> None:
+def _write_sample(folders: DemoFolders) -> None:
     """Write the passages as raw files, and the entities of the training part as lexicons."""
     passages = sample.load_passages()
     write_lines(folders.raw, ({"id": p.id, "text": p.text, "label": p.topic} for p in passages))
@@ -66,7 +66,7 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     atomic_write(path, ("\n".join(lines) + "\n").encode())
 
 
-def vocab(folders: Folders) -> Step:
+def vocab(folders: DemoFolders) -> DemoStep:
     """Learn a vocabulary from the corpus."""
     from alembert.corpus.excerpt import TextSampleReader
     from alembert.files.vocab import VocabOutput, learn
@@ -76,18 +76,18 @@ def vocab(folders: Folders) -> Step:
     shown = "Imatinib inhibits BCR-ABL1."
     pieces = learnt.tokenizer.tokens(learnt.tokenizer.encode(shown, add_special_tokens=False).ids)
     fit = learnt.fit
-    return Step(
+    return DemoStep(
         "A vocabulary learnt from it",
         (
             f"{fit.vocabulary:,} pieces, {fit.pieces_per_word:.2f} per word, {fit.unknown} unknown words",
             f"{fit.split_mentions:,} of {fit.mentions:,} entities have a split word",
             f"{shown!r} -> {' '.join(pieces)}",
         ),
-        (f"{command('vocab learn', folders.corpus, size=PIECES, out=folders.vocab)} --overwrite",),
+        (f"{format_command('vocab learn', folders.corpus, size=PIECES, out=folders.vocab)} --overwrite",),
     )
 
 
-def checkpoint(folders: Folders) -> Step:
+def checkpoint(folders: DemoFolders) -> DemoStep:
     """Write a checkpoint with random weights, and open it again."""
     from alembert.files.checkpoint import Checkpoint
     from alembert.files.checkpoint import open as open_checkpoint
@@ -103,7 +103,7 @@ def checkpoint(folders: Folders) -> Step:
     made.save(folders.checkpoint, overwrite=True)
     tokens, difference = _compare(made, open_checkpoint(folders.checkpoint))
     size = sum(path.stat().st_size for path in folders.checkpoint.iterdir())
-    return Step(
+    return DemoStep(
         "A tiny checkpoint, written and reopened",
         (
             f"{folders.checkpoint}: {config.num_hidden_layers} layers x {config.hidden_size}, "
@@ -127,7 +127,7 @@ def _compare(made: Checkpoint, opened: Checkpoint) -> tuple[int, float]:
     return len(batch.ids_N), difference.abs().max().item()
 
 
-def extend(folders: Folders) -> Step:
+def extend(folders: DemoFolders) -> DemoStep:
     """Add terms of the corpus to the vocabulary, and rows for them to the model."""
     from alembert.corpus.excerpt import TextSampleReader
     from alembert.files.vocab import VocabOutput, open_tokenizer_with_model
@@ -142,7 +142,7 @@ def extend(folders: Folders) -> Step:
     saved = 1 - done.after.pieces / done.before.pieces
     proof = done.extension.proof
     flags: dict[str, Any] = {"terms": TERMS, "held_out": HELD_OUT_EVERY, "out": folders.extended}
-    return Step(
+    return DemoStep(
         f"The vocabulary extended by {TERMS} terms, and the model's embedding with it",
         (
             f"on documents that had no part in the choice: {saved:.1%} fewer pieces, entities with a split word "
@@ -150,5 +150,5 @@ def extend(folders: Folders) -> Step:
             f"of {proof.words:,} distinct words {proof.unchanged:,} are cut as before, {proof.joined} became one "
             f"piece, {proof.changed} begin with a new piece and changed",
         ),
-        (f"{command('vocab extend', folders.checkpoint, folders.corpus, **flags)} --overwrite",),
+        (f"{format_command('vocab extend', folders.checkpoint, folders.corpus, **flags)} --overwrite",),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from alembert import sample
 from alembert.artifact import atomic_write
-from alembert.demo.step import Folders, Step, command
+from alembert.demo import DemoFolders, DemoStep, format_command
 from alembert.demo.text_steps import write_lines
 from alembert.settings import to_toml
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from alembert.train.distill.settings import DistillSettings
     from alembert.train.finetune.finetune import FinetuneRunResult
 
-TOKENS = 300_000
-STEP = 1024
+PRETRAIN_TOKENS = 300_000
+STEP_TOKENS = 1024
 """Tokens of a step."""
-STUDENT = "half"
+STUDENT_SHAPE = "half"
 
 
-def pretrain(folders: Folders) -> Step:
+def pretrain(folders: DemoFolders) -> DemoStep:
     """Pre-train the extended checkpoint on the corpus."""
     from alembert.train.pretrain.inputs import PretrainStart
     from alembert.train.pretrain.pretrain import pretrain as run
@@ -34,8 +34,8 @@ def pretrain(folders: Folders) -> Step:
 
     settings = replace(
         biobert(),
-        tokens=TOKENS,
-        batch=BatchSettings(tokens=STEP, micro_tokens=512),
+        tokens=PRETRAIN_TOKENS,
+        batch=BatchSettings(tokens=STEP_TOKENS, micro_tokens=512),
         model=ModelSettings(),  # all parts at once: none of them has learnt anything yet
         optimiser=OptimiserSettings(rate=2e-3),
         evaluation=HeldOutSettings(share=0.1, times=4),
@@ -43,9 +43,9 @@ def pretrain(folders: Folders) -> Step:
     start, around = PretrainStart(model=str(folders.extended)), RunContext(overwrite=True)
     done = run([folders.corpus], folders.pretrained, start, settings, around)
     before, after = (scores["masked_lm"] for scores in (done.before, done.after))
-    config = _written(folders.settings("pretrain"), to_toml(settings))
+    config = _write_text(folders.settings("pretrain"), to_toml(settings))
     flags: dict[str, Any] = {"model": folders.extended, "config": config, "out": folders.pretrained}
-    return Step(
+    return DemoStep(
         "The model pre-trained: entities and words masked whole, entity boundaries to be found",
         (
             f"{done.done.tokens:,} tokens, {done.done.tokens / done.done.seconds:,.0f} a second",
@@ -53,34 +53,34 @@ def pretrain(folders: Folders) -> Step:
             f"{after['accuracy']:.1%}; loss of entity boundaries {done.before['boundaries']['loss']:.2f} -> "
             f"{done.after['boundaries']['loss']:.2f}",
         ),
-        (f"{command('pretrain', folders.corpus, **flags)} --overwrite",),
+        (f"{format_command('pretrain', folders.corpus, **flags)} --overwrite",),
     )
 
 
-def _written(path: Path, text: str) -> Path:
+def _write_text(path: Path, text: str) -> Path:
     atomic_write(path, text.encode())
     return path
 
 
-def tagger(folders: Folders) -> Step:
+def tagger(folders: DemoFolders) -> DemoStep:
     """Fine-tune a tagger."""
     from alembert.tasks.tag.data import TagSettings
 
     title = "A tagger for diseases, chemicals and genes: fine-tuned, and scored on texts whose labels it never saw"
-    return _finetuned(folders, "tag", TagSettings(), title, Pace(24.0, 2e-3, STEP))
+    return _finetune(folders, "tag", TagSettings(), title, TrainingPace(24.0, 2e-3, STEP_TOKENS))
 
 
-def classifier(folders: Folders) -> Step:
+def classifier(folders: DemoFolders) -> DemoStep:
     """Fine-tune a classifier; the mean of all tokens, since the first one has learnt nothing in pre-training."""
     from alembert.tasks.classify.data import ClassifySettings
 
     settings = ClassifySettings(pooling="mean")
     title = "A classifier that tells abstracts from letters, the same way"
-    return _finetuned(folders, "classify", settings, title, Pace(6.0, 1e-3, STEP // 2))
+    return _finetune(folders, "classify", settings, title, TrainingPace(6.0, 1e-3, STEP_TOKENS // 2))
 
 
 @dataclass(frozen=True)
-class Pace:
+class TrainingPace:
     """How long and how fast a model learns; chosen on the development part."""
 
     passes: float
@@ -88,7 +88,9 @@ class Pace:
     step: int
 
 
-def _finetuned(folders: Folders, task: str, of_task: TagSettings | ClassifySettings, title: str, pace: Pace) -> Step:
+def _finetune(
+    folders: DemoFolders, task: str, of_task: TagSettings | ClassifySettings, title: str, pace: TrainingPace
+) -> DemoStep:
     """Fine-tune the pre-trained model on the sample's labels and evaluate it on the test part."""
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.evaluate import evaluate
@@ -109,9 +111,9 @@ def _finetuned(folders: Folders, task: str, of_task: TagSettings | ClassifySetti
     settings = FinetuneSettings(epochs=pace.passes, optimiser=optimiser, batch=batch)
     done = finetune(job, out, settings, around=RunContext(overwrite=True))
     found = evaluate(TaskModel.open(out), [test], ReadOptions())
-    config = _written(folders.settings(task), f"{to_toml(settings)}\n[task]\n{to_toml(of_task, 'task')}")
+    config = _write_text(folders.settings(task), f"{to_toml(settings)}\n[task]\n{to_toml(of_task, 'task')}")
     flags: dict[str, Any] = {"task": task, "model": folders.pretrained, "train": train, "dev": dev}
-    return Step(
+    return DemoStep(
         title,
         (
             f"{done.report.parts[0].examples} examples, {pace.passes:g} passes; {_on_dev(done)}",
@@ -119,8 +121,8 @@ def _finetuned(folders: Folders, task: str, of_task: TagSettings | ClassifySetti
             f"95 % of resamples {found.interval.low:.3f} to {found.interval.high:.3f}",
         ),
         (
-            f"{command('finetune', **flags, config=config, out=out)} --overwrite",
-            command("evaluate", out, test),
+            f"{format_command('finetune', **flags, config=config, out=out)} --overwrite",
+            format_command("evaluate", out, test),
         ),
     )
 
@@ -129,7 +131,7 @@ def _on_dev(done: FinetuneRunResult) -> str:
     return f"{done.main} on the development part {done.measures[done.main]:.3f}"
 
 
-def _write_labelled(folders: Folders, task: str, split: str) -> Path:
+def _write_labelled(folders: DemoFolders, task: str, split: str) -> Path:
     """Write the passages of a split as examples of a task."""
     path = folders.labelled(task, split)
     write_lines(path, (_example(passage, task) for passage in sample.load_passages(split=split)))
@@ -145,7 +147,7 @@ def _example(passage: sample.SamplePassage, task: str) -> dict[str, Any]:
     return {"id": passage.id, "text": passage.text, **answer}
 
 
-def student(folders: Folders) -> Step:
+def student(folders: DemoFolders) -> DemoStep:
     """Distil the tagger into a smaller one, and train the same one without its teacher."""
     from alembert.train.distill.distill import distill
     from alembert.train.distill.settings import build_controls
@@ -154,19 +156,19 @@ def student(folders: Folders) -> Step:
     from alembert.train.run import RunContext
 
     train, dev = (folders.labelled("tag", split) for split in ("train", "dev"))
-    wish = DistillJob(teacher=str(folders.tagger), student=STUDENT, data=DataFiles(train=(train,), dev=(dev,)))
+    wish = DistillJob(teacher=str(folders.tagger), student=STUDENT_SHAPE, data=DataFiles(train=(train,), dev=(dev,)))
     settings, around = student_settings(), RunContext(overwrite=True)
     taught = distill(wish, folders.student, settings, around=around)
     alone = distill(wish, folders.untaught, build_controls(settings)["without distillation"].settings, around=around)
-    config = _written(folders.settings("distill"), to_toml(settings))
-    flags: dict[str, Any] = {"student": STUDENT, "train": train, "dev": dev, "config": config}
-    return Step(
-        f"The tagger distilled into a student of {STUDENT} its layers",
+    config = _write_text(folders.settings("distill"), to_toml(settings))
+    flags: dict[str, Any] = {"student": STUDENT_SHAPE, "train": train, "dev": dev, "config": config}
+    return DemoStep(
+        f"The tagger distilled into a student of {STUDENT_SHAPE} its layers",
         (
             f"with its teacher: {_on_dev(taught)}",
             f"the same student, from the same start, without: {_on_dev(alone)}",
         ),
-        (f"{command('distill', folders.tagger, **flags, out=folders.student)} --overwrite",),
+        (f"{format_command('distill', folders.tagger, **flags, out=folders.student)} --overwrite",),
     )
 
 
@@ -175,7 +177,7 @@ def student_settings() -> DistillSettings:
     from alembert.train.distill.settings import fast
     from alembert.train.settings import BatchSettings
 
-    usual, batch = fast(), BatchSettings(tokens=STEP, micro_tokens=STEP)
+    usual, batch = fast(), BatchSettings(tokens=STEP_TOKENS, micro_tokens=STEP_TOKENS)
     faster = replace(usual.prediction.optimiser, rate=2e-3)
     return replace(
         usual,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alembert import sample
-from alembert.demo.step import Folders, Step, command
+from alembert.demo import DemoFolders, DemoStep, format_command
 from alembert.demo.text_steps import write_lines
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SPEED_SECONDS = 2.0
 """What measuring speed may take for each model."""
 
 
-def export(folders: Folders) -> Step:
+def export(folders: DemoFolders) -> DemoStep:
     """Write the student as an int8 Export."""
     title = "The student exported to int8: a folder that runs without torch"
     from alembert.compress.export import export as write
@@ -35,14 +35,14 @@ def export(folders: Folders) -> Step:
     material = ExportData(calibration=calibration, judged=judged, files=(train, dev))
     outcome = write(engine.checkpoint, folders.export, material=material, overwrite=True)
     flags: dict[str, Any] = {"calibrate": train, "dev": dev, "out": folders.export}
-    return Step(
+    return DemoStep(
         title,
         tuple(f"{name}: {value}" for name, value in outcome.rows()),
-        (f"{command('export', folders.student, **flags)} --overwrite",),
+        (f"{format_command('export', folders.student, **flags)} --overwrite",),
     )
 
 
-def annotate(folders: Folders) -> Step:
+def annotate(folders: DemoFolders) -> DemoStep:
     """Annotate the texts of the test part, as if nothing were known about them."""
     from alembert.infer.annotate import annotate as run
     from alembert.infer.annotate_pipeline import Pipeline
@@ -51,19 +51,19 @@ def annotate(folders: Folders) -> Step:
     model = folders.export
     result = run(Pipeline.open([model]), [folders.held_out], folders.annotated, overwrite=True)
     counts = result.manifest.counts
-    first = next(documents(folders))
-    return Step(
+    first = next(read_annotated(folders))
+    return DemoStep(
         "The texts of the test part annotated, each exactly once",
         (
             f"{counts['written']} of {counts['read']} documents, {counts['entities']} entities, "
             f"{counts['set aside']} set aside",
             f"{first.id}, {{found}} and [right]: {_bracketed(first)}",
         ),
-        (f"{command('annotate', model, folders.held_out, out=folders.annotated)} --overwrite",),
+        (f"{format_command('annotate', model, folders.held_out, out=folders.annotated)} --overwrite",),
     )
 
 
-def documents(folders: Folders) -> Iterator[Document]:
+def read_annotated(folders: DemoFolders) -> Iterator[Document]:
     """Read what `annotate` wrote."""
     from alembert.corpus.document import Document
     from alembert.corpus.readers import read
@@ -72,7 +72,7 @@ def documents(folders: Folders) -> Iterator[Document]:
         yield from (item for item in read(part) if isinstance(item, Document))
 
 
-def marks(document: Document) -> list[EntityMark]:
+def entity_marks(document: Document) -> list[EntityMark]:
     """Put together what was found in a passage of the sample and what is right there."""
     from alembert.inspect.errors.tag import match_entities
     from alembert.inspect.marked import EntityMark
@@ -88,10 +88,10 @@ def marks(document: Document) -> list[EntityMark]:
 def _bracketed(document: Document) -> str:
     from alembert.inspect.marked import format_run, split_runs
 
-    return "".join(map(format_run, split_runs(document.text, marks(document))))
+    return "".join(map(format_run, split_runs(document.text, entity_marks(document))))
 
 
-def comparison(folders: Folders) -> ComparisonReport:
+def score_all_models(folders: DemoFolders) -> ComparisonReport:
     """Score all models on the test part, and measure how fast they are here."""
     from alembert.inspect.comparison import compare_models
 
@@ -104,17 +104,17 @@ def comparison(folders: Folders) -> ComparisonReport:
     return compare_models(models, [folders.labelled("tag", "test")], speed_seconds=SPEED_SECONDS)
 
 
-def side_by_side(folders: Folders) -> Step:
+def compare_side_by_side(folders: DemoFolders) -> DemoStep:
     """Show the models on the way in one table."""
     from alembert.inspect.report_pages import write_comparison
     from alembert.inspect.reports import comparison_sentences, model_table
 
-    found = comparison(folders)
+    found = score_all_models(folders)
     write_comparison(found, folders.out / "comparison")
     others = [word for model in found.models[1:] for word in ("--against", model.folder)]
-    return Step(
+    return DemoStep(
         "The models on the way: score, size and speed",
         (*model_table(found).lines(), *comparison_sentences(found, brief=True)),
-        (command("evaluate", found.reference.folder, folders.labelled("tag", "test"), *others),),
+        (format_command("evaluate", found.reference.folder, folders.labelled("tag", "test"), *others),),
         comparison=found,
     )

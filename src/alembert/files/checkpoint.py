@@ -21,14 +21,14 @@ from torch import Tensor
 from alembert import artifact, hardware
 from alembert.artifact import shortlist
 from alembert.artifact.json_files import read_json, refuse_malformed
-from alembert.errors import BadFile, BadSetting, OtherTokenizer
+from alembert.errors import BadFile, BadSetting, UnsupportedTokenizer
 from alembert.files import weights as stored_weights
 from alembert.files.card import build_model_card
 from alembert.files.families import choose_family, get_family
 from alembert.files.families.native import NativeFormat
 from alembert.files.family import EXTRA_KEY, Blueprint, CheckpointFormat
 from alembert.files.weights import SHARD_BYTES, SafetensorsWeights, WeightSource
-from alembert.hub import existing_folder, hub_id_of, is_hub_id, model_folder
+from alembert.hub import find_folder, get_hub_id, is_hub_id, model_folder
 from alembert.nn.model import Model, new_model
 from alembert.text.tokenizer import Tokenizer
 
@@ -129,7 +129,7 @@ def open(  # noqa: A001  the verb users know; the builtin is not used here
     `family` and `architecture` are for folders whose `config.json` does not say what they are.
     """
     hardware.check_dtype(_check_dtype(dtype))
-    folder = model_folder(where) if is_hub_id(where) else existing_folder(where)
+    folder = model_folder(where) if is_hub_id(where) else find_folder(where)
     weights = SafetensorsWeights.find(folder)
     if weights is None:
         raise BadFile(_why_no_weights(folder))
@@ -181,7 +181,7 @@ def _check_dtype(dtype: str) -> str:
 
 
 def _why_no_weights(folder: Path) -> str:
-    if name := hub_id_of(folder):
+    if name := get_hub_id(folder):
         return (
             f"{name} has no model.safetensors. If its weights are in old .bin files, which are pickles, convert them once, "
             f"safely: alembert convert {name} --out NEW_FOLDER"
@@ -230,7 +230,7 @@ def _open_tokenizer(folder: Path) -> Tokenizer | None:
         return None
     try:
         return Tokenizer.open(folder)
-    except OtherTokenizer as problem:
+    except UnsupportedTokenizer as problem:
         warnings.warn(f"{problem} The model is opened without a tokenizer.", stacklevel=4)
         return None
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from alembert.errors import BadFile
 from alembert.files.checkpoint import Checkpoint, assemble
 from alembert.files.weights import SafetensorsWeights, load_pickled
-from alembert.hub import PICKLES, model_folder
+from alembert.hub import PICKLE_PATTERN, model_folder
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,6 @@ def convert(
 
 def _open_pickled(folder: Path) -> _InMemoryWeights | None:
     tensors: dict[str, Tensor] = {}
-    for path in sorted(folder.glob(PICKLES)):
+    for path in sorted(folder.glob(PICKLE_PATTERN)):
         tensors |= load_pickled(path)
     return _InMemoryWeights(tensors) if tensors else None

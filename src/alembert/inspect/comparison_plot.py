@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from alembert.html import choose_ticks
 from alembert.inspect import drawing
 from alembert.inspect.comparison import ComparisonReport, ModelSummary
 from alembert.inspect.drawing import HEIGHT, CircleMark, LineMark, PlotMark, TextMark
 from alembert.inspect.reports import format_count
-from alembert.plots import ticks
 
 LINE_HEIGHT: Final = 14
 """Height of a line of text."""
@@ -189,7 +189,7 @@ def _y_scale(found: ComparisonReport) -> AxisScale:
 def _frame_marks(found: ComparisonReport, across: AxisScale, up: AxisScale) -> Iterator[PlotMark]:
     yield TextMark((_LEFT, 18), _title(found), colour="ink")
     yield TextMark((_LEFT, 34), f"{found.measure}, 95 % interval")
-    values = ticks(up.low, up.high)
+    values = choose_ticks(up.low, up.high)
     digits = max(len(f"{value:g}".partition(".")[2]) for value in values)
     for value in values:
         y = up.place(value)

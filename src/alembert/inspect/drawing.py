@@ -13,7 +13,7 @@ from html import escape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
-from alembert.plots import STYLE
+from alembert.html import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

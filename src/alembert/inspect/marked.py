@@ -21,7 +21,7 @@ from html import escape
 from itertools import pairwise
 from typing import Final, Literal
 
-from alembert.plots import COLOURS
+from alembert.html import COLOURS
 
 MarkSide = Literal["gold", "guess"]
 MarkState = Literal["plain", "agreed", "other", "gold", "guess"]

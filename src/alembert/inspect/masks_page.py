@@ -14,9 +14,9 @@ from html import escape
 from itertools import groupby
 from typing import Final
 
+from alembert.html import COLOURS, draw_bar_chart, render_figure, render_legend
+from alembert.html import render_page as framed
 from alembert.inspect.masks import PIECE_BARS, MaskAction, MaskedSequence, MaskedToken, MaskReport
-from alembert.plots import COLOURS, bar_chart, figure, legend
-from alembert.plots import page as framed
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def render_masks_page(survey: MaskReport, heading: str, note: str) -> str:
 
 def _body(survey: MaskReport) -> Iterator[str]:
     keys = {ACTION_NAMES[mark]: colour for mark, colour in _COLOURS.items()}
-    yield legend({**keys, "entity (underlined)": _ENTITY})
+    yield render_legend({**keys, "entity (underlined)": _ENTITY})
     for number, sequence in enumerate(survey.sequences, 1):
         yield from _sequence(number, sequence, survey.labels)
     yield "<h2>Counts</h2>"
@@ -96,8 +96,8 @@ def _body(survey: MaskReport) -> Iterator[str]:
         for name, value in survey.statistics.rows(survey.labels)
     )
     yield f'<div class="wide"><table class="prose">\n{rows}\n</table></div>'
-    plot = bar_chart("Pieces of a unit", PIECE_BARS, {"units": survey.statistics.histogram()})
-    yield figure(plot, "Share of the units to predict by their number of pieces")
+    plot = draw_bar_chart("Pieces of a unit", PIECE_BARS, {"units": survey.statistics.histogram()})
+    yield render_figure(plot, "Share of the units to predict by their number of pieces")
 
 
 def _sequence(number: int, sequence: MaskedSequence, labels: tuple[str, str]) -> Iterator[str]:

@@ -12,6 +12,15 @@ from typing import Final
 
 from alembert.artifact import atomic_write
 from alembert.artifact.json_files import to_json_bytes
+from alembert.html import (
+    Curve,
+    choose_ticks,
+    draw_curve_chart,
+    format_percent,
+    render_figure,
+    render_legend,
+)
+from alembert.html import render_page as framed
 from alembert.infer.evaluate import ConfusionMatrix, Evaluation
 from alembert.inspect.comparison import ComparisonReport
 from alembert.inspect.comparison_plot import draw_comparison_png, draw_comparison_svg
@@ -22,8 +31,6 @@ from alembert.inspect.reports import (
     evaluation_sentences,
     evaluation_tables,
 )
-from alembert.plots import Curve, curve_chart, figure, legend, percent, ticks
-from alembert.plots import page as framed
 from alembert.tasks.confidence import ConfidenceCurve
 
 
@@ -55,7 +62,7 @@ def render_comparison_page(found: ComparisonReport) -> str:
 def render_comparison_section(found: ComparisonReport) -> Iterator[str]:
     """Give plot, table and sentences, to stand in any page."""
     drawn = comparison_table(found)
-    yield figure(
+    yield render_figure(
         draw_comparison_svg(found), f"{found.measure} with its 95 % interval, size and speed of {_list_files(found)}"
     )
     yield f"<h2>{escape(drawn.title)}</h2>\n{drawn.html()}"
@@ -85,7 +92,7 @@ def _body(found: Evaluation, comparison: ComparisonReport | None) -> Iterator[st
     if comparison:
         yield from render_comparison_section(comparison)
     if found.spread or not comparison:  # the plot of a comparison has all intervals, but no seeds
-        yield figure(
+        yield render_figure(
             draw_interval_chart(found.scores.main, list(_lines(found))),
             f"{found.scores.main} with its 95 % interval; of seeds, the value alone",
         )
@@ -116,14 +123,14 @@ def _confidence_section(trust: ConfidenceCurve) -> Iterator[str]:
     ideal = Curve("as sure as right", [(0.0, 0.0), (100.0, 1.0)], colour=1, faint=True)
     points = [(100 * part.confidence, part.accuracy) for part in trust.bins]
     curves = [ideal, Curve(trust.what, points)]
-    yield figure(
-        curve_chart("Reliability", curves, percent),
+    yield render_figure(
+        draw_curve_chart("Reliability", curves, format_percent),
         f"Share of {trust.what} that is right, by confidence in percent",
     )
-    yield legend({curve.name: curve.colour for curve in curves})
+    yield render_legend({curve.name: curve.colour for curve in curves})
     kept = [(100 * point.coverage, point.accuracy) for point in trust.curve]
-    yield figure(
-        curve_chart("Abstaining", [Curve(trust.what, kept)], percent),
+    yield render_figure(
+        draw_curve_chart("Abstaining", [Curve(trust.what, kept)], format_percent),
         f"Share of {trust.what} that is right, by the percentage that is kept when the least sure are withheld",
     )
 
@@ -158,7 +165,7 @@ def draw_interval_chart(title: str, lines: Sequence[IntervalLine]) -> str:
     low, high = low - margin, high + margin
     height = _ROW * (len(lines) + 1) + 10
     marks = []
-    for tick in ticks(low, high):
+    for tick in choose_ticks(low, high):
         x = _x_position(tick, low, high)
         marks.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="6" y2="{height - 26}" class="grid"/>')
         marks.append(f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{tick:g}</text>')

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from alembert.plots import bar_chart, figure, legend, line_chart
-from alembert.plots import page as framed
+from alembert.html import draw_bar_chart, draw_line_chart, render_figure, render_legend
+from alembert.html import render_page as framed
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.tokenizer_report import (
     MAX_HISTOGRAM_PIECES,
@@ -208,15 +208,15 @@ def _plots(report: VocabReport) -> dict[str, list[str]]:
     plots = {
         "Pieces per word": [
             _legend(report),
-            figure(bar_chart("Pieces per word", LENGTH_BARS, words), "Share of words by number of pieces"),
+            render_figure(draw_bar_chart("Pieces per word", LENGTH_BARS, words), "Share of words by number of pieces"),
         ]
     }
     labels = list(report.fits[0].entities)
     if labels:
         plots["Pieces per entity"] = [_legend(report), *_entity_plots(report, labels)]
     points = [(float(saving.terms), saving.share) for saving in report.fits[0].savings]
-    curve = line_chart("What adding terms would save", points)
-    plots["What adding terms"] = [figure(curve, "Share of all pieces saved, by number of terms added")]
+    curve = draw_line_chart("What adding terms would save", points)
+    plots["What adding terms"] = [render_figure(curve, "Share of all pieces saved, by number of terms added")]
     return plots
 
 
@@ -225,7 +225,7 @@ def _entity_plots(report: VocabReport, labels: list[str]) -> Iterator[str]:
         name: [fit.entities[label].split / fit.entities[label].mentions for label in labels]
         for name, fit in _named_fits(report)
     }
-    yield figure(bar_chart("Entities split", labels, split), "Share of entities with a split word, by kind")
+    yield render_figure(draw_bar_chart("Entities split", labels, split), "Share of entities with a split word, by kind")
     yield '<div class="several">'
     for label in labels:
         shares = {
@@ -233,7 +233,7 @@ def _entity_plots(report: VocabReport, labels: list[str]) -> Iterator[str]:
             for name, fit in _named_fits(report)
         }
         caption = f"{label}: share of entities by number of pieces"
-        yield figure(bar_chart(caption, LENGTH_BARS, shares), caption)
+        yield render_figure(draw_bar_chart(caption, LENGTH_BARS, shares), caption)
     yield "</div>"
 
 
@@ -242,7 +242,7 @@ def _named_fits(report: VocabReport) -> Iterator[tuple[str, TokenizerReport]]:
 
 
 def _legend(report: VocabReport) -> str:
-    return legend({name: number for number, name in enumerate(report.names)})
+    return render_legend({name: number for number, name in enumerate(report.names)})
 
 
 def _table(table: VocabTable) -> str:

@@ -34,7 +34,7 @@ from alembert.artifact.json_files import (
 )
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadSetting
-from alembert.settings import changed
+from alembert.settings import apply_changes
 from alembert.tasks import TASKS
 from alembert.tasks.hf_tasks import InferredTask, explain_missing_task, infer_task
 from alembert.tasks.task import AnyTask, get_task_class
@@ -162,7 +162,7 @@ def apply_training_columns(training: Mapping[str, Any], options: ReadOptions, wh
     columns = {
         name: kept[name] for name in COLUMN_OPTIONS if name in kept and getattr(options, name) == getattr(usual, name)
     }
-    return changed(options, columns, where)
+    return apply_changes(options, columns, where)
 
 
 def get_run_path(folder: Path, name: str | None, file: str) -> Path:

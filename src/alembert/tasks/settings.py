@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
 from alembert.errors import BadSetting
-from alembert.settings import changed
+from alembert.settings import apply_changes
 
 S = TypeVar("S")
 MAX_MAGNITUDE: Final = 1e300
@@ -41,7 +41,7 @@ def load_settings(settings_class: Callable[[], S], table: Mapping[str, Any]) -> 
     Nobody has asked for these values, so a sentence about a setting would mislead.
     """
     try:
-        return changed(settings_class(), table, "the settings")
+        return apply_changes(settings_class(), table, "the settings")
     except BadSetting as wrong:
         raise ValueError(str(wrong)) from None
 

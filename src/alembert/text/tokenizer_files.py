@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from alembert.artifact.json_files import read_json
-from alembert.errors import BadFile, BadInput, OtherTokenizer
+from alembert.errors import BadFile, BadInput, UnsupportedTokenizer
 from alembert.text.vocabulary import MAX_FILE_BYTES, SpecialTokens, Vocabulary
 
 MAX_WORD_CHARACTERS = 100
@@ -144,7 +144,7 @@ def _from_lines(
     vocabulary = Vocabulary.open(path, special)
     kind = str(config.get("tokenizer_class") or "BertTokenizer")
     if kind.removesuffix("Fast") not in _BERT_CLASSES:
-        raise OtherTokenizer(f"{path} belongs to a {kind}, which cuts text differently from BERT's tokenizer.")
+        raise UnsupportedTokenizer(f"{path} belongs to a {kind}, which cuts text differently from BERT's tokenizer.")
     if path.with_name("added_tokens.json").is_file():
         raise BadFile(
             f"{path} has an added_tokens.json beside it, a form of the past. "
@@ -186,7 +186,9 @@ def _model_pieces(path: Path, model: Any, special: SpecialTokens) -> list[str]:
     # Old files do not name the type; only WordPiece has this key.
     kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "unnamed")
     if kind != "WordPiece" or not isinstance(model["vocab"], dict):
-        raise OtherTokenizer(f"{path} holds a {kind} tokenizer. Only WordPiece, the tokenizer of BERT, is supported.")
+        raise UnsupportedTokenizer(
+            f"{path} holds a {kind} tokenizer. Only WordPiece, the tokenizer of BERT, is supported."
+        )
     for name, value in {"unk_token": special.unk, "continuing_subword_prefix": "##"}.items():
         if model.get(name, value) != value:
             raise BadFile(f"`{name}` in {path} is {model[name]!r}; BERT's tokenizer has {value!r}.")

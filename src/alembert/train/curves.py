@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from alembert.artifact import atomic_write
-from alembert.plots import Curve, Points, curve_chart, figure, legend, page, percent, thinned, value_range
+from alembert.html import (
+    Curve,
+    Points,
+    draw_curve_chart,
+    format_percent,
+    render_figure,
+    render_legend,
+    render_page,
+    thin_points,
+    value_range,
+)
 from alembert.train.runlog import RunLog, iterate_scalars
 
 if TYPE_CHECKING:
@@ -64,7 +74,7 @@ def build_panels(log: RunLog) -> list[Panel]:
     steps, held_out = _series(log.rows("step")), _series(log.rows("held_out"))
     found = [
         *_losses(steps, held_out),
-        Panel("Held-out accuracy", tuple(_accuracies(held_out)), percent, max),
+        Panel("Held-out accuracy", tuple(_accuracies(held_out)), format_percent, max),
         *_task_panels(held_out),
         Panel("Learning rate", _raw_curves(steps, "rate"), "{:.3g}".format),
         Panel("Norm of the gradient", tuple(_smoothed_curves(steps, "norm")), "{:.3g}".format),
@@ -120,7 +130,7 @@ def _scores(held_out: Series, measure: str) -> Iterator[Curve]:
     found = [name for name in held_out if name.endswith(ending)]
     for colour, name in enumerate(found):
         short = name.removeprefix("scores/").removesuffix(ending)
-        yield Curve(short, thinned(held_out[name], _MOST_POINTS), colour)
+        yield Curve(short, thin_points(held_out[name], _MOST_POINTS), colour)
 
 
 def _accuracies(held_out: Series) -> Iterator[Curve]:
@@ -139,7 +149,7 @@ def _task_panels(held_out: Series) -> Iterator[Panel]:
         ]
         drawn = [name for name in inside if all(-1 <= value <= 1 for _, value in held_out[name])]
         curves = tuple(
-            Curve(name.rpartition("/")[2], thinned(held_out[name], _MOST_POINTS), colour)
+            Curve(name.rpartition("/")[2], thin_points(held_out[name], _MOST_POINTS), colour)
             for colour, name in enumerate(drawn[: len(_COLOURS)])
         )
         if task not in objectives:
@@ -147,13 +157,13 @@ def _task_panels(held_out: Series) -> Iterator[Panel]:
 
 
 def _raw_curves(steps: Series, name: str) -> tuple[Curve, ...]:
-    return (Curve(name, thinned(steps[name], _MOST_POINTS)),) if name in steps else ()
+    return (Curve(name, thin_points(steps[name], _MOST_POINTS)),) if name in steps else ()
 
 
 def _smoothed_curves(steps: Series, name: str) -> Iterator[Curve]:
     if name in steps:
-        yield Curve("each", thinned(steps[name], _MOST_POINTS), faint=True)
-        yield Curve("training", thinned(smooth(steps[name]), _MOST_POINTS))
+        yield Curve("each", thin_points(steps[name], _MOST_POINTS), faint=True)
+        yield Curve("training", thin_points(smooth(steps[name]), _MOST_POINTS))
 
 
 def _summary(log: RunLog) -> str:
@@ -171,14 +181,14 @@ def _summary(log: RunLog) -> str:
 def render_html(drawn: list[Panel], title: str, summary: str) -> str:
     """Write the page."""
     body = f"<p>{escape(summary)}</p>\n{_table(drawn)}\n{render_plots(drawn)}"
-    return page(f"Training: {title}", title, body)
+    return render_page(f"Training: {title}", title, body)
 
 
 def render_plots(drawn: Iterable[Panel]) -> str:
     """Draw panels beside each other, to stand in any page."""
     each = [
-        f"<div>{figure(curve_chart(panel.title, panel.curves, panel.form), f'{panel.title}, by step')}"
-        f"{legend({curve.name: curve.colour for curve in panel.clear})}</div>\n"
+        f"<div>{render_figure(draw_curve_chart(panel.title, panel.curves, panel.form), f'{panel.title}, by step')}"
+        f"{render_legend({curve.name: curve.colour for curve in panel.clear})}</div>\n"
         for panel in drawn
     ]
     return f'<div class="several">\n{"".join(each)}\n</div>'

@@ -13,7 +13,7 @@ from alembert import sample
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.corpus.shards import Shards
 from alembert.data.feed import Cursor
-from alembert.errors import BadFile, BadSetting, Busy
+from alembert.errors import BadFile, BadSetting, FolderBusy
 from alembert.nn.config import EncoderConfig
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.heads import HeadSpec
@@ -269,7 +269,7 @@ def test_two_do_not_make_one_record_at_once(tagging: TaskObjective, tokenizer: T
 
     def begin_another(progress: Any) -> None:
         if progress.done < progress.total:
-            with pytest.raises(Busy, match="is being written by process"):
+            with pytest.raises(FolderBusy, match="is being written by process"):
                 recorder(tmp_path / "record", lesson).record()
             refused.append(progress.done)
 

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from alembert import hardware, sample
-from alembert.cli.finetune_tasks import settings_of, wishes_of
+from alembert.cli.finetune_tasks import parse_tasks, resolve_task_settings
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import AlreadyDone, BadFile, BadSetting, Interrupted
 from alembert.files.checkpoint import Checkpoint
@@ -101,7 +101,7 @@ def test_a_run_keeps_all_its_settings_as_they_were_given(place: Path, tmp_path: 
     job = assignment(place, settings=TagSettings(head="crf", length=64))
     finetune(job, tmp_path / "out", SETTINGS)
     kept = tmp_path / "out" / "run" / "settings.toml"
-    settings, tasks = settings_of(wishes_of(["tag"]), kept, {})
+    settings, tasks = resolve_task_settings(parse_tasks(["tag"]), kept, {})
     assert (settings, tasks["tag"].of_task) == (SETTINGS, job.settings)
 
 

@@ -15,7 +15,7 @@ from alembert import artifact, hardware, sample
 from alembert.errors import AlreadyDone, BadFile, BadSetting, UserError
 from alembert.files.checkpoint import open as open_checkpoint
 from alembert.nn.batch import Batch
-from alembert.settings import changed, read_toml
+from alembert.settings import apply_changes, read_toml
 from alembert.train.pretrain import pretrain as verb
 from alembert.train.pretrain.inputs import PretrainStart
 from alembert.train.pretrain.pretrain import PretrainRunResult, pretrain
@@ -155,7 +155,7 @@ def test_a_run_tells_what_it_does(learnt: tuple[Path, PretrainRunResult]) -> Non
     folder, _ = learnt
     names = {path.name for path in (folder / "run").iterdir()}
     assert {"log.jsonl", "settings.toml", "loss.html", "loss.png"} <= names
-    found = changed(PretrainSettings(), read_toml(folder / "run" / "settings.toml"), "The file")
+    found = apply_changes(PretrainSettings(), read_toml(folder / "run" / "settings.toml"), "The file")
     assert found == LEARNING
 
 

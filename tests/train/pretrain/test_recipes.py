@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from alembert.errors import BadSetting
-from alembert.settings import changed, to_toml
+from alembert.settings import apply_changes, to_toml
 from alembert.train.pretrain.recipes import RECIPES, bert_original, get_recipe
 from alembert.train.settings import PretrainSettings
 
@@ -14,7 +14,7 @@ from alembert.train.settings import PretrainSettings
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_file_gives_the_same_settings_back(name: str) -> None:
     settings = get_recipe(name)
-    assert changed(PretrainSettings(), tomllib.loads(to_toml(settings)), "The file") == settings
+    assert apply_changes(PretrainSettings(), tomllib.loads(to_toml(settings)), "The file") == settings
 
 
 @pytest.mark.parametrize("make", RECIPES.values())

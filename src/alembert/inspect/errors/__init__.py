@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alembert.corpus.readers.contract import ReadOptions, SetAside
 from alembert.errors import BadSetting
+from alembert.html import render_legend
+from alembert.html import render_page as framed
 from alembert.infer.scoring import read_gold
 from alembert.inspect.marked import (
     MAX_WHOLE_CHARACTERS,
@@ -27,8 +29,6 @@ from alembert.inspect.marked import (
     render_text_box,
 )
 from alembert.inspect.tables import Table
-from alembert.plots import legend
-from alembert.plots import page as framed
 from alembert.tasks.example import Coverage
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _body(atlas: ErrorReport) -> Iterator[str]:
         yield table.html()
     yield "<h2>The worst examples</h2>"
     if any(case.marks for case in atlas.worst):
-        yield legend({STATE_NAMES[state]: colour for state, colour in _COLOURS.items()})
+        yield render_legend({STATE_NAMES[state]: colour for state, colour in _COLOURS.items()})
     for number, case in enumerate(atlas.worst, 1):
         yield from _case(number, case)
 

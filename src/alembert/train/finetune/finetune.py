@@ -27,7 +27,7 @@ from alembert.artifact import Draft, atomic_write
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.checkpoint import open as open_checkpoint
-from alembert.hub import existing_folder, is_hub_id
+from alembert.hub import find_folder, is_hub_id
 from alembert.nn.heads import check_head_name
 from alembert.settings import as_table
 from alembert.tasks.data_report import DataReport
@@ -314,7 +314,7 @@ class _FinetuneRun:
             },
             "inputs": [
                 *(path for subject in subjects.values() for path in subject.data.contents),
-                *([] if hub else [existing_folder(model)]),
+                *([] if hub else [find_folder(model)]),
             ],
             "seed": self.settings.seed,
         }

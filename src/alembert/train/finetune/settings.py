@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, get_args
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadSetting
-from alembert.settings import changed, inner_table, to_toml
+from alembert.settings import apply_changes, pop_table, to_toml
 from alembert.tasks.settings import LossSettings
 from alembert.tasks.task import get_task_class
 from alembert.train.schedule import ScheduleSettings
@@ -203,7 +203,7 @@ class FinetuneSettings(EpochSettings):
 
 def get_default_settings(task: str) -> FinetuneSettings:
     """Give the settings of a run as they are usual for a task alone; several tasks have no habits in common."""
-    return changed(FinetuneSettings(), get_task_class(task).usual, f"The task {task}")
+    return apply_changes(FinetuneSettings(), get_task_class(task).usual, f"The task {task}")
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def resolve_settings(
         tasks = _update_tasks(tasks, own, where, are_named=are_named)
         if own.keys() & {"hours", "tokens", "steps", "epochs"}:
             settings = replace(settings, hours=None, tokens=None, steps=None)
-        settings = changed(settings, own, where)
+        settings = apply_changes(settings, own, where)
     return settings, tasks
 
 
@@ -254,15 +254,15 @@ def _update_tasks(
     tasks: Mapping[str, TaskRunSettings], table: dict[str, Any], where: str, *, are_named: bool
 ) -> dict[str, TaskRunSettings]:
     """Take the tables [task] and [read] out of a layer, and change the settings of the tasks by them."""
-    of_tasks, reading = dict(inner_table(table, "task", where)), inner_table(table, "read", where)
+    of_tasks, reading = dict(pop_table(table, "task", where)), pop_table(table, "read", where)
     result = {}
     for name, old in tasks.items():
-        own = dict(inner_table(of_tasks, name, f"{where}, `task`")) if are_named else of_tasks
+        own = dict(pop_table(of_tasks, name, f"{where}, `task`")) if are_named else of_tasks
         place = f"{where}, `task.{name}`" if are_named else f"{where}, `task`"
         weight = _check_weight(own.pop("weight", old.weight), place) if are_named else old.weight
-        columns = inner_table(own, "read", place) if are_named else {}
-        read = changed(changed(old.reading, reading, f"{where}, `read`"), columns, f"{place}, `read`")
-        result[name] = TaskRunSettings(changed(old.of_task, own, place), read, weight)
+        columns = pop_table(own, "read", place) if are_named else {}
+        read = apply_changes(apply_changes(old.reading, reading, f"{where}, `read`"), columns, f"{place}, `read`")
+        result[name] = TaskRunSettings(apply_changes(old.of_task, own, place), read, weight)
     if are_named and of_tasks:
         raise BadSetting(
             f"{where} has [task.{next(iter(of_tasks))}]; with several tasks each has a table of its own, and they are "

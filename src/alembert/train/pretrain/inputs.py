@@ -32,7 +32,7 @@ from alembert.files.checkpoint import open as open_checkpoint
 from alembert.files.family import Blueprint
 from alembert.files.surgery import find_fresh_heads, with_heads
 from alembert.files.vocab import VocabOutput, learn
-from alembert.hub import existing_folder, is_hub_id
+from alembert.hub import find_folder, is_hub_id
 from alembert.nn.config import EncoderConfig, preset
 from alembert.nn.heads import HeadSpec
 from alembert.text.tokenizer import Tokenizer
@@ -65,7 +65,7 @@ class PretrainStart:
     @property
     def files(self) -> list[Path]:
         """Files and folders that are inputs of the run."""
-        local = [] if self.model is None or self.hub else [existing_folder(self.model)]
+        local = [] if self.model is None or self.hub else [find_folder(self.model)]
         return local if self.tokenizer is None else [*local, self.tokenizer]
 
     @property

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from alembert.data.masking import MaskSettings
 from alembert.errors import BadSetting
-from alembert.settings import changed
+from alembert.settings import apply_changes
 from alembert.train.schedule import ScheduleSettings
 from alembert.train.settings import (
     BatchSettings,
@@ -139,5 +139,5 @@ def resolve_recipe(name: str, layers: Mapping[str, Mapping[str, Any]], *, chosen
     for where, table in tables.items():
         if table.keys() & {"hours", "tokens", "steps"}:
             settings = replace(settings, hours=None, tokens=None, steps=None)
-        settings = changed(settings, table, where)
+        settings = apply_changes(settings, table, where)
     return settings

@@ -38,7 +38,7 @@ Points = Sequence[tuple[float, float]]
 
 _WIDTH, _HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 14, 34
-_MOST_DOTS = 60
+_MAX_DOTS = 60
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Curve:
     @property
     def dotted(self) -> bool:
         """Few enough measurements to mark each."""
-        return not self.faint and len(self.points) <= _MOST_DOTS
+        return not self.faint and len(self.points) <= _MAX_DOTS
 
 
-def bar_chart(title: str, names: Sequence[str], series: Mapping[str, Sequence[float]]) -> str:
+def draw_bar_chart(title: str, names: Sequence[str], series: Mapping[str, Sequence[float]]) -> str:
     """Draw shares (0 to 1) as bars, the series side by side."""
-    top = _nice(max((value for values in series.values() for value in values), default=1.0))
+    top = _round_up_nicely(max((value for values in series.values() for value in values), default=1.0))
     slot = (_WIDTH - _LEFT - _RIGHT) / max(1, len(names))
     width = slot * 0.8 / max(1, len(series))
     marks = list(_axis(top))
@@ -74,10 +74,10 @@ def bar_chart(title: str, names: Sequence[str], series: Mapping[str, Sequence[fl
     return _svg(title, marks)
 
 
-def line_chart(title: str, points: Sequence[tuple[float, float]]) -> str:
+def draw_line_chart(title: str, points: Sequence[tuple[float, float]]) -> str:
     """Draw a curve of shares (0 to 1) through the origin."""
     furthest = max((x for x, _ in points), default=1.0)
-    top = _nice(max((y for _, y in points), default=1.0))
+    top = _round_up_nicely(max((y for _, y in points), default=1.0))
     places = [(_across(x / furthest), _up(y / top)) for x, y in [(0.0, 0.0), *points]]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     marks = [*_axis(top), f'<polyline points="{path}" fill="none" stroke="var(--a)" stroke-width="2.5"/>']
@@ -88,12 +88,12 @@ def line_chart(title: str, points: Sequence[tuple[float, float]]) -> str:
     return _svg(title, marks)
 
 
-def curve_chart(title: str, curves: Sequence[Curve], form: Callable[[float], str]) -> str:
+def draw_curve_chart(title: str, curves: Sequence[Curve], form: Callable[[float], str]) -> str:
     """Draw curves over a common x from 0, such as the step; `form` writes a value of the y axis."""
     start, end = _extent([0.0, *(x for curve in curves for x, _ in curve.points)])
     low, high = value_range(curves)
-    marks = [mark for value in ticks(low, high) for mark in _grid((value - low) / (high - low), form(value))]
-    for x in ticks(start, end, whole=True):
+    marks = [mark for value in choose_ticks(low, high) for mark in _grid((value - low) / (high - low), form(value))]
+    for x in choose_ticks(start, end, whole=True):
         share = (x - start) / (end - start)
         # A number in the middle of the last places would leave the picture.
         marks.append(_text(_across(share), _HEIGHT - 14, f"{x:,.0f}", "middle" if share < 0.95 else "end"))
@@ -142,12 +142,12 @@ def _extent(values: Sequence[float]) -> tuple[float, float]:
     return low - around, high + around
 
 
-def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+def choose_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Return a handful of round numbers from `low` to `high`.
 
-    >>> ticks(0.13, 1.04)
+    >>> choose_ticks(0.13, 1.04)
     [0.2, 0.4, 0.6, 0.8, 1.0]
-    >>> ticks(0, 3, whole=True)
+    >>> choose_ticks(0, 3, whole=True)
     [0.0, 1.0, 2.0, 3.0]
     """
     scale = 10.0 ** math.floor(math.log10((high - low) / 3))
@@ -157,10 +157,10 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     return [float(f"{n * step:.10g}") for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def thinned(points: Points, most: int) -> list[tuple[float, float]]:
+def thin_points(points: Points, most: int) -> list[tuple[float, float]]:
     """Keep about `most` points, so that the drawn line stays the same: both ends, and the extremes of each stretch.
 
-    >>> thinned([(0, 1.0), (1, 9.0), (2, 2.0), (3, 3.0), (4, 2.5), (5, 4.0)], 4)
+    >>> thin_points([(0, 1.0), (1, 9.0), (2, 2.0), (3, 3.0), (4, 2.5), (5, 4.0)], 4)
     [(0, 1.0), (1, 9.0), (4, 2.5), (5, 4.0)]
     """
     if len(points) <= most:
@@ -177,7 +177,7 @@ def _height(point: tuple[float, float]) -> float:
     return point[1]
 
 
-def page(title: str, heading: str, body: str) -> str:
+def render_page(title: str, heading: str, body: str) -> str:
     """Put a body of HTML under a heading into a page of its own."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -187,7 +187,7 @@ def page(title: str, heading: str, body: str) -> str:
     )
 
 
-def legend(names: Mapping[str, int]) -> str:
+def render_legend(names: Mapping[str, int]) -> str:
     """Name the colours of a plot, given by number; nothing for a single one."""
     keys = (
         f'<span><i style="background:var(--{COLOURS[colour % len(COLOURS)]})"></i>{escape(name)}</span>'
@@ -196,7 +196,7 @@ def legend(names: Mapping[str, int]) -> str:
     return f'<div class="legend">{"".join(keys)}</div>' if len(names) > 1 else ""
 
 
-def figure(plot: str, caption: str) -> str:
+def render_figure(plot: str, caption: str) -> str:
     """Put a caption under a plot."""
     return f"<figure>{plot}<figcaption>{escape(caption)}</figcaption></figure>"
 
@@ -208,7 +208,7 @@ def _svg(title: str, marks: Sequence[str]) -> str:
 
 def _axis(top: float) -> Iterator[str]:
     for quarter in range(5):
-        yield from _grid(quarter / 4, percent(top * quarter / 4))
+        yield from _grid(quarter / 4, format_percent(top * quarter / 4))
 
 
 def _grid(share: float, label: str) -> Iterator[str]:
@@ -217,10 +217,10 @@ def _grid(share: float, label: str) -> Iterator[str]:
     yield _text(_LEFT - 6, y + 4, label, "end")
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Write a share for an axis or a table.
 
-    >>> percent(0.1349), percent(0.8)
+    >>> format_percent(0.1349), format_percent(0.8)
     ('13.5 %', '80 %')
     """
     return f"{100 * share:.3g} %"
@@ -246,10 +246,10 @@ def _across(share: float) -> float:
     return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
 
-def _nice(largest: float) -> float:
+def _round_up_nicely(largest: float) -> float:
     """Round up to a number whose quarters are easy to read.
 
-    >>> _nice(0.73), _nice(0.031)
+    >>> _round_up_nicely(0.73), _round_up_nicely(0.031)
     (0.8, 0.032)
     """
     scale = 1.0
