@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def annotate(
-    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     inputs: Annotated[
         list[str],
         typer.Argument(

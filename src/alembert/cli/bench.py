@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     texts: Annotated[
         list[str],
         typer.Argument(

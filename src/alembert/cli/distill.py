@@ -45,10 +45,10 @@ def distill(
     ] = None,
     train: Annotated[ExampleFiles, typer.Option(metavar="FILE", help="Task stage: examples to train on.")] = None,
     dev: Annotated[
-        ExampleFiles, typer.Option(metavar="FILE", help="ExampleFiles to judge by; a part of --train if none.")
+        ExampleFiles, typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none.")
     ] = None,
     data: Annotated[
-        ExampleFiles, typer.Option(metavar="FILE", help="ExampleFiles that are divided by --split.")
+        ExampleFiles, typer.Option(metavar="FILE", help="Examples that are divided by --split.")
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")

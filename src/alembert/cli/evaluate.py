@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
     *,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL_HELP", help="Another model to compare with; may be given again."),
+        typer.Option(metavar="MODEL", help="Another model to compare with; may be given again."),
     ] = None,
     speed: Annotated[
         bool, typer.Option("--speed/--no-speed", help="Measure how fast the compared models are here.")

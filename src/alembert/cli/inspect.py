@@ -42,7 +42,7 @@ _LEGEND: Final = "[right]Type  {guessed}Type  [{both]}Type"
 
 
 def errors(
-    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=LABELLED_HELP)],
     *,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Which task of a model that has several.")] = None,

@@ -37,7 +37,7 @@ FINE_TUNED = "fine-tuned models"
 
 
 def predict(
-    model: Annotated[str, typer.Argument(metavar="MODEL_HELP", help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     texts: Annotated[
         list[str] | None,
         typer.Argument(
