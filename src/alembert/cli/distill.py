@@ -47,9 +47,7 @@ def distill(
     dev: Annotated[
         ExampleFiles, typer.Option(metavar="FILE", help="Examples to judge by; a part of --train if none.")
     ] = None,
-    data: Annotated[
-        ExampleFiles, typer.Option(metavar="FILE", help="Examples that are divided by --split.")
-    ] = None,
+    data: Annotated[ExampleFiles, typer.Option(metavar="FILE", help="Examples that are divided by --split.")] = None,
     split: Annotated[
         str | None, typer.Option(help="Shares of training, development and test in --data; 80/10/10.")
     ] = None,
