@@ -198,7 +198,7 @@ def parts_of(weights: Weights, texts: Texts) -> dict[str, float]:
         took[name] = round(1e6 * (time.process_time() - start) / texts.tokens, 2)
         return done
 
-    examples = model.task.of_texts(texts.texts)
+    examples = model.task.examples_from_texts(texts.texts)
     model.predict(examples[:64])
     encoded = part("encode", lambda: model.encode(examples))
     outputs = part("engine", lambda: model.task.run(model.runner, encoded))

@@ -85,7 +85,7 @@ def _sample_tokenizer():
     words = sorted({word for word in text.split() if word.isalpha() and len(word) > 1})
     pieces = [*letters, *(f"##{letter}" for letter in letters), *words]
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    return Tokenizer.from_vocabulary(Vocabulary.of(*special, *pieces), lowercase=True)
+    return Tokenizer.from_vocabulary(Vocabulary.from_pieces(*special, *pieces), lowercase=True)
 
 
 def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) -> Path:
@@ -96,7 +96,7 @@ def exported(checkpoint: Path, out: Path, rows: int, form: str | None = None) ->
     from alembert.infer.speed import measure_speeds
     from alembert.tasks.tag.task import TagTask
 
-    examples = TagTask.of_texts(sentences(texts_of(TRAIN)))
+    examples = TagTask.examples_from_texts(sentences(texts_of(TRAIN)))
     settings = ExportSettings(format=form, rows=rows)
     # With a stopwatch the format is chosen as the command does it, by running the model in both.
     material = ExportData(calibration=examples, stopwatch=measure_speeds)

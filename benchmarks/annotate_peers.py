@@ -47,7 +47,7 @@ class Product:
         self._model = TaskModel.open(weights.export)
 
     def answers(self, texts: Sequence[str], _: bool) -> Answers:
-        found = self._model.predict(self._model.task.of_texts(texts))
+        found = self._model.predict(self._model.task.examples_from_texts(texts))
         return [[(each.start, each.end, each.label) for each in one.entities] for one in found]
 
 

@@ -101,7 +101,7 @@ class Lesson:
         self.tokenizer = tokenizer
         self.rng = np.random.default_rng(0)
 
-    def take(self, cursor, count: int, progress: float):
+    def sample(self, cursor, count: int, progress: float):
         """Cut the next 32 rows into micro-batches of equal size, as many for each core."""
         rows = sorted(next(self.steps), key=len)
         cores, tokens = hardware_threads(), sum(map(len, rows))
@@ -111,7 +111,7 @@ class Lesson:
         pairs = pairwise(borders)
         return [Portion(rows[start:end]) for start, end in pairs if end > start], cursor
 
-    def micro(self, portion: Portion):
+    def collate(self, portion: Portion):
         import torch
 
         from alembert.data.masking import MaskSettings, choose_positions, corrupt
@@ -145,10 +145,10 @@ class Lesson:
         loss = vocabulary_loss(logits, target.labels)
         return loss / totals["masked_lm"], {"masked_lm": float(loss.detach())}
 
-    def examine(self, model, part: int = 0, parts: int = 1):
+    def evaluate(self, model, part: int = 0, parts: int = 1):
         return {}
 
-    def verdict(self, tallies):
+    def summarise(self, tallies):
         from alembert.train.objective import EvalResult
 
         return EvalResult({}, float("nan"))

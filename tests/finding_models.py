@@ -21,7 +21,7 @@ class Finder(Scripted):
     def predict(self, examples: Sequence[Any], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
         if any(self.poison in example.text for example in examples):
             raise ValueError("a bug in the model")
-        encoded = self.task.encode(examples, self.engine.tokenizer, self.engine.longest)
+        encoded = self.task.encode(examples, self.engine.tokenizer, self.engine.max_tokens)
         return [
             TagPrediction(found(example.text), replace(each.coverage))
             for example, each in zip(examples, encoded, strict=True)

@@ -55,17 +55,17 @@ class Deadly(Finder):
 
 
 def harmless(folder: Path) -> Pipeline:
-    return Pipeline.of([finder(folder)])
+    return Pipeline.from_models([finder(folder)])
 
 
 def broken(folder: Path) -> Pipeline:
-    return Pipeline.of([finder(folder, poison="")])
+    return Pipeline.from_models([finder(folder, poison="")])
 
 
 def deadly(folder: Path, mark: Path | None = None, victim: int = 0, by: int = signal.SIGKILL) -> Pipeline:
     plain = finder(folder)
     fate = {"victim": victim, "by": by, "mark": mark}
-    return Pipeline.of([Deadly(plain.task, plain.engine, plain.runner, folder, **fate)])
+    return Pipeline.from_models([Deadly(plain.task, plain.engine, plain.runner, folder, **fate)])
 
 
 def descendants(ancestor: int) -> dict[int, str]:

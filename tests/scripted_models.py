@@ -53,7 +53,7 @@ class Scripted(TaskModel):
 
     def predict(self, examples: Sequence[Any], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
         tell(len(examples))
-        encoded = self.task.encode(examples, self.engine.tokenizer, self.engine.longest)
+        encoded = self.task.encode(examples, self.engine.tokenizer, self.engine.max_tokens)
         pairs = zip(examples, encoded, strict=True)
         return [self.say(self.script.get(example.id, ()), each.coverage) for example, each in pairs]
 
@@ -63,10 +63,10 @@ class Scripted(TaskModel):
     def surfaces(self) -> Mapping[str, int] | None:
         return self.known
 
-    def training(self) -> Mapping[str, Any]:
+    def training_facts(self) -> Mapping[str, Any]:
         return self.facts
 
-    def members(self) -> list[Path]:
+    def seed_folders(self) -> list[Path]:
         return list(self.others) or [self.folder]
 
 

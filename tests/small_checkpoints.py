@@ -41,7 +41,7 @@ def examples_of(name: str, file: Path) -> tuple[AnyTask, tuple[Any, ...]]:
 def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any, ...]:
     """Write a checkpoint for the task of a case, and its examples to a file; give the examples."""
     task, examples = examples_of(name, file)
-    tokenizer = TOKENIZER.with_markers(task.markers)
+    tokenizer = TOKENIZER.with_markers(task.special_tokens)
     spec = task.head()
     labels = {spec.kind: task.labels} if spec.kind in LABELLED_HEADS and task.labels else {}
     blueprint = Blueprint(
@@ -52,7 +52,7 @@ def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any,
     made = Checkpoint.new(blueprint, tokenizer)
     opinionated(made.model)
     made.save(folder)
-    write_task(folder, task.bind(made.model.head(spec.kind)), {"examples": len(examples)})
+    write_task(folder, task.with_head_weights(made.model.head(spec.kind)), {"examples": len(examples)})
     write_train_keys(folder, (example.key for example in examples[:3]))
     return examples
 
@@ -60,7 +60,7 @@ def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any,
 def fine_tuned_together(cases: Mapping[str, str], folder: Path, place: Path) -> dict[str, tuple[Any, ...]]:
     """Write a checkpoint for several tasks, name -> case; give the examples of each, whose files go to `place`."""
     read = {name: examples_of(case, place / f"{name}.jsonl") for name, case in cases.items()}
-    tokenizer = TOKENIZER.with_markers(dict.fromkeys(each for task, _ in read.values() for each in task.markers))
+    tokenizer = TOKENIZER.with_markers(dict.fromkeys(each for task, _ in read.values() for each in task.special_tokens))
     heads = {name: task.head() for name, (task, _) in read.items()}
     labels = {
         name: task.labels for name, (task, _) in read.items() if heads[name].kind in LABELLED_HEADS and task.labels
@@ -69,7 +69,7 @@ def fine_tuned_together(cases: Mapping[str, str], folder: Path, place: Path) -> 
     made = Checkpoint.new(Blueprint(config=config, heads=heads, labels=labels), tokenizer)
     opinionated(made.model)
     made.save(folder)
-    bound = {name: task.bind(made.model.head(name)) for name, (task, _) in read.items()}
+    bound = {name: task.with_head_weights(made.model.head(name)) for name, (task, _) in read.items()}
     write_tasks(folder, {name: (task, {"examples": len(read[name][1])}) for name, task in bound.items()})
     for name, (_, examples) in read.items():
         write_train_keys(folder, (example.key for example in examples[:3]), name)
@@ -100,7 +100,7 @@ def small_model(heads: Mapping[str, HeadSpec], **changes: Any) -> Model:
 
 
 CHARACTERS = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"床前明月光"), lowercase=True
+    Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"床前明月光"), lowercase=True
 )
 
 

@@ -12,7 +12,7 @@ from alembert.text.vocabulary import Vocabulary
 LONGEST = 64
 LETTERS = [*"abcdefghijklmnopqrstuvwxyz0123456789-.,()%/'"]
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{each}" for each in LETTERS)),
+    Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{each}" for each in LETTERS)),
     lowercase=True,
 )
 

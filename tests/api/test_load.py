@@ -54,7 +54,7 @@ def test_a_tagger_gives_a_document_with_entities(models: Any) -> None:
 def test_predictions_equal_those_of_the_task_model(models: Any) -> None:
     folder = models("tag, crf")
     task_model = TaskModel.open(folder)
-    expected = task_model.predict(task_model.task.of_texts([TEXT]))[0].entities
+    expected = task_model.predict(task_model.task.examples_from_texts([TEXT]))[0].entities
     entities = alembert.load(folder).predict(TEXT).entities
     assert [(e.start, e.end, e.label, e.score) for e in entities] == [
         (e.start, e.end, e.label, round(e.score, 4)) for e in expected

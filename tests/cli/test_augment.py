@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         *LETTERS,
         *(f"##{each}" for each in LETTERS),
     )
-    tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*pieces), lowercase=True)
+    tokenizer = Tokenizer.from_vocabulary(Vocabulary.from_pieces(*pieces), lowercase=True)
     config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=64)
     heads = {"masked_lm": HeadSpec(kind="masked_lm")}
     Checkpoint.new(Blueprint(config=config, heads=heads), tokenizer).save(tmp_path / "model")

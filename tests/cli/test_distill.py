@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
     pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{each}" for each in LETTERS))
-    tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*pieces), lowercase=True)
+    tokenizer = Tokenizer.from_vocabulary(Vocabulary.from_pieces(*pieces), lowercase=True)
     config = EncoderConfig(
         vocab_size=tokenizer.vocab_size,
         hidden_size=24,

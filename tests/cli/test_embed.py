@@ -16,7 +16,7 @@ from alembert.text.vocabulary import Vocabulary
 
 WORDS = ("aspirin", "fever", "pain", "statin", "muscle", ".")
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=True
+    Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=True
 )
 SIZES = {"vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 12}  # fmt: skip
 TEXTS = {"1": "Statin. Muscle pain.", "2": "Aspirin. Fever.", "3": "Fever " * 30, "4": "Statin muscle pain."}

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model and a few labelled documents."""
     folder = tmp_path_factory.mktemp("finetune")
     pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS))
-    tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*pieces), lowercase=True)
+    tokenizer = Tokenizer.from_vocabulary(Vocabulary.from_pieces(*pieces), lowercase=True)
     config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=512)
     Checkpoint.new(Blueprint(config=config), tokenizer).save(folder / "model")
     lines = []

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model and a few labelled documents."""
     folder = tmp_path_factory.mktemp("several")
     pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS))
-    tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*pieces), lowercase=True)
+    tokenizer = Tokenizer.from_vocabulary(Vocabulary.from_pieces(*pieces), lowercase=True)
     config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=512)
     Checkpoint.new(Blueprint(config=config), tokenizer).save(folder / "model")
     lines = []
@@ -133,7 +133,7 @@ def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
 def test_a_single_task_may_have_its_file_behind_it() -> None:
     wishes = parse_tasks(["tag=train.jsonl"])
     _, settings = resolve_task_settings(wishes, None, {})
-    assert not wishes.are_named
+    assert not wishes.is_multitask
     assert build_data(wishes, FileArguments(), settings)["tag"].train == (Path("train.jsonl"),)
 
 
@@ -143,7 +143,7 @@ def test_more_files_of_a_task_are_named() -> None:
     files = FileArguments(train=["tag=train.jsonl"], whole=["topic=train.jsonl"], split="90/10")
     data = build_data(wishes, files, settings)
     assert len(data["tag"].train) == 2
-    assert (data["topic"].whole, data["topic"].split) == ((Path("train.jsonl"),), "90/10")
+    assert (data["topic"].unsplit, data["topic"].split) == ((Path("train.jsonl"),), "90/10")
 
 
 def test_each_task_has_a_table_in_the_file(tmp_path: Path) -> None:

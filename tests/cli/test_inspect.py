@@ -15,7 +15,7 @@ PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "br", "##af", "-", "muta
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    Vocabulary.of(*PIECES).save(tmp_path / "vocab.txt")
+    Vocabulary.from_pieces(*PIECES).save(tmp_path / "vocab.txt")
     return str(tmp_path)
 
 

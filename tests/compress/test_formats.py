@@ -35,7 +35,7 @@ class Scripted:
 
 
 def rows(*lengths: int) -> list[Row]:
-    return [Row(np.ones(length, np.int32), places=np.arange(length)) for length in lengths]
+    return [Row(np.ones(length, np.int32), positions=np.arange(length)) for length in lengths]
 
 
 def test_speed_is_tokens_over_seconds_and_latency_that_of_single_rows() -> None:

@@ -63,7 +63,9 @@ def model(request: pytest.FixtureRequest) -> Model:
 def rows_of() -> list[Row]:
     random = np.random.default_rng(3)
     halves = [(np.arange(length) > length // 2).astype(np.int64) for length in LENGTHS]
-    return [Row(ids=random.integers(0, 50, len(half)), places=np.arange(len(half)), segments=half) for half in halves]
+    return [
+        Row(ids=random.integers(0, 50, len(half)), positions=np.arange(len(half)), segments=half) for half in halves
+    ]
 
 
 def in_openvino(content: bytes, rows: list[Row]) -> Outputs:
@@ -116,7 +118,7 @@ def test_a_head_may_be_called_as_a_part_of_the_graph() -> None:
         {"head": HEADS["tag"], "pooler": HEADS["first"]},
     )
     graph = OnnxGraph(build_onnx(model.eval(), "head", "pooler"), threads=1, streams=1)
-    found = graph.infer([Row(ids=np.arange(4), places=np.arange(4))])
+    found = graph.infer([Row(ids=np.arange(4), positions=np.arange(4))])
     assert (found["head"].shape, found["pooler"].shape) == ((1, 4, 5), (1, 3))
 
 
@@ -148,7 +150,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_folder_predicts_as_torch_does(exported: Path) -> None:
     one, other = (TaskModel.open(exported / name) for name in ("export", "checkpoint"))
-    examples = other.task.of_texts(["aspirin against fever", "no sepsis"])
+    examples = other.task.examples_from_texts(["aspirin against fever", "no sepsis"])
     assert one.engine.name == "onnxruntime fp32"
     assert [each.spans for each in one.predict(examples)] == [each.spans for each in other.predict(examples)]
 

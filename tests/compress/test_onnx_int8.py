@@ -29,7 +29,7 @@ PRODUCTS = [f"layer.{layer}.{part}" for layer in range(2) for part in ("qkv", "o
 
 def rows(lengths: tuple[int, ...] = (12, 5, 12, 1, 7, 12, 9, 3)) -> list[Row]:
     random = np.random.default_rng(1)
-    return [Row(ids=random.integers(0, 50, length), places=np.arange(length)) for length in lengths]
+    return [Row(ids=random.integers(0, 50, length), positions=np.arange(length)) for length in lengths]
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def rows_of(lengths: Sequence[int]) -> list[Row]:
     return [
         Row(
             ids=random.integers(0, 50, length),
-            places=np.arange(length),
+            positions=np.arange(length),
             segments=(np.arange(length) > length // 2).astype(np.int64),
         )
         for length in lengths

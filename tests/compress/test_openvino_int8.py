@@ -17,7 +17,7 @@ ALL = [f"layer.{layer}.{part}" for layer in range(2) for part in ("qkv", "out", 
 
 def rows() -> list[Row]:
     random = np.random.default_rng(1)
-    return [Row(ids=random.integers(0, 50, 12), places=np.arange(12)) for _ in range(8)]
+    return [Row(ids=random.integers(0, 50, 12), positions=np.arange(12)) for _ in range(8)]
 
 
 def exact(**changes: int) -> Graph:

@@ -70,7 +70,7 @@ def use(folder: Path) -> None:
     """Open a model and ask it; a refusal in a sentence is as good as an answer."""
     with suppress(UserError):
         model = TaskModel.open(folder)
-        model.predict(model.task.of_texts(["aspirin"]))
+        model.predict(model.task.examples_from_texts(["aspirin"]))
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def chain(name: str, plain: Path, folder: Path) -> Path:
     case = CASES[name]
     path = folder / "examples.jsonl"
     path.write_text("\n".join(map(json.dumps, case.lines())) + "\n", encoding="utf8")
-    data = DataFiles(whole=(path,), split="60/40")
+    data = DataFiles(unsplit=(path,), split="60/40")
     settings = get_task_class(case.task).settings_class(**case.settings)
     job = SingleTaskJob(task=case.task, model=str(plain), data=data, settings=settings)
     finetune(job, folder / "teacher", FinetuneSettings(steps=2))

@@ -80,8 +80,8 @@ def test_all_tasks_at_once_give_what_each_gives(together: Any) -> None:
     folder, examples = together
     torch, exported = (MultiTaskModel.open(folder / each) for each in ("checkpoint", "export"))
     encoded = {name: model.encode(examples[name]) for name, model in torch.models.items()}
-    found = exported.engine.together(exported.task.tasks).outputs(encoded)
-    expected = torch.engine.together(torch.task.tasks).outputs(encoded)
+    found = exported.engine.multitask_runner(exported.task.tasks).outputs(encoded)
+    expected = torch.engine.multitask_runner(torch.task.tasks).outputs(encoded)
     assert found.keys() == expected.keys() == set(TOGETHER)
     for name in TOGETHER:
         assert_near(found[name], expected[name])
@@ -91,7 +91,9 @@ def test_the_same_outputs_are_the_same_answers(both: Both) -> None:
     encoded = both.exported.encode(both.examples)
     outputs = both.torch.runner.outputs(encoded)
     for example, each, found in zip(both.examples, encoded, outputs, strict=True):
-        records = [model.task.record(example, model.task.decode(each, found)) for model in (both.exported, both.torch)]
+        records = [
+            model.task.to_record(example, model.task.decode(each, found)) for model in (both.exported, both.torch)
+        ]
         assert records[0] == records[1]
 
 

@@ -100,7 +100,7 @@ def test_distill_hands_the_labels_down(name: str, family: str, made: Made) -> No
     assert run(["distill", "model", "--student", "1x16", *files, "--out", "student"]) == 0
     teacher, student = TaskModel.open("model"), TaskModel.open("student")
     assert student.task.labels == teacher.task.labels
-    assert student.task.question() == teacher.task.question()
+    assert student.task.comparison_key() == teacher.task.comparison_key()
 
 
 @pytest.mark.parametrize("name", ["tag", "classify", "several labels"])
@@ -109,7 +109,7 @@ def test_annotate_writes_what_predict_says(name: str, made: Made) -> None:
     assert run(["annotate", "model", "examples.jsonl", "--out", "annotated"]) == 0
     documents = [each for each in read(next(Path("annotated").glob("part-*"))) if isinstance(each, Document)]
     model = TaskModel.open("model")
-    found = model.predict(model.task.of_texts([document.text for document in documents]))
+    found = model.predict(model.task.examples_from_texts([document.text for document in documents]))
     assert len(found) == len(CASES[MODELS[name].case].lines())
     for document, prediction in zip(documents, found, strict=True):
         if name == "tag":
@@ -138,7 +138,7 @@ def test_vectors_of_a_sentence_encoder_are_those_that_it_embeds(made: Made) -> N
     made("compare", "Bert")
     assert "by its modules.json it is a sentence encoder" in str(describe_inferred_task(Path("model")))
     model, texts = TaskModel.open("model"), ["the gene", "cancer of the breast"]
-    (one, other) = model.predict(model.task.of_texts(texts))
+    (one, other) = model.predict(model.task.examples_from_texts(texts))
     embedded = Embedder.open("model").embed(texts).vectors_ND
     assert [*one.vectors[0], *other.vectors[0]] == pytest.approx([*embedded[0], *embedded[1]], abs=1e-5)
 

@@ -40,7 +40,7 @@ class Ready:
         return self.task.head().kind
 
     def answers(self, encoded: list[Any]) -> list[Any]:
-        return list(self.task.run(ModelRunner(self.model, self.head, self.task.attention), encoded))
+        return list(self.task.run(ModelRunner(self.model, self.head, self.task.attention_pattern), encoded))
 
     def loss(self, chosen: list[Any]) -> torch.Tensor:
         rows = [(n, row) for n, each in enumerate(chosen) for row in each.rows]
@@ -48,14 +48,14 @@ class Ready:
         return self.task.loss(self.model.head(self.head), self.outputs(target), target, LossSettings())
 
     def outputs(self, target: TaskBatch, model: Model | None = None) -> torch.Tensor:
-        asked: dict[str, Any] = {"places_P": target.places, "attention": self.task.attention}
+        asked: dict[str, Any] = {"places_P": target.positions, "attention": self.task.attention_pattern}
         found: dict[str, torch.Tensor] = (model or self.model)(target.batch, [self.head], **asked, only=True)
         return found[self.head]
 
     def targets(self, *parts: slice) -> list[TaskBatch]:
         """Make a micro-batch of each part of what is computed at once: the rows of an example, or each row alone."""
         items: list[Any] = [each.rows for each in self.trained]
-        if self.task.counted != "examples":
+        if self.task.loss_unit != "examples":
             items = [(row,) for rows in items for row in rows]
         drawn = [[(n, row) for n, rows in enumerate(items[part]) for row in rows] for part in parts]
         return [collate_rows([row for _, row in rows], [n for n, _ in rows], 1) for rows in drawn]
@@ -63,11 +63,11 @@ class Ready:
     def taught(self, target: TaskBatch, settings: DistillLossSettings, model: Model) -> torch.Tensor:
         with torch.inference_mode():
             outputs = self.outputs(target, model)
-            return self.task.taught(model.head(self.head), outputs, target, settings)
+            return self.task.teacher_targets(model.head(self.head), outputs, target, settings)
 
     def imitation(self, target: TaskBatch, settings: DistillLossSettings, taught: torch.Tensor) -> torch.Tensor:
         head = self.model.head(self.head)
-        return self.task.imitation(head, self.outputs(target), taught, target, settings)
+        return self.task.distillation_loss(head, self.outputs(target), taught, target, settings)
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -80,7 +80,7 @@ def ready(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     reading = kind.read([path], settings, ReadOptions())
     assert not reading.set_aside
     task = kind.learn(reading.examples, settings)
-    tokenizer = TOKENIZER.with_markers(task.markers)
+    tokenizer = TOKENIZER.with_markers(task.special_tokens)
     config = EncoderConfig(
         vocab_size=tokenizer.vocab_size,
         hidden_size=16,
@@ -98,7 +98,7 @@ def ready(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         torch.nn.init.normal_(parameter, std=0.5, generator=generator)
     encoded = task.encode(reading.examples, tokenizer, LONGEST)
     trained = task.for_training().encode(reading.examples, tokenizer, LONGEST)
-    bound = task.bind(model.head(spec.kind))
+    bound = task.with_head_weights(model.head(spec.kind))
     return Ready(bound, tokenizer, list(reading.examples), encoded, trained, model, teacher)
 
 
@@ -121,7 +121,7 @@ def test_the_check_accepts_what_was_learnt_from(ready: Ready) -> None:
 
 
 def test_decisions_are_told(ready: Ready) -> None:
-    assert all(ready.task.decisions())
+    assert all(ready.task.describe())
 
 
 def test_the_loss_is_finite_and_reaches_the_head(ready: Ready) -> None:
@@ -146,7 +146,7 @@ def test_two_equal_passes_do_not_diverge(ready: Ready) -> None:
 
 
 def test_the_loss_of_a_batch_is_that_of_its_groups(ready: Ready) -> None:
-    size = ready.task.group
+    size = ready.task.loss_group_size
     groups = [ready.trained[start : start + size] for start in range(0, max(6 // size, 1) * size, size)]
     together = [[each for group in groups for each in group]] if size == 1 else groups
     with torch.inference_mode():
@@ -234,22 +234,22 @@ def test_scores_are_sound_and_the_measure_agrees(ready: Ready) -> None:
     scores = ready.task.score(ready.examples, found)
     everything = np.arange(len(ready.examples))
     assert scores.main in scores.measures
-    assert ready.task.measure(ready.examples, found)(everything) == pytest.approx(scores.value, abs=1e-9)
+    assert ready.task.sample_metric(ready.examples, found)(everything) == pytest.approx(scores.value, abs=1e-9)
     assert scores.coverage.examples == len(ready.examples)
 
 
 def test_records_are_json_and_lines_are_text(ready: Ready) -> None:
     for example, prediction in zip(ready.examples, predictions(ready), strict=True):
-        json.dumps(ready.task.record(example, prediction), allow_nan=False)
-        assert all(isinstance(line, str) for line in ready.task.show(example, prediction))
+        json.dumps(ready.task.to_record(example, prediction), allow_nan=False)
+        assert all(isinstance(line, str) for line in ready.task.to_lines(example, prediction))
 
 
 def test_a_saved_task_decodes_alike(ready: Ready, tmp_path: Path) -> None:
     write_task(tmp_path, ready.task, {})
-    again = open_task(tmp_path).bind(ready.model.head(ready.head))
+    again = open_task(tmp_path).with_head_weights(ready.model.head(ready.head))
     assert again.labels == ready.task.labels
-    one = [ready.task.record(e, p) for e, p in zip(ready.examples, predictions(ready), strict=True)]
-    other = [again.record(e, p) for e, p in zip(ready.examples, predictions(ready, again), strict=True)]
+    one = [ready.task.to_record(e, p) for e, p in zip(ready.examples, predictions(ready), strict=True)]
+    other = [again.to_record(e, p) for e, p in zip(ready.examples, predictions(ready, again), strict=True)]
     assert one == other
 
 
@@ -262,15 +262,15 @@ def test_tuning_on_dev_keeps_a_task_that_can_be_saved(ready: Ready, tmp_path: Pa
 
 def test_texts_without_answers_can_be_predicted(ready: Ready) -> None:
     texts = ["\t".join(["Imatinib for leukemia."] * len(ready.examples[0].texts))]
-    examples = ready.task.of_texts(texts)
+    examples = ready.task.examples_from_texts(texts)
     encoded = ready.task.encode(examples, ready.tokenizer, LONGEST)
     assert all(row.labels is None for each in encoded for row in each.rows)
     (answers,) = ready.answers(encoded)
-    ready.task.record(examples[0], ready.task.decode(encoded[0], answers))
+    ready.task.to_record(examples[0], ready.task.decode(encoded[0], answers))
 
 
 def test_balanced_weights_are_positive_or_absent(ready: Ready) -> None:
-    weights = getattr(ready.task.balanced(ready.encoded), "weights", ())
+    weights = getattr(ready.task.with_class_weights(ready.encoded), "weights", ())
     assert all(weight > 0 for weight in weights)
 
 

@@ -198,7 +198,7 @@ def test_what_is_set_aside_is_counted_by_kind() -> None:
         SetAside("in", "line 3", "8", "annotation T3 has no place", "annotation"),
         SetAside("in", "after line 3", None, "the file is cut", "file"),
     ]
-    counts = ChunkProcessor(CleanSettings(), None).refine(items, "in", None).counts
+    counts = ChunkProcessor(CleanSettings(), None).process(items, "in", None).counts
     assert counts == {
         "set aside": 4,
         "records set aside": 1,

@@ -131,12 +131,12 @@ class DeadlyRefinery(ChunkProcessor):
 
     mark: Path | None = None
 
-    def refine(self, items: Any, source: str, format: str | None) -> Chunk:  # noqa: A002
+    def process(self, items: Any, source: str, format: str | None) -> Chunk:  # noqa: A002
         if source == "1.jsonl" and not (self.mark and self.mark.exists()):
             if self.mark:
                 self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().refine(items, source, format)
+        return super().process(items, source, format)
 
 
 @dataclass(frozen=True)

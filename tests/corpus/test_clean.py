@@ -109,7 +109,7 @@ def test_publisher_notes():
     ],
 )
 def test_reasons_to_drop(text, reason):
-    assert clean(text, CleanSettings(languages=("en",))).dropped == reason
+    assert clean(text, CleanSettings(languages=("en",))).drop_reason == reason
 
 
 @pytest.mark.parametrize(
@@ -123,23 +123,23 @@ def test_reasons_to_drop(text, reason):
     ],
 )
 def test_short_chinese_questions_are_kept(question):
-    assert clean(question, CleanSettings()).dropped is None
+    assert clean(question, CleanSettings()).drop_reason is None
 
 
 @pytest.mark.parametrize("text", ["糖尿病", "HIV阳性", "IL-6", "Fever, 发热, in a b"])
 def test_what_says_little_is_too_short_in_any_script(text):
-    assert clean(text, CleanSettings()).dropped == "too short"
+    assert clean(text, CleanSettings()).drop_reason == "too short"
 
 
 def test_an_annotated_text_is_never_too_short_but_may_be_in_the_wrong_language():
-    assert clean("Gout.", CleanSettings(), annotated=True).dropped is None
-    assert clean("\u200b \n", CleanSettings(), annotated=True).dropped == "too short"
+    assert clean("Gout.", CleanSettings(), annotated=True).drop_reason is None
+    assert clean("\u200b \n", CleanSettings(), annotated=True).drop_reason == "too short"
     only = CleanSettings(languages=("en",))
-    assert clean("糖尿病患者", only, annotated=True).dropped == "wrong language"
+    assert clean("糖尿病患者", only, annotated=True).drop_reason == "wrong language"
 
 
 def test_any_language_is_kept_by_default():
-    assert clean("糖尿病患者的治疗方法和药物选择以及护理要点", CleanSettings()).dropped is None
+    assert clean("糖尿病患者的治疗方法和药物选择以及护理要点", CleanSettings()).drop_reason is None
 
 
 @pytest.mark.parametrize(

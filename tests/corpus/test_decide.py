@@ -42,7 +42,7 @@ def staged(folder: Path, chunks: list[list[str]]) -> ChunkStore:
     stage.prepare(1)
     for number, part in enumerate(chunks):
         entries = [CorpusDocument(Document(str(place), text), "in", "en") for place, text in enumerate(part)]
-        stage.put(0, number, Chunk(entries, [compute_signature(text) for text in part]))
+        stage.write_chunk(0, number, Chunk(entries, [compute_signature(text) for text in part]))
     return stage
 
 
@@ -52,7 +52,7 @@ def test_asking_about_suspects_is_asking_about_all(tmp_path: Path, seed: int) ->
     chunks = [every[:7], every[7:7], every[7:]]
     fates = decide(staged(tmp_path, chunks), [(0, 0), (0, 1), (0, 2)], CleanSettings(), tmp_path)
     known = Deduplicator(0.8)
-    twins = [known.seen(compute_signature(text)) for text in every]
+    twins = [known.check_and_add(compute_signature(text)) for text in every]
     expected = [KEPT if twin is None else EXACT_DUPLICATE if twin.exact else NEAR_DUPLICATE for twin in twins]
     assert np.concatenate(fates).tolist() == expected
     assert {KEPT, EXACT_DUPLICATE, NEAR_DUPLICATE} == set(expected)
@@ -78,7 +78,7 @@ def test_of_duplicates_the_first_with_annotations_stays(
 ) -> None:
     stage = staged(tmp_path, [])
     for number, document in enumerate(documents):
-        stage.put(0, number, Chunk([CorpusDocument(document, "in", "en")], [compute_signature(document.text)]))
+        stage.write_chunk(0, number, Chunk([CorpusDocument(document, "in", "en")], [compute_signature(document.text)]))
     fates = decide(stage, [(0, number) for number in range(2)], CleanSettings(), tmp_path)
     assert np.concatenate(fates).tolist() == expected
 
@@ -89,7 +89,7 @@ def test_fates_follow_the_records_of_a_chunk(tmp_path: Path) -> None:
     citations = [Citation("1", 1), Citation("2", 2), Citation("9", 0), Citation("2", 1), Citation("3", 1)]
     deletion = Citation("3", 0, deleted=True)
     signatures = [compute_signature(entry.document.text) for entry in entries]
-    stage.put(0, 0, Chunk(entries, signatures, [*citations, deletion]))
+    stage.write_chunk(0, 0, Chunk(entries, signatures, [*citations, deletion]))
     off = CleanSettings(exact_duplicates=False, near_duplicates=False)
     (fates,) = decide(stage, [(0, 0)], off, tmp_path)
     assert fates.tolist() == [KEPT, SUPERSEDED, SUPERSEDED, KEPT, DELETED]
@@ -98,7 +98,9 @@ def test_fates_follow_the_records_of_a_chunk(tmp_path: Path) -> None:
 def test_a_record_without_documents_replaces_nothing(tmp_path: Path) -> None:
     stage = staged(tmp_path, [])
     entry = CorpusDocument(Document("1", "text of the first revision"), "in", "en")
-    stage.put(0, 0, Chunk([entry], [compute_signature(entry.document.text)], [Citation("1", 1), Citation("1", 0)]))
+    stage.write_chunk(
+        0, 0, Chunk([entry], [compute_signature(entry.document.text)], [Citation("1", 1), Citation("1", 0)])
+    )
     (fates,) = decide(stage, [(0, 0)], CleanSettings(), tmp_path)
     assert fates.tolist() == [KEPT]
 

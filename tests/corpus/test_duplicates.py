@@ -23,7 +23,7 @@ def changed(words: list[str], count: int, seed: int) -> list[str]:
 
 def answers(texts: list[list[str]], **options) -> list[Duplicate | None]:
     deduplicator = Deduplicator(**options)
-    return [deduplicator.seen(compute_signature(" ".join(words))) for words in texts]
+    return [deduplicator.check_and_add(compute_signature(" ".join(words))) for words in texts]
 
 
 def jaccard(one: list[str], other: list[str]) -> float:
@@ -46,7 +46,7 @@ def test_an_exact_duplicate_names_the_first():
 
 def test_numbers_count_all_documents():
     found = answers([document(1), document(1), document(2), document(2)])
-    assert [each.of if each else None for each in found] == [None, 0, None, 2]
+    assert [each.original if each else None for each in found] == [None, 0, None, 2]
 
 
 def test_a_near_duplicate_is_found():
@@ -59,7 +59,7 @@ def test_a_near_duplicate_is_found():
 def test_most_near_duplicates_are_found():
     texts = [document(seed) for seed in range(200)] + [changed(document(seed), 2, seed) for seed in range(200)]
     assert min(jaccard(texts[seed], texts[200 + seed]) for seed in range(200)) > 0.85
-    found = [each.of if each else None for each in answers(texts)[200:]]
+    found = [each.original if each else None for each in answers(texts)[200:]]
     assert sum(of == seed for seed, of in enumerate(found)) >= 190
 
 

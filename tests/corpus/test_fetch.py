@@ -79,7 +79,7 @@ def notes(tmp_path: Path, store: FakeS3) -> Path:
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    return Pipeline.of([finder(tmp_path / "model")])
+    return Pipeline.from_models([finder(tmp_path / "model")])
 
 
 def lines(texts: list[str], first: int = 0) -> bytes:
@@ -201,7 +201,7 @@ def test_google_cloud_storage_is_read_in_the_same_way(tmp_path: Path) -> None:
             copy = given.paths[0]
             assert (copy / "a.txt.gz").read_bytes() == objects["p/a.txt.gz"]
             assert (copy / "deep/b.txt").read_bytes() == b"No fever."
-            assert given.called(copy / "deep/b.txt") == "gs://bucket/p/deep/b.txt"
+            assert given.get_display_name(copy / "deep/b.txt") == "gs://bucket/p/deep/b.txt"
         with (
             pytest.raises(UserError, match=r"There is nothing at gs://bucket/q\."),
             fetch_inputs([f"gs://anonymous@bucket/q?{options}"], tmp_path / "out"),
@@ -368,7 +368,7 @@ def refusal(address: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> s
     assert run(["corpus", "build", address, "--out", str(folder / "new/corpus")]) == 2
     sentences.add(capsys.readouterr().err)
     with pytest.raises(UserError) as caught:
-        annotate(Pipeline.of([finder(folder / "model")]), [address], folder / "new/annotated")
+        annotate(Pipeline.from_models([finder(folder / "model")]), [address], folder / "new/annotated")
     sentences.add(f"error: {caught.value}\n")
     assert sorted(folder.rglob("*")) == before
     assert len(sentences) == 1
@@ -447,16 +447,16 @@ def test_other_verbs_say_that_they_take_no_address(
 
 
 def test_an_address_shows_bucket_and_key_alone() -> None:
-    address = ObjectAddress.of("s3://name:se%2Fcret@bucket/a%20b/咳?region=x&endpoint_override=host")
-    assert (address.shown, address.name, address.options) == (
+    address = ObjectAddress.parse("s3://name:se%2Fcret@bucket/a%20b/咳?region=x&endpoint_override=host")
+    assert (address.display_name, address.name, address.options) == (
         "s3://bucket/a b/咳",
         "咳",
         "region=x&endpoint_override=host",
     )
     assert address.given.isascii()
-    assert ObjectAddress.of("s3://bucket").is_folder
+    assert ObjectAddress.parse("s3://bucket").is_folder
     with pytest.raises(BadSetting):
-        ObjectAddress.of("s3://bucket/a#b")
+        ObjectAddress.parse("s3://bucket/a#b")
     assert replace(address, given="").below("c") == "s3://bucket/a b/咳/c"
 
 

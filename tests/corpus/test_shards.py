@@ -115,8 +115,8 @@ def plainly(
 
 
 def marked(shards: Shards, document: int) -> list[tuple[int, int, int]]:
-    start, end = shards.tokens_of(document)
-    borders = shards.borders_of(document)
+    start, end = shards.get_token_range(document)
+    borders = shards.get_sentence_borders(document)
     sentences = np.searchsorted(borders, np.arange(start, end), "right") - 1
     return list(zip(shards.ids[start:end], sentences, shards.flags[start:end], strict=True))
 
@@ -161,7 +161,7 @@ def test_hashes_are_those_of_the_texts(corpus: Corpus, shards: Shards) -> None:
 
 def cut(shards: Shards, document: int = 0) -> list[str]:
     """Join the pieces of each word."""
-    start, end = shards.tokens_of(document)
+    start, end = shards.get_token_range(document)
     pieces = TOKENIZER.tokens(shards.ids[start:end])
     begins = [n for n in range(end - start) if shards.flags[start + n] & WORD_START]
     return ["".join(pieces[a:b]).replace("##", "") for a, b in pairwise([*begins, end - start])]
@@ -198,12 +198,12 @@ def test_jieba_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_text_outside_of_sentences_belongs_to_the_one_before(tmp_path: Path) -> None:
     shards = shards_of(tmp_path, entry("a b c d e f", (2, 3), (6, 7)))
-    assert shards.borders_of(0).tolist() == [0, 3, 6]
+    assert shards.get_sentence_borders(0).tolist() == [0, 3, 6]
 
 
 def test_sentences_and_documents_without_pieces_vanish(tmp_path: Path) -> None:
     shards = shards_of(tmp_path, entry("\u200b"), entry("a \u200b b", (0, 1), (2, 3), (4, 5)), entry(" "))
-    found = (len(shards), shards.borders_of(0).tolist(), shards.counts["documents without tokens"])
+    found = (len(shards), shards.get_sentence_borders(0).tolist(), shards.counts["documents without tokens"])
     assert found == (1, [0, 1, 2], 2)
 
 

@@ -39,7 +39,7 @@ def test_words_are_masked_whole(shared: Path, chinese_albert: Path, tmp_path: Pa
     joined = 0
     for document, item in enumerate(islice(read(tmp_path / "texts.txt"), len(part))):
         assert isinstance(item, Document)
-        stretch = TokenSpan(document, part.tokens_of(document))
+        stretch = TokenSpan(document, part.get_token_range(document))
         instance = build_instance(stretch, part.ids, part.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
         chosen = set(choose_positions(instance, MaskSettings(unit="word", rate=0.3), make_rng(document)).positions)
         offsets = np.array(tokenizer.encode(item.text, add_special_tokens=False).offsets)

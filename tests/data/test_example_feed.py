@@ -13,7 +13,7 @@ def a_pass(feed: ExampleSampler, epoch: int) -> list[tuple[int, ...]]:
     cursor, portions = Cursor(epoch=epoch), []
     while cursor.epoch == epoch:
         (portion,), cursor = feed.take(cursor, 1)
-        portions.append(portion.items)
+        portions.append(portion.indices)
     return portions
 
 
@@ -35,7 +35,7 @@ def test_steps_of_any_size_see_the_same_order(lengths: list[int], count: int) ->
     cursor, found = Cursor(), []
     while len(found) < 20:
         portions, cursor = feed.take(cursor, count)
-        found += [portion.items for portion in portions]
+        found += [portion.indices for portion in portions]
     passes = [items for epoch in range(25) for items in a_pass(feed, epoch)]
     assert found == passes[: len(found)]
 

@@ -38,10 +38,10 @@ class Books:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def tokens_of(self, document: int) -> tuple[int, int]:
+    def get_token_range(self, document: int) -> tuple[int, int]:
         return int(self._borders[document][0]), int(self._borders[document][-1])
 
-    def borders_of(self, document: int) -> npt.NDArray[np.int64]:
+    def get_sentence_borders(self, document: int) -> npt.NDArray[np.int64]:
         return self._borders[document]
 
 
@@ -70,9 +70,9 @@ def an_epoch(source: SequenceSampler, epoch: int = 0) -> list[SequenceBatchPlan]
 
 def test_an_epoch_has_every_training_token_once(books: Books) -> None:
     split = HeldOutSplit(books, 0.1)
-    seen = sorted(s.a for portion in an_epoch(feed(books)) for s in portion.stretches)
+    seen = sorted(s.a for portion in an_epoch(feed(books)) for s in portion.spans)
     tokens = sum(end - start for start, end in seen)
-    expected = sum(np.diff(books.tokens_of(d))[0] for d in range(len(books)) if split.is_training(d))
+    expected = sum(np.diff(books.get_token_range(d))[0] for d in range(len(books)) if split.is_training(d))
     assert tokens == expected
     assert all(a[1] <= b[0] for a, b in pairwise(seen))
 
@@ -80,7 +80,7 @@ def test_an_epoch_has_every_training_token_once(books: Books) -> None:
 def test_held_out_documents_are_never_fed(books: Books) -> None:
     held_out = set(HeldOutSplit(books, 0.1).held_out())
     assert held_out
-    assert not held_out & {s.document for p in an_epoch(feed(books)) for s in p.stretches}
+    assert not held_out & {s.document for p in an_epoch(feed(books)) for s in p.spans}
 
 
 def test_planning_can_begin_anywhere(books: Books) -> None:
@@ -97,7 +97,7 @@ def test_portions_keep_the_budget(books: Books) -> None:
 
 def test_another_epoch_and_another_seed_have_another_order(books: Books) -> None:
     orders = [an_epoch(feed(books)), an_epoch(feed(books), 1), an_epoch(feed(books, seed=2))]
-    assert len({tuple(s.a for portion in order for s in portion.stretches) for order in orders}) == 3
+    assert len({tuple(s.a for portion in order for s in portion.spans) for order in orders}) == 3
 
 
 def test_static_copies_come_back(books: Books) -> None:
@@ -106,9 +106,9 @@ def test_static_copies_come_back(books: Books) -> None:
 
 
 def test_pairs_of_held_out_documents_are_never_used(books: Books) -> None:
-    held_out = [books.tokens_of(d) for d in HeldOutSplit(books, 0.1).held_out()]
+    held_out = [books.get_token_range(d) for d in HeldOutSplit(books, 0.1).held_out()]
     portions, _ = feed(books).take(Cursor(), 60, SequenceSpec(length=64, pairs="next_sentence"))
-    ranges = [r for portion in portions for s in portion.stretches for r in (s.a, s.b) if r]
+    ranges = [r for portion in portions for s in portion.spans for r in (s.a, s.b) if r]
     assert not [r for r in ranges for start, end in held_out if start <= r[0] < end]
 
 
@@ -142,8 +142,8 @@ def test_a_late_start_adds_the_rest_of_a_document_and_cuts_nothing(books: Books)
     source, split = books, HeldOutSplit(books, 0.0)
     whole = SequenceSpec(length=10_000)
     for document in range(20):
-        ends = books.borders_of(document).tolist()
-        made = build_sequences(source, document, replace(whole, late_share=1.0), make_rng(document), split)
+        ends = books.get_sentence_borders(document).tolist()
+        made = build_sequences(source, document, replace(whole, late_start_share=1.0), make_rng(document), split)
         assert made[0] == build_sequences(source, document, whole, make_rng(document), split)[0]
         assert [s.a[1] for s in made] == [ends[-1]] * len(made)
         assert all(s.a[0] in ends for s in made)

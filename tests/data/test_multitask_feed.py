@@ -27,15 +27,15 @@ def a_pass(feed: MultiTaskSampler, epoch: int) -> list[MultiTaskBatchPlan]:
 
 @given(OWNERS, st.integers(0, 3))
 def test_by_size_each_item_of_each_owner_comes_once_in_a_pass(owners: dict[str, list[int]], epoch: int) -> None:
-    seen = Counter((each.owner, item) for each in a_pass(mixed(owners), epoch) for item in each.items.items)
+    seen = Counter((each.task, item) for each in a_pass(mixed(owners), epoch) for item in each.batch.indices)
     assert seen == {(name, item): 1 for name, lengths in owners.items() for item in range(len(lengths))}
 
 
 @given(OWNERS, st.floats(1, 20))
 def test_turns_are_those_that_were_planned(owners: dict[str, list[int]], temperature: float) -> None:
     feed = mixed(owners, temperature)
-    sizes = {name: len(ExampleSampler(own, seed=1, micro_tokens=64).of_pass(0)) for name, own in owners.items()}
-    assert Counter(each.owner for each in a_pass(feed, 0)) == count_task_batches(sizes, temperature)
+    sizes = {name: len(ExampleSampler(own, seed=1, micro_tokens=64).epoch_batches(0)) for name, own in owners.items()}
+    assert Counter(each.task for each in a_pass(feed, 0)) == count_task_batches(sizes, temperature)
 
 
 @given(st.integers(1, 500), st.integers(1, 500), st.floats(1, 50))
@@ -54,7 +54,7 @@ def test_one_owner_alone_has_its_own_order(lengths: list[int], count: int) -> No
     for _ in range(5):
         expected, cursor = alone.take(cursor, count)
         found, other = feed.take(other, count)
-        assert [each.items for each in found] == expected
+        assert [each.batch for each in found] == expected
         assert all(each.share == 1 for each in found)
 
 
@@ -64,19 +64,19 @@ def test_a_cursor_finds_the_rest_whatever_was_taken_before(owners: dict[str, lis
     cursor, parts = Cursor(), []
     for count in counts:
         found, cursor = mixed(owners, 3.0).take(cursor, count)
-        parts += [(each.owner, each.items) for each in found]
-    assert parts == [(each.owner, each.items) for each in whole]
+        parts += [(each.task, each.batch) for each in found]
+    assert parts == [(each.task, each.batch) for each in whole]
 
 
 @given(OWNERS, st.integers(1, 8))
 def test_shares_of_a_step_add_up_to_one(owners: dict[str, list[int]], count: int) -> None:
     portions, _ = mixed(owners).take(Cursor(), count)
-    assert abs(sum({each.owner: each.share for each in portions}.values()) - 1) < 1e-9
+    assert abs(sum({each.task: each.share for each in portions}.values()) - 1) < 1e-9
 
 
 def test_data_with_more_turns_are_gone_through_again_in_another_order() -> None:
     portions = a_pass(mixed({"large": [60] * 90, "small": [60] * 10}, temperature=2.0), 0)
-    small = [each.items.items for each in portions if each.owner == "small"]
+    small = [each.batch.indices for each in portions if each.task == "small"]
     assert len(small) == 25
     assert sorted(small[:10]) == sorted(small[10:20])
     assert small[:10] != small[10:20]

@@ -37,7 +37,7 @@ class Documents:
     def __len__(self) -> int:
         return len(self.borders)
 
-    def borders_of(self, document: int) -> np.ndarray:
+    def get_sentence_borders(self, document: int) -> np.ndarray:
         return self.borders[document]
 
     def as_lists(self) -> list[list[list[int]]]:

@@ -46,7 +46,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(work: Path, out: Path, form: str) -> None:
-    pipeline = Pipeline.of([finder(work / "model")])
+    pipeline = Pipeline.from_models([finder(work / "model")])
     while True:
         try:
             annotate(pipeline, [work / "in"], out, AnnotateSettings(format=form, part_characters=1000))

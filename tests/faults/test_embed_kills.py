@@ -65,7 +65,7 @@ class DyingFile:
         return getattr(self._file, name)
 
     def write(self, block: bytes) -> int:
-        self._file.write(block[: len(block) // 2])
+        self._file.step(block[: len(block) // 2])
         self._file.flush()
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("unreachable")
@@ -87,14 +87,14 @@ def run_and_die_writing(work: Path, out: Path, name: str, step: int) -> None:
     """Encode, but die in the middle of the given block of a file."""
     from alembert.infer.stream import Ledger
 
-    add, steps = Ledger.add, count(1)
+    add, steps = Ledger.annotate, count(1)
 
     def dying_add(self: Ledger, blocks: dict[str, bytes], state: object) -> None:
         if next(steps) == step:
             self._files[name] = DyingFile(self._files[name])
         add(self, blocks, state)
 
-    Ledger.add = dying_add
+    Ledger.annotate = dying_add
     run(work, out)
 
 

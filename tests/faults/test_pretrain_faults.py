@@ -94,7 +94,7 @@ class Home:
         (folder / "text.jsonl").write_text("\n".join(lines))
         build([folder / "text.jsonl"], folder / "corpus", settings=AS_IT_IS, workers=1)
         special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-        tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*special, *words), lowercase=True)
+        tokenizer = Tokenizer.from_vocabulary(Vocabulary.from_pieces(*special, *words), lowercase=True)
         sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 2}
         config = EncoderConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=16, **sizes)
         Checkpoint.new(Blueprint(config=config), tokenizer, seed=4).save(folder / "model")
@@ -340,10 +340,10 @@ class Synthetic:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def tokens_of(self, document: int) -> tuple[int, int]:
+    def get_token_range(self, document: int) -> tuple[int, int]:
         return 100 * document, 100 * document + 100
 
-    def borders_of(self, document: int) -> np.ndarray:
+    def get_sentence_borders(self, document: int) -> np.ndarray:
         return np.arange(100 * document, 100 * document + 101, 20)
 
 

@@ -31,7 +31,7 @@ VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "aspirin", "##e", "i
 
 
 def tokenizer() -> Tokenizer:
-    return Tokenizer.from_vocabulary(Vocabulary.of(*VOCABULARY), lowercase=True)
+    return Tokenizer.from_vocabulary(Vocabulary.from_pieces(*VOCABULARY), lowercase=True)
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ LIES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "an unknown type": (lambda f: rename_header(f, b'"F32"', b'"Q99"'), "unknown type"),
     "a vocabulary too large": (
         lambda f: Tokenizer.from_vocabulary(
-            Vocabulary.of(*VOCABULARY, *(f"word{i}" for i in range(30))), lowercase=True
+            Vocabulary.from_pieces(*VOCABULARY, *(f"word{i}" for i in range(30))), lowercase=True
         ).save(f),
         "38 pieces, more than the 20 rows",
     ),

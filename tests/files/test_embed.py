@@ -26,7 +26,7 @@ from alembert.text.vocabulary import Vocabulary
 
 WORDS = ("a", "man", "is", "dancing", "statin", "pain")
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=True
+    Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=True
 )
 TEXTS = ["a man is dancing", "statin pain", "a man a man is pain is dancing a"]
 SIZES = {
@@ -66,9 +66,9 @@ def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     made = checkpoint(pooling)
     made.save(tmp_path / "model")
     task = CompareTask(CompareSettings(), "unsupervised", pooling, normalise=pooling == "mean")
-    bound = task.bind(made.model.head("embed"))
+    bound = task.with_head_weights(made.model.head("embed"))
     write_task(tmp_path / "model", bound, {})
-    for path, content in bound.companions().items():
+    for path, content in bound.extra_files().items():
         (tmp_path / "model" / path).parent.mkdir(exist_ok=True)
         (tmp_path / "model" / path).write_bytes(content)
     return tmp_path / "model"
@@ -76,7 +76,7 @@ def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def ours(folder: Path) -> np.ndarray:
     model = TaskModel.open(folder)
-    return np.stack([found.vectors[0] for found in model.predict(model.task.of_texts(TEXTS))])
+    return np.stack([found.vectors[0] for found in model.predict(model.task.examples_from_texts(TEXTS))])
 
 
 @pytest.mark.parametrize("shape", SHAPES)

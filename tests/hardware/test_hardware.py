@@ -83,7 +83,7 @@ def child(tmp_path: Path):
 
 
 def outcomes(prober: Prober, limit: str | None = None) -> dict[str, tuple[str, str]]:
-    trials = probe_library("torch", limit, 2, prober, prober.started())
+    trials = probe_library("torch", limit, 2, prober, prober.start_deadline())
     assert sorted(t.dtype for t in trials) == sorted(PROBED_TYPES["torch"])
     return {t.dtype: (t.outcome, t.detail) for t in trials}
 

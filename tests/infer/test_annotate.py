@@ -23,7 +23,7 @@ TEXTS = [f"Case {n}: aspirin against breast cancer, and {'long ' * (n % 7)}more.
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    return Pipeline.of([finder(tmp_path / "model")])
+    return Pipeline.from_models([finder(tmp_path / "model")])
 
 
 def write_lines(path: Path, texts: list[str], first: int = 0) -> Path:
@@ -111,7 +111,7 @@ def test_counts_of_what_was_found_leave_out_what_was_kept(tmp_path: Path) -> Non
     source = tmp_path / "in.jsonl"
     entity = {"id": "T1", "label": "Drug", "spans": [[0, 7]]}
     source.write_text(json.dumps({"id": "1", "text": "aspirin", "entities": [entity], "labels": ["x"]}))
-    pipeline = Pipeline.of([finder(tmp_path / "model")], keep=True)
+    pipeline = Pipeline.from_models([finder(tmp_path / "model")], keep=True)
     counts = annotate(pipeline, [source], tmp_path / "out").manifest.counts
     assert (counts["entities"], counts["entities: Drug"], counts["labels"]) == (1, 1, 0)
     (document,) = documents_in(tmp_path / "out")
@@ -119,7 +119,7 @@ def test_counts_of_what_was_found_leave_out_what_was_kept(tmp_path: Path) -> Non
 
 
 def test_a_model_that_fails_on_everything_is_no_matter_of_documents(tmp_path: Path) -> None:
-    broken = Pipeline.of([finder(tmp_path / "model", poison="")])
+    broken = Pipeline.from_models([finder(tmp_path / "model", poison="")])
     source = write_lines(tmp_path / "in.jsonl", TEXTS)
     with pytest.raises(ValueError, match="a bug in the model"):
         annotate(broken, [source], tmp_path / "out")
@@ -261,7 +261,7 @@ def test_what_lexicons_found_in_a_corpus_is_an_annotation_of_the_input(tmp_path:
     source = write_lines(tmp_path / "in.jsonl", ["The gout of this patient came back after a week of aspirin."])
     (tmp_path / "disease.tsv").write_text("gout\tD006073\n")
     build([source], tmp_path / "corpus", words=LexiconFiles(lexicons={"Disease": tmp_path / "disease.tsv"}), workers=1)
-    pipeline = Pipeline.of([finder(tmp_path / "model")], keep=keep)
+    pipeline = Pipeline.from_models([finder(tmp_path / "model")], keep=keep)
     counts = annotate(pipeline, [tmp_path / "corpus"], tmp_path / "out").manifest.counts
     (document,) = documents_in(tmp_path / "out")
     found = [(each.label, each.concepts, dict(each.attributes)) for each in document.entities if each.start < 10]
@@ -274,7 +274,7 @@ def test_terms_of_a_lexicon_stand_beside_what_the_models_find(tmp_path: Path) ->
     (tmp_path / "words.tsv").write_text("gout\tD006073\ncancer\tD009369\n")
     (tmp_path / "none.txt").write_text("quinine\n")
     lexicons = {"Term": tmp_path / "words.tsv", "Other": tmp_path / "none.txt"}
-    pipeline = Pipeline.of([finder(tmp_path / "model")], lexicons=lexicons)
+    pipeline = Pipeline.from_models([finder(tmp_path / "model")], lexicons=lexicons)
     result = annotate(pipeline, [source], tmp_path / "out")
     (document,) = documents_in(tmp_path / "out")
     found = [(document.text[each.start : each.end], each.label, each.concepts) for each in document.entities]
@@ -288,7 +288,7 @@ def test_terms_of_a_lexicon_stand_beside_what_the_models_find(tmp_path: Path) ->
     assert [note for note in result.notes if "none of the terms of the lexicon Other" in note]
     (tmp_path / "words.tsv").write_text("gout\tD006073\n")
     with pytest.raises(BadFile, match="complete Annotations already"):
-        annotate(Pipeline.of([finder(tmp_path / "model")], lexicons=lexicons), [source], tmp_path / "out")
+        annotate(Pipeline.from_models([finder(tmp_path / "model")], lexicons=lexicons), [source], tmp_path / "out")
 
 
 class _Stopped(Exception):

@@ -26,7 +26,7 @@ SETTINGS = AnnotateSettings(part_characters=1000)
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     write_poisoned(tmp_path / "in")
-    return Pipeline.of([finder(tmp_path / "model")])
+    return Pipeline.from_models([finder(tmp_path / "model")])
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Ahead:
     pipeline: Pipeline
     many: int
 
-    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
+    def run(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
         with ThreadPoolExecutor(self.many) as pool:
             while together := list(islice(chunks, self.many)):
                 yield from pool.map(lambda chunk: annotate_chunk(self.pipeline, chunk), together)
@@ -49,8 +49,8 @@ class Failing:
     site: Executor
     after: int
 
-    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
-        yield from islice(self.site.computed(chunks), self.after)
+    def run(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
+        yield from islice(self.site.run(chunks), self.after)
         raise ConnectionError("the cluster is gone")
 
 
@@ -79,7 +79,7 @@ def test_a_run_goes_on_at_another_site(
 
 def test_no_cluster_is_started_where_nothing_is_left(pipeline: Pipeline) -> None:
     site = RayExecutor(RayCluster(address="nowhere:1"), lambda: pipeline)
-    assert list(site.computed(iter([]))) == []
+    assert list(site.run(iter([]))) == []
 
 
 @pytest.mark.parametrize("command", ["annotate", "corpus build"])

@@ -30,7 +30,7 @@ def annotated(texts: list[str], form: str) -> tuple[list[str], list[Item], dict[
         lines = [json.dumps({"id": f"d{n}", "text": text}) for n, text in enumerate(texts)]
         (folder / "in.jsonl").write_text("\n".join(lines))
         given_texts = [item.text for item in read(folder / "in.jsonl") if isinstance(item, Document)]
-        pipeline = Pipeline.of([finder(folder / "model")])
+        pipeline = Pipeline.from_models([finder(folder / "model")])
         chosen = AnnotateSettings(format=form, part_characters=30)
         result = annotate(pipeline, [folder / "in.jsonl"], folder / "out", chosen)
         items = [
@@ -91,7 +91,7 @@ def test_conll_has_the_words_of_every_entity(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_named_and_the_rest_is_written(form: str, tmp_path: Path) -> None:
     documents = [Document("1", "fine"), Document("2", "half \ud800 a pair"), Document("3", "fine too")]
     written = write_part(tmp_path, 0, documents, form)
-    assert list(written.refused) == [1]
+    assert list(written.rejected) == [1]
     assert written.name is not None
     names = [item.id for item in read(tmp_path / written.name) if isinstance(item, Document)]
     assert names == ["1", "3"]
@@ -99,7 +99,7 @@ def test_what_cannot_be_written_is_named_and_the_rest_is_written(form: str, tmp_
 
 def test_label_studio_goes_on_without_a_document_that_is_no_text(tmp_path: Path) -> None:
     written = write_part(tmp_path, 0, [Document("1", "half \ud800 a pair"), Document("2", "fine")], "label-studio")
-    assert list(written.refused) == [0]
+    assert list(written.rejected) == [0]
     assert [task["data"]["id"] for task in json.loads((tmp_path / str(written.name)).read_bytes())] == ["2"]
 
 
@@ -112,7 +112,7 @@ def test_ids_that_would_hide_a_file_are_kept(tmp_path: Path) -> None:
 
 def test_nothing_is_written_if_nothing_can_be(tmp_path: Path) -> None:
     written = write_part(tmp_path, 0, [Document("2", "\ud800")], "jsonl")
-    assert (written.name, list(written.refused), list(tmp_path.iterdir())) == (None, [0], [])
+    assert (written.name, list(written.rejected), list(tmp_path.iterdir())) == (None, [0], [])
 
 
 @pytest.mark.parametrize("form", list(PART_FORMATS))
@@ -122,7 +122,7 @@ def test_the_same_documents_give_the_same_bytes(form: str, tmp_path: Path) -> No
         folder = tmp_path / name
         folder.mkdir()
         written = write_part(folder, 3, [Document("1", "a text"), Document("1", "the same id")], form)
-        assert written.name == f"part-00003{PART_FORMATS[form].ending}"
+        assert written.name == f"part-00003{PART_FORMATS[form].suffix}"
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         contents.append([(str(path.relative_to(folder)), path.read_bytes()) for path in files])
     assert contents[0] == contents[1]

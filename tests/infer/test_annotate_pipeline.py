@@ -42,7 +42,7 @@ OLD = Document(
 
 
 def annotated(document: Document, *models: Any, **options: Any) -> Document:
-    (found,) = Pipeline.of(models, **options).annotate([document])
+    (found,) = Pipeline.from_models(models, **options).annotate([document])
     assert list(find_problems(found.document)) == []
     assert (found.document.id, found.document.text) == (document.id, document.text)
     return found.document
@@ -64,7 +64,7 @@ def test_relations_that_the_input_could_not_link_make_way_too() -> None:
 
 
 def test_texts_are_documents_without_anything() -> None:
-    pipeline = Pipeline.of([tagger({"text-2": [(0, 7, "Drug", 0.9)]})])
+    pipeline = Pipeline.from_models([tagger({"text-2": [(0, 7, "Drug", 0.9)]})])
     found = [each.document for each in pipeline.annotate(["Nothing.", "Aspirin."])]
     assert [(each.id, each.text, len(each.entities)) for each in found] == [
         ("text-1", "Nothing.", 0),
@@ -75,7 +75,7 @@ def test_texts_are_documents_without_anything() -> None:
 @pytest.mark.parametrize("wrong", ["Aspirin.", [1], [b"Aspirin"]])
 def test_what_is_neither_text_nor_document_is_refused(wrong: Any) -> None:
     with pytest.raises(BadInput, match="list of documents"):
-        Pipeline.of([tagger(FOUND)]).annotate(wrong)
+        Pipeline.from_models([tagger(FOUND)]).annotate(wrong)
 
 
 @pytest.mark.parametrize("folder", ["ner", Path("ner")])
@@ -146,7 +146,7 @@ def test_two_taggers_add_up_in_the_order_of_the_text() -> None:
 class Together(MultiTaskModel):
     """Several tasks that say what their scripts say."""
 
-    def predictions(self, examples: Sequence[MultiTaskExample]) -> Iterator[dict[str, Any]]:
+    def iter_predictions(self, examples: Sequence[MultiTaskExample]) -> Iterator[dict[str, Any]]:
         for example in examples:
             yield {name: model.predict([example.by_task[name]])[0] for name, model in self.models.items()}
 
@@ -180,8 +180,8 @@ def test_windows_are_those_of_evaluation_where_a_file_says_where_sentences_begin
 
 
 def test_coverage_counts_characters_once_and_tokens_of_all_models() -> None:
-    one = Pipeline.of([tagger(FOUND)]).annotate([OLD])[0].coverage
-    two = Pipeline.of([tagger(FOUND), tagger(FOUND)]).annotate([OLD])[0].coverage
+    one = Pipeline.from_models([tagger(FOUND)]).annotate([OLD])[0].coverage
+    two = Pipeline.from_models([tagger(FOUND), tagger(FOUND)]).annotate([OLD])[0].coverage
     assert (two.characters, two.examples) == (one.characters, one.examples) == (len(TEXT), 1)
     assert two.tokens == 2 * one.tokens > 0
 
@@ -238,7 +238,7 @@ def test_without_a_tagger_the_entities_of_the_input_are_related(relater: TaskMod
 
 def test_a_tagger_and_a_relation_model_without_common_types_are_refused(relater: TaskModel) -> None:
     with pytest.raises(BadSetting, match="there is no pair of which both are found"):
-        Pipeline.of([tagger(FOUND, types=("Gene",)), relater])
+        Pipeline.from_models([tagger(FOUND, types=("Gene",)), relater])
 
 
 @pytest.mark.parametrize(
@@ -251,30 +251,30 @@ def test_a_tagger_and_a_relation_model_without_common_types_are_refused(relater:
 )
 def test_models_whose_answers_are_no_annotations_are_refused(task: Any, sentence: str) -> None:
     with pytest.raises(BadSetting, match=sentence):
-        Pipeline.of([Scripted(task, Engine(), Silent(), Path("model"))])
+        Pipeline.from_models([Scripted(task, Engine(), Silent(), Path("model"))])
 
 
 def test_models_that_were_trained_on_other_columns_are_refused_unless_one_is_named() -> None:
     models = [tagger(FOUND, facts={"reading": {"text": [column]}}) for column in ("letter", "note")]
     with pytest.raises(BadSetting, match="--text"):
-        Pipeline.of(models).reading(ReadOptions())
-    assert Pipeline.of(models).reading(ReadOptions(text=("x",))).text == ("x",)
-    assert Pipeline.of(models[:1]).reading(ReadOptions()).text == ("letter",)
+        Pipeline.from_models(models).read_options(ReadOptions())
+    assert Pipeline.from_models(models).read_options(ReadOptions(text=("x",))).text == ("x",)
+    assert Pipeline.from_models(models[:1]).read_options(ReadOptions()).text == ("letter",)
 
 
 def test_terms_that_are_not_looked_for_are_said(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("protein\ngout\n")
-    (note,) = LexiconMatcher.of({"Term": tmp_path / "words.txt"}).notes
+    (note,) = LexiconMatcher.from_lexicons({"Term": tmp_path / "words.txt"}).notes
     assert note.endswith("not looked for: 1 of 2")
 
 
 def test_labelled_sentences_hide_no_term_of_a_lexicon(tmp_path: Path) -> None:
     (tmp_path / "drugs.txt").write_text("aspirin\n")
     document = Document("1", "Take aspirin.", entities=(Entity("T1", "RESULT", ((0, 13),)),))
-    matching = LexiconMatcher.of({"Drug": tmp_path / "drugs.txt"}, sentence_labels=frozenset({"RESULT"}))
-    (found,) = matching.add([document])
+    matching = LexiconMatcher.from_lexicons({"Drug": tmp_path / "drugs.txt"}, sentence_labels=frozenset({"RESULT"}))
+    (found,) = matching.annotate([document])
     assert [each.label for each in found.document.entities] == ["RESULT", "Drug"]
-    (hidden,) = LexiconMatcher.of({"Drug": tmp_path / "drugs.txt"}).add([document])
+    (hidden,) = LexiconMatcher.from_lexicons({"Drug": tmp_path / "drugs.txt"}).annotate([document])
     assert hidden.document == document
 
 

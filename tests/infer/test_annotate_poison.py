@@ -19,7 +19,7 @@ from poisoned import ids_in, line, text, write_poisoned
 @pytest.mark.parametrize("form", list(PART_FORMATS))
 def test_each_id_is_in_the_output_or_set_aside_once(form: str, tmp_path: Path) -> None:
     inputs = write_poisoned(tmp_path / "in")
-    pipeline = Pipeline.of([finder(tmp_path / "model")])
+    pipeline = Pipeline.from_models([finder(tmp_path / "model")])
     settings = AnnotateSettings(format=form, part_characters=2000)
     counts = annotate(pipeline, inputs, tmp_path / "out", settings).manifest.counts
     aside = [json.loads(each) for each in (tmp_path / "out/set-aside.jsonl").read_text().splitlines()]
@@ -36,7 +36,7 @@ def test_each_id_is_in_the_output_or_set_aside_once(form: str, tmp_path: Path) -
 
 def test_the_reasons_say_what_was_wrong(tmp_path: Path) -> None:
     inputs = write_poisoned(tmp_path / "in")
-    annotate(Pipeline.of([finder(tmp_path / "model")]), inputs, tmp_path / "out")
+    annotate(Pipeline.from_models([finder(tmp_path / "model")]), inputs, tmp_path / "out")
     aside = [json.loads(each) for each in (tmp_path / "out/set-aside.jsonl").read_text().splitlines()]
     reasons = {each["id"] or f"{each['file']}, {each['position']}": each["reason"] for each in aside}
     assert "max_characters" in reasons["huge"]
@@ -51,7 +51,7 @@ def test_the_reasons_say_what_was_wrong(tmp_path: Path) -> None:
 class Silent:
     """Finds nothing, at once: what is left is the work around a model."""
 
-    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
+    def annotate(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
         return (PipelineOutput(document, Coverage()) for document in documents)
 
 
@@ -59,7 +59,7 @@ def peak(tmp_path: Path, documents: int) -> int:
     source = tmp_path / f"{documents}.jsonl"
     with source.open("wb") as file:
         file.writelines(line(str(n), text(n) * 40) for n in range(documents))
-    pipeline = Pipeline(stages=(Silent(),), folders=(), tasks=("tag",), gives=("entities",), replaced=())
+    pipeline = Pipeline(stages=(Silent(),), folders=(), tasks=("tag",), output_fields=("entities",), replaced_fields=())
     tracemalloc.start()
     annotate(pipeline, [source], tmp_path / f"out-{documents}")
     _, most = tracemalloc.get_traced_memory()

@@ -82,7 +82,7 @@ def test_texts_that_need_windows_are_kept_from_peers_that_have_none(place: Path)
     assert found.beside is not None
     assert (found.texts, found.too_long) == (10, 1)
     assert {peer.speed.texts for peer in found.peers} == {found.beside.speed.texts}
-    assert found.factor(found.peers[0]) == pytest.approx(
+    assert found.speed_up(found.peers[0]) == pytest.approx(
         found.beside.speed.texts_per_second / found.peers[0].speed.texts_per_second
     )
 
@@ -104,7 +104,7 @@ def test_the_table_is_plain_and_complete(place: Path) -> None:
     found = measured(place / "export", place / "short.jsonl")
     table = json.loads(json.dumps(found.to_table()))
     assert table["latency_ms"]["p50"] <= table["latency_ms"]["p90"] <= table["latency_ms"]["p99"]
-    assert table["peers"][0]["factor"] == round(found.factor(found.peers[0]), 3)
+    assert table["peers"][0]["factor"] == round(found.speed_up(found.peers[0]), 3)
     assert table["megabytes"] == round(folder_megabytes(place / "export"), 3) > 0
     assert [each["name"] for each in table["left_out"]] == [PIPELINE_PEER, SORTED_PEER]
 
@@ -240,5 +240,5 @@ def test_no_texts_and_no_time_are_refused(place: Path) -> None:
 def test_a_peer_counts_tokens_as_the_model_does(place: Path) -> None:
     model = TaskModel.open(place / "tag")
     examples = read_texts(model, [place / "short.jsonl"], ReadOptions()).examples
-    peer = Peer("any", replace(model), lambda _: [], whole=True)
+    peer = Peer("any", replace(model), lambda _: [], reads_whole_texts=True)
     assert [each.tokens for each in peer.encode(examples)] == [each.tokens for each in model.encode(examples)]

@@ -28,7 +28,7 @@ def docs(tmp_path: Path) -> Path:
 def test_each_row_has_the_vector_and_the_text_of_its_unit(docs: Path, tmp_path: Path, dtype: str, chunk: int) -> None:
     encode(Scripted(), [docs], tmp_path / "v", EncodeSettings(dtype=dtype, chunk_characters=chunk))
     index = VectorIndex.open(tmp_path / "v")
-    units = [index.unit(row) for row in range(len(index))]
+    units = [index.read_unit(row) for row in range(len(index))]
     assert [unit.id for unit in units] == [f"d{n}" for n in range(len(TEXTS))]
     expected = Scripted().embed([unit.text for unit in units]).vectors_ND.astype(dtype)
     np.testing.assert_array_equal(np.load(tmp_path / "v/vectors.npy"), expected)

@@ -32,7 +32,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def portions(inputs: list[Path], unit: str, after: StreamPosition = START) -> list[UnitItem]:
-    return list(open_unit_stream(list_input_files(inputs), unit, ReadOptions()).portions(after))
+    return list(open_unit_stream(list_input_files(inputs), unit, ReadOptions()).read_from(after))
 
 
 @pytest.mark.parametrize("unit", ["document", "sentence"])
@@ -59,7 +59,7 @@ def test_reading_goes_on_behind_any_place(files: list[Path], unit: str) -> None:
 def test_progress_ends_at_the_total(files: list[Path]) -> None:
     supply = open_unit_stream(list_input_files(files), "document", ReadOptions())
     assert (
-        list(supply.portions(StreamPosition()))[-1].done == supply.total == sum(path.stat().st_size for path in files)
+        list(supply.read_from(StreamPosition()))[-1].done == supply.total == sum(path.stat().st_size for path in files)
     )
 
 

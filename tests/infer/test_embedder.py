@@ -93,7 +93,7 @@ def test_vectors_equal_those_of_transformers(plain: Path, tmp_path: Path, mode: 
 def test_vectors_equal_those_of_the_task_compare(compared: Path) -> None:
     texts = [text for text in TEXTS if text] + ["aspirin helps against fever . the patient has " * 9]
     model = TaskModel.open(compared)
-    expected = [prediction.vectors[0] for prediction in model.predict(model.task.of_texts(texts))]
+    expected = [prediction.vectors[0] for prediction in model.predict(model.task.examples_from_texts(texts))]
     np.testing.assert_allclose(Embedder.open(compared).embed(texts).vectors_ND, expected, atol=1e-5)
 
 
@@ -104,7 +104,7 @@ def test_the_layer_of_a_model_of_several_tasks_is_that_of_its_head(plain: Path, 
     made.save(tmp_path / "several")
     write_tasks(tmp_path / "several", {"similar": (compare_task("cls_layer"), {})})
     model = TaskModel.open(tmp_path / "several", task="similar")
-    (expected,) = model.predict(model.task.of_texts(["aspirin helps"]))
+    (expected,) = model.predict(model.task.examples_from_texts(["aspirin helps"]))
     found = Embedder.open(tmp_path / "several").embed(["aspirin helps"])
     np.testing.assert_allclose(found.vectors_ND, expected.vectors, atol=1e-5)
 
@@ -120,7 +120,7 @@ def test_vectors_of_an_export_equal_those_of_torch(compared: Path, tmp_path: Pat
 def test_vectors_of_an_int8_export_are_near(compared: Path, tmp_path: Path) -> None:
     opened = TaskModel.open(compared)
     texts = [f"{one} {other}" for one in WORDS for other in WORDS]
-    material = ExportData(calibration=opened.task.of_texts(texts))
+    material = ExportData(calibration=opened.task.examples_from_texts(texts))
     found = export(checkpoints.open(compared), tmp_path / "export", ExportSettings(rows=32), material)
     assert found.facts.precision == "int8"
     vectors = [Embedder.open(folder).embed(texts).vectors_ND for folder in (tmp_path / "export", compared)]

@@ -73,7 +73,7 @@ def copied(folder: Path, tmp_path: Path) -> Path:
 
 def encoded(lengths: Sequence[int]) -> list[EncodedExample]:
     random = np.random.default_rng(3)
-    rows = [Row(ids=random.integers(5, 60, n), places=np.arange(1, n)) for n in lengths]
+    rows = [Row(ids=random.integers(5, 60, n), positions=np.arange(1, n)) for n in lengths]
     return [EncodedExample((row,), Coverage()) for row in rows]
 
 
@@ -103,7 +103,7 @@ def test_the_size_is_that_of_the_checkpoint_but_for_the_bytes(folder: Path) -> N
 
 def test_what_is_known_of_the_training_goes_along(folder: Path) -> None:
     one, other = (TaskModel.open(folder / name) for name in ("checkpoint", "export"))
-    assert other.training() == one.training() == {"examples": 24}
+    assert other.training_facts() == one.training_facts() == {"examples": 24}
 
 
 @pytest.mark.parametrize(("threads", "budget"), [(1, 1), (1, 64), (2, 16), (3, 64), (2, 10_000)])
@@ -122,7 +122,7 @@ def test_nothing_to_compute_is_no_error(made: Path) -> None:
 
 def test_an_export_cannot_write(made: Path) -> None:
     with pytest.raises(BadSetting, match="cannot write texts"):
-        runner(made).writer()
+        runner(made).decoder()
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_the_encoder_runs_once_for_all_tasks(several: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(ExportedGraph, "head_outputs", counted)
     model = MultiTaskModel.open(several / "export")
-    list(model.predictions(model.task.of_texts(["aspirin", "no fever"])))
+    list(model.iter_predictions(model.task.examples_from_texts(["aspirin", "no fever"])))
     assert asked == [({"entities", "topics", "similar"}, 2)]
 
 
@@ -153,8 +153,8 @@ def test_several_tasks_answer_as_in_torch(several: Path) -> None:
     records = []
     for name in ("export", "checkpoint"):
         model = MultiTaskModel.open(several / name)
-        examples = model.task.of_texts(["aspirin against fever"])
-        records.append(strip_floats(model.task.record(examples[0], next(model.predictions(examples)))))
+        examples = model.task.examples_from_texts(["aspirin against fever"])
+        records.append(strip_floats(model.task.to_record(examples[0], next(model.iter_predictions(examples)))))
     assert records[0] == records[1]
     assert records[0].keys() == {"entities", "topics", "similar"}
 
@@ -241,7 +241,7 @@ def test_a_graph_that_is_none_is_refused(folder: Path, tmp_path: Path) -> None:
     file.write_bytes(b"x" * file.stat().st_size)
     model = TaskModel.open(tmp_path / "export")
     with pytest.raises(BadFile, match="cannot be opened in ONNX Runtime"):
-        model.predict(model.task.of_texts(["aspirin"]))
+        model.predict(model.task.examples_from_texts(["aspirin"]))
 
 
 def test_labels_that_do_not_fit_are_refused(copied: Path) -> None:
@@ -277,7 +277,7 @@ def rewritten(folder: Path, name: str, content: bytes) -> None:
 
 def answer(folder: Path) -> list[Any]:
     model = TaskModel.open(folder)
-    return model.predict(model.task.of_texts(["aspirin"]))
+    return model.predict(model.task.examples_from_texts(["aspirin"]))
 
 
 @pytest.mark.parametrize("content", [b"", b"<net/>", b'<net name="x" version="11"><layers/></net>'])

@@ -120,7 +120,7 @@ def test_confidence_of_entities_is_compared_with_their_precision(file: Path) -> 
     assert trust.ece == pytest.approx((0.2 + 0.15 + 0.1 + 0.05 + 0.4) / 5)
     assert trust.curve[-1].coverage == 1.0
     assert trust.curve[-1].accuracy == pytest.approx(0.8)
-    kept = trust.kept_at(1.0)
+    kept = trust.find_operating_point(1.0)
     assert kept is not None
     assert (kept.threshold, kept.coverage) == (0.8, 0.8)
 

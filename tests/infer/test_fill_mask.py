@@ -18,7 +18,7 @@ from alembert.nn.heads import HeadSpec
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
-VOCABULARY = Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "aspirin", "platelet", "fever")
+VOCABULARY = Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "aspirin", "platelet", "fever")
 TOKENIZER = Tokenizer.from_vocabulary(VOCABULARY, lowercase=True)
 CONFIG = EncoderConfig(vocab_size=12, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, max_position_embeddings=8)  # fmt: skip
 MASKED_LM = {"masked_lm": HeadSpec(kind="masked_lm")}
@@ -28,7 +28,7 @@ class Oracle:
     """An engine that expects `platelet`, then `fever`, everywhere."""
 
     tokenizer = TOKENIZER
-    longest = 8
+    max_tokens = 8
 
     def vocabulary_probabilities(self, ids: Sequence[int], positions: Sequence[int]) -> np.ndarray:
         row = np.zeros(12, dtype=np.float32)

@@ -25,7 +25,9 @@ from alembert.text.vocabulary import Vocabulary
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NEVER = [0, 1, 2, 4]
 POEM = "床前明月光，疑是地上霜。举头望明月，低头思故乡。"
-TOKENIZER = Tokenizer.from_vocabulary(Vocabulary.of(*SPECIAL, *sorted(set(POEM)), *"abcdefghijklmnop"), lowercase=True)
+TOKENIZER = Tokenizer.from_vocabulary(
+    Vocabulary.from_pieces(*SPECIAL, *sorted(set(POEM)), *"abcdefghijklmnop"), lowercase=True
+)
 # Weights this large prefer some tokens clearly.
 SIZES = {"vocab_size": TOKENIZER.vocab_size, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 32, "initializer_range": 0.5}  # fmt: skip
 OURS = {"no_repeat_ngram_size": "no_repeat", "min_new_tokens": "shortest"}
@@ -194,7 +196,7 @@ def test_rules_equal_those_of_transformers(ids: list[int], n: int, penalty: floa
             transformers.SuppressTokensLogitsProcessor(NEVER),
         ]
     )
-    rules = LogitsProcessor(end=3, never=np.array(NEVER), repetition_penalty=penalty, no_repeat=n)
+    rules = LogitsProcessor(eos_id=3, banned_ids=np.array(NEVER), repetition_penalty=penalty, no_repeat=n)
     np.testing.assert_allclose(
         rules.apply(logits[0].numpy(), ids), steps(torch.tensor([ids]), logits.clone())[0].numpy()
     )
@@ -202,7 +204,7 @@ def test_rules_equal_those_of_transformers(ids: list[int], n: int, penalty: floa
 
 @pytest.mark.parametrize("shortest", [0, 99])
 def test_a_text_can_always_end(shortest: int) -> None:
-    rules = LogitsProcessor(end=3, never=np.array(NEVER), no_repeat=1, shortest=shortest)
+    rules = LogitsProcessor(eos_id=3, banned_ids=np.array(NEVER), no_repeat=1, shortest=shortest)
     assert np.flatnonzero(np.isfinite(rules.apply(np.zeros(8), range(8)))).tolist() == [3]
 
 

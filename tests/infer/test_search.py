@@ -37,7 +37,7 @@ def random_vectors(rows: int, width: int = 12, seed: int = 0) -> np.ndarray:
 
 def brute_force(index: VectorIndex, query: np.ndarray, k: int, measure: str) -> list[tuple[int, float]]:
     """All rows at once, in float64."""
-    vectors, wanted = index.exact(np.arange(len(index))), query.astype(np.float64)
+    vectors, wanted = index.read_vectors(np.arange(len(index))), query.astype(np.float64)
     scores = vectors @ wanted
     if measure == "cosine":
         scores = scores / np.linalg.norm(vectors, axis=1) / np.linalg.norm(wanted)

@@ -106,7 +106,7 @@ def test_few_texts_are_all_read() -> None:
 
 def test_the_middle_round_counts() -> None:
     found = Speed(texts=10, tokens=70, seconds=(1.0, 30.0, 2.0))
-    assert (found.texts_per_second, found.tokens_per_second, found.unrest) == (5.0, 35.0, 14.5)
+    assert (found.texts_per_second, found.tokens_per_second, found.relative_range) == (5.0, 35.0, 14.5)
 
 
 @given(st.integers(1, 50), st.data())

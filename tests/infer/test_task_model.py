@@ -21,7 +21,7 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> TaskModel:
 
 
 def test_texts_are_predicted_as_examples_are(tagger: TaskModel) -> None:
-    assert tagger.predict(TEXTS) == tagger.predict(tagger.task.of_texts(TEXTS))
+    assert tagger.predict(TEXTS) == tagger.predict(tagger.task.examples_from_texts(TEXTS))
 
 
 @pytest.mark.parametrize("wrong", ["aspirin helps", [b"aspirin"], [1], [None]])
@@ -33,9 +33,9 @@ def test_what_is_no_list_of_texts_is_refused(tagger: TaskModel, wrong: Any) -> N
 def test_a_model_of_several_tasks_takes_texts_too(tmp_path: Path) -> None:
     fine_tuned_together({"ner": "tag", "topic": "classify"}, tmp_path / "model", tmp_path)
     model = MultiTaskModel.open(tmp_path / "model")
-    assert [set(each) for each in model.predictions(TEXTS)] == [{"ner", "topic"}] * 2
+    assert [set(each) for each in model.iter_predictions(TEXTS)] == [{"ner", "topic"}] * 2
     with pytest.raises(BadInput, match="list of texts"):
-        list(model.predictions("aspirin"))  # type: ignore[arg-type]
+        list(model.iter_predictions("aspirin"))  # type: ignore[arg-type]
 
 
 def test_texts_are_read_from_all_files_of_a_folder(tagger: TaskModel, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_the_entities_of_chemprot_give_the_rows_of_its_marked_sentences(trained:
 def test_transformers_gives_the_same_logits(trained: Callable[..., Path]) -> None:
     folder = trained("first", sentences(), reads="first")
     model = TaskModel.open(folder)
-    (example,) = model.task.of_texts(["Case: << aspirin >> inhibits [[ cox-2 ]]-like"])
+    (example,) = model.task.examples_from_texts(["Case: << aspirin >> inhibits [[ cox-2 ]]-like"])
     (encoded,) = model.task.encode([example], model.engine.tokenizer, 128)
     ((ours,),) = model.runner.outputs([encoded])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -149,7 +149,7 @@ def test_triples_have_exact_offsets_and_leave_out_what_is_no_relation(trained: C
     entities = [(0, 8, "Drug", 0.9), (18, 26, "Gene", 0.8), (32, 35, "Gene", 0.7)]
     model = TripleModel(tagger({"1": entities}, types=("Drug", "Gene")), relater)
     (found,) = model.extract([TEXT])
-    record = found.as_json()
+    record = found.to_dict()
     (pairs,) = predict_relations(relater, [TEXT], [[each[:3] for each in entities]])
     labels = [answer.label for answer in pairs.answers]
     assert record["coverage"]["pairs"] == 2
@@ -182,12 +182,14 @@ def test_triples_of_which_the_model_is_not_sure_are_counted(how: str, trained: C
     plain = TripleModel(finder, relater)
     (everything,) = plain.extract([TEXT])
     sure = (
-        TripleModel(finder, relater, TripleFilter(least=1.0)) if how == "least" else plain.with_threshold(min_score=1.0)
+        TripleModel(finder, relater, TripleFilter(min_score=1.0))
+        if how == "least"
+        else plain.with_threshold(min_score=1.0)
     )
     (found,) = sure.extract([TEXT])
     assert (found.triples, found.withheld) == ((), len(everything.triples))
-    assert found.as_json()["coverage"]["withheld"] == found.withheld > 0
-    assert "withheld" not in everything.as_json()["coverage"]
+    assert found.to_dict()["coverage"]["withheld"] == found.withheld > 0
+    assert "withheld" not in everything.to_dict()["coverage"]
 
 
 def test_types_that_the_tagger_does_not_find_are_a_sentence(trained: Callable[..., Path]) -> None:

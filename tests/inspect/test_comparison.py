@@ -114,7 +114,7 @@ def test_sizes_are_those_of_the_files(found: ComparisonReport, folders: dict[str
 
 
 def test_half_the_layers_have_half_the_multiplications(found: ComparisonReport) -> None:
-    assert [found.fewer(model) for model in found.models] == [1.0, 2.0]
+    assert [found.multiplication_ratio(model) for model in found.models] == [1.0, 2.0]
 
 
 def test_speed_is_measured_for_all_in_the_same_rounds(found: ComparisonReport) -> None:
@@ -153,12 +153,12 @@ def test_another_reference_can_be_chosen(file: Path) -> None:
     worse = tagger({**GUESSES, "1": [], "2": []}, folder=Path("worse"))
     contest = score_models([tagger(GUESSES), worse], [file], rounds=20)
     compared = build_comparison(contest, ["a", "b"], reference=1, speed_seconds=None)
-    assert (compared.reference.name, compared.kept(compared.models[0])) == ("b", pytest.approx(2.0))
+    assert (compared.reference.name, compared.score_ratio(compared.models[0])) == ("b", pytest.approx(2.0))
 
 
 def test_nothing_can_be_kept_of_a_score_of_nothing() -> None:
     compared = scripted(0.0, 0.5)
-    assert [compared.kept(model) for model in compared.models] == [None, None]
+    assert [compared.score_ratio(model) for model in compared.models] == [None, None]
     assert comparison_table(compared).records()[2] == {"": "share kept", "model-1": "-", "model-2": "-"}
 
 

@@ -116,9 +116,9 @@ def test_sequences_are_those_of_training(shards: Shards, unit: str, pairs: dict[
         objectives=ObjectiveWeights(boundaries=0.5, **pairs),
     )
     lesson = PretrainObjective(shards, TOKENIZER, settings)
-    portions, _ = lesson.take(Cursor(), 3, 0.0)
-    given = [lesson.micro(portion) for portion in portions]
-    lengths = [stretch.length for portion in portions for stretch in portion.stretches]
+    portions, _ = lesson.sample(Cursor(), 3, 0.0)
+    given = [lesson.collate(portion) for portion in portions]
+    lengths = [stretch.length for portion in portions for stretch in portion.spans]
     shown = report_masks(shards, TOKENIZER, plan_of(settings), count=len(lengths)).sequences
     assert [[TOKENIZER.id_of(p.seen) for p in sequence.pieces] for sequence in shown] == rows(given, lengths)
     labels = [n for micro in given for n in micro.targets["masked_lm"].labels.tolist()]

@@ -18,7 +18,7 @@ fixture_is_constant = settings(deadline=None, suppress_health_check=[HealthCheck
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.from_vocabulary(Vocabulary.of(*PIECES), lowercase=True)
+    return Tokenizer.from_vocabulary(Vocabulary.from_pieces(*PIECES), lowercase=True)
 
 
 def test_a_word_shows_its_pieces(tokenizer: Tokenizer) -> None:

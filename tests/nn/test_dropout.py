@@ -28,7 +28,7 @@ def model() -> Model:
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
 def test_the_share_dropped_is_the_rate(rate: float) -> None:
-    dropped = 1 - DropoutSeed(3).keep(rate, MANY, CPU).float().mean().item()
+    dropped = 1 - DropoutSeed(3).draw_keep_mask(rate, MANY, CPU).float().mean().item()
     assert abs(dropped - effective_rate(rate)) < 5 * math.sqrt(rate * (1 - rate) / MANY)
     assert abs(effective_rate(rate) - rate) <= 1 / 131_072
 
@@ -37,7 +37,7 @@ def test_the_share_dropped_is_the_rate(rate: float) -> None:
     "other", [DropoutSeed(4), DropoutSeed(3, (1,)), DropoutSeed(3, (0, 1)), DropoutSeed(3, (0, 0))]
 )
 def test_other_seeds_and_places_are_independent(other: DropoutSeed) -> None:
-    masks = torch.stack([noise.keep(0.5, MANY, CPU).float() for noise in (DropoutSeed(3, (0,)), other)])
+    masks = torch.stack([noise.draw_keep_mask(0.5, MANY, CPU).float() for noise in (DropoutSeed(3, (0,)), other)])
     assert abs(torch.corrcoef(masks)[0, 1].item()) < 5 / math.sqrt(MANY)
 
 
@@ -45,11 +45,11 @@ def test_masks_are_the_words_of_a_generator_cut_in_four() -> None:
     """Written out, because a run that was begun with other masks could not be continued."""
     words = np.random.SFC64(np.random.SeedSequence(3, spawn_key=(1, 2))).random_raw(5)
     expected = words.view(np.uint16)[:17] >= round(0.25 * 65_536)
-    assert DropoutSeed(3, (1, 2)).keep(0.25, 17, CPU).tolist() == expected.tolist()
+    assert DropoutSeed(3, (1, 2)).draw_keep_mask(0.25, 17, CPU).tolist() == expected.tolist()
 
 
 def test_neighbours_in_a_mask_are_independent() -> None:
-    mask = DropoutSeed(3).keep(0.5, MANY, CPU).float()
+    mask = DropoutSeed(3).draw_keep_mask(0.5, MANY, CPU).float()
     for distance in (1, 2, 3, 4, 128):
         pairs = torch.stack((mask[:-distance], mask[distance:]))
         assert abs(torch.corrcoef(pairs)[0, 1].item()) < 5 / math.sqrt(MANY)
@@ -100,8 +100,8 @@ def test_each_application_of_a_shared_layer_and_each_head_has_masks_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     places: list[tuple[int, ...]] = []
-    draw = DropoutSeed.keep
-    monkeypatch.setattr(DropoutSeed, "keep", lambda noise, *rest: places.append(noise.place) or draw(noise, *rest))
+    draw = DropoutSeed.draw_keep_mask
+    monkeypatch.setattr(DropoutSeed, "draw_keep_mask", lambda noise, *rest: places.append(noise.path) or draw(noise, *rest))
     model()(BATCH, noise=DropoutSeed(5))
     blocks = [(1, layer, place) for layer in range(3) for place in range(3)]
     assert places == [(0,), *blocks, (2, 0), (2, 1)]

@@ -54,14 +54,14 @@ def test_a_memory_equals_reading_everything_again(
     prompts = prompts_of([5, 2, 9])
     writer = TorchDecoder(model, "lm", attention, SEGMENT)
     lines: list[tuple[int, list[int]]] = [(number, []) for number in range(3)]
-    found = writer.read(rows_of(prompts))
+    found = writer.prefill(rows_of(prompts))
     # Rows are repeated, moved and dropped, as beams are.
     for parents in ([0, 1, 1, 2, 2, 2], [5, 1, 1, 0], [3, 0], [1, 1], [0]):
         for (prompt, written), logits in zip(lines, found, strict=True):
             np.testing.assert_allclose(logits, whole(model, attention, prompts[prompt], written), atol=1e-5)
         tokens = [(3 * number + len(parents)) % 23 for number in range(len(parents))]
         lines = [(lines[parent][0], [*lines[parent][1], token]) for parent, token in zip(parents, tokens, strict=True)]
-        found = writer.write(parents, tokens)
+        found = writer.step(parents, tokens)
 
 
 @settings(deadline=None, max_examples=20)
@@ -71,11 +71,11 @@ def test_any_rows_may_go_on(lengths: list[int], data: st.DataObject) -> None:
     prompts = prompts_of(lengths, seed=len(lengths))
     writer = TorchDecoder(model, "lm", "prefix", SEGMENT)
     lines: list[tuple[int, list[int]]] = [(number, []) for number in range(len(prompts))]
-    writer.read(rows_of(prompts))
+    writer.prefill(rows_of(prompts))
     for _ in range(4):
         parents = data.draw(st.lists(st.integers(0, len(lines) - 1), min_size=1, max_size=9))
         tokens = data.draw(st.lists(st.integers(0, 22), min_size=len(parents), max_size=len(parents)))
-        found = writer.write(parents, tokens)
+        found = writer.step(parents, tokens)
         lines = [(lines[p][0], [*lines[p][1], token]) for p, token in zip(parents, tokens, strict=True)]
     for (prompt, written), logits in zip(lines, found, strict=True):
         np.testing.assert_allclose(logits, whole(model, "prefix", prompts[prompt], written), atol=1e-5)
@@ -85,8 +85,8 @@ def test_prompts_of_several_batches_are_one_memory() -> None:
     model = model_of(position_embedding_type="sinusoidal")
     prompts = prompts_of([400, 700, 300, 650, 5])  # more tokens than a batch holds
     writer = TorchDecoder(model, "lm", "prefix", SEGMENT)
-    writer.read(rows_of(prompts))
-    found = writer.write([3, 4, 0], [7, 8, 9])
+    writer.prefill(rows_of(prompts))
+    found = writer.step([3, 4, 0], [7, 8, 9])
     for number, token, logits in zip([3, 4, 0], [7, 8, 9], found, strict=True):
         np.testing.assert_allclose(logits, whole(model, "prefix", prompts[number], [token]), atol=1e-5)
 
@@ -94,8 +94,8 @@ def test_prompts_of_several_batches_are_one_memory() -> None:
 def test_a_writer_can_read_again() -> None:
     model = model_of()
     writer = TorchDecoder(model, "lm", "causal", SEGMENT)
-    writer.read(rows_of(prompts_of([3, 4])))
-    writer.write([1, 0], [5, 6])
+    writer.prefill(rows_of(prompts_of([3, 4])))
+    writer.step([1, 0], [5, 6])
     (prompt,) = prompts_of([6], seed=9)
-    writer.read(rows_of([prompt]))
-    np.testing.assert_allclose(writer.write([0], [4])[0], whole(model, "causal", prompt, [4]), atol=1e-5)
+    writer.prefill(rows_of([prompt]))
+    np.testing.assert_allclose(writer.step([0], [4])[0], whole(model, "causal", prompt, [4]), atol=1e-5)

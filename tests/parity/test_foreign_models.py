@@ -28,7 +28,7 @@ def sentences(shared: Path) -> list[str]:
 
 def predicted(folder: Path, texts: list[str]) -> list[Any]:
     model = TaskModel.open(folder)
-    return model.predict(model.task.of_texts(texts))
+    return model.predict(model.task.examples_from_texts(texts))
 
 
 def piped(task: str, folder: Path, texts: list[str], **options: Any) -> list[Any]:

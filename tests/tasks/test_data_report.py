@@ -57,7 +57,7 @@ class FakeTask:
 
 @pytest.fixture
 def tokenizer() -> Tokenizer:
-    return Tokenizer.from_vocabulary(Vocabulary.of(*PIECES), lowercase=True)
+    return Tokenizer.from_vocabulary(Vocabulary.from_pieces(*PIECES), lowercase=True)
 
 
 def part_of(name: str, *rows: tuple[str, str], coverage: Coverage | None = None, **reading: object) -> EncodedSplit:
@@ -192,7 +192,7 @@ def test_remarks_are_kept(report):
 
 def test_decisions_are_the_tasks_the_callers_and_windows(report):
     part = part_of("train", ("no", "a"), remarks=(Remark("a.tsv", "the text is in column 2", 1),))
-    rows = tuple(Row(ids=np.zeros(size, np.int64), places=np.zeros(1, np.int64)) for size in (100, 128))
+    rows = tuple(Row(ids=np.zeros(size, np.int64), positions=np.zeros(1, np.int64)) for size in (100, 128))
     part = replace(part, encoded=[EncodedExample(rows, Coverage(split_examples=1))])
     assert report(part, decided=["split 90/10"], longest=512).decided == (
         "one label an example",
@@ -318,7 +318,7 @@ def test_marks_of_entities_in_a_file_are_no_unknown_tokens(tmp_path, tokenizer):
     path.write_text("<< fever >> the [[ headache ]]\tyes\nhigh << fever >> no [[ headache ]]\tno\n")
     reading = RelateTask.read([path], RelateSettings(), ReadOptions())
     task = RelateTask.learn(reading.examples, RelateSettings())
-    knowing = tokenizer.with_markers(task.markers)
+    knowing = tokenizer.with_markers(task.special_tokens)
     part = EncodedSplit("train", reading, task.encode(reading.examples, knowing, 128))
     found = build_data_report(task, [part], knowing, longest=128)
     assert found.parts[0].unknown == 0

@@ -58,19 +58,19 @@ def target(
     """Rows of different lengths; their tokens do not matter."""
     return TaskBatch(
         batch=Batch.packed([[1] * max(count, 1) for count in row_places]),
-        places=torch.arange(sum(row_places)),
+        positions=torch.arange(sum(row_places)),
         labels=torch.empty(0) if labels is None else labels,
-        row_places=tuple(row_places),
-        row_labels=tuple(row_labels) or (0,) * len(row_places),
+        positions_per_row=tuple(row_places),
+        labels_per_row=tuple(row_labels) or (0,) * len(row_places),
         example_of_row=tuple(example_of_row or range(len(row_places))),
-        count=1,
+        loss_count=1,
     )
 
 
 def imitation(task: AnyTask, student: Tensor, teacher: Tensor, asked: TaskBatch, temperature: float = 1.0) -> float:
     settings = DistillLossSettings(temperature=temperature)
-    taught = task.taught(NO_HEAD, teacher, asked, settings)
-    return task.imitation(NO_HEAD, student, taught, asked, settings).item()
+    taught = task.teacher_targets(NO_HEAD, teacher, asked, settings)
+    return task.distillation_loss(NO_HEAD, student, taught, asked, settings).item()
 
 
 def shares(scores: Sequence[float], temperature: float) -> list[float]:
@@ -325,7 +325,7 @@ def paths(head: Any, row: Tensor, task: TagTask, temperature: float = 1.0) -> di
     powers = {}
     for path in itertools.product(range(row.shape[1]), repeat=len(row)):
         steps = list(itertools.pairwise(path))
-        if all(task.legal.transitions[step] for step in steps):
+        if all(task.allowed_transitions.transitions[step] for step in steps):
             score = start[path[0]] + end[path[-1]] + sum(moves[step] for step in steps)
             score += sum(float(row[place, each]) for place, each in enumerate(path))
             powers[path] = math.exp(score / temperature)
@@ -348,18 +348,18 @@ def test_marginals_of_a_crf_are_taught_word_by_word(scheme: str, tags: int, temp
     task, asked = tag("crf", scheme), target(LENGTHS)
     settings = DistillLossSettings(temperature=temperature)
     (one, other), student, teacher = both(6, tags), crf_head(1, tags), crf_head(2, tags)
-    taught = task.taught(teacher, other, asked, settings)
+    taught = task.teacher_targets(teacher, other, asked, settings)
     right = word_shares(teacher, other, task, temperature)
     found = word_shares(student, one, task, temperature)
     expected = float((right * np.log(right / found)).sum())
     np.testing.assert_allclose(taught.detach().exp().numpy(), right, atol=1e-5)
-    assert task.imitation(student, one, taught, asked, settings).item() == pytest.approx(expected, rel=1e-4)
+    assert task.distillation_loss(student, one, taught, asked, settings).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_best_path_of_a_crf_is_taught_as_if_it_were_gold() -> None:
     task, asked, settings = tag("crf"), target(LENGTHS), DistillLossSettings(crf="path")
     (one, other), student, teacher = both(6, 5), crf_head(1), crf_head(2)
-    taught = task.taught(teacher, other, asked, settings)
+    taught = task.teacher_targets(teacher, other, asked, settings)
     expected, best = 0.0, []
     for mine, theirs in zip(one.split(LENGTHS), other.split(LENGTHS), strict=True):
         if len(mine):
@@ -367,13 +367,13 @@ def test_the_best_path_of_a_crf_is_taught_as_if_it_were_gold() -> None:
             best.append(max(likely, key=lambda path: likely[path]))
             expected -= math.log(paths(student, mine, task)[best[-1]])
     assert taught.argmax(-1).tolist() == list(itertools.chain(*best))
-    assert task.imitation(student, one, taught, asked, settings).item() == pytest.approx(expected, rel=1e-4)
+    assert task.distillation_loss(student, one, taught, asked, settings).item() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("crf", ["marginals", "path"])
 def test_what_a_sure_crf_teaches_is_finite(crf: Any) -> None:
     settings = DistillLossSettings(crf=crf)
-    taught = tag("crf").taught(crf_head(1), drawn(6, 5, scale=1e4), target(LENGTHS), settings)
+    taught = tag("crf").teacher_targets(crf_head(1), drawn(6, 5, scale=1e4), target(LENGTHS), settings)
     assert taught.half().isfinite().all()
     assert taught.min().item() == MIN_LOG_PROBABILITY
 
@@ -382,8 +382,8 @@ def test_a_student_that_excludes_what_its_teacher_is_sure_of_still_learns() -> N
     teacher = 100 * torch.nn.functional.one_hot(torch.tensor([0, 1, 2, 0, 1, 2]), 5).float()
     student = (-teacher).requires_grad_()
     task, asked, settings = tag("crf"), target(LENGTHS), DistillLossSettings()
-    taught = task.taught(crf_head(1), teacher, asked, settings)
-    loss = task.imitation(crf_head(1), student, taught, asked, settings)
+    taught = task.teacher_targets(crf_head(1), teacher, asked, settings)
+    loss = task.distillation_loss(crf_head(1), student, taught, asked, settings)
     assert torch.autograd.grad(loss, student)[0].abs().amax(-1).min() > 0.5
 
 
@@ -391,14 +391,16 @@ def test_a_student_that_excludes_what_its_teacher_is_sure_of_still_learns() -> N
 def test_the_moves_of_a_students_crf_are_learnt(crf: Any) -> None:
     task, asked, settings = tag("crf"), target(LENGTHS), DistillLossSettings(crf=crf)
     (one, other), student = both(6, 5), crf_head(1)
-    loss = task.imitation(student, one, task.taught(crf_head(2), other, asked, settings), asked, settings)
+    loss = task.distillation_loss(
+        student, one, task.teacher_targets(crf_head(2), other, asked, settings), asked, settings
+    )
     found = torch.autograd.grad(loss, list(student.crf.parameters()))
     assert all(each.isfinite().all() and each.abs().max() > 0 for each in found)
 
 
 def test_a_row_that_begins_inside_an_entity_is_taught_so() -> None:
     inside = torch.tensor([[0.0, 0.0, 50.0, 0.0, 0.0]])
-    taught = tag("crf").taught(crf_head(1), inside, target([1]), DistillLossSettings())
+    taught = tag("crf").teacher_targets(crf_head(1), inside, target([1]), DistillLossSettings())
     assert taught.argmax().item() == 2
 
 

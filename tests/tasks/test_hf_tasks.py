@@ -62,7 +62,7 @@ def test_kinds_of_classifiers(config: dict[str, Any], kind: str, tmp_path: Path)
 
 def test_a_classifier_reads_texts_and_pairs(tmp_path: Path) -> None:
     task = open_task(folder_of(tmp_path, "BertForSequenceClassification", ["a", "b"]))
-    task.check(task.of_texts(["one text", "one\tother"]))
+    task.check(task.examples_from_texts(["one text", "one\tother"]))
 
 
 @pytest.mark.parametrize(

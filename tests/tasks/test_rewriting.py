@@ -160,7 +160,7 @@ def every_word(ready: Ready, example: Any, fresh: str = "zebra") -> list[list[Te
                 span for stretch in stretches for span in find_replaceable_words(text, stretch, SEGMENTER)
             )
         ]
-        for text, stretches in zip(example.texts, ready.task.rewriter().stretches(example), strict=True)
+        for text, stretches in zip(example.texts, ready.task.rewriter().editable_spans(example), strict=True)
     ]
 
 
@@ -174,7 +174,7 @@ def bare(example: Any) -> Any:
 
 def copies(ready: Ready) -> list[Any]:
     return [
-        ready.task.rewriter().rewritten(example, every_word(ready, example), f"{example.id}#1")
+        ready.task.rewriter().rewrite(example, every_word(ready, example), f"{example.id}#1")
         for example in ready.examples
     ]
 
@@ -198,7 +198,7 @@ def test_copies_have_other_words_and_a_name_of_their_own(ready: Ready) -> None:
 
 def test_no_edits_change_nothing_but_the_name(ready: Ready) -> None:
     for example in ready.examples:
-        copy = ready.task.rewriter().rewritten(example, [[] for _ in example.texts], example.id)
+        copy = ready.task.rewriter().rewrite(example, [[] for _ in example.texts], example.id)
         assert bare(copy) == bare(example)
 
 
@@ -254,7 +254,7 @@ def test_answers_and_choices_stay(tmp_path: Path) -> None:
 def test_a_copy_in_which_an_answer_would_stand_in_new_places_is_not_used(tmp_path: Path) -> None:
     example, _ = rewritten("answer, several places", tmp_path)
     edit = TextEdit(example.passage.index("Diet"), example.passage.index("Diet") + 4, "cancer")
-    assert AnswerRewriter().rewritten(example, [[], [edit]], "copy") is None
+    assert AnswerRewriter().rewrite(example, [[], [edit]], "copy") is None
 
 
 def test_generation_is_refused_in_a_sentence() -> None:
@@ -275,10 +275,12 @@ def test_any_words_leave_every_label_around_its_own(data: st.DataObject) -> None
     example = TagExample(id="x", texts=(text,), entities=tuple(entities))
     rewriter = TagRewriter()
     spans = [
-        span for stretch in rewriter.stretches(example)[0] for span in find_replaceable_words(text, stretch, SEGMENTER)
+        span
+        for stretch in rewriter.editable_spans(example)[0]
+        for span in find_replaceable_words(text, stretch, SEGMENTER)
     ]
     owner = {span: label for span in spans for start, end, label in entities if start <= span[0] < end}
-    copy = rewriter.rewritten(example, [[TextEdit(*span, f"<{owner.get(span)}>") for span in spans]], "y")
+    copy = rewriter.rewrite(example, [[TextEdit(*span, f"<{owner.get(span)}>") for span in spans]], "y")
     for start, end, label in copy.entities or ():
         inside = copy.text[start:end]
         assert inside.count("<") == inside.count(f"<{label}>") == list(owner.values()).count(label)

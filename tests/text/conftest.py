@@ -31,7 +31,7 @@ WORDS = (
 
 @pytest.fixture(scope="session")
 def vocabulary() -> Vocabulary:
-    return Vocabulary.of(*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS)
+    return Vocabulary.from_pieces(*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from alembert.text.vocabulary import Vocabulary
 
 WORDS = ["un", "##aff", "##able", "aspirin", ".", ",", "?", "!"]
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=False
+    Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=False
 )
 
 

@@ -42,7 +42,7 @@ def test_a_span_holds_its_own_text_and_what_was_put_into_it(
     )
     made = EditedText(text, edits)
     held = [TextEdit(e.start - start, e.end - start, e.text) for e in edits if start <= e.start and e.end <= end]
-    assert made.text[slice(*made.span((start, end)))] == plainly(text[start:end], held)
+    assert made.text[slice(*made.map_span((start, end)))] == plainly(text[start:end], held)
 
 
 @given(edited())
@@ -52,7 +52,7 @@ def test_a_border_inside_of_an_edit_is_a_bug(case: tuple[str, list[TextEdit]]) -
     for edit in edits:
         for place in range(edit.start + 1, edit.end):
             with pytest.raises(ValueError, match="inside"):
-                made.place(place)
+                made.map_offset(place)
 
 
 @pytest.mark.parametrize("edits", [[TextEdit(0, 3, "x"), TextEdit(2, 4, "y")], [TextEdit(3, 6, "x")]])

@@ -107,7 +107,7 @@ def test_a_term_that_only_joins_its_own_pieces_is_not() -> None:
     census = WordCounts({"ab": 5, "abc": 9, "fe": 3}, {"gene": {("ab",): 5, ("fe",): 3}})
     extension = extend(tokenizer(), census, ExtendSettings(terms=1))
     assert [term.word for term in extension.terms] == ["ab"]
-    assert (extension.proof.changed, extension.proof.begun) == (1, 1)
+    assert (extension.proof.changed, extension.proof.changed_at_start) == (1, 1)
 
 
 def test_unused_places_are_filled_first_on_request() -> None:
@@ -131,7 +131,7 @@ def test_tokens_outside_wordpiece_keep_their_ids() -> None:
 
 
 def test_a_list_of_terms_is_forced_in_word_by_word() -> None:
-    forced = RequiredTerms.of(["Abc", "DE-6", "ab cd"], WordSplitter(TokenizerSettings(do_lower_case=True)))
+    forced = RequiredTerms.from_terms(["Abc", "DE-6", "ab cd"], WordSplitter(TokenizerSettings(do_lower_case=True)))
     extension = extend(tokenizer("ab"), WordCounts({"a": 1}), ExtendSettings(terms=3), forced)
     assert [term.word for term in extension.terms] == ["abc", "de", "cd"]
     assert (extension.forced, extension.already_whole, extension.several_words) == (3, 1, 2)

@@ -17,7 +17,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 def of(*terms: str, **options) -> Gazetteer:
-    return Gazetteer.of([Lexicon("x", [(term, term) for term in terms])], **options)
+    return Gazetteer.from_lexicons([Lexicon("x", [(term, term) for term in terms])], **options)
 
 
 def found(gazetteer: Gazetteer, text: str) -> list[str]:
@@ -25,7 +25,7 @@ def found(gazetteer: Gazetteer, text: str) -> list[str]:
 
 
 def test_a_match_names_place_label_and_concept():
-    gazetteer = Gazetteer.of([Lexicon("gene", [("BRAF", "H:1"), ("BRAF", "H:2"), ("BRAF", "H:1")])])
+    gazetteer = Gazetteer.from_lexicons([Lexicon("gene", [("BRAF", "H:1"), ("BRAF", "H:2"), ("BRAF", "H:1")])])
     assert gazetteer.find("a BRAF gene") == [TermMatch(2, 6, "gene", ("H:1", "H:2"))]
 
 
@@ -67,8 +67,8 @@ def test_a_longer_term_that_fails_its_case_gives_way():
 
 def test_the_first_lexicon_wins_a_tie():
     lexicons = [Lexicon("a", [("asthma", "1")]), Lexicon("b", [("Asthma", "2")])]
-    assert Gazetteer.of(lexicons).find("asthma")[0].label == "a"
-    assert Gazetteer.of(lexicons[::-1]).find("asthma")[0].label == "b"
+    assert Gazetteer.from_lexicons(lexicons).find("asthma")[0].label == "a"
+    assert Gazetteer.from_lexicons(lexicons[::-1]).find("asthma")[0].label == "b"
 
 
 @pytest.mark.parametrize("word", ["WAS", "CAT", "MICE", "NOT", "T", "IMPACT", "REST", "SET", "AN", "II", "52"])
@@ -93,7 +93,7 @@ def test_what_was_left_out_is_counted():
 
 
 def test_no_lexicons_find_nothing():
-    assert Gazetteer.of([]).find("BRAF") == []
+    assert Gazetteer.from_lexicons([]).find("BRAF") == []
 
 
 def test_a_pickled_gazetteer_is_the_same():
@@ -158,6 +158,6 @@ def test_many_texts_at_once_are_the_same_as_one_by_one(small, texts):
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
 def test_real_genes_are_found_and_english_words_are_not():
-    gazetteer = Gazetteer.of([read_lexicon(SHARED / "data" / "lexicon" / "gene.tsv.gz", "gene")])
+    gazetteer = Gazetteer.from_lexicons([read_lexicon(SHARED / "data" / "lexicon" / "gene.tsv.gz", "gene")])
     text = "The CAT scan WAS NOT done; SET and REST IMPACT the BRAF and TP53 (p53) genes of MICE at T 5."
     assert found(gazetteer, text) == ["BRAF", "TP53", "p53"]

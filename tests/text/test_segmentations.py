@@ -22,7 +22,7 @@ def alone(tokenizer: Tokenizer, word: str) -> tuple[int, ...]:
 @given(WORDS)
 def test_words_are_cut_as_if_alone(words: list[str]) -> None:
     cuts = segment_words(TOKENIZER, words)
-    assert [cuts.of(position) for position in range(len(words))] == [alone(TOKENIZER, word) for word in words]
+    assert [cuts.get_ids(position) for position in range(len(words))] == [alone(TOKENIZER, word) for word in words]
     assert cuts.unknown.tolist() == ["d" in word for word in words]
 
 
@@ -32,7 +32,7 @@ def test_added_tokens_inside_words_do_not_shift_the_borders() -> None:
     )
     tokenizer = Tokenizer(parts)
     cuts = segment_words(tokenizer, ["abba", "ab"])
-    assert [cuts.of(position) for position in (0, 1)] == [alone(tokenizer, word) for word in ("abba", "ab")]
+    assert [cuts.get_ids(position) for position in (0, 1)] == [alone(tokenizer, word) for word in ("abba", "ab")]
 
 
 @given(WORDS)

@@ -73,7 +73,7 @@ def test_truncation_and_padding_in_the_file_are_left_behind(folder: Path) -> Non
 
 @pytest.mark.parametrize(("pieces", "lowercase"), [(("braf",), True), (("BRAF",), False)])
 def test_case_is_inferred_from_a_lone_vocabulary(tmp_path: Path, pieces: tuple[str], lowercase: bool) -> None:
-    Vocabulary.of(*SPECIAL, *pieces).save(tmp_path / "vocab.txt")
+    Vocabulary.from_pieces(*SPECIAL, *pieces).save(tmp_path / "vocab.txt")
     assert Tokenizer.open(tmp_path).lowercase is lowercase
     assert Tokenizer.open(tmp_path / "vocab.txt", lowercase=not lowercase).lowercase is not lowercase
 
@@ -86,7 +86,7 @@ def test_the_configuration_decides_about_case(folder: Path, main: str) -> None:
 
 
 def test_special_tokens_may_have_other_names(tmp_path: Path) -> None:
-    Vocabulary.of("<pad>", "[UNK]", "<s>", "</s>", "[MASK]", "un").save(tmp_path / "vocab.txt")
+    Vocabulary.from_pieces("<pad>", "[UNK]", "<s>", "</s>", "[MASK]", "un").save(tmp_path / "vocab.txt")
     config = {"pad_token": "<pad>", "cls_token": {"content": "<s>"}, "sep_token": "</s>"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     tokenizer = Tokenizer.open(tmp_path)
@@ -211,14 +211,14 @@ def test_a_text_in_place_of_a_path_is_not_quoted() -> None:
 
 
 def test_a_tokenizer_of_another_kind_gets_a_sentence(tmp_path: Path) -> None:
-    Vocabulary.of(*SPECIAL).save(tmp_path / "vocab.txt")
+    Vocabulary.from_pieces(*SPECIAL).save(tmp_path / "vocab.txt")
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
     with pytest.raises(BadFile, match="BertJapaneseTokenizer"):
         Tokenizer.open(tmp_path)
 
 
 def test_added_tokens_of_the_past_are_not_lost_silently(tmp_path: Path) -> None:
-    Vocabulary.of(*SPECIAL).save(tmp_path / "vocab.txt")
+    Vocabulary.from_pieces(*SPECIAL).save(tmp_path / "vocab.txt")
     (tmp_path / "added_tokens.json").write_text('{"[E1]": 5}')
     with pytest.raises(BadFile, match=r"added_tokens\.json"):
         Tokenizer.open(tmp_path)

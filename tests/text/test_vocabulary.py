@@ -22,23 +22,23 @@ def refused(path: Path, content: bytes) -> str:
 
 
 def test_the_position_is_the_id() -> None:
-    assert Vocabulary.of("b", "a").id_of("a") == 1
+    assert Vocabulary.from_pieces("b", "a").id_of("a") == 1
 
 
 def test_an_absent_piece_is_refused() -> None:
     with pytest.raises(BadInput, match="not among the 2 pieces"):
-        Vocabulary.of("b", "a").id_of("c")
+        Vocabulary.from_pieces("b", "a").id_of("c")
 
 
 def test_a_piece_twice_is_refused() -> None:
     with pytest.raises(BadInput, match="repeats"):
-        Vocabulary.of("a", "b", "a")
+        Vocabulary.from_pieces("a", "b", "a")
 
 
 @given(pieces=st.lists(PIECES, min_size=1, unique=True))
 def test_save_and_open_keep_every_piece(pieces: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    Vocabulary.of(*pieces).save(path)
+    Vocabulary.from_pieces(*pieces).save(path)
     assert Vocabulary.open(path).pieces == tuple(pieces)
 
 
@@ -78,4 +78,4 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     ("piece", "cased"), [("braf", False), ("BRAF", True), ("##Raf", True), ("<S>", False), ("咳", False)]
 )
 def test_case_is_told_from_pieces_of_letters(piece: str, cased: bool) -> None:
-    assert Vocabulary.of("[CLS]", "[unused1]", piece).is_cased() is cased
+    assert Vocabulary.from_pieces("[CLS]", "[unused1]", piece).is_cased() is cased

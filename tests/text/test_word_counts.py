@@ -65,7 +65,7 @@ def test_the_two_parts_of_a_corpus_make_the_whole(texts: list[str], every: int) 
     samples = [TextSample(text, (("gene", text),)) for text in texts]
     main, held_out = count_corpus_words_split(samples, WordSplitter(UNCASED), every)
     assert held_out.documents == len(texts) // every
-    assert main.joined(held_out) == count_corpus_words(samples, WordSplitter(UNCASED))
+    assert main.merge(held_out) == count_corpus_words(samples, WordSplitter(UNCASED))
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -107,7 +107,7 @@ def vocabulary() -> Vocabulary:
     """Every character is a piece, so that no difference can hide behind [UNK]."""
     parts = {part for char in alphabet() for part in char if unicodedata.category(part) != "Cs"}
     letters = sorted(parts - set("\n\r"))
-    return Vocabulary.of(*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *WORDS)
+    return Vocabulary.from_pieces(*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *WORDS)
 
 
 @cache

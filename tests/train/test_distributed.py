@@ -280,7 +280,7 @@ class TestAlone:
     def test_talking_to_oneself(self) -> None:
         alone = Processes()
         assert alone.gather(3) == [3]
-        assert alone.from_first(3) == 3
+        assert alone.broadcast(3) == 3
         assert alone.total({"a": 1.0}) == {"a": 1.0}
         assert alone.in_turn(lambda: 3) == 3
 

@@ -175,8 +175,8 @@ def test_a_continued_run_begins_where_the_last_state_is(make: Make) -> None:
 
 def test_dropout_is_drawn_anew_in_every_step(make: Make) -> None:
     loop = make()
-    (portion, *_), _ = loop.lesson.take(Cursor(), 1, 0.0)
-    micro = loop.lesson.micro(portion)
+    (portion, *_), _ = loop.lesson.sample(Cursor(), 1, 0.0)
+    micro = loop.lesson.collate(portion)
     totals = {"masked_lm": 1.0}
     losses = []
     for step in (0, 0, 1):
@@ -211,7 +211,7 @@ def test_gradients_do_not_depend_on_how_a_step_is_cut_into_micro_batches(make: M
     for pieces in (1, 3):
         loop = make(settings, str(pieces))
         loop.model.eval()  # dropout is drawn by micro-batch
-        portions, _ = loop.lesson.take(Cursor(), 4, 0.0)
+        portions, _ = loop.lesson.sample(Cursor(), 4, 0.0)
         cut = [replace(p, stretches=p.stretches[n::pieces]) for p in portions for n in range(pieces)]
         loop._gradients([portion for portion in cut if portion.stretches])
         found.append({name: p.grad for name, p in loop.model.named_parameters() if p.grad is not None})
@@ -224,10 +224,10 @@ def test_weights_of_passes_do_not_depend_on_the_micro_batches_of_a_step(make: Ma
     batch = BatchSettings(tokens=64 * micro_batches, micro_tokens=64)
     loop = make(replace(USUAL, objectives=weights, batch=batch))
     assert isinstance(loop.lesson, PretrainObjective)
-    portions, _ = loop.lesson.take(Cursor(), 640, 0.0)
+    portions, _ = loop.lesson.sample(Cursor(), 640, 0.0)
     share: dict[str, float] = dict.fromkeys(weights.chosen(), 0.0)
     for portion in portions:
-        for name, target in loop.lesson.micro(portion).targets.items():
+        for name, target in loop.lesson.collate(portion).targets.items():
             count = len(target.labels)
             share[name] += count * loop.lesson._factor(loop.lesson.objectives[name], count, count)
     steps = len(portions) / micro_batches
@@ -269,7 +269,7 @@ def test_the_verdict_is_that_of_the_weights_that_come_out(make: Make) -> None:
     exact = ModelSettings(precision="float32")  # what the loop would choose by itself is left out below
     loop = make(replace(USUAL, model=exact, saving=replace(USUAL.saving, average=0.9)))
     verdict = loop.run()
-    again = loop.lesson.verdict([loop.lesson.examine(loop.model)])
+    again = loop.lesson.summarise([loop.lesson.evaluate(loop.model)])
     assert again.loss == pytest.approx(verdict.loss, rel=1e-6)
 
 
@@ -298,9 +298,9 @@ def test_a_row_has_the_mean_loss_since_the_row_before(make: Make) -> None:
 class Unmasked(PretrainObjective):
     """No unit is short enough to be masked."""
 
-    def micro(self, portion: Any) -> MicroBatch:
+    def collate(self, portion: Any) -> MicroBatch:
         nothing = torch.zeros(0, dtype=torch.int64)
-        return replace(super().micro(portion), targets={"masked_lm": LMTarget(nothing, nothing)})
+        return replace(super().collate(portion), targets={"masked_lm": LMTarget(nothing, nothing)})
 
 
 def test_a_step_without_anything_to_predict_is_no_accident(make: Make) -> None:
@@ -327,13 +327,13 @@ class Timed(PretrainObjective):
     clock: Clock
     evaluation = 3.0
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> Any:
+    def sample(self, cursor: Cursor, count: int, progress: float) -> Any:
         self.clock.now += 1.0
-        return super().take(cursor, count, progress)
+        return super().sample(cursor, count, progress)
 
-    def examine(self, *arguments: Any) -> Any:
+    def evaluate(self, *arguments: Any) -> Any:
         self.clock.now += self.evaluation
-        return super().examine(*arguments)
+        return super().evaluate(*arguments)
 
 
 @pytest.fixture
@@ -433,7 +433,7 @@ class Judged(PretrainObjective):
 
     losses: Iterator[float]
 
-    def verdict(self, found: Any) -> EvalResult:
+    def summarise(self, found: Any) -> EvalResult:
         return EvalResult({}, next(self.losses))
 
 

@@ -30,13 +30,13 @@ class Scripted:
     results: dict[int, Any] = field(default_factory=dict)
     alive: set[int] = field(default_factory=set)
 
-    def hire(self) -> tuple[int, int]:
+    def start(self) -> tuple[int, int]:
         worker = next(self.numbers)
         self.alive.add(worker)
         self.queues[worker] = deque()
-        return worker, self.give(worker, "open")
+        return worker, self.submit(worker, "open")
 
-    def give(self, worker: int, job: Any) -> int:
+    def submit(self, worker: int, job: Any) -> int:
         ticket = next(self.numbers)
         self.tickets[ticket] = (worker, job)
         self.queues[worker].append(ticket)
@@ -70,7 +70,7 @@ class Scripted:
             raise result
         return result
 
-    def dismiss(self, worker: int) -> None:
+    def stop(self, worker: int) -> None:
         self.alive.remove(worker)
         self._kill(worker)
 

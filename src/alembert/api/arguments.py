@@ -167,8 +167,8 @@ def run_context(
         cache=cache,
         device=resolve_device(device),
         overwrite=overwrite,
-        say=note if progress else quiet.say,
-        show=say_all if progress else quiet.show,
-        tell=bar.show_training if progress else quiet.tell,
-        tell_reading=bar.show if progress else quiet.tell_reading,
+        log=note if progress else quiet.log,
+        print_table=say_all if progress else quiet.print_table,
+        on_progress=bar.show_training if progress else quiet.on_progress,
+        on_reading=bar.show if progress else quiet.on_reading,
     )

@@ -61,7 +61,7 @@ def _documents(supply: InputStream) -> Iterator[Document]:
 
     aside: list[SetAside] = []
     remarks: Counter[str] = Counter()
-    for taken in supply.items(StreamPosition()):
+    for taken in supply.read_from(StreamPosition()):
         if isinstance(taken.item, Document):
             yield taken.item
         elif isinstance(taken.item, SetAside):

@@ -91,7 +91,7 @@ def export(
         files_by_task(names, dev, "dev"),
         task=task,
         speed=speed,
-        say=note if progress else lambda _: None,
+        report=note if progress else lambda _: None,
     )
     target = to_path(out, "out")
     outcome = job.run(target, overwrite=overwrite)
@@ -109,7 +109,7 @@ class ExportJob:
     options: ReadOptions | None = None
     task: str | None = None
     speed: bool = True
-    say: Callable[[str], None] = lambda _: None
+    report: Callable[[str], None] = lambda _: None
     set_aside: int = 0
     """Examples that could not be read."""
 
@@ -122,7 +122,7 @@ class ExportJob:
         engine = TorchEngine.open(self.model)
         material = {name: self._material(engine, name) for name in self.calibrate}
         whole: Any = material if len(material) > 1 else next(iter(material.values()))
-        return write(engine.checkpoint, out, self.settings, whole, task=self.task, overwrite=overwrite, say=self.say)
+        return write(engine.checkpoint, out, self.settings, whole, task=self.task, overwrite=overwrite, say=self.report)
 
     def _material(self, engine: TorchEngine, name: str | None) -> ExportData:
         from alembert.compress.measure import ExportData
@@ -132,7 +132,7 @@ class ExportJob:
         from alembert.infer.speed import describe_machine, measure_speeds, take_evenly
         from alembert.infer.task_model import TaskModel
 
-        model = TaskModel.of_engine(engine, self.model, name)
+        model = TaskModel.from_engine(engine, self.model, name)
         options = self.options or ReadOptions()
         calibrate, dev = (
             list_input_files(files) if files else InputFiles(()) for files in (self.calibrate[name], self.dev[name])
@@ -145,7 +145,7 @@ class ExportJob:
         return ExportData(
             calibration=calibration,
             judged=judged,
-            labelled=bool(self.dev[name]) or any(model.task.answers(example) for example in judged),
+            labelled=bool(self.dev[name]) or any(model.task.gold_answers(example) for example in judged),
             stopwatch=(lambda forms, texts: measure_speeds(forms, texts, seconds=SPEED_SECONDS))
             if self.speed
             else None,
@@ -155,7 +155,7 @@ class ExportJob:
 
     def _examples(self, reading: ReadResult[Any]) -> Sequence[Any]:
         for item in reading.set_aside:
-            self.say(item.in_words())
+            self.report(item.describe())
         self.set_aside += len(reading.set_aside)
         return reading.examples
 

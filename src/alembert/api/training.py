@@ -290,7 +290,7 @@ def _data(files: Mapping[str, Any], split: str | None, reading: Mapping[str, Rea
             raise BadSetting("There is nothing to learn from. Give `train`, or `data`, which is divided.")
         if split is not None and not whole:
             raise BadSetting("`split` divides the files of `data`, which was not given.")
-        found[name] = DataFiles(train=train, dev=dev, whole=whole, split=split or "80/10/10", options=options)
+        found[name] = DataFiles(train=train, dev=dev, unsplit=whole, split=split or "80/10/10", options=options)
     return found
 
 

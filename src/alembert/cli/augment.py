@@ -102,9 +102,9 @@ def augment(
         note(sentence)
     _print(made, reading.examples, out, as_json)
     for remark in (*reading.remarks, *files.remarks(given)):
-        note(remark.in_words())
+        note(remark.describe())
     for item in reading.set_aside:
-        note(item.in_words())
+        note(item.describe())
     if reading.set_aside:
         raise typer.Exit(SET_ASIDE)
 
@@ -132,7 +132,7 @@ def _open_examples(
         read_task_table(folder, name)  # a task that the model has not is refused before its weights are read
         called = name if read_task_names(folder) else None
         engine = TorchEngine.open(folder, resolve_device(device))
-        tuned = TaskModel.of_engine(engine, folder, called)
+        tuned = TaskModel.from_engine(engine, folder, called)
         found = _require_examples(tuned.read(files, options))
         tuned.task.check(found.examples)
         tuned.task.check_reading(options, files)

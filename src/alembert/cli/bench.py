@@ -51,9 +51,9 @@ def bench(
     else:
         _print(found)
     for remark in found.remarks:
-        note(remark.in_words())
+        note(remark.describe())
     for item in found.set_aside:
-        note(item.in_words())
+        note(item.describe())
     if found.set_aside:
         raise typer.Exit(SET_ASIDE)
 
@@ -76,7 +76,7 @@ def _table(found: Benchmark) -> Table:
     rows: list[tuple[Cell, ...]] = [_row("this model", found.own, "")]
     if found.beside:
         rows.append(_row("this model, short texts", found.beside, ""))
-    rows += [_row(peer.name, peer, f"{found.factor(peer):.2f}x") for peer in found.peers]
+    rows += [_row(peer.name, peer, f"{found.speed_up(peer):.2f}x") for peer in found.peers]
     single = tuple(f"p{share} ms" for share in PERCENTILES)
     header = ("", "documents/s", "tokens/s", *single, "this model is")
     return Table(name="speed", title="Speed", header=header, rows=tuple(rows))
@@ -97,7 +97,7 @@ def _sentences(found: Benchmark) -> Iterator[str]:
     )
     yield (
         f"Measured on this machine ({found.machine}), from text to answer, {speed.texts:,} of {found.texts:,} texts with "
-        f"{speed.tokens:,} real tokens, in turn, middle of {len(speed.seconds)} rounds, which differ by {speed.unrest:.0%}."
+        f"{speed.tokens:,} real tokens, in turn, middle of {len(speed.seconds)} rounds, which differ by {speed.relative_range:.0%}."
     )
     if found.too_long:
         yield (

@@ -213,12 +213,12 @@ def print_survey(survey: CorpusStatistics, entries: Sequence[CorpusDocument]) ->
     from alembert.corpus.statistics import READ_COUNT_NAMES
 
     console = stdout_console()
-    _print_rows(console, "Read", survey.named(READ_COUNT_NAMES))
-    _print_rows(console, "Dropped, documents", survey.starting("dropped: "))
-    _print_rows(console, "Set aside, by reason", survey.starting("set aside: "))
-    _print_rows(console, "Cleaned", survey.starting("cleaned: "))
-    _print_rows(console, "Remarks", survey.starting("remark: "))
-    _print_rows(console, "The corpus holds", survey.named(_CONTENT_COUNTS))
+    _print_rows(console, "Read", survey.get_counts(READ_COUNT_NAMES))
+    _print_rows(console, "Dropped, documents", survey.get_counts_with_prefix("dropped: "))
+    _print_rows(console, "Set aside, by reason", survey.get_counts_with_prefix("set aside: "))
+    _print_rows(console, "Cleaned", survey.get_counts_with_prefix("cleaned: "))
+    _print_rows(console, "Remarks", survey.get_counts_with_prefix("remark: "))
+    _print_rows(console, "The corpus holds", survey.get_counts(_CONTENT_COUNTS))
     _print_rows(console, "Languages, documents", survey.languages.most_common(12))
     _print_rows(console, "Sources, documents", list(survey.sources.items())[:40])
     _print_bars(console, "Sentences per document", survey.per_document)

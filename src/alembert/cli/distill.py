@@ -164,7 +164,7 @@ class _RunOptions:
     def __init__(self, cache: Path | None, device: str, overwrite: bool) -> None:
         self.cache, self.device, self.overwrite = cache, device, overwrite
 
-    def surroundings(self, **told: Any) -> RunContext:
+    def run_context(self, **told: Any) -> RunContext:
         from alembert.hardware.torch_settings import resolve_device
         from alembert.terminal import note, say_all
         from alembert.train.run import RunContext
@@ -173,8 +173,8 @@ class _RunOptions:
             cache=self.cache,
             device=resolve_device(self.device),
             overwrite=self.overwrite,
-            say=note,
-            show=say_all,
+            log=note,
+            print_table=say_all,
             **told,
         )
 
@@ -281,7 +281,7 @@ def _build_distillation(
     train, dev, data = map(tuple, files)
     training = read_task_table(Path(teacher), task).get("training", {})
     options = apply_training_columns(training, ReadOptions(types=types), str(Path(teacher) / TASK_FILE))
-    found = DataFiles(train=train, dev=dev, whole=data, split=split or "80/10/10", options=options)
+    found = DataFiles(train=train, dev=dev, unsplit=data, split=split or "80/10/10", options=options)
     return DistillJob(teacher=teacher, student=student, data=found, task=task, **more)
 
 
@@ -299,7 +299,7 @@ def _run_general(
     from alembert.train.distributed import is_first_process
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        around = place.surroundings(tell=bar.show_training, tell_reading=bar.show)
+        around = place.run_context(tell=bar.show_training, tell_reading=bar.show)
         done = distill_general(teacher, student, corpus, out, settings=settings, around=around)
     if is_first_process():
         _show_general(done, out, as_json)
@@ -337,7 +337,7 @@ def _run_task(
     from alembert.train.distributed import is_first_process
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        around = place.surroundings(tell=bar.show_training, tell_reading=bar.show)
+        around = place.run_context(tell=bar.show_training, tell_reading=bar.show)
         try:
             done = run(wish, out, settings, seeds=seeds, around=around)
         except AlreadyDone:

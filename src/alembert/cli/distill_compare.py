@@ -61,7 +61,7 @@ def train_controls(
     folders = {}
     for name, control in build_controls(settings, has_texts=bool(wish.texts)).items():
         folders[name] = comparison_folder(out) / name.replace(" ", "-")
-        around.say(f"The student {name}: {folders[name]}")
+        around.log(f"The student {name}: {folders[name]}")
         folders[name].parent.mkdir(parents=True, exist_ok=True)
         with suppress(AlreadyDone):
             own = wish if control.has_texts else replace(wish, texts=())

@@ -220,7 +220,7 @@ def answer_queries(
 
 
 def _show(index: VectorIndex, query: str, hits: Sequence[Hit], as_json: bool) -> None:
-    units = [index.unit(hit.row) for hit in hits]
+    units = [index.read_unit(hit.row) for hit in hits]
     if as_json:
         pairs = zip(hits, units, strict=True)
         print_json({"query": query, "hits": [asdict(hit) | asdict(unit) for hit, unit in pairs]})

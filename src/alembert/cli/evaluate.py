@@ -135,9 +135,9 @@ def _warn(found: Evaluation) -> None:
     from alembert.terminal import note
 
     for remark in found.remarks:
-        note(remark.in_words())
+        note(remark.describe())
     for item in found.set_aside:
-        note(item.in_words())
+        note(item.describe())
     for sentence in warn_few_documents(found.documents):
         note(sentence)
     if warning := warn_overlap(found):

@@ -111,7 +111,7 @@ def export(
         ReadOptions(text=tuple(text or ()), label=single_label_column(label), delimiter=delimiter),
         task=task,
         speed=speed,
-        say=note,
+        report=note,
     )
     outcome = job.run(out, overwrite=overwrite)
     if as_json:

@@ -115,7 +115,7 @@ def finetune(
     searched = parse_duration(tune)
     files = FileArguments(train or (), dev or (), data or (), split)
     subjects = build_task_specs(wishes.kinds, build_data(wishes, files, of_tasks), of_tasks)
-    assignment = build_job(model, subjects, are_named=wishes.are_named)
+    assignment = build_job(model, subjects, are_named=wishes.is_multitask)
     if check:
         _check(assignment, settings, as_json)
         return
@@ -128,7 +128,7 @@ def _task_changes(wishes: TaskArguments, *, crf: bool, nested: bool, every_token
 
     if not (crf or nested or every_token):
         return None
-    if wishes.are_named:
+    if wishes.is_multitask:
         raise BadSetting(
             "--crf, --nested and --every-token are for one task. With several, say it in the file of --config: "
             '[task.NAME] with head = "crf".'
@@ -151,7 +151,7 @@ def _read_changes(
 ) -> dict[str, Any] | None:
     from alembert.errors import BadSetting
 
-    if types and wishes.are_named:
+    if types and wishes.is_multitask:
         raise BadSetting(
             "--types is for one task. With several, say it in the file of --config: [task.NAME.read] with "
             'types = ["FILE=TYPE,TYPE"].'
@@ -196,9 +196,9 @@ def _run(
         around = RunContext(
             device=resolve_device(device),
             overwrite=overwrite,
-            say=note,
-            show=say_all,
-            tell=bar.show_training,
+            log=note,
+            print_table=say_all,
+            on_progress=bar.show_training,
         )
         done = run(assignment, out, settings, seeds=seeds, tune=tune, around=around)
     if is_first_process():
@@ -245,5 +245,5 @@ def show_scores(done: FinetuneRunResult, out: Path, as_json: bool) -> None:
     if len(done.results) > 1:
         each = ", ".join(f"{result.value:.4f}" for result in done.results)
         print(f"  {len(done.results)} seeds: {done.main} {done.mean:.4f} +- {done.spread:.4f} ({each})")
-    which = f" --task {next(iter(done.reports))}" if done.are_named else ""
+    which = f" --task {next(iter(done.reports))}" if done.is_multitask else ""
     print(f"Next: alembert evaluate {out}{which} TEST_FILE; alembert predict {out} TEXT")

@@ -37,7 +37,7 @@ class TaskArguments:
     """All tasks that were asked for."""
 
     tasks: tuple[TaskArgument, ...]
-    are_named: bool
+    is_multitask: bool
     """Whether they make a model of several tasks; otherwise there is one, as published models have it."""
 
     @property
@@ -75,7 +75,7 @@ def parse_tasks(words: Sequence[str]) -> TaskArguments:
                 f"Two tasks are called {wish.name}. Give each a name of its own, as in --task one:{wish.kind}=a.tsv --task "
                 f"two:{wish.kind}=b.tsv; more files of one task are --train {wish.name}=FILE."
             )
-    return TaskArguments(tasks, are_named=len(tasks) > 1 or any(":" in word.partition("=")[0] for word in words))
+    return TaskArguments(tasks, is_multitask=len(tasks) > 1 or any(":" in word.partition("=")[0] for word in words))
 
 
 def _parse_task(word: str) -> TaskArgument:
@@ -109,7 +109,7 @@ def _build_task_data(
     train = fetch_to_temporary_folder([*first, *_files_of_task(wishes, wish, "--train", files.train)])
     dev = fetch_to_temporary_folder(_files_of_task(wishes, wish, "--dev", files.dev))
     whole = fetch_to_temporary_folder(_files_of_task(wishes, wish, "--data", files.whole))
-    if wishes.are_named and not (train or whole):
+    if wishes.is_multitask and not (train or whole):
         raise BadSetting(
             f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "
             f"{wish.name}=FILE, which is divided by --split."
@@ -117,7 +117,7 @@ def _build_task_data(
     return DataFiles(
         train=tuple(train),
         dev=tuple(dev),
-        whole=tuple(whole),
+        unsplit=tuple(whole),
         split=files.split or "80/10/10",
         options=reading,
     )
@@ -125,7 +125,7 @@ def _build_task_data(
 
 def _files_of_task(wishes: TaskArguments, wish: TaskArgument, flag: str, words: Sequence[str]) -> list[str]:
     """Choose the files of a task among those of a flag; an only task has them all."""
-    if not wishes.are_named:
+    if not wishes.is_multitask:
         return list(words)
     pairs = [word.partition("=") for word in words]
     for (name, _, file), word in zip(pairs, words, strict=True):
@@ -147,10 +147,10 @@ def resolve_task_settings(
     from alembert.settings import read_toml
 
     layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
-    return resolve_settings(wishes.kinds, layers, are_named=wishes.are_named)
+    return resolve_settings(wishes.kinds, layers, are_named=wishes.is_multitask)
 
 
 def as_toml(settings: FinetuneSettings, wishes: TaskArguments, tasks: Mapping[str, TaskRunSettings]) -> str:
     """Write all settings as a file that --config takes."""
-    named = {name if wishes.are_named else None: each for name, each in tasks.items()}
+    named = {name if wishes.is_multitask else None: each for name, each in tasks.items()}
     return format_finetune_toml(settings, named)

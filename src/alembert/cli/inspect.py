@@ -80,7 +80,7 @@ def errors(
     if html is not None:
         write_page(html, render_errors_page(atlas))
     if as_json:
-        print_json(atlas.as_json())
+        print_json(atlas.to_dict())
     else:
         _print(atlas)
     if atlas.set_aside:
@@ -92,7 +92,7 @@ def _name_set_aside(atlas: ErrorReport) -> None:
     from alembert.terminal import note
 
     for item in atlas.set_aside:
-        note(item.in_words())
+        note(item.describe())
 
 
 def _print(atlas: ErrorReport) -> None:

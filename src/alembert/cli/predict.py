@@ -188,7 +188,7 @@ def _triple_filter(pair: list[str] | None, least: float | None) -> TripleFilter:
     for given, names in zip(pair or [], types, strict=True):
         if len(names) != 2 or not all(names):
             raise BadSetting(f"--pair is {given!r}; expected two types, such as Chemical:Gene.")
-    return TripleFilter(types=tuple((head, tail) for head, tail in types), least=least or 0.0)
+    return TripleFilter(types=tuple((head, tail) for head, tail in types), min_score=least or 0.0)
 
 
 def _predict_next(model: str, texts: Sequence[str], as_json: bool) -> None:
@@ -252,11 +252,11 @@ def predict_texts(model: TaskModel | MultiTaskModel, texts: Sequence[str], as_js
     lines: list[str] = []
 
     def take(line: str) -> None:
-        model.task.check(model.task.of_texts([line]))
+        model.task.check(model.task.examples_from_texts([line]))
         lines.append(line)
 
     set_aside = for_each_text(texts, take)
-    examples: list[Any] = model.task.of_texts(lines)
+    examples: list[Any] = model.task.examples_from_texts(lines)
     _print(model, examples, as_json)
     if set_aside:
         raise typer.Exit(SET_ASIDE)
@@ -266,9 +266,9 @@ def predict_file(model: TaskModel, file: Path, options: ReadOptions, as_json: bo
     """Predict the texts of a file, and name what of it cannot be used."""
     reading = model.read_texts(file, options)
     for remark in reading.remarks:
-        note(remark.in_words())
+        note(remark.describe())
     for item in reading.set_aside:
-        note(item.in_words())
+        note(item.describe())
     if not reading.examples:
         raise BadInput(f"{file} has no text to predict. Check the file, and what was set aside.")
     _print(model, reading.examples, as_json)
@@ -278,16 +278,16 @@ def predict_file(model: TaskModel, file: Path, options: ReadOptions, as_json: bo
 
 def _print(model: TaskModel | MultiTaskModel, examples: Sequence[Any], as_json: bool) -> None:
     model.task.check(examples)
-    for sentence in model.task.notes(examples):
+    for sentence in model.task.data_notes(examples):
         note(sentence)
     withheld = 0
-    for example, prediction in zip(examples, model.predictions(examples), strict=True):
+    for example, prediction in zip(examples, model.iter_predictions(examples), strict=True):
         answers = prediction.values() if isinstance(prediction, Mapping) else [prediction]
         withheld += sum(each.coverage.withheld for each in answers)
         if as_json:
-            print_json(model.task.record(example, prediction))
+            print_json(model.task.to_record(example, prediction))
         else:
-            _show(example.texts, model.task.show(example, prediction))
+            _show(example.texts, model.task.to_lines(example, prediction))
     if withheld:
         models = [model] if isinstance(model, TaskModel) else model.models.values()
         note(withheld_note(withheld, (each.min_score for each in models)))
@@ -302,7 +302,7 @@ def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> 
         unread += found.unread
         withheld += found.withheld
         if as_json:
-            print_json(found.as_json())
+            print_json(found.to_dict())
             continue
         print(escape_controls(found.text))
         for line in found.lines():
@@ -310,7 +310,7 @@ def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> 
     if unread:
         note(f"{unread} pairs of entities are too far apart for the relation model, and were not read")
     if withheld:
-        thresholds = (model.tagger.min_score, model.relater.min_score, model.wanted.least)
+        thresholds = (model.tagger.min_score, model.relater.min_score, model.filter.min_score)
         note(withheld_note(withheld, thresholds))
 
 

@@ -155,7 +155,7 @@ def _run(inputs: list[Path], out: Path, start: Any, settings: PretrainSettings, 
     from alembert.train.run import RunContext
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        surroundings = RunContext(say=note, tell_reading=bar.show, tell=bar.show_training, **around)
+        surroundings = RunContext(log=note, on_reading=bar.show, on_progress=bar.show_training, **around)
         done = run(inputs, out, start, settings, surroundings)
     if is_first_process():
         _show(done, out, as_json)

@@ -276,7 +276,7 @@ def _proof_lines(proof: SegmentationComparison) -> list[str]:
     lines = [
         f"{proof.words:,} distinct words checked: {proof.unchanged:,} cut as before, {proof.joined:,} became one piece, "
         f"{proof.changed:,} changed otherwise ({proof.changed_occurrences / max(1, proof.occurrences):.3%} of all words; "
-        f"{proof.begun:,} of them only at their beginning)"
+        f"{proof.changed_at_start:,} of them only at their beginning)"
     ]
     examples = (
         f"  {change.word} ({change.count:,}): {' '.join(change.before)} -> {' '.join(change.after)}"

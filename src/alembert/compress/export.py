@@ -78,7 +78,7 @@ def export(
     graph, in_float = work.chosen()
     outcome = work.outcome(graph, in_float)
     config = {"graph": outcome.facts.to_table(), "settings": asdict(settings), **work.record(outcome)}
-    inputs = list(dict.fromkeys([parts[0].folder, *(file for part in parts for file in part.material.files)]))
+    inputs = list(dict.fromkeys([parts[0].folder, *(file for part in parts for file in part.data.files)]))
     with artifact.create(out, EXPORT_KIND, config=config, inputs=inputs, overwrite=overwrite) as draft:
         work.write(draft.path, graph, outcome)
         draft.counts["parameters"] = checkpoint.parameters
@@ -87,7 +87,7 @@ def export(
 
 def _check_calibration(settings: ExportSettings, parts: Sequence[ExportedTask]) -> None:
     """Refuse int8 without text, before anything is measured."""
-    if settings.precision == "int8" and not any(part.material.calibration for part in parts):
+    if settings.precision == "int8" and not any(part.data.calibration for part in parts):
         raise BadSetting(
             "int8 is calibrated on text of the task, and none was given. Give a file (--calibrate FILE; training data "
             "is good), or export with --fp32."
@@ -102,7 +102,7 @@ def _choose_format(
     machine = hardware.detect_capabilities()
     formats: dict[str | None, ExportFormat] = {library: name for name, library in RUNTIME_PACKAGES.items()}
     there = [formats[library] for library in machine.libraries_for(dtype)]
-    rows = _calibration_rows(parts, FORMAT_ROWS) if any(part.material.stopwatch for part in parts) else []
+    rows = _calibration_rows(parts, FORMAT_ROWS) if any(part.data.stopwatch for part in parts) else []
     if len(there) < 2 or not rows:
         verdict = machine.library_for(dtype)
         chosen, reason = formats.get(verdict.value, "onnx"), verdict.reason
@@ -127,14 +127,14 @@ def _build_graphs(
     for form in formats:
         maker: GraphBuilder = BUILDERS[form](checkpoint.model, list(heads), rows)
         maker.check()
-        graph = maker.exact() if settings.precision == "fp32" else maker.int8(())
+        graph = maker.build_fp32() if settings.precision == "fp32" else maker.build_int8(())
         made[form] = ExportedGraph(maker.compile(graph), heads, width)
     return made
 
 
 def _calibration_rows(parts: Sequence[ExportedTask], most: int) -> list[Row]:
     """Give rows of the tasks' text, as many of each task that has some."""
-    texts = [part for part in parts if part.material.calibration]
+    texts = [part for part in parts if part.data.calibration]
     return [row for part in texts for row in part.rows(max(1, most // len(texts)))]
 
 
@@ -203,7 +203,7 @@ class _ExportRun:
     @cached_property
     def exact(self) -> Any:
         """The graph in fp32."""
-        return self.maker.exact()
+        return self.maker.build_fp32()
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -217,8 +217,8 @@ class _ExportRun:
     @cached_property
     def trials(self) -> list[Fp32Baseline]:
         """The tasks in fp32; one graph for all uses, so that it is compiled once, and not while speed is measured."""
-        exact = self.compiled(self.exact) if any(part.material.judged for part in self.parts) else None
-        return [] if exact is None else [Fp32Baseline(part, part.form(exact)) for part in self.parts]
+        exact = self.compiled(self.exact) if any(part.data.judged for part in self.parts) else None
+        return [] if exact is None else [Fp32Baseline(part, part.candidate(exact)) for part in self.parts]
 
     def chosen(self) -> tuple[Any | None, tuple[str, ...]]:
         """Give the int8 graph to be written, and what is in float in it; none: fp32 is written."""
@@ -226,20 +226,20 @@ class _ExportRun:
             return None, ()
         self.say(f"calibrating int8 on {len(self.rows):,} rows of text")
         search = FloatFallback(
-            quantised=self.maker.int8,
+            quantised=self.maker.build_int8,
             loss=self._loss,
             ranked=self.maker.ranked,
         )
-        return search.within(self.settings.limit, self.say) or (None, ())
+        return search.search(self.settings.limit, self.say) or (None, ())
 
     def _loss(self, graph: Any) -> float:
         """Give the points that int8 costs the task which loses most."""
         scored = [trial for trial in self.trials if trial.is_scored]
         if not scored:
             return 0.0
-        self.say(f"scoring int8 on {sum(len(trial.part.material.judged) for trial in scored):,} examples")
+        self.say(f"scoring int8 on {sum(len(trial.part.data.judged) for trial in scored):,} examples")
         made = self.compiled(graph)
-        return max(trial.loss(trial.part.form(made)) for trial in scored)
+        return max(trial.loss(trial.part.candidate(made)) for trial in scored)
 
     def outcome(self, graph: Any | None, in_float: tuple[str, ...]) -> ExportReport:
         return ExportReport(
@@ -271,9 +271,9 @@ class _ExportRun:
         made = None if graph is None else self.compiled(graph)
         for trial in self.trials:
             part = trial.part
-            if part.material.stopwatch and part.material.judged:
+            if part.data.stopwatch and part.data.judged:
                 self.say(f"measuring speed{f' of {part.name}' if self.named else ''}")
-            found[part.head] = trial.measured(None if made is None else part.form(made))
+            found[part.head] = trial.measured(None if made is None else part.candidate(made))
         return found
 
     def record(self, outcome: ExportReport) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class FloatFallback(Generic[GraphT]):
     ranked: Callable[[GraphT], Sequence[str]]
     """Name the products, the most harmful first."""
 
-    def within(
+    def search(
         self, limit: float, say: Callable[[str], None] = lambda _: None
     ) -> tuple[GraphT, tuple[str, ...]] | None:
         """Find a graph that costs at most `limit` points, and what is in float in it; none: there is none."""

@@ -46,10 +46,10 @@ class GraphBuilder(Protocol):
     def check(self) -> None:
         """Refuse before the long work what this format cannot hold."""
 
-    def exact(self) -> Any:
+    def build_fp32(self) -> Any:
         """Make the graph in fp32."""
 
-    def int8(self, keep: Sequence[str]) -> Any:
+    def build_int8(self, keep: Sequence[str]) -> Any:
         """Make the graph in int8; the products named in `keep` stay in float."""
 
     def ranked(self, graph: Any) -> list[str]:
@@ -81,10 +81,10 @@ class OpenVinoBuilder:
     def _exact(self) -> Graph:
         return build_openvino(self.model, *self.heads)
 
-    def exact(self) -> Graph:
+    def build_fp32(self) -> Graph:
         return self._exact
 
-    def int8(self, keep: Sequence[str]) -> Graph:
+    def build_int8(self, keep: Sequence[str]) -> Graph:
         return openvino.quantise(self._exact, self.rows, keep)
 
     def ranked(self, graph: Graph) -> list[str]:
@@ -118,10 +118,10 @@ class OnnxBuilder:
     def _seen(self) -> dict[str, onnx.ActivationRange]:
         return onnx.collect_activation_ranges(self.model, self.heads, self.rows)
 
-    def exact(self) -> bytes:
+    def build_fp32(self) -> bytes:
         return build_onnx(self.model, *self.heads)
 
-    def int8(self, keep: Sequence[str]) -> bytes:
+    def build_int8(self, keep: Sequence[str]) -> bytes:
         rounded = {name: each for name, each in self._seen.items() if name not in keep}
         return onnx.build_int8(self.model, self.heads, rounded)
 

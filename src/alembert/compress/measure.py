@@ -66,7 +66,9 @@ def require_tokenizer(checkpoint: Checkpoint) -> Any:
 def compute_agreement(task: AnyTask, examples: Sequence[Any], one: Sequence[Any], other: Sequence[Any]) -> float:
     """Give the share of examples that two forms answer alike, whatever they think of their answers' chances."""
     triples = zip(examples, one, other, strict=True)
-    alike = [bool(strip_floats(task.record(each, a)) == strip_floats(task.record(each, b))) for each, a, b in triples]
+    alike = [
+        bool(strip_floats(task.to_record(each, a)) == strip_floats(task.to_record(each, b))) for each, a, b in triples
+    ]
     return sum(alike) / len(alike)
 
 
@@ -113,18 +115,18 @@ class ExportedTask:
     folder: Path
     name: str | None
     """Which of several tasks it is; none: the model has one."""
-    material: ExportData
+    data: ExportData
 
     @cached_property
     def task(self) -> AnyTask:
         """The task as it decodes: with what it needs of the head's weights."""
         task = open_task(self.folder, self.name)
-        if task.attention not in (None, "bidirectional"):
+        if task.attention_pattern not in (None, "bidirectional"):
             others = f" (here {self.name}), or export another task alone: --task NAME" if self.name else ""
             raise BadSetting(
                 f"A model of the task {task.name} that writes texts cannot be exported. Use the checkpoint itself{others}."
             )
-        return task.bind(self.checkpoint.model.head(self.head))
+        return task.with_head_weights(self.checkpoint.model.head(self.head))
 
     @cached_property
     def head(self) -> str:
@@ -155,20 +157,20 @@ class ExportedTask:
 
     def rows(self, most: int) -> list[Row]:
         """Give rows to calibrate on, from everywhere in the text."""
-        examples = self.material.calibration
+        examples = self.data.calibration
         wanted = min(most, len(examples))
         drawn = [examples[number * len(examples) // wanted] for number in range(wanted)]
         longest = self.checkpoint.blueprint.config.max_position_embeddings
         encoded = self.task.encode(drawn, require_tokenizer(self.checkpoint), longest)
         return [row for each in encoded for row in each.rows][:most]
 
-    def form(self, graph: ExportedGraph) -> ExportCandidate:
+    def candidate(self, graph: ExportedGraph) -> ExportCandidate:
         """Give the task with what computes its head."""
         return ExportCandidate(self.task, self.checkpoint, GraphRunner(graph, self.head))
 
     def in_torch(self) -> ExportCandidate:
         """Give the task as the checkpoint computes it."""
-        runner = ModelRunner(self.checkpoint.model, self.head, self.task.attention)
+        runner = ModelRunner(self.checkpoint.model, self.head, self.task.attention_pattern)
         return ExportCandidate(self.task, self.checkpoint, runner)
 
 
@@ -182,20 +184,20 @@ class Fp32Baseline:
     @cached_property
     def answers(self) -> list[Any]:
         """What fp32 says to the judged examples."""
-        return self.exact.predict(self.part.material.judged)
+        return self.exact.predict(self.part.data.judged)
 
     @property
     def is_scored(self) -> bool:
-        return bool(self.part.material.judged) and self.part.material.labelled
+        return bool(self.part.data.judged) and self.part.data.labelled
 
     def loss(self, made: ExportCandidate) -> float:
         """Give the points that another form scores less than fp32."""
-        answers = made.predict(self.part.material.judged)
+        answers = made.predict(self.part.data.judged)
         return 100 * (self._score(self.answers) - self._score(answers))
 
     def measured(self, made: ExportCandidate | None) -> TaskMeasurement:
         """Compare another form with fp32; none: fp32 itself is to be told of."""
-        judged = self.part.material.judged
+        judged = self.part.data.judged
         found = TaskMeasurement(task=self.part.task.name, judged=len(judged))
         if not judged:
             return found
@@ -210,17 +212,17 @@ class Fp32Baseline:
 
     def _interval(self, answers: Sequence[Any]) -> tuple[float, float]:
         """Find where the points lost lie, by drawing other examples; those of one document are drawn together."""
-        task, judged = self.part.task, self.part.material.judged
+        task, judged = self.part.task, self.part.data.judged
         found = compare_paired(
-            task.measure(judged, self.answers),
-            task.measure(judged, answers),
+            task.sample_metric(judged, self.answers),
+            task.sample_metric(judged, answers),
             len(judged),
             kin=get_group_ids(judged),
         ).interval
         return 100 * found.low, 100 * found.high
 
     def _score(self, answers: Sequence[Any]) -> float:
-        return self.part.task.score(self.part.material.judged, answers).value
+        return self.part.task.score(self.part.data.judged, answers).value
 
     @property
     def _answers_are_numbers(self) -> bool:
@@ -228,7 +230,7 @@ class Fp32Baseline:
         return not self.part.task.labels and self.part.facts.kind in ("classify", "embed")
 
     def _clocked(self, found: TaskMeasurement, forms: Mapping[str, ExportCandidate]) -> TaskMeasurement:
-        material = self.part.material
+        material = self.part.data
         if material.stopwatch is None:
             return found
         in_torch = self.part.in_torch()

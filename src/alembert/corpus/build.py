@@ -145,11 +145,11 @@ def build(
     _check(inputs, words, settings)
     site = site or partial(local_executor, workers or processes.default_workers())
     with fetch_inputs(inputs, out, tell) as given:
-        files = list_input_files(given.paths, out=out, called=given.called, format=settings.format)
+        files = list_input_files(given.paths, out=out, called=given.get_display_name, format=settings.format)
         _refuse_streams(files.paths)
         plan: dict[str, Any] = {
             "config": {**settings.as_config(), **words.as_config()},
-            "inputs": [*given.recorded(files.contents), *words.files],
+            "inputs": [*given.to_manifest_inputs(files.contents), *words.files],
         }
         if done := artifact.find_finished(out, KIND, **plan):
             return BuildResult(done, fresh=False, notes=tuple(files.notes()))
@@ -206,11 +206,11 @@ class _Build:
 
     def run(self) -> dict[str, int]:
         """Run the phases that are not done yet and give all counts."""
-        ended = [self.stage.ended(number) for number in range(len(self.files))]
+        ended = [self.stage.get_chunk_count(number) for number in range(len(self.files))]
         if None in ended:
             self._stage_inputs([chunks is not None for chunks in ended])
-        places = list(self._places())
-        fates = self._fates(places)
+        places = list(self._list_chunks())
+        fates = self._load_or_decide(places)
         self._write_parts(places, fates)
         with (self.folder / SET_ASIDE_FILE).open("w", encoding="utf-8") as lines:
             lines.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in read_set_aside(self.stage, places))
@@ -218,9 +218,9 @@ class _Build:
         lexicons: dict[str, int] = json.loads((self.stage.folder / "lexicons.json").read_bytes())
         return counts | lexicons | self._count_terms_not_found(places)
 
-    def _places(self) -> Iterator[ChunkId]:
+    def _list_chunks(self) -> Iterator[ChunkId]:
         for file in range(len(self.files)):
-            chunks = self.stage.ended(file)
+            chunks = self.stage.get_chunk_count(file)
             if chunks is None:
                 raise RuntimeError(f"input {file} was not staged to its end")
             yield from ((file, chunk) for chunk in range(chunks))
@@ -236,17 +236,17 @@ class _Build:
         """Build the gazetteer once, before the workers are forked."""
         with _pause_garbage_collection():
             lexicons = [read_lexicon(path, label) for label, path in self.words.lexicons.items()]
-            gazetteer = self._plant(lexicons) if lexicons else None
+            gazetteer = self._build_gazetteer(lexicons) if lexicons else None
         self.notes += [note for lexicon in lexicons for note in lexicon.warnings()]
         self.notes += gazetteer.built.warnings() if gazetteer else []
         counts = _lexicon_counts(lexicons, gazetteer)
         artifact.atomic_write(self.stage.folder / "lexicons.json", json.dumps(counts).encode())
         return gazetteer
 
-    def _plant(self, lexicons: list[Lexicon]) -> Gazetteer:
+    def _build_gazetteer(self, lexicons: list[Lexicon]) -> Gazetteer:
         """Build the gazetteer, and write down its terms, of which some may never be found."""
         stop = STOP_WORDS if self.settings.default_stop_words else frozenset()
-        gazetteer, terms = Gazetteer.with_terms(
+        gazetteer, terms = Gazetteer.from_lexicons_with_terms(
             lexicons,
             stop=stop | (read_word_list(self.words.stop) if self.words.stop else frozenset()),
             keep=read_word_list(self.words.keep) if self.words.keep else (),
@@ -276,13 +276,13 @@ class _Build:
 
     def _terms(self, places: list[ChunkId]) -> Iterator[tuple[str, str, bool]]:
         """Yield the label and text of each term that can be matched, and whether it was."""
-        matched = {str(entry) for place in places for entry in self.stage.side(*place).matched}
+        matched = {str(entry) for place in places for entry in self.stage.read_sidecar(*place).matched}
         with (self.stage.folder / _TERMS_FILE).open(encoding="utf8", newline="\n") as lines:
             for line in lines:
                 label, entries, text = line.rstrip("\n").split("\t", 2)
                 yield label, text, not matched.isdisjoint(entries.split(","))
 
-    def _fates(self, places: list[ChunkId]) -> list[Decisions]:
+    def _load_or_decide(self, places: list[ChunkId]) -> list[Decisions]:
         """Decide, or load what was decided before a kill."""
         self.tell(Progress("looking for duplicates", 0, 0))
         path = self.stage.folder / "decisions.npy"
@@ -291,7 +291,7 @@ class _Build:
             content = io.BytesIO()
             np.save(content, np.concatenate([*fates, np.zeros(0, np.uint8)]))
             artifact.atomic_write(path, content.getvalue())
-        lengths = [len(self.stage.side(*place).signatures) for place in places]
+        lengths = [len(self.stage.read_sidecar(*place).signatures) for place in places]
         return np.split(np.load(path), np.cumsum(lengths)[:-1]) if places else []
 
     def _write_parts(self, places: list[ChunkId], fates: list[Decisions]) -> None:
@@ -299,7 +299,7 @@ class _Build:
         tasks = [
             CorpusPart(
                 self.folder / PARTS_FOLDER / f"part-{number:05}.parquet",
-                self.stage.documents(*places[at]),
+                self.stage.get_documents_path(*places[at]),
                 fates[at],
             )
             for number, at in enumerate(full)

@@ -48,13 +48,13 @@ class _StridedClaims:
     def claim(self, file: int, chunk: int) -> bool:
         return chunk % self.share.of == self.share.number
 
-    def close(self, file: int) -> None:
+    def mark_done(self, file: int) -> None:
         """Nobody waits for it."""
 
-    def is_closed(self, file: int) -> bool:
+    def is_done(self, file: int) -> bool:
         return False
 
-    def note(self, file: int, place: int, characters: int) -> None:
+    def report_progress(self, file: int, place: int, characters: int) -> None:
         self.characters += characters
 
 

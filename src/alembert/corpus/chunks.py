@@ -60,17 +60,17 @@ class ChunkProcessor:
     clean: CleanSettings
     gazetteer: Gazetteer | None
 
-    def refine(self, items: Sequence[Item], source: str, format: str | None) -> Chunk:  # noqa: A002
+    def process(self, items: Sequence[Item], source: str, format: str | None) -> Chunk:  # noqa: A002
         """Clean and annotate the items of one chunk of one source."""
         chunk = Chunk()
         for item in items:
-            kept = self._take(item, source, chunk)
+            kept = self._process_item(item, source, chunk)
             if format == MEDLINE:
                 _record_citation(item, kept, chunk.citations)
         self._match(chunk)
         return chunk
 
-    def _take(self, item: Item, source: str, chunk: Chunk) -> bool:
+    def _process_item(self, item: Item, source: str, chunk: Chunk) -> bool:
         if isinstance(item, Document):
             return self._document(item, source, chunk)
         if isinstance(item, SetAside):
@@ -87,8 +87,8 @@ class ChunkProcessor:
     def _document(self, document: Document, source: str, chunk: Chunk) -> bool:
         cleaned = clean(document.text, self.clean, annotated=bool(document.entities))
         _count_read(document, cleaned, chunk.counts)
-        if cleaned.dropped:
-            chunk.counts[f"dropped: {cleaned.dropped}"] += 1
+        if cleaned.drop_reason:
+            chunk.counts[f"dropped: {cleaned.drop_reason}"] += 1
             chunk.counts["gold entities dropped"] += len(document.entities)
             return False
         document = apply_cleaning(document, cleaned, chunk.counts)

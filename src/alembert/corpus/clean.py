@@ -141,7 +141,7 @@ class CleanedText:
     """How often each step changed something; steps that did nothing are absent."""
     language: str = UNKNOWN_LANGUAGE
     """Found only if `languages` is set."""
-    dropped: DropReason | None = None
+    drop_reason: DropReason | None = None
 
     def to_clean(self, start: int, end: int) -> tuple[int, int]:
         """Carry a span of the original text to the cleaned one; empty if it was taken out."""

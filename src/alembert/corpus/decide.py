@@ -52,7 +52,7 @@ def decide(stage: ChunkStore, places: Sequence[ChunkId], settings: CleanSettings
     suspects = _find_duplicate_candidates(stage, places, fates, scratch)
     for annotated in (True, False):  # those that are asked about first stay
         for place, chunk, perhaps in zip(places, fates, suspects, strict=True):
-            side = stage.side(*place)
+            side = stage.read_sidecar(*place)
             asked = perhaps & (chunk == KEPT) & (_annotated(side) == annotated)
             _mark_duplicates(known, side, np.flatnonzero(asked), chunk)
     if not settings.exact_duplicates:
@@ -70,7 +70,7 @@ def _annotated(side: ChunkSidecar) -> NDArray[np.bool_]:
 def _mark_duplicates(known: Deduplicator, side: ChunkSidecar, numbers: NDArray[np.int64], chunk: Decisions) -> None:
     """Ask about documents of a chunk, and write down the fate of those that repeat another."""
     for number in numbers.tolist():
-        twin = known.seen(side.signatures[number].tobytes())
+        twin = known.check_and_add(side.signatures[number].tobytes())
         if twin is not None:
             chunk[number] = EXACT_DUPLICATE if twin.exact else NEAR_DUPLICATE
 
@@ -85,7 +85,7 @@ def _find_duplicate_candidates(
     shape = (SIGNATURE_BYTES // 8, int(borders[-1]))
     columns = np.memmap(scratch / "words.bin", dtype=np.uint64, mode="w+", shape=shape)
     for place, start, end in zip(places, borders, borders[1:], strict=False):
-        columns[:, start:end] = stage.side(*place).signatures.view(np.uint64).T
+        columns[:, start:end] = stage.read_sidecar(*place).signatures.view(np.uint64).T
     found = np.zeros(shape[1], dtype=bool)
     for column in columns:
         found |= _repeated(np.asarray(column))
@@ -103,7 +103,7 @@ def _find_superseded(stage: ChunkStore, places: Sequence[ChunkId]) -> list[Decis
     """Find the documents of MEDLINE records that a later record replaces or deletes."""
     chunks, fates = [], []
     for place in places:
-        side = stage.side(*place)
+        side = stage.read_sidecar(*place)
         chunks.append(_records(side))
         fates.append(np.full(len(side.signatures), KEPT, dtype=np.uint8))
     keys = np.concatenate([chunk.keys for chunk in chunks] or [np.zeros(0, np.uint64)])
@@ -138,7 +138,7 @@ def sum_counts(stage: ChunkStore, places: Sequence[ChunkId], fates: Sequence[Dec
     totals = np.zeros(len(SIZE_NAMES) + len(stage.labels), dtype=np.int64)
     keys = [np.zeros(0, dtype=np.uint64)]
     for place, chunk in zip(places, fates, strict=True):
-        side = stage.side(*place)
+        side = stage.read_sidecar(*place)
         counts.update(side.counts)
         totals += side.sizes[chunk == KEPT].sum(axis=0, dtype=np.int64)
         counts["gold entities dropped"] += int(side.sizes[chunk != KEPT, _GOLD].sum(dtype=np.int64))
@@ -163,4 +163,4 @@ def _repeats(values: NDArray[np.uint64]) -> int:
 def read_set_aside(stage: ChunkStore, places: Sequence[ChunkId]) -> Iterator[dict[str, str | None]]:
     """Give what was set aside, in the order of the inputs."""
     for place in places:
-        yield from stage.side(*place).set_aside
+        yield from stage.read_sidecar(*place).set_aside

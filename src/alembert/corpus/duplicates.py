@@ -41,7 +41,7 @@ _SALT = np.arange(len(_KEYS), dtype=np.uint64) * np.uint64(0xA24BAED4963EE407)
 class Duplicate:
     """A document repeats an earlier one."""
 
-    of: int
+    original: int
     """The number of the earlier document."""
     similarity: float
     """The estimated share of five-word runs that both have; 1.0 for the same words."""
@@ -91,7 +91,7 @@ class Deduplicator:
         self._numbers = self._array("numbers", (1024,), np.int64)
         self._table = self._array("table", (2 * 1024 * len(_KEYS),), np.uint32)
 
-    def seen(self, signed: bytes) -> Duplicate | None:
+    def check_and_add(self, signed: bytes) -> Duplicate | None:
         """Ask about the next document: the earlier one it repeats, or None, and then it is remembered."""
         words = np.frombuffer(signed, dtype=np.uint64)
         slots = self._slots(words)

@@ -122,7 +122,7 @@ def _read_files(files: Sequence[Path], cutter: ShardTokenizer, limit: ExcerptLim
     meter = _LimitCounter(limit)
     for path, name in zip(files, make_source_names(files), strict=True):
         items = list(_up_to_limit(read(path, RAW_FILE_SETTINGS.read), meter))
-        entries += refinery.refine(items, name, None).entries
+        entries += refinery.process(items, name, None).entries
     return Excerpt(
         tokens=_tokens(cutter, to_table(entries)),
         documents=len(entries),
@@ -193,7 +193,7 @@ class TextSampleReader:
         found = [Path(path) for path in paths]
         for path in found:
             _check(path)
-        return cls(found, Gazetteer.of(lexicons) if lexicons else None)
+        return cls(found, Gazetteer.from_lexicons(lexicons) if lexicons else None)
 
     def __iter__(self) -> Iterator[TextSample]:
         self.set_aside = 0

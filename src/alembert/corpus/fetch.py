@@ -59,7 +59,7 @@ class LocalInputs:
     paths: Sequence[Path]
     addresses: Mapping[Path, str] = field(default_factory=dict)
 
-    def called(self, path: Path) -> str:
+    def get_display_name(self, path: Path) -> str:
         """Give the address of a copy, or of what lies in it; the path of everything else.
 
         >>> LocalInputs((), {Path("cache/notes"): "s3://bucket/notes"}).called(Path("cache/notes/a.txt"))
@@ -70,9 +70,9 @@ class LocalInputs:
                 return "/".join([self.addresses[copy], *path.relative_to(copy).parts])
         return str(path)
 
-    def recorded(self, paths: Sequence[Path]) -> list[Path | artifact.NamedInput]:
+    def to_manifest_inputs(self, paths: Sequence[Path]) -> list[Path | artifact.NamedInput]:
         """Give paths as a manifest records them."""
-        called = [(path, self.called(path)) for path in paths]
+        called = [(path, self.get_display_name(path)) for path in paths]
         return [path if name == str(path) else artifact.NamedInput(path, name) for path, name in called]
 
 
@@ -91,7 +91,7 @@ def check_inputs(inputs: Sequence[str | Path]) -> None:
     here = [each for each in inputs if not needs_copy(each)]
     for given in inputs:
         if is_object_address(given):
-            ObjectAddress.of(str(given))
+            ObjectAddress.parse(str(given))
     if here or not inputs:
         expand_inputs(here)
 
@@ -139,7 +139,7 @@ _Listing = Mapping[str, tuple[ObjectAddress, Sequence[StoredObject]]]
 
 
 def _list_all(inputs: Sequence[str | Path]) -> _Listing:
-    addresses = {str(each): ObjectAddress.of(str(each)) for each in inputs if is_object_address(each)}
+    addresses = {str(each): ObjectAddress.parse(str(each)) for each in inputs if is_object_address(each)}
     if addresses:
         require("Reading from an object store", "pyarrow")
     return {given: (address, _list_in_subprocess(address)) for given, address in addresses.items()}
@@ -150,7 +150,7 @@ def _copy_inputs(
 ) -> LocalInputs:
     """Copy objects and standard input into a folder."""
     copies = {given: _sync_copy(folder, address, stored, tell) for given, (address, stored) in found.items()}
-    names = {copy: found[given][0].shown.rstrip("/") for given, copy in copies.items()}
+    names = {copy: found[given][0].display_name.rstrip("/") for given, copy in copies.items()}
     if STDIN in inputs:
         copies[STDIN] = _copy_stdin(folder)
         names[copies[STDIN]] = copies[STDIN].name
@@ -186,7 +186,7 @@ def _list_in_subprocess(address: ObjectAddress) -> list[StoredObject]:
         stored = [StoredObject(**each) for each in json.loads(answer.read_bytes())]
     visible = [each for each in stored if not _is_hidden(each.name)]
     if not visible:
-        raise make_not_found_error(address.shown)
+        raise make_not_found_error(address.display_name)
     _check_names(address, [each.name for each in visible])
     return visible
 
@@ -204,11 +204,11 @@ def _check_names(address: ObjectAddress, names: Sequence[str]) -> None:
     folders = {"/".join(parts[:end]) for parts in (name.split("/") for name in names) for end in range(1, len(parts))}
     if any("" in name.split("/") for name in names if name) or any("\\" in name or "\0" in name for name in names):
         raise BadFile(
-            f"A key below {address.shown} has // or a backslash in it, and cannot be a path here. Give it another key."
+            f"A key below {address.display_name} has // or a backslash in it, and cannot be a path here. Give it another key."
         )
     if both := sorted(folders.intersection(names)):
         raise BadFile(
-            f"{address.shown} has an object {both[0]} and objects below {both[0]}/, which no folder can hold. Name single "
+            f"{address.display_name} has an object {both[0]} and objects below {both[0]}/, which no folder can hold. Name single "
             "objects, or a longer prefix."
         )
 
@@ -217,7 +217,7 @@ def _sync_copy(
     place: Path, address: ObjectAddress, stored: Sequence[StoredObject], tell: Callable[[Progress], None]
 ) -> Path:
     """Bring the copy of an address to what the store has, and give its path."""
-    folder = place / hashlib.sha256(f"{address.shown} {address.options}".encode()).hexdigest()[:16]
+    folder = place / hashlib.sha256(f"{address.display_name} {address.options}".encode()).hexdigest()[:16]
     root, incoming = folder / "files" / address.name, folder / "incoming"
     copies = [ObjectCopy(each, root / each.name, incoming / str(number)) for number, each in enumerate(stored)]
     remove_folder(incoming)

@@ -350,7 +350,7 @@ class InputReader:
             return read(self.path, options, format, self._ids)  # which sets the file aside, with the reason
         return read(self._file, options, format, self._ids)
 
-    def place(self) -> int:
+    def get_position(self) -> int:
         return self._file.tell() if self._file else 0
 
     def close(self) -> None:

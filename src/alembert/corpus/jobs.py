@@ -49,13 +49,13 @@ class ChunkClaims(Protocol):
     def claim(self, file: int, chunk: int) -> bool:
         """Take a chunk, unless another worker has it."""
 
-    def close(self, file: int) -> None:
+    def mark_done(self, file: int) -> None:
         """Hear that an input was read to its end."""
 
-    def is_closed(self, file: int) -> bool:
+    def is_done(self, file: int) -> bool:
         """Whether an input was read to its end, so that nobody needs to go on with it."""
 
-    def note(self, file: int, place: int, characters: int) -> None:
+    def report_progress(self, file: int, place: int, characters: int) -> None:
         """Hear how far an input is read, and how much of it was in a chunk."""
 
 
@@ -95,15 +95,15 @@ class ChunkScheduler:
             self._claimed[file] += 1
             return True
 
-    def close(self, file: int) -> None:
+    def mark_done(self, file: int) -> None:
         """Say that an input was read to its end, so that nobody needs to look at it again."""
         self._closed[file] = 1
         self._bytes[file] = self.sizes[file]
 
-    def is_closed(self, file: int) -> bool:
+    def is_done(self, file: int) -> bool:
         return bool(self._closed[file])
 
-    def note(self, file: int, place: int, characters: int) -> None:
+    def report_progress(self, file: int, place: int, characters: int) -> None:
         with self._lock:
             self._bytes[file] = max(self._bytes[file], place)
             self._characters.value += characters
@@ -134,15 +134,15 @@ def stage_input(
     file = source.number
     with closing(InputReader(source.file)) as stream:
         for items in split_into_chunks(stream.items(settings.read, format), settings):
-            if claims.is_closed(file):
+            if claims.is_done(file):
                 return
             if claims.claim(file, number) and not stage.has(file, number):
-                chunk = refinery.refine(items, source.file.name, format)
-                stage.put(file, number, chunk)
-                claims.note(file, stream.place(), chunk.counts["characters read"])
+                chunk = refinery.process(items, source.file.name, format)
+                stage.write_chunk(file, number, chunk)
+                claims.report_progress(file, stream.get_position(), chunk.counts["characters read"])
             number += 1
-    stage.end(file, number)
-    claims.close(file)
+    stage.mark_complete(file, number)
+    claims.mark_done(file)
 
 
 @dataclass(frozen=True)

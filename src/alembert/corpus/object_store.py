@@ -45,13 +45,13 @@ class ObjectAddress:
 
     given: str
     """As pyarrow takes it; may hold credentials, and is never shown."""
-    shown: str
+    display_name: str
     """Bucket and key."""
     options: str
     """What was said of the store beside them, without credentials."""
 
     @classmethod
-    def of(cls, given: str) -> ObjectAddress:
+    def parse(cls, given: str) -> ObjectAddress:
         """Understand `s3://bucket/key`, with credentials before the bucket and options behind the key if need be.
 
         >>> ObjectAddress.of("s3://name:secret@bucket/some%20key?region=eu-west-1").shown
@@ -69,16 +69,16 @@ class ObjectAddress:
 
     @property
     def is_folder(self) -> bool:
-        return self.shown.endswith("/")
+        return self.display_name.endswith("/")
 
     @property
     def name(self) -> str:
         """The last part of the key, or the bucket."""
-        return self.shown.rstrip("/").rpartition("/")[2]
+        return self.display_name.rstrip("/").rpartition("/")[2]
 
     def below(self, name: str) -> str:
         """Show an object by its name below the address."""
-        return f"{self.shown.rstrip('/')}/{name}" if name else self.shown
+        return f"{self.display_name.rstrip('/')}/{name}" if name else self.display_name
 
 
 def _with_retry_limit(given: str) -> str:
@@ -109,7 +109,7 @@ class ObjectCopy:
 def list_objects(address: ObjectAddress) -> list[StoredObject]:
     """Name the object at an address, or those below it."""
     store, root = _open_store(address)
-    with _translate_errors(address.shown):
+    with _translate_errors(address.display_name):
         if not address.is_folder and (found := store.get_file_info(root)).is_file:
             return [_stored("", found)]
         infos = store.get_file_info(_below(root))
@@ -161,7 +161,7 @@ def _blocks(store: Any, key: str, shown: str) -> Iterator[bytes]:
 
 
 def _open_store(address: ObjectAddress) -> tuple[Any, str]:
-    with _translate_errors(address.shown):
+    with _translate_errors(address.display_name):
         from pyarrow.fs import FileSystem
 
         store, root = FileSystem.from_uri(address.given)

@@ -51,12 +51,12 @@ class TokenArrays:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def tokens_of(self, document: int) -> tuple[int, int]:
+    def get_token_range(self, document: int) -> tuple[int, int]:
         """Give the first token of a document, and the one after its last."""
         first, end = self.documents[document], self.documents[document + 1]
         return int(self.sentences[first]), int(self.sentences[end])
 
-    def borders_of(self, document: int) -> NDArray[np.int64]:
+    def get_sentence_borders(self, document: int) -> NDArray[np.int64]:
         """Give the token at which each sentence of a document begins, and the one after its last."""
         first, end = self.documents[document], self.documents[document + 1]
         return self.sentences[first : end + 1]

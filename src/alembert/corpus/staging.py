@@ -63,7 +63,7 @@ class ChunkStore:
     def has(self, file: int, chunk: int) -> bool:
         return self._path(file, chunk, "side").exists()
 
-    def ended(self, file: int) -> int | None:
+    def get_chunk_count(self, file: int) -> int | None:
         """Give the number of chunks of an input that was read to its end, if all of them are there."""
         try:
             chunks = int((self._input(file) / "end").read_text())
@@ -71,12 +71,12 @@ class ChunkStore:
             return None
         return chunks if all(self.has(file, chunk) for chunk in range(chunks)) else None
 
-    def end(self, file: int, chunks: int) -> None:
+    def mark_complete(self, file: int, chunks: int) -> None:
         artifact.atomic_write(self._input(file) / "end", str(chunks).encode())
 
-    def put(self, file: int, number: int, chunk: Chunk) -> None:
+    def write_chunk(self, file: int, number: int, chunk: Chunk) -> None:
         """Write a chunk; it counts as done when its side file is there."""
-        artifact.atomic_write(self.documents(file, number), to_bytes(to_table(chunk.entries)))
+        artifact.atomic_write(self.get_documents_path(file, number), to_bytes(to_table(chunk.entries)))
         head = {
             "counts": dict(sorted(chunk.counts.items())),
             "citations": [asdict(citation) for citation in chunk.citations],
@@ -90,7 +90,7 @@ class ChunkStore:
         content += np.array([hash_id(entry.document.id) for entry in chunk.entries], dtype=np.uint64).tobytes()
         artifact.atomic_write(self._path(file, number, "side"), content)
 
-    def side(self, file: int, number: int) -> ChunkSidecar:
+    def read_sidecar(self, file: int, number: int) -> ChunkSidecar:
         """Read what the decision needs of a chunk."""
         line, _, rest = self._path(file, number, "side").read_bytes().partition(b"\n")
         head = json.loads(line)
@@ -108,7 +108,7 @@ class ChunkStore:
             np.frombuffer(rest[last:], dtype=np.uint64),
         )
 
-    def documents(self, file: int, number: int) -> Path:
+    def get_documents_path(self, file: int, number: int) -> Path:
         """Where the documents of a chunk are staged."""
         return self._path(file, number, "parquet")
 

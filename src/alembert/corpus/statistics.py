@@ -58,7 +58,7 @@ class Histogram:
     def __post_init__(self) -> None:
         self.counts = np.zeros(len(self.edges), dtype=np.int64)
 
-    def add(self, values: NDArray[np.integer]) -> None:
+    def annotate(self, values: NDArray[np.integer]) -> None:
         """Count some values; one below the first edge goes into the first bin."""
         places = np.searchsorted(self.edges, values, side="right") - 1
         self.counts += np.bincount(np.maximum(places, 0), minlength=len(self.edges))
@@ -103,11 +103,11 @@ class CorpusStatistics:
     words: Histogram = field(default_factory=lambda: Histogram(_SENTENCE_WORDS))
     labels: list[LabelStatistics] = field(default_factory=list)
 
-    def named(self, names: Sequence[str]) -> list[tuple[str, int]]:
+    def get_counts(self, names: Sequence[str]) -> list[tuple[str, int]]:
         """Give the counts of these names that there are."""
         return [(name, self.counts[name]) for name in names if name in self.counts]
 
-    def starting(self, start: str) -> list[tuple[str, int]]:
+    def get_counts_with_prefix(self, start: str) -> list[tuple[str, int]]:
         """Give the counts whose names start so, without that start."""
         return [(name.removeprefix(start), n) for name, n in self.counts.items() if name.startswith(start)]
 
@@ -159,11 +159,13 @@ def _places(column: Any) -> tuple[list[int], Any, Any, Any]:
 
 def _add_sentences(found: CorpusStatistics, texts: list[str], column: Any, share: int) -> None:
     owners, starts, ends, _ = _places(column)
-    found.per_document.add(np.bincount(owners, minlength=len(texts)))
-    found.characters.add(ends - starts)
+    found.per_document.annotate(np.bincount(owners, minlength=len(texts)))
+    found.characters.annotate(ends - starts)
     step = max(1, len(owners) // share)
     chosen = zip(owners[::step], starts[::step].tolist(), ends[::step].tolist(), strict=True)
-    found.words.add(np.array([count_words(texts[owner][start:end]) for owner, start, end in chosen], dtype=np.int64))
+    found.words.annotate(
+        np.array([count_words(texts[owner][start:end]) for owner, start, end in chosen], dtype=np.int64)
+    )
 
 
 def _add_entities(

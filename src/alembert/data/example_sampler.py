@@ -39,7 +39,7 @@ POOL_BATCHES: Final = 48
 class ExampleBatchPlan:
     """The items of one micro-batch."""
 
-    items: tuple[int, ...]
+    indices: tuple[int, ...]
     tokens: int
     epoch: int = 0
     """The pass that it belongs to."""
@@ -47,7 +47,7 @@ class ExampleBatchPlan:
     @property
     def address(self) -> tuple[int | str, ...]:
         """What chance that is new in every pass is found by."""
-        return (self.epoch, self.items[0])
+        return (self.epoch, self.indices[0])
 
 
 class ExampleSampler:
@@ -60,13 +60,13 @@ class ExampleSampler:
         self._group = min(group, len(self._lengths))
         self._pass = lru_cache(maxsize=2)(self._planned)
 
-    def of_pass(self, epoch: int) -> Sequence[ExampleBatchPlan]:
+    def epoch_batches(self, epoch: int) -> Sequence[ExampleBatchPlan]:
         """Give all micro-batches of a pass, in their order."""
         return self._pass(epoch)
 
     def take(self, cursor: Cursor, count: int) -> tuple[list[ExampleBatchPlan], Cursor]:
         """Give the next micro-batches and the cursor after them."""
-        return take_batches(self.of_pass, cursor, count)
+        return take_batches(self.epoch_batches, cursor, count)
 
     def _planned(self, epoch: int) -> list[ExampleBatchPlan]:
         order = Permutation(len(self._lengths), stable_hash(self._seed, "items", epoch))
@@ -131,19 +131,19 @@ _REPEAT_STRIDE: Final = 1 << 32
 class MultiTaskBatchPlan:
     """A micro-batch of one owner."""
 
-    owner: str
-    items: ExampleBatchPlan
+    task: str
+    batch: ExampleBatchPlan
     share: float = 1.0
     """Share of the micro-batches taken with it that have the same owner."""
 
     @property
     def tokens(self) -> int:
-        return self.items.tokens
+        return self.batch.tokens
 
     @property
     def address(self) -> tuple[int | str, ...]:
         """What chance that is new in every pass is found by."""
-        return (self.owner, *self.items.address)
+        return (self.task, *self.batch.address)
 
 
 class MultiTaskSampler:
@@ -161,7 +161,7 @@ class MultiTaskSampler:
         return _with_shares(portions), cursor
 
     def _planned(self, epoch: int) -> list[MultiTaskBatchPlan]:
-        sizes = {owner: len(feed.of_pass(epoch)) for owner, feed in self._feeds.items()}
+        sizes = {owner: len(feed.epoch_batches(epoch)) for owner, feed in self._feeds.items()}
         turns = count_task_batches(sizes, self._temperature)
         owners = [owner for owner, count in turns.items() for _ in range(count)]
         order = Permutation(len(owners), stable_hash(self._seed, "owners", epoch))
@@ -183,9 +183,9 @@ def count_task_batches(sizes: Mapping[str, int], temperature: float) -> dict[str
 
 def _repeat_batches(feed: ExampleSampler, epoch: int) -> Iterator[ExampleBatchPlan]:
     for go in numbers_from():
-        yield from feed.of_pass(epoch + go * _REPEAT_STRIDE)
+        yield from feed.epoch_batches(epoch + go * _REPEAT_STRIDE)
 
 
 def _with_shares(portions: Sequence[MultiTaskBatchPlan]) -> list[MultiTaskBatchPlan]:
-    counts = Counter(portion.owner for portion in portions)
-    return [replace(portion, share=counts[portion.owner] / len(portions)) for portion in portions]
+    counts = Counter(portion.task for portion in portions)
+    return [replace(portion, share=counts[portion.task] / len(portions)) for portion in portions]

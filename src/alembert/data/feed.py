@@ -33,9 +33,9 @@ class DocumentSource(Protocol):
 
     def __len__(self) -> int: ...
 
-    def tokens_of(self, document: int) -> tuple[int, int]: ...
+    def get_token_range(self, document: int) -> tuple[int, int]: ...
 
-    def borders_of(self, document: int) -> npt.NDArray[np.int64]: ...
+    def get_sentence_borders(self, document: int) -> npt.NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class SequenceSpec:
     pairs: Literal["next_sentence", "sentence_order"] | None = None
     short_share: float = 0.1
     cut: Literal["sentence", "token"] = "sentence"
-    late_share: float = 0.0
+    late_start_share: float = 0.0
     """Share of documents of which the rest from a random sentence on is a sequence too."""
 
 
@@ -63,15 +63,15 @@ class Cursor:
 class SequenceBatchPlan:
     """The sequences of one micro-batch, and its own address."""
 
-    at: Cursor
+    cursor: Cursor
     copy: int
     """Which set of chance decides about its masks: the epoch, or with static masks its remainder."""
-    stretches: tuple[TokenSpan, ...]
+    spans: tuple[TokenSpan, ...]
     cutting: SequenceSpec
 
     @property
     def tokens(self) -> int:
-        return sum(stretch.length for stretch in self.stretches)
+        return sum(stretch.length for stretch in self.spans)
 
 
 class HeldOutSplit:
@@ -115,7 +115,7 @@ class SequenceSampler:
         self._seed = seed
         self._micro_tokens = micro_tokens
         self._static_copies = static_copies
-        mean = source.tokens_of(len(source) - 1)[1] / len(source)
+        mean = source.get_token_range(len(source) - 1)[1] / len(source)
         self.documents_per_window = int(np.clip(WINDOW_TOKENS / mean, 16, 4096))
         self.windows = -(-len(source) // self.documents_per_window)
         self._window = lru_cache(maxsize=2)(self._plan_window)
@@ -172,7 +172,7 @@ def build_sequences(
         )
     return [
         stretch
-        for borders in _add_late_start(source.borders_of(document), cutting.late_share, rng)
+        for borders in _add_late_start(source.get_sentence_borders(document), cutting.late_start_share, rng)
         for stretch in sequences.split_document(borders, document, length=cutting.length, cut=cutting.cut)
     ]
 

@@ -30,7 +30,7 @@ class SentenceSource(Protocol):
         """Count the documents."""
         ...
 
-    def borders_of(self, document: int) -> npt.NDArray[np.int64]:
+    def get_sentence_borders(self, document: int) -> npt.NDArray[np.int64]:
         """Give the tokens at which a document's sentences begin, and the end of the last."""
         ...
 
@@ -102,7 +102,7 @@ def build_sentence_order_pairs(
 
 def _sentences(source: SentenceSource, document: int) -> list[int]:
     """Give the borders of the sentences that have tokens."""
-    return list(dict.fromkeys(source.borders_of(document).tolist()))
+    return list(dict.fromkeys(source.get_sentence_borders(document).tolist()))
 
 
 def _draw_target_length(most: int, short_share: float, rng: np.random.Generator) -> int:

@@ -172,7 +172,7 @@ class Row:
     """Token ids of one window, where answers are wanted in it, and, if known, the right ones."""
 
     ids: IntArray
-    places: IntArray
+    positions: IntArray
     """Tokens of the row at which the head is asked, in order; a task that asks about the whole row has [0]."""
     labels: npt.NDArray[Any] | None = None
     """The right answers in the form that the task's loss takes; none: not known."""

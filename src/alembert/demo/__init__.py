@@ -88,7 +88,7 @@ class DemoFolders:
         return self.out / "student"
 
     @property
-    def untaught(self) -> Path:
+    def student_baseline(self) -> Path:
         """The same student, trained without its teacher."""
         return self.out / "student-without-distillation"
 

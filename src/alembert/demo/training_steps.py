@@ -159,7 +159,9 @@ def student(folders: DemoFolders) -> DemoStep:
     wish = DistillJob(teacher=str(folders.tagger), student=STUDENT_SHAPE, data=DataFiles(train=(train,), dev=(dev,)))
     settings, around = student_settings(), RunContext(overwrite=True)
     taught = distill(wish, folders.student, settings, around=around)
-    alone = distill(wish, folders.untaught, build_controls(settings)["without distillation"].settings, around=around)
+    alone = distill(
+        wish, folders.student_baseline, build_controls(settings)["without distillation"].settings, around=around
+    )
     config = _write_text(folders.settings("distill"), to_toml(settings))
     flags: dict[str, Any] = {"student": STUDENT_SHAPE, "train": train, "dev": dev, "config": config}
     return DemoStep(

@@ -29,7 +29,7 @@ def export(folders: DemoFolders) -> DemoStep:
     from alembert.infer.task_model import TaskModel
 
     engine = TorchEngine.open(folders.student)
-    model = TaskModel.of_engine(engine, folders.student)
+    model = TaskModel.from_engine(engine, folders.student)
     train, dev = (folders.labelled("tag", split) for split in ("train", "dev"))
     calibration, judged = (model.read([path], ReadOptions()).examples for path in (train, dev))
     material = ExportData(calibration=calibration, judged=judged, files=(train, dev))
@@ -98,7 +98,7 @@ def score_all_models(folders: DemoFolders) -> ComparisonReport:
     models = {
         "teacher": folders.tagger,
         "student": folders.student,
-        "student without distillation": folders.untaught,
+        "student without distillation": folders.student_baseline,
         "student, int8": folders.export,
     }
     return compare_models(models, [folders.labelled("tag", "test")], speed_seconds=SPEED_SECONDS)

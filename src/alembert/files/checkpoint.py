@@ -95,7 +95,7 @@ class Checkpoint:
         # One type for all, as in every file that is opened; the first weight stands for the rest.
         dtype = str(next(iter(self.model.state_dict().values())).dtype).removeprefix("torch.")
         extra = {EXTRA_KEY: dict(self.extra)} if family.model_type == NativeFormat.model_type else self.extra
-        return {**extra, **family.write(self.blueprint), "dtype": dtype}
+        return {**extra, **family.step(self.blueprint), "dtype": dtype}
 
     def write(
         self,
@@ -145,7 +145,7 @@ def assemble(
     table = get_family(raw.get("model_type"), family)
     names = _canonical_names(weights.shapes, table)
     with refuse_malformed(f"{folder}/config.json is damaged: it does not describe a model. Restore the file."):
-        blueprint = table.read(raw, names, architecture)
+        blueprint = table.prefill(raw, names, architecture)
     tokenizer = _open_tokenizer(folder)
     _check_vocabulary(tokenizer, blueprint, str(folder))
     _check_depth(folder, table, blueprint, names)
@@ -162,7 +162,7 @@ def assemble(
     unexpected = tuple(sorted(stored for name, stored in names.items() if name not in used))
     if unexpected:
         warnings.warn(f"{folder}: {shortlist(unexpected)} left out, no part of this model", stacklevel=3)
-    own = table.write(blueprint)
+    own = table.step(blueprint)
     others = raw.get(EXTRA_KEY, {}) if table.model_type == NativeFormat.model_type else raw
     return Checkpoint(
         model=model.eval(),

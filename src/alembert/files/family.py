@@ -75,10 +75,10 @@ class CheckpointFormat(Protocol):
     def tied(self) -> Mapping[str, str]:
         """Stored copies of tied weights -> our weight that they must equal."""
 
-    def read(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
+    def prefill(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
         """Turn a `config.json` and the canonical names of the stored weights into a blueprint."""
 
-    def write(self, blueprint: Blueprint) -> dict[str, Any]:
+    def step(self, blueprint: Blueprint) -> dict[str, Any]:
         """Turn a blueprint into a `config.json`."""
 
     def holds(self, blueprint: Blueprint) -> bool:
@@ -131,7 +131,7 @@ class Family:
     tied: Mapping[str, str]
     architectures: Mapping[str, Architecture]
 
-    def read(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
+    def prefill(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
         config = self._read_config(raw)
         published = self.architectures[self._architecture(raw, stored, architecture)].heads
         kinds = tuple(_resolve_extended_kind(kind, stored) for kind in published)
@@ -156,7 +156,7 @@ class Family:
         pooler = not kinds and self._has(stored, "pooler.")
         return Blueprint(config=config, heads=heads, pooler=pooler, labels=labels)
 
-    def write(self, blueprint: Blueprint) -> dict[str, Any]:
+    def step(self, blueprint: Blueprint) -> dict[str, Any]:
         config = blueprint.config
         raw: dict[str, Any] = {key: getattr(config, key) for key in self.config_keys}
         raw["model_type"] = self.model_type
@@ -181,7 +181,7 @@ class Family:
             return False
         stored = [added for kind, (_, added) in EXTENDED_HEADS.items() if kind in blueprint.heads]
         stored += ["pooler.dense.weight"] if blueprint.pooler else []
-        return self.read(self.write(blueprint), stored, None) == blueprint
+        return self.prefill(self.step(blueprint), stored, None) == blueprint
 
     def canonical(self, stored: str) -> str:
         # Models wrapped for several GPUs were often saved with the wrapper's name in front.

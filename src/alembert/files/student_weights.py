@@ -83,7 +83,7 @@ class StateReconstruction:
         mix_Dd[dropped] = torch.linalg.solve(gram_dd, kept_Nd.T @ centred_ND[:, dropped]).T
         return cls(mix_Dd, mean_D - mix_Dd @ mean_D[kept_d])
 
-    def through(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    def apply_to(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """Give a linear layer over all coordinates as one over the kept ones."""
         wide = weight.double()
         # Where all are kept the shift is a rounding error.
@@ -108,7 +108,7 @@ def narrow_weights(teacher: Model, shape: StudentShape, rows: Sequence[Sequence[
     if teacher.pooler is not None:
         reading = StateReconstruction.of(seen.inputs["last"], kept_d)
         weight, bias = state["pooler.dense.weight"][kept_d], state["pooler.dense.bias"][kept_d]
-        result["pooler.dense.weight"], result["pooler.dense.bias"] = reading.through(weight, bias)
+        result["pooler.dense.weight"], result["pooler.dense.bias"] = reading.apply_to(weight, bias)
     return {name: weight.contiguous() for name, weight in result.items()}
 
 
@@ -190,7 +190,7 @@ def _narrow_attention(
         outs.append(out_HdK[head] @ back_kK.T)
     weight = torch.stack([w for w, _ in turns], 1).flatten(0, 2)
     bias = torch.stack([b for _, b in turns], 1).flatten()
-    weight, bias = StateReconstruction.of(states_ND, kept_d).through(weight, bias)
+    weight, bias = StateReconstruction.of(states_ND, kept_d).apply_to(weight, bias)
     return {
         "attention.qkv.weight": weight.to(states_ND),
         "attention.qkv.bias": bias.to(states_ND),
@@ -242,7 +242,7 @@ def _narrow_feed_forward(block: StateDict, seen: TeacherActivations, at: str, ke
     outer_dF = block["outer.weight"][kept_d]
     kept_f = _top_indices(seen.activity[f"{at}outer"] * outer_dF.norm(dim=0), inner)
     reading = StateReconstruction.of(seen.inputs[f"{at}inner"], kept_d)
-    weight, bias = reading.through(block["inner.weight"][kept_f], block["inner.bias"][kept_f])
+    weight, bias = reading.apply_to(block["inner.weight"][kept_f], block["inner.bias"][kept_f])
     return {
         "inner.weight": weight,
         "inner.bias": bias,

@@ -134,7 +134,7 @@ def learn(
     with _draft(output, TOKENIZER_KIND, config) as draft:
         splitter = WordSplitter(TokenizerSettings(do_lower_case=lowercase))
         census = count_corpus_words(samples, splitter)
-        words = [*RequiredTerms.of(whole, splitter).words, *_frequent_in_entities(census, size, min_count)]
+        words = [*RequiredTerms.from_terms(whole, splitter).words, *_frequent_in_entities(census, size, min_count)]
         vocabulary = learning.learn(census, size, whole=words, min_count=min_count, grow=grow)
         tokenizer = Tokenizer.from_vocabulary(vocabulary, lowercase=lowercase)
         learnt = VocabLearnResult(tokenizer, build_tokenizer_report(tokenizer, census), len(set(words)))
@@ -163,9 +163,9 @@ def extend(
                 "The corpus has no entities, so no word is a candidate. Give a lexicon (--lexicon gene=FILE), "
                 "or take any word of the corpus as a candidate (--any-word)."
             )
-        terms = RequiredTerms.of(forced, subject.splitter)
+        terms = RequiredTerms.from_terms(forced, subject.splitter)
         extension = choose_and_extend(subject.tokenizer, census, wish, terms, held_out)
-        done = _measure_extension(subject.tokenizer, extension, census.joined(held_out), held_out)
+        done = _measure_extension(subject.tokenizer, extension, census.merge(held_out), held_out)
         _write_extended(draft, subject, done)
     return done
 

@@ -273,7 +273,7 @@ def check_dtype(name: str) -> None:
 
 def _probe_all(cpu: Cpu, prober: Prober) -> list[ProbeResult]:
     """Try all installed libraries under ever narrower limits, until nothing dies."""
-    threads, deadline = choose_threads().count, prober.started()
+    threads, deadline = choose_threads().count, prober.start_deadline()
     trials: list[ProbeResult] = []
     for limit in list_isa_limits(cpu, get_user_value(ISA_VARIABLE)):
         rung = [

@@ -56,7 +56,7 @@ class Prober:
     seconds: float = 60.0
     seconds_in_all: float = 120.0
 
-    def started(self) -> Deadline:
+    def start_deadline(self) -> Deadline:
         """Start the clock."""
         return Deadline(time.monotonic() + self.seconds_in_all)
 

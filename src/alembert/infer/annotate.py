@@ -127,7 +127,7 @@ class AnnotationRun:
 class Executor(Protocol):
     """Where chunks are computed."""
 
-    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
+    def run(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
         """Compute chunks, taking a few of them ahead at most; results are in their order."""
 
 
@@ -137,7 +137,7 @@ class LocalExecutor:
 
     pipeline: Pipeline
 
-    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
+    def run(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
         with closing(
             map_in_threads(partial(annotate_chunk, self.pipeline), chunks, PARALLEL_BATCHES, ahead=1)
         ) as found:
@@ -159,13 +159,13 @@ def annotate(
     Chunks are computed at `site`, in this process if none is given.
     """
     given_settings, site = settings or AnnotateSettings(), site or LocalExecutor(pipeline)
-    settings = replace(given_settings, read=pipeline.reading(given_settings.read))
+    settings = replace(given_settings, read=pipeline.read_options(given_settings.read))
     if settings.format == "parquet":
         require("Writing Parquet", "pyarrow")
     with fetch_inputs(inputs, out, tell) as given:
-        files = list_input_files(given.paths, out=out, called=given.called, format=settings.input_format)
+        files = list_input_files(given.paths, out=out, called=given.get_display_name, format=settings.input_format)
         supply = open_input_stream(files, settings.read, settings.input_format)
-        origins = [*pipeline.folders, *pipeline.lexicons.values(), *given.recorded(files.contents)]
+        origins = [*pipeline.folders, *pipeline.lexicons.values(), *given.to_manifest_inputs(files.contents)]
         plan: dict[str, Any] = {"config": _config(pipeline, settings), "inputs": origins}
         notes = (*pipeline.notes, *files.notes(), *_notes_on_columns(given_settings.read, settings.read))
         if done := artifact.find_finished(out, KIND, **plan):
@@ -194,7 +194,7 @@ def _config(pipeline: Pipeline, settings: AnnotateSettings) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "tasks": list(pipeline.tasks),
-        "replaced": list(pipeline.replaced),
+        "replaced": list(pipeline.replaced_fields),
         "lexicons": list(pipeline.lexicons),
         **({"min_score": thresholds} if any(thresholds) else {}),
         "settings": asdict(settings),
@@ -249,7 +249,7 @@ class _AnnotationJob:
         with (
             ThreadPoolExecutor(1, thread_name_prefix="write") as pool,
             closing(self._chunks(place)) as coming,
-            closing(self._site.computed(coming)) as results,
+            closing(self._site.run(coming)) as results,
         ):
             for computed in results:
                 if writing is not None:
@@ -257,12 +257,12 @@ class _AnnotationJob:
                 writing = pool.submit(self._add, computed, ledger)
                 self.documents += len(computed.annotated)
                 self.tokens += computed.tokens
-                self._progress(computed.portions[-1].done)
+                self._progress(computed.items[-1].progress)
             if writing is not None:
                 writing.result()
 
     def _chunks(self, place: StreamPosition) -> Generator[list[WorkItem], None, None]:
-        portions = (to_work_item(taken, self._settings.max_characters) for taken in self._supply.items(place))
+        portions = (to_work_item(taken, self._settings.max_characters) for taken in self._supply.read_from(place))
         return prefetch(iter_chunks(portions, self._settings.part_characters))
 
     def _progress(self, done: int) -> None:
@@ -281,7 +281,7 @@ class _AnnotationJob:
         number = self._counts["parts"]
         documents = list(self._documents(computed))
         written = write_part(self._folder, number, documents, self._settings.format)
-        computed = computed.without(written.refused)
+        computed = computed.drop(written.rejected)
         self._counts.update(computed.counts(self._pipeline))
         self._counts.update({f"format: {reason}": many for reason, many in written.losses.items()})
         self._counts["parts"] += written.name is not None
@@ -290,8 +290,8 @@ class _AnnotationJob:
             SET_ASIDE_FILE: b"".join(json_line(record) for record in to_set_aside_records(_sort_set_aside(computed))),
             _IDS_FILE: np.array([hash_id(each.document.id) for _, each in computed.annotated], np.uint64).tobytes(),
         }
-        last = computed.portions[-1]
-        ledger.add(blocks, {"place": last.place, "done": last.done, "counts": self._counts})
+        last = computed.items[-1]
+        ledger.annotate(blocks, {"place": last.position, "done": last.progress, "counts": self._counts})
 
 
 def _count_repeated_ids(path: Path) -> int:
@@ -313,6 +313,6 @@ def describe_part(written: WrittenPart, computed: AnnotatedChunk) -> dict[str, A
         "part": written.name,
         "documents": len(computed.annotated),
         "characters": sum(len(each.document.text) for _, each in computed.annotated),
-        "from": {"file": first.source, "item": first.place.items},
-        "to": {"file": last.source, "item": last.place.items},
+        "from": {"file": first.source, "item": first.position.items},
+        "to": {"file": last.source, "item": last.position.items},
     }

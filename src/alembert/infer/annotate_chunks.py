@@ -51,12 +51,12 @@ from alembert.workers.ray import RayCluster, WorkerSpec, connect
 class WorkItem:
     """What one item of an input gave: a document to annotate, or why there is none."""
 
-    place: StreamPosition
-    done: int
+    position: StreamPosition
+    progress: int
     """How far that is, in the measure of `Supply.total`."""
     source: str
     document: Document | None = None
-    aside: SetAside | None = None
+    rejected: SetAside | None = None
     remark: tuple[str, int] | None = None
     """Something to count, and how often."""
     number: int | None = None
@@ -66,29 +66,29 @@ class WorkItem:
     def characters(self) -> int:
         return len(self.document.text) if self.document else 0
 
-    def set_aside(self, reason: str) -> SetAside:
+    def reject(self, reason: str) -> SetAside:
         """Say why the document is not used."""
         name = self.document.id if self.document else None
-        return SetAside(self.source, f"item {self.place.items}", name, reason)
+        return SetAside(self.source, f"item {self.position.items}", name, reason)
 
 
 def to_work_item(taken: InputItem, max_characters: int) -> WorkItem:
     """Look at an item: is it a document that can be annotated?"""
-    portion, item = WorkItem(taken.place, taken.done, taken.source, number=taken.number), taken.item
+    portion, item = WorkItem(taken.position, taken.progress, taken.source, number=taken.number), taken.item
     if not isinstance(item, Document):
         return _without_document(portion, item)
     portion = replace(portion, document=item)
     if not item.text or item.text.isspace():
-        return replace(portion, document=None, aside=portion.set_aside("the text is blank"))
+        return replace(portion, document=None, rejected=portion.reject("the text is blank"))
     if len(item.text) > max_characters:
         reason = f"the text has {len(item.text)} characters, more than max_characters ({max_characters})"
-        return replace(portion, document=None, aside=portion.set_aside(reason))
+        return replace(portion, document=None, rejected=portion.reject(reason))
     return portion
 
 
 def _without_document(portion: WorkItem, item: Item) -> WorkItem:
     if isinstance(item, SetAside):
-        return replace(portion, aside=replace(item, source=portion.source))
+        return replace(portion, rejected=replace(item, source=portion.source))
     if isinstance(item, Remark):
         return replace(portion, remark=(f"remark: {item.reason}", item.count))
     return replace(portion, remark=("deletions not applied", 1))
@@ -98,7 +98,7 @@ def _without_document(portion: WorkItem, item: Item) -> WorkItem:
 class AnnotatedChunk:
     """A chunk after the models: what was found in which document, and what was set aside, by place."""
 
-    portions: Sequence[WorkItem]
+    items: Sequence[WorkItem]
     annotated: Sequence[tuple[WorkItem, PipelineOutput]]
     set_aside: Sequence[tuple[StreamPosition, SetAside]]
 
@@ -106,18 +106,18 @@ class AnnotatedChunk:
     def tokens(self) -> int:
         return sum(each.coverage.tokens for _, each in self.annotated)
 
-    def without(self, refused: Mapping[int, str]) -> AnnotatedChunk:
+    def drop(self, refused: Mapping[int, str]) -> AnnotatedChunk:
         """Set aside annotated documents by their numbers."""
         if not refused:
             return self
-        asides = [(self.annotated[n][0].place, self.annotated[n][0].set_aside(why)) for n, why in refused.items()]
+        asides = [(self.annotated[n][0].position, self.annotated[n][0].reject(why)) for n, why in refused.items()]
         kept = [pair for number, pair in enumerate(self.annotated) if number not in refused]
         return replace(self, annotated=kept, set_aside=[*self.set_aside, *asides])
 
     def counts(self, pipeline: Pipeline) -> Counter[str]:
         """Count what became of everything that was read (read = written + set aside), and what was found."""
         counts: Counter[str] = Counter()
-        for portion in self.portions:
+        for portion in self.items:
             if portion.remark:
                 counts[portion.remark[0]] += portion.remark[1]
         for _, aside in self.set_aside:
@@ -133,13 +133,13 @@ class AnnotatedChunk:
 
 def annotate_chunk(pipeline: Pipeline, chunk: Sequence[WorkItem]) -> AnnotatedChunk:
     """Let the models work on the documents of a chunk."""
-    asides = [(portion.place, portion.aside) for portion in chunk if portion.aside]
+    asides = [(portion.position, portion.rejected) for portion in chunk if portion.rejected]
     wanted = [portion for portion in chunk if portion.document]
     pairs = list(zip(wanted, pipeline.annotate_each([_require_document(each) for each in wanted]), strict=True))
     return AnnotatedChunk(
         chunk,
         [(portion, each) for portion, each in pairs if isinstance(each, PipelineOutput)],
-        asides + [(portion.place, portion.set_aside(each)) for portion, each in pairs if isinstance(each, str)],
+        asides + [(portion.position, portion.reject(each)) for portion, each in pairs if isinstance(each, str)],
     )
 
 
@@ -151,13 +151,13 @@ def _require_document(portion: WorkItem) -> Document:
 
 def _count_annotations(pipeline: Pipeline, before: Document, annotated: PipelineOutput) -> Counter[str]:
     """Count what the models have found, by label, and what had to make way for it."""
-    counts = Counter({"pairs too far apart": annotated.unread})
-    counts["documents with nothing to relate"] = int(annotated.is_pairless)
+    counts = Counter({"pairs too far apart": annotated.unread_pairs})
+    counts["documents with nothing to relate"] = int(annotated.has_no_pairs)
     counts["cut characters"] = annotated.coverage.cut_characters
-    for name in pipeline.replaced:
+    for name in pipeline.replaced_fields:
         counts[f"{name} of the input left out"] = len(getattr(before, name))
-    for name in pipeline.gives:
-        kept = () if name in pipeline.replaced else getattr(before, name)
+    for name in pipeline.output_fields:
+        kept = () if name in pipeline.replaced_fields else getattr(before, name)
         fresh = _count_labels(getattr(annotated.document, name)) - _count_labels(kept)
         counts[name] = fresh.total()
         counts.update({f"{name}: {label}": many for label, many in fresh.items()})
@@ -197,7 +197,7 @@ class PartFormatSpec:
     """How a format is written: by which writer, and how the name of a part ends."""
 
     writer: str
-    ending: str
+    suffix: str
     has_meta: bool = True
     """Whether there is room for what is known about a document as a whole."""
 
@@ -221,14 +221,14 @@ class WrittenPart:
     name: str | None
     losses: Counter[str] = field(default_factory=Counter)
     """What the format could not hold, counted by reason."""
-    refused: dict[int, str] = field(default_factory=dict)
+    rejected: dict[int, str] = field(default_factory=dict)
     """Numbers of the documents that could not be written, and why."""
 
 
 def write_part(folder: Path, number: int, documents: Sequence[Document], format: PartFormat) -> WrittenPart:  # noqa: A002
     """Write a part under its name; may be killed and called again at any point."""
     form = PART_FORMATS[format]
-    name = f"part-{number:05}{form.ending}"
+    name = f"part-{number:05}{form.suffix}"
     hidden = folder / f".{name}"  # with the same ending, by which writers tell compression
     numbered = dict(enumerate(documents))
     refused = {n: _BOM_REASON for n, one in numbered.items() if format == "brat" and one.text.startswith("\ufeff")}
@@ -242,7 +242,7 @@ def write_part(folder: Path, number: int, documents: Sequence[Document], format:
         raise RuntimeError(f"documents that can be written one by one cannot be written together as {format}")
     if len(refused) == len(documents):
         _remove(hidden)
-        return WrittenPart(None, refused=refused)
+        return WrittenPart(None, rejected=refused)
     _publish(hidden, folder / name)
     return WrittenPart(name, losses, refused)
 
@@ -301,7 +301,7 @@ class RayExecutor:
     cluster: RayCluster
     open_pipeline: Callable[[], Pipeline]
 
-    def computed(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
+    def run(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
         first = next(chunks, None)
         if first is None:  # no cluster is started for nothing
             return
@@ -321,5 +321,5 @@ def _describe_chunk(chunk: Sequence[WorkItem]) -> str:
     """Say which documents a chunk has, without a word of them."""
     first, last = chunk[0], chunk[-1]
     if first.source == last.source:
-        return f"items {first.place.items} to {last.place.items} of {first.source}"
-    return f"the documents from item {first.place.items} of {first.source} to item {last.place.items} of {last.source}"
+        return f"items {first.position.items} to {last.position.items} of {first.source}"
+    return f"the documents from item {first.position.items} of {first.source} to item {last.position.items} of {last.source}"

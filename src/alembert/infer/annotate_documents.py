@@ -130,20 +130,20 @@ class PipelineOutput:
     document: Document
     coverage: Coverage
     """Tokens and windows of all models together; characters count once."""
-    unread: int = 0
+    unread_pairs: int = 0
     """Pairs of entities that are too far apart for the relation model."""
     probabilities: Mapping[str, float] = field(default_factory=dict)
     """Of every label that classifiers of the document know."""
     value: float | None = None
     """The number that a regression model gives the document."""
-    is_pairless: bool = False
+    has_no_pairs: bool = False
     """Whether it has no two entities of types that the relation model relates."""
 
 
 class PipelineStage(Protocol):
     """A model, or several that run together."""
 
-    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
+    def annotate(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
         """Add to each document what is found."""
 
 
@@ -157,14 +157,16 @@ class LexiconMatcher:
     """What a user should know about the terms."""
 
     @classmethod
-    def of(cls, lexicons: Mapping[str, Path], sentence_labels: frozenset[str] = frozenset()) -> LexiconMatcher:
+    def from_lexicons(
+        cls, lexicons: Mapping[str, Path], sentence_labels: frozenset[str] = frozenset()
+    ) -> LexiconMatcher:
         """Read lexicons, which are given by their labels in order of precedence."""
         read = [read_lexicon(path, label) for label, path in lexicons.items()]
-        gazetteer = Gazetteer.of(read)
+        gazetteer = Gazetteer.from_lexicons(read)
         notes = [note for lexicon in read for note in lexicon.warnings()]
         return cls(gazetteer, sentence_labels, (*notes, *gazetteer.built.warnings()))
 
-    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
+    def annotate(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
         found = self.gazetteer.find_all([document.text for document in documents])
         for document, matches in zip(documents, found, strict=True):
             taken = self._taken(document)

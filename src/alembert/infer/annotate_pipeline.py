@@ -52,9 +52,9 @@ class Pipeline:
     folders: tuple[Path, ...]
     tasks: tuple[str, ...]
     """Of each model, with the name of one of several."""
-    gives: tuple[AnnotationField, ...]
+    output_fields: tuple[AnnotationField, ...]
     """What the models find."""
-    replaced: tuple[AnnotationField, ...]
+    replaced_fields: tuple[AnnotationField, ...]
     """What of the input makes way for it."""
     models: tuple[TaskModel, ...] = ()
     lexicons: Mapping[str, Path] = field(default_factory=dict)
@@ -81,10 +81,10 @@ class Pipeline:
         if task is not None and len(folders) > 1:
             raise BadSetting("A task was named, and several models were given. Name a task for one model alone.")
         models = [open_model(folder, device, task).with_threshold(min_score, min_precision) for folder in folders]
-        return cls.of(models, keep=keep, lexicons=lexicons)
+        return cls.from_models(models, keep=keep, lexicons=lexicons)
 
     @classmethod
-    def of(
+    def from_models(
         cls,
         models: Sequence[TaskModel | MultiTaskModel],
         *,
@@ -100,22 +100,24 @@ class Pipeline:
         _check_types(taggers, relaters, has_more=keep or bool(lexicons))
         stages = [stage for model in models for stage in _stages(model)]
         files = {label: Path(path) for label, path in (lexicons or {}).items()}
-        matching = LexiconMatcher.of(files, _sentence_labels(single)) if files else None
+        matching = LexiconMatcher.from_lexicons(files, _sentence_labels(single)) if files else None
         found = tuple(dict.fromkeys(map(_output_field, single)))
         return cls(
             stages=(*stages, *([matching] if matching else []), *map(_RelationStage, relaters)),
             folders=tuple(model.folder for model in models),
             tasks=tuple(model.name or model.task.name for model in single),
-            gives=tuple(dict.fromkeys((*found, "entities"))) if matching else found,
-            replaced=() if keep else _replaced_fields(found),
+            output_fields=tuple(dict.fromkeys((*found, "entities"))) if matching else found,
+            replaced_fields=() if keep else _replaced_fields(found),
             models=tuple(single),
             lexicons=files,
             notes=matching.notes if matching else (),
         )
 
-    def reading(self, options: ReadOptions) -> ReadOptions:
+    def read_options(self, options: ReadOptions) -> ReadOptions:
         """Return options with the columns that the models were trained on, unless others are named."""
-        known = [apply_training_columns(each.training(), options, str(each.folder / TASK_FILE)) for each in self.models]
+        known = [
+            apply_training_columns(each.training_facts(), options, str(each.folder / TASK_FILE)) for each in self.models
+        ]
         texts = {each.text: each for each in known if each.text}
         if len(texts) > 1:
             columns = " and ".join(", ".join(names) for names in texts)
@@ -124,15 +126,15 @@ class Pipeline:
                 "--text COLUMN."
             )
         for each in self.models:
-            options = apply_training_columns(each.training(), options, str(each.folder / TASK_FILE))
+            options = apply_training_columns(each.training_facts(), options, str(each.folder / TASK_FILE))
         return options
 
     def annotate(self, documents: Sequence[Document | str]) -> list[PipelineOutput]:
         """Let every model add to the documents, which may be plain texts; results are in their order."""
         ready = _to_documents(documents)
-        found = [PipelineOutput(drop_annotations(document, self.replaced), Coverage()) for document in ready]
+        found = [PipelineOutput(drop_annotations(document, self.replaced_fields), Coverage()) for document in ready]
         for stage in self.stages:
-            added = stage.add([each.document for each in found])
+            added = stage.annotate([each.document for each in found])
             found = [_merge_outputs(before, after) for before, after in zip(found, added, strict=True)]
         return found
 
@@ -183,10 +185,10 @@ def _merge_outputs(before: PipelineOutput, after: PipelineOutput) -> PipelineOut
     return PipelineOutput(
         after.document,
         replace(total, **once),
-        before.unread + after.unread,
+        before.unread_pairs + after.unread_pairs,
         {**before.probabilities, **after.probabilities},
         before.value if after.value is None else after.value,
-        before.is_pairless or after.is_pairless,
+        before.has_no_pairs or after.has_no_pairs,
     )
 
 
@@ -196,8 +198,8 @@ class _TextStage:
 
     model: TaskModel
 
-    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
-        examples = self.model.task.of_documents(documents)
+    def annotate(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
+        examples = self.model.task.examples_from_documents(documents)
         predictions = self.model.predict(examples)
         for document, example, prediction in zip(documents, examples, predictions, strict=True):
             said = _add_prediction(self.model, document, example, prediction)
@@ -210,9 +212,9 @@ class _MultiTaskStage:
 
     model: MultiTaskModel
 
-    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
+    def annotate(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
         examples = self.model.task.of_documents(documents)
-        predictions = self.model.predictions(examples)
+        predictions = self.model.iter_predictions(examples)
         for document, example, by_task in zip(documents, examples, predictions, strict=True):
             certainty: dict[str, Any] = {}
             for name, model in self.model.models.items():
@@ -227,7 +229,7 @@ class _RelationStage:
 
     model: TaskModel
 
-    def add(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
+    def annotate(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
         bare = [drop_annotations(document, ["relations"]) for document in documents]
         examples = [example_from_document(document, "", is_annotated=False)[0] for document in bare]
         rules = cast(RelateTask, self.model.task).rules
@@ -235,7 +237,9 @@ class _RelationStage:
         for document, example, found in zip(documents, examples, predictions, strict=True):
             related = with_relations(document, example, found, rules.negative)
             unread = len(found.pairs) - found.coverage.windows
-            yield PipelineOutput(related, found.coverage, unread, is_pairless=not rules.fit(example.mentions))
+            yield PipelineOutput(
+                related, found.coverage, unread, has_no_pairs=not rules.has_related_types(example.mentions)
+            )
 
 
 def _add_prediction(model: TaskModel, document: Document, example: Any, prediction: Any) -> Document:

@@ -64,7 +64,7 @@ class ModelTiming:
             "tokens_per_second": round(self.speed.tokens_per_second, 1),
             "documents": self.speed.texts,
             "rounds": len(self.speed.seconds),
-            "unrest": round(self.speed.unrest, 3),
+            "unrest": round(self.speed.relative_range, 3),
             "latency_ms": {**ms, "documents": len(self.latency.seconds)},
         }
 
@@ -93,7 +93,7 @@ class Benchmark:
     set_aside: tuple[SetAside, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
-    def factor(self, peer: ModelTiming) -> float:
+    def speed_up(self, peer: ModelTiming) -> float:
         """Say how many times as many texts a second the model answers as a peer, on the same texts."""
         return (self.beside or self.own).speed.texts_per_second / peer.speed.texts_per_second
 
@@ -114,7 +114,7 @@ class Benchmark:
             **{name: getattr(self, name) for name in plain},
             **self.own.to_table(),
             "beside_peers": self.beside and self.beside.to_table(),
-            "peers": [{**each.to_table(), "factor": round(self.factor(each), 3)} for each in self.peers],
+            "peers": [{**each.to_table(), "factor": round(self.speed_up(each), 3)} for each in self.peers],
             "left_out": [asdict(each) for each in self.left_out],
             "set_aside": len(self.set_aside),
         }
@@ -178,7 +178,7 @@ def read_texts(
     """Read texts from files of any known format; for tasks that ask about more than a text, files of the task."""
     listed = list_input_files(files)
     if _reads_documents(model):
-        options = apply_training_columns(model.training(), options, str(model.folder / TASK_FILE))
+        options = apply_training_columns(model.training_facts(), options, str(model.folder / TASK_FILE))
         reading = _read_documents(model, listed, options, limit)
     else:
         reading = model.read(listed.paths, options)
@@ -203,7 +203,7 @@ def _read_documents(model: TaskModel, files: InputFiles, options: ReadOptions, l
     remarks: list[Remark] = []
 
     def texts() -> Iterator[str]:
-        for taken in open_input_stream(files, options).items(StreamPosition()):
+        for taken in open_input_stream(files, options).read_from(StreamPosition()):
             if isinstance(taken.item, Document):
                 yield taken.item.text
             elif isinstance(taken.item, SetAside):
@@ -212,7 +212,7 @@ def _read_documents(model: TaskModel, files: InputFiles, options: ReadOptions, l
                 remarks.append(taken.item)
 
     found = list(islice(texts(), limit))
-    return ReadResult(tuple(model.task.of_texts(found)), tuple(set_aside), tuple(remarks))
+    return ReadResult(tuple(model.task.examples_from_texts(found)), tuple(set_aside), tuple(remarks))
 
 
 # -- measuring
@@ -251,7 +251,7 @@ def _open_peer_set(model: TaskModel, examples: Sequence[Any], device: str) -> _P
     found = list(open_peers(model, device))
     peers = tuple(each for each in found if isinstance(each, Peer))
     left_out = tuple(each for each in found if isinstance(each, SkippedPeer))
-    if not any(peer.whole for peer in peers):
+    if not any(peer.reads_whole_texts for peer in peers):
         return _PeerSet(peers, examples, left_out)
     short = [each for each, read in zip(examples, model.encode(examples), strict=True) if fits_one_window(read)]
     if short:

@@ -44,7 +44,7 @@ class Peer:
     name: str
     model: TaskModel
     answer: Callable[[Sequence[Example]], Sequence[Any]]
-    whole: bool
+    reads_whole_texts: bool
     """Whether it reads a text at once, so that it would cut or refuse one that needs windows."""
 
     def encode(self, examples: Sequence[Example]) -> list[EncodedExample]:
@@ -69,7 +69,7 @@ def open_peers(model: TaskModel, device: str = "cpu") -> Iterator[Peer | Skipped
     if isinstance(model.engine, ExportEngine):
         yield SkippedPeer(PIPELINE_PEER, "transformers reads checkpoints, and this is an Export")
         yield SkippedPeer(SORTED_PEER, "transformers reads checkpoints, and this is an Export")
-        yield Peer(UNSORTED_PEER, model, open_unsorted(model, model.engine), whole=False)
+        yield Peer(UNSORTED_PEER, model, open_unsorted(model, model.engine), reads_whole_texts=False)
         return
     reason = _incompatibility(model, device)
     for name, opened in ((PIPELINE_PEER, open_transformers_pipeline), (SORTED_PEER, open_transformers_sorted)):
@@ -120,7 +120,7 @@ def _open_peer(
             answer = opened(model, transformers)
     except Exception as problem:  # whatever it raises, the model itself can still be measured
         return SkippedPeer(name, f"transformers cannot open the folder ({type(problem).__name__})")
-    return Peer(name, model, lambda examples: answer([each.texts[0] for each in examples]), whole=True)
+    return Peer(name, model, lambda examples: answer([each.texts[0] for each in examples]), reads_whole_texts=True)
 
 
 @contextmanager
@@ -185,7 +185,7 @@ def open_unsorted(model: TaskModel, engine: ExportEngine) -> Callable[[Sequence[
             part = rows[start : start + BATCH_SIZE]
             found = compute(part, head)
             for place, row in enumerate(part):
-                yield found[place, row.places] if per_token else found[place : place + 1]
+                yield found[place, row.positions] if per_token else found[place : place + 1]
 
     def answer(examples: Sequence[Example]) -> list[Any]:
         encoded = model.encode(examples)

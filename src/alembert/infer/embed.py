@@ -95,9 +95,9 @@ class UnitStream:
         """How much there is to read: bytes, or documents."""
         return self.supply.total
 
-    def portions(self, after: StreamPosition) -> Iterator[UnitItem]:
+    def read_from(self, after: StreamPosition) -> Iterator[UnitItem]:
         """Give what follows a place."""
-        return map(partial(_to_unit_item, self.unit), self.supply.items(after))
+        return map(partial(_to_unit_item, self.unit), self.supply.read_from(after))
 
 
 def open_unit_stream(
@@ -111,7 +111,7 @@ def open_unit_stream(
 
 
 def _to_unit_item(unit: UnitKind, taken: InputItem) -> UnitItem:
-    item, place, done = taken.item, taken.place, taken.done
+    item, place, done = taken.item, taken.position, taken.progress
     if isinstance(item, Document):
         spans = _sentences(item, taken.sentences) if unit == "sentence" else _whole_document(item)
         return _document_item(item, taken.source, spans, place, done)
@@ -230,9 +230,9 @@ def encode(
     """Make a vector of each document or sentence, or go on where that was stopped; a complete result is left as it is."""
     settings = settings or EncodeSettings()
     with fetch_inputs(inputs, out, tell) as given:
-        files = list_input_files(given.paths, out=out, called=given.called, format=settings.format)
+        files = list_input_files(given.paths, out=out, called=given.get_display_name, format=settings.format)
         supply = open_unit_stream(files, settings.unit, settings.read, settings.format)
-        origins = given.recorded(files.contents)
+        origins = given.to_manifest_inputs(files.contents)
         plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": origins}
         if done := artifact.find_finished(out, KIND, **plan):
             return EmbeddingRun(done, fresh=False, notes=tuple(files.notes()))
@@ -253,7 +253,7 @@ def open_embedder(index: VectorIndex, model: str | Path | None = None, device: s
             if model is None
             else f"There is no folder {folder}. Check the path."
         )
-    if ModelOrigin.of(folder).fingerprint != facts.fingerprint:
+    if ModelOrigin.from_folder(folder).fingerprint != facts.fingerprint:
         raise BadFile(
             f"{folder} is not the model that made the vectors of {index.folder}, or it was changed since: vectors of "
             "two models cannot be compared. Name the right one with --model, or encode again."
@@ -292,11 +292,11 @@ class _EmbeddingJob:
         with Ledger(self._folder, self._heads(0)) as ledger:
             place, counts = _read_progress(ledger)
             characters = 0
-            for chunk in iter_chunks(supply.portions(place), self._settings.chunk_characters):
+            for chunk in iter_chunks(supply.read_from(place), self._settings.chunk_characters):
                 characters += self._add(chunk, ledger, counts)
                 self._tell(Progress("encoding", chunk[-1].done, total, characters))
             for name, head in self._heads(counts["units"]).items():
-                ledger.begin_with(name, head)
+                ledger.overwrite_start(name, head)
         self.seconds = time.perf_counter() - began
         return dict(counts)
 
@@ -318,7 +318,7 @@ class _EmbeddingJob:
         if numbers.copy is not None:
             blocks[INT8_COPY_FILE] = numbers.copy.tobytes()
         _update_counts(counts, chunk, embedded.coverage)
-        ledger.add(blocks, {"place": chunk[-1].place, "counts": counts})
+        ledger.annotate(blocks, {"place": chunk[-1].place, "counts": counts})
         self.fresh += len(units)
         return embedded.coverage.characters
 

@@ -51,7 +51,7 @@ class VectorEngine(Protocol):
         """The tokenizer that the model was trained with."""
 
     @property
-    def longest(self) -> int:
+    def max_tokens(self) -> int:
         """Tokens that the model reads at once."""
 
     def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
@@ -65,7 +65,7 @@ class HiddenStateEngine(Protocol):
     def tokenizer(self) -> Tokenizer: ...
 
     @property
-    def longest(self) -> int: ...
+    def max_tokens(self) -> int: ...
 
     def hidden_states(self, documents: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Give the number and the last states (T, D), a torch tensor, of each document, in any order."""
@@ -79,7 +79,7 @@ class DenseLayer:
     bias_D: npt.NDArray[np.float32]
 
     @classmethod
-    def of(cls, head: Any) -> DenseLayer:
+    def from_head(cls, head: Any) -> DenseLayer:
         """Take the layer from a torch head of the kind `embed`."""
         weights = {name: each.detach().float().cpu().numpy() for name, each in head.layer.named_parameters()}
         return cls(weights["weight"], weights["bias"])
@@ -98,21 +98,21 @@ class TorchVectorEngine:
     layer: DenseLayer | None = None
 
     @classmethod
-    def of(cls, engine: TorchEngine, pooling: Pooling) -> TorchVectorEngine:
+    def from_engine(cls, engine: TorchEngine, pooling: Pooling) -> TorchVectorEngine:
         """Take the trained layer along, if it is part of the model."""
         heads = engine.checkpoint.blueprint.heads
         if not pooling.layer:
             return cls(engine, pooling)
         name = next(name for name, spec in heads.items() if spec.kind == EMBED_HEAD)
-        return cls(engine, pooling, DenseLayer.of(engine.model.head(name)))
+        return cls(engine, pooling, DenseLayer.from_head(engine.model.head(name)))
 
     @property
     def tokenizer(self) -> Tokenizer:
         return self.engine.tokenizer
 
     @property
-    def longest(self) -> int:
-        return self.engine.longest
+    def max_tokens(self) -> int:
+        return self.engine.max_tokens
 
     def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
         """Give the vector of each window."""
@@ -133,7 +133,7 @@ class ExportVectorEngine:
     head: str
 
     @classmethod
-    def of(cls, engine: ExportEngine, pooling: Pooling) -> ExportVectorEngine:
+    def from_engine(cls, engine: ExportEngine, pooling: Pooling) -> ExportVectorEngine:
         """Find the head that makes vectors."""
         return cls(engine, pooling, next(name for name, each in engine.facts.heads.items() if each.kind == EMBED_HEAD))
 
@@ -142,12 +142,12 @@ class ExportVectorEngine:
         return self.engine.tokenizer
 
     @property
-    def longest(self) -> int:
-        return self.engine.longest
+    def max_tokens(self) -> int:
+        return self.engine.max_tokens
 
     def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
         """Give the vector of each window."""
-        rows = [Row(ids=ids, places=np.zeros(1, np.int64)) for ids in windows]
+        rows = [Row(ids=ids, positions=np.zeros(1, np.int64)) for ids in windows]
         vectors_RD = np.empty((len(rows), self.pooling.dimension), np.float32)
         for number, outputs in self.engine.graph.head_outputs([self.head], rows):
             # Before it may stand what a layer that is for training alone made of it.
@@ -166,7 +166,7 @@ class ModelOrigin:
     fingerprint: str
 
     @classmethod
-    def of(cls, folder: Path) -> ModelOrigin:
+    def from_folder(cls, folder: Path) -> ModelOrigin:
         """Look at a model's folder."""
         return cls(str(folder.absolute()), model_fingerprint(folder))
 
@@ -204,7 +204,9 @@ class Embedder:
             engine, pooling = _open_export(folder, mode)
         else:
             engine, pooling = _open_checkpoint(folder, mode, device)
-        return cls(engine, pooling, ModelOrigin.of(folder), _resolve_length(length, pooling, engine.longest))
+        return cls(
+            engine, pooling, ModelOrigin.from_folder(folder), _resolve_length(length, pooling, engine.max_tokens)
+        )
 
     def embed(self, texts: Sequence[str]) -> EmbeddedTexts:
         """Give the vector of each text."""
@@ -231,7 +233,7 @@ class Embedder:
 def _open_checkpoint(folder: Path, mode: PoolingMode | None, device: str) -> tuple[VectorEngine, Pooling]:
     engine = open_torch_engine(folder, device)
     pooling = resolve_pooling(folder, mode, engine.checkpoint.blueprint.config.hidden_size)
-    return TorchVectorEngine.of(engine, pooling), pooling
+    return TorchVectorEngine.from_engine(engine, pooling), pooling
 
 
 def _open_export(folder: Path, mode: PoolingMode | None) -> tuple[VectorEngine, Pooling]:
@@ -244,7 +246,7 @@ def _open_export(folder: Path, mode: PoolingMode | None) -> tuple[VectorEngine, 
             "of, or export a model that was fine-tuned for the task compare."
         )
     pooling = resolve_pooling(folder, mode, engine.facts.width)
-    return ExportVectorEngine.of(engine, pooling), pooling
+    return ExportVectorEngine.from_engine(engine, pooling), pooling
 
 
 def resolve_pooling(folder: Path, mode: PoolingMode | None, width: int) -> Pooling:

@@ -48,11 +48,11 @@ class TorchEngine:
             )
         self.checkpoint = checkpoint
         self.tokenizer: Tokenizer = checkpoint.tokenizer
-        self.longest = checkpoint.blueprint.config.max_position_embeddings
+        self.max_tokens = checkpoint.blueprint.config.max_position_embeddings
         self.attention = checkpoint.blueprint.config.attention
         self.device = device
         self.model = checkpoint.model.to(device).eval()
-        self.turn = Lock()  # one caller has all cores: how many threads an operation takes is set for the process
+        self.lock = Lock()  # one caller has all cores: how many threads an operation takes is set for the process
 
     @classmethod
     def open(cls, where: str | Path, device: str = "cpu") -> TorchEngine:
@@ -72,7 +72,7 @@ class TorchEngine:
             multiplications=count_multiplications_per_token(config, tokens=REFERENCE_TOKENS),
         )
 
-    def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, ModelRunner]:
+    def bind(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, ModelRunner]:
         """Give a task what it needs of the weights of its head (none: called as its kind), and what runs it."""
         spec = task.head()
         name = head or spec.kind
@@ -85,14 +85,14 @@ class TorchEngine:
                 f"{shortlist(task.labels)}; the model has {shortlist(labels) if labels else 'none of them'}. One of the two files was "
                 "changed; fine-tune again."
             )
-        return task.bind(self.model.head(name)), ModelRunner(self.model, name, task.attention)
+        return task.with_head_weights(self.model.head(name)), ModelRunner(self.model, name, task.attention_pattern)
 
-    def together(self, tasks: Mapping[str, AnyTask]) -> SharedEncoderRunner:
+    def multitask_runner(self, tasks: Mapping[str, AnyTask]) -> SharedEncoderRunner:
         """Give what runs the heads of several tasks, which have their names, at once."""
         return SharedEncoderRunner(
             partial(compute_head_outputs, self.model),
             {name: self.model.spec(name).per_token for name in tasks},
-            {name: task.attention for name, task in tasks.items()},
+            {name: task.attention_pattern for name, task in tasks.items()},
         )
 
     def hidden_states(self, documents: Sequence[Sequence[int]]) -> Iterator[tuple[int, Tensor]]:

@@ -99,8 +99,8 @@ class ExportEngine:
         self.folder = folder
         self.facts = facts
         self.tokenizer = tokenizer
-        self.longest = facts.longest
-        self.turn = nullcontext()  # callers share the streams of one compiled graph
+        self.max_tokens = facts.longest
+        self.lock = nullcontext()  # callers share the streams of one compiled graph
 
     @classmethod
     def open(cls, folder: str | Path) -> ExportEngine:
@@ -145,7 +145,7 @@ class ExportEngine:
             multiplications=self.facts.multiplications,
         )
 
-    def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, GraphRunner]:
+    def bind(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, GraphRunner]:
         """Give a task what it needs of the weights of its head (none: the only one), and what runs it."""
         name = next(iter(self.facts.heads)) if head is None else head
         found = self.facts.heads.get(name)
@@ -156,9 +156,9 @@ class ExportEngine:
                 f"model has {there}. One of the files was changed; export again."
             )
         weights = read_decoding_weights(self.folder, name, task.decoding_weights)
-        return task.bound_to(weights), GraphRunner(self.graph, name)
+        return task.with_decoding_weights(weights), GraphRunner(self.graph, name)
 
-    def together(self, tasks: Mapping[str, AnyTask]) -> SharedEncoderRunner:
+    def multitask_runner(self, tasks: Mapping[str, AnyTask]) -> SharedEncoderRunner:
         """Give what runs the heads of several tasks, which have their names, at once."""
         return SharedEncoderRunner(
             lambda heads, rows, _: self.graph.head_outputs(heads, rows),

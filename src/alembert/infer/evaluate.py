@@ -147,7 +147,7 @@ def build_evaluation(
     contest: ModelComparison, *, device: str = "cpu", tell: ProgressCallback = lambda _: None
 ) -> Evaluation:
     """Evaluate the first model of a contest, against the second if there is one."""
-    first, *others = contest.entrants
+    first, *others = contest.models
     model, examples = first.model, contest.examples
     answers = collect_confidences(model.task, examples, first.predictions)
     return Evaluation(
@@ -172,7 +172,7 @@ def build_evaluation(
 def _measure_spread(
     model: TaskModel, examples: Sequence[Any], device: str, tell: ProgressCallback
 ) -> SeedSpread | None:
-    folders = model.members()
+    folders = model.seed_folders()
     if len(folders) < 2:
         return None
     seeds = []
@@ -197,7 +197,7 @@ def _build_confusion(model: TaskModel, examples: Sequence[Any], predictions: Seq
 
 
 def _compare_baseline(contest: ModelComparison, first: ScoredModel, other: ScoredModel) -> BaselineComparison:
-    found = contest.paired(first, other)
+    found = contest.paired_bootstrap(first, other)
     return BaselineComparison(
         model=str(other.model.folder),
         scores=other.scores,

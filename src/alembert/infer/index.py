@@ -182,11 +182,11 @@ class VectorIndex:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def exact(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def read_vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Give some vectors, as they are stored, in float64."""
         return dequantise(self.matrix[rows], self.rows["scale"][rows] if self.facts.dtype == "int8" else None)
 
-    def unit(self, row: int) -> TextUnit:
+    def read_unit(self, row: int) -> TextUnit:
         """Read what a row is of."""
         with (self.folder / UNITS_FILE).open("rb") as file:
             file.seek(int(self.rows["start"][row]))

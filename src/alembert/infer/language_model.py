@@ -47,7 +47,7 @@ class TokenEngine(Protocol):
         """The tokenizer that the model was trained with."""
 
     @property
-    def longest(self) -> int:
+    def max_tokens(self) -> int:
         """Tokens that the model reads at once."""
 
 
@@ -89,9 +89,9 @@ def fill_mask(engine: MaskEngine, text: str, top: int = 5) -> tuple[FilledMask, 
     if not positions:
         mask = tokenizer.vocabulary.special.mask
         raise BadInput(f"The text has no {mask}. Write {mask} where a word is to be found.")
-    if len(encoding) > engine.longest:
+    if len(encoding) > engine.max_tokens:
         raise BadInput(
-            f"The text has {len(encoding):,} tokens, and the model reads {engine.longest:,} at once. "
+            f"The text has {len(encoding):,} tokens, and the model reads {engine.max_tokens:,} at once. "
             "Give a shorter passage around the mask."
         )
     rows = engine.vocabulary_probabilities(encoding.ids, positions)
@@ -158,10 +158,10 @@ def prompt_ids(engine: CausalEngine, prompt: str) -> list[int]:
     """Encode a prompt as the model begins a text, and refuse one that leaves no room for a token."""
     tokenizer = engine.tokenizer
     ids = [tokenizer.cls_id, *tokenizer.encode(prompt, add_special_tokens=False).ids]
-    if len(ids) >= engine.longest:
+    if len(ids) >= engine.max_tokens:
         raise BadInput(
             f"The prompt has {len(ids):,} tokens with {tokenizer.vocabulary.special.cls}, and the model reads "
-            f"{engine.longest:,} at once, which leaves no room to go on. Give a shorter prompt."
+            f"{engine.max_tokens:,} at once, which leaves no room to go on. Give a shorter prompt."
         )
     return ids
 
@@ -170,7 +170,7 @@ def _generate_batches(
     engine: CausalEngine, prompts: Sequence[str], rows: Sequence[list[int]], settings: DecodeSettings
 ) -> Iterator[tuple[GeneratedText, ...]]:
     found = generate_texts(
-        engine.writer(), [_to_prompt(ids, engine.longest) for ids in rows], engine.tokenizer, settings
+        engine.writer(), [_to_prompt(ids, engine.max_tokens) for ids in rows], engine.tokenizer, settings
     )
     for prompt, texts in zip(prompts, found, strict=True):
         yield tuple(_to_generated_text(engine.tokenizer, prompt, text) for text in texts)
@@ -309,7 +309,7 @@ def _span(offsets: tuple[int, int], text: str, *, is_end: bool) -> tuple[int, in
 
 
 def _check_length(engine: LanguageModelEngine, length: int) -> None:
-    if length > engine.longest:
+    if length > engine.max_tokens:
         raise BadInput(
-            f"The text has {length:,} tokens, and the model reads {engine.longest:,} at once. Give a shorter text."
+            f"The text has {length:,} tokens, and the model reads {engine.max_tokens:,} at once. Give a shorter text."
         )

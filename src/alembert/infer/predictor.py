@@ -148,7 +148,7 @@ class Predictor:
         models = [model.with_threshold(min_score, min_precision) for model in self._models]
         if not self._annotates or self.tasks == ("relate",):  # alone it reads marked texts as well
             return partial(_predict_batch, cast(TaskModel, models[0]))
-        annotate = partial(_annotate_batch, Pipeline.of(models))
+        annotate = partial(_annotate_batch, Pipeline.from_models(models))
         if self.tasks == ("classify",):
             # One that was fine-tuned elsewhere does not say whether it reads pairs.
             return partial(_classify_batch, annotate, partial(_predict_batch, cast(TaskModel, models[0])))
@@ -197,7 +197,7 @@ class Predictor:
             )
         vectors = np.atleast_2d(self.encode(query))
         found = [
-            [SearchHit.of(hit, opened.unit(hit.row)) for hit in hits]
+            [SearchHit.of(hit, opened.read_unit(hit.row)) for hit in hits]
             for hits in find_nearest(opened, vectors, top, measure=measure)
         ]
         return found[0] if isinstance(query, str) else found
@@ -262,7 +262,7 @@ def _open_models(
         return []
     models = [open_model(folder, device, task) for folder in folders]
     if all(annotates_documents(model) for model in models):
-        Pipeline.of(models)  # refuses models that do not fit each other
+        Pipeline.from_models(models)  # refuses models that do not fit each other
     elif len(models) > 1 or isinstance(models[0], MultiTaskModel):
         raise BadSetting(
             f"The models are for the tasks {', '.join(kinds)}; only taggers, classifiers of single texts and relation "

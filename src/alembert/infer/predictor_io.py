@@ -120,7 +120,7 @@ def to_prediction(task: AnyTask, example: Any, prediction: Any) -> Prediction:
     """Turn the answer of a task into a prediction for the user."""
     if task.name == "relate":
         return _relation_document(cast(RelateTask, task), example, prediction)
-    record = {**task.record(example, prediction), "coverage": prediction.coverage}
+    record = {**task.to_record(example, prediction), "coverage": prediction.coverage}
     return _PREDICTION_BUILDERS[task.name](record)
 
 
@@ -136,13 +136,13 @@ def to_similarity(name: str, texts: tuple[str, ...], embedded: EmbeddedTexts) ->
 
 def _text_example(task: AnyTask, item: Any, number: int) -> Example:
     """Read one text, of a task that writes or extracts."""
-    return cast(Example, task.of_texts([to_document(item, number).text], [input_id(item, number)])[0])
+    return cast(Example, task.examples_from_texts([to_document(item, number).text], [input_id(item, number)])[0])
 
 
 def _pair_example(task: AnyTask, item: Any, number: int) -> Example:
     texts = item.get("texts") if isinstance(item, Mapping) else item
     if isinstance(texts, list | tuple) and len(texts) == 2 and all(isinstance(text, str) for text in texts):
-        blank: Example = task.of_texts([""], [input_id(item, number)])[0]
+        blank: Example = task.examples_from_texts([""], [input_id(item, number)])[0]
         return replace(blank, texts=tuple(texts))
     raise BadInput(
         f"Input {number} is no pair; this model classifies pairs of texts. Give a tuple of two texts, or a dict with "
@@ -160,13 +160,13 @@ def _record_example(task: AnyTask, item: Any, number: int) -> Example:
     missing = [key for key in needed if key not in known]
     if missing:
         raise BadInput(f"Input {number} is a dict without `{missing[0]}`, which this model needs.")
-    return cast(Example, task.of_records([item], [input_id(item, number)])[0])
+    return cast(Example, task.examples_from_records([item], [input_id(item, number)])[0])
 
 
 def _relation_example(task: AnyTask, item: Any, number: int) -> RelateExample:
     """Read a marked text, or a document with entities."""
     if isinstance(item, str):
-        return cast(RelateExample, task.of_texts([item], [str(number)])[0])
+        return cast(RelateExample, task.examples_from_texts([item], [str(number)])[0])
     return example_from_document(to_document(item, number), "", is_annotated=False)[0]
 
 

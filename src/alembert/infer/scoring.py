@@ -53,11 +53,11 @@ def read_gold(
             aside = f" ({len(reading.set_aside):,} set aside; {first.position}: {first.reason})"
         raise BadFile(f"{named} has no example that can be scored{aside}. Give a file with labelled examples.")
     examples = reading.examples if part is None else _take_split(model, reading.examples, part)
-    if model.task.labels and not any(model.task.answers(example) for example in examples):
+    if model.task.labels and not any(model.task.gold_answers(example) for example in examples):
         usual = "Check that the file is annotated, and that its format and columns were recognised."
         raise BadFile(
             f"None of the {len(examples):,} examples of {named} has a right answer to compare with. "
-            + (" ".join(model.task.notes(examples)) or usual)
+            + (" ".join(model.task.data_notes(examples)) or usual)
         )
     model.task.check(examples)
     if part is not None and model.train_keys() is None:
@@ -70,7 +70,7 @@ def _take_split(model: TaskModel, examples: Sequence[Any], part: str) -> Sequenc
     """Split as fine-tuning did: by text and seed, so that the same file has the same parts."""
     if part not in SPLIT_NAMES:
         raise BadSetting(f"There is no part {part!r} of a file; expected one of {', '.join(SPLIT_NAMES)}.")
-    how = model.training().get("split")
+    how = model.training_facts().get("split")
     if not isinstance(how, dict) or not {"shares", "seed"} <= how.keys():
         raise BadSetting(
             f"{model.folder} was not fine-tuned on a part of a file ({TASK_FILE} has no split), so there is no part "
@@ -111,7 +111,7 @@ class ModelComparison:
 
     files: tuple[str, ...]
     reading: ReadResult[Any]
-    entrants: tuple[ScoredModel, ...]
+    models: tuple[ScoredModel, ...]
     rounds: int
     seed: int
 
@@ -124,7 +124,7 @@ class ModelComparison:
         """How many documents the examples are from: what samples are drawn of."""
         return len({example.kin for example in self.examples})
 
-    def paired(self, one: ScoredModel, other: ScoredModel) -> bootstrap.PairedComparison:
+    def paired_bootstrap(self, one: ScoredModel, other: ScoredModel) -> bootstrap.PairedComparison:
         """Compare two models by paired bootstrap: the score of one minus that of the other."""
         chance = {"rounds": self.rounds, "seed": self.seed}
         kin = get_group_ids(self.examples)
@@ -154,7 +154,7 @@ def score_models(
     return ModelComparison(
         files=tuple(map(str, paths)),
         reading=reading,
-        entrants=tuple(_score_model(model, reading.examples, rounds, seed, tell) for model in models),
+        models=tuple(_score_model(model, reading.examples, rounds, seed, tell) for model in models),
         rounds=rounds,
         seed=seed,
     )
@@ -179,7 +179,7 @@ def _score_model(
     model: TaskModel, examples: Sequence[Any], rounds: int, seed: int, tell: ProgressCallback
 ) -> ScoredModel:
     predictions = predict_with_progress(model, examples, tell)
-    measure = model.task.measure(examples, predictions)
+    measure = model.task.sample_metric(examples, predictions)
     kin = get_group_ids(examples)
     return ScoredModel(
         model=model,
@@ -198,7 +198,7 @@ def _check_comparable(model: TaskModel, other: TaskModel) -> None:
             f"{model.folder} is a model for the task {one.name}, {other.folder} for {two.name}; "
             "only models for the same task can be compared."
         )
-    mine, theirs = one.question(), two.question()
+    mine, theirs = one.comparison_key(), two.comparison_key()
     for what in mine:
         if mine[what] != theirs[what]:
             raise BadSetting(

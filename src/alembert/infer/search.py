@@ -81,7 +81,7 @@ def _find_nearest(
     for block in _blocks(index, units_QD.astype(np.float32), measure, copy):
         floors_Q = np.array([each.floor for each in best])
         for number in np.flatnonzero(block.upper_QB.max(1) > floors_Q):
-            best[number].look_at(block, int(number))
+            best[number].update(block, int(number))
     factors = lengths_Q if measure == "dot" else np.ones(len(best))
     return [each.hits(factor) for each, factor in zip(best, factors.tolist(), strict=True)]
 
@@ -149,7 +149,7 @@ class _TopK:
         """A row must be above this to come in; rows come in order, and of equal ones the first stays."""
         return float(self._scores[-1]) if len(self._scores) == self._k else -np.inf
 
-    def look_at(self, block: _Block, query: int) -> None:
+    def update(self, block: _Block, query: int) -> None:
         """Take what is good enough of a block."""
         upper_B = block.upper_QB[query]
         reached = upper_B > self.floor
@@ -167,7 +167,7 @@ class _TopK:
         return [Hit(row, score * factor) for row, score in pairs]
 
     def _exact(self, rows: RowNumbers) -> ScoreArray:
-        vectors = self._index.exact(rows)
+        vectors = self._index.read_vectors(rows)
         # A sum along each row is made in one order, unlike a matrix product: equal rows have equal scores.
         products: ScoreArray = (vectors * self._unit_D).sum(1)
         if self._measure == "dot":

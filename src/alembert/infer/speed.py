@@ -60,7 +60,7 @@ class Speed:
         return self.tokens / median(self.seconds)
 
     @property
-    def unrest(self) -> float:
+    def relative_range(self) -> float:
         """How far the slowest round is from the fastest, as a share of the middle one."""
         return (max(self.seconds) - min(self.seconds)) / median(self.seconds)
 

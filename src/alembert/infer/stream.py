@@ -60,8 +60,8 @@ class StreamPosition(NamedTuple):
 class InputItem:
     """An item of an input, and where reading stands behind it."""
 
-    place: StreamPosition
-    done: int
+    position: StreamPosition
+    progress: int
     """How far that is, in the measure of `Supply.total`."""
     source: str
     item: Item
@@ -78,7 +78,7 @@ class InputStream(Protocol):
     def total(self) -> int:
         """How much there is to read: bytes, or documents."""
 
-    def items(self, after: StreamPosition) -> Iterator[InputItem]:
+    def read_from(self, after: StreamPosition) -> Iterator[InputItem]:
         """Give what follows a place."""
 
 
@@ -141,7 +141,7 @@ class _FileStream:
     def total(self) -> int:
         return self._size(len(self.files))
 
-    def items(self, after: StreamPosition) -> Iterator[InputItem]:
+    def read_from(self, after: StreamPosition) -> Iterator[InputItem]:
         before = self._size(after.input)
         for number in range(after.input, len(self.files)):
             yield from self._of_file(number, after.items if number == after.input else 0, before)
@@ -152,7 +152,9 @@ class _FileStream:
         with closing(InputReader(file)) as stream:
             items = stream.items(self.options, self.format or try_detect_format(file.path))
             for count, item in enumerate(islice(items, passed, None), passed + 1):
-                yield InputItem(StreamPosition(number, count), before + stream.place(), file.name, item, number=count)
+                yield InputItem(
+                    StreamPosition(number, count), before + stream.get_position(), file.name, item, number=count
+                )
 
     def _size(self, count: int) -> int:
         return sum(count_bytes(file.path) for file in self.files[:count])
@@ -166,7 +168,7 @@ class _CorpusStream:
     def total(self) -> int:
         return self.corpus.counts.get("documents", 0)
 
-    def items(self, after: StreamPosition) -> Iterator[InputItem]:
+    def read_from(self, after: StreamPosition) -> Iterator[InputItem]:
         for count, entry in enumerate(islice(self.corpus.entries(), after.items, None), after.items + 1):
             yield InputItem(StreamPosition(0, count), count, entry.source, entry.with_terms(), entry.sentences)
 
@@ -210,7 +212,7 @@ class Ledger:
         """How many bytes of a file count."""
         return self._sizes[name]
 
-    def add(self, blocks: Mapping[str, bytes], state: Any) -> None:
+    def annotate(self, blocks: Mapping[str, bytes], state: Any) -> None:
         """Append to some of the files, and record where the work stands now."""
         for name, block in blocks.items():
             file = self._files[name]
@@ -222,7 +224,7 @@ class Ledger:
         record = json.dumps({"state": state, "sizes": self._sizes})
         artifact.atomic_write(self._folder / LEDGER_FILE, record.encode())
 
-    def begin_with(self, name: str, head: bytes) -> None:
+    def overwrite_start(self, name: str, head: bytes) -> None:
         """Write over the beginning of a file, whose length stays; may be killed and called again."""
         if len(head) != len(self._heads[name]):
             raise ValueError(f"the head of {name} is {len(head)} bytes and was {len(self._heads[name])}")

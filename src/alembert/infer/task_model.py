@@ -57,7 +57,7 @@ class TaskEngine(Protocol):
     def tokenizer(self) -> Tokenizer: ...
 
     @property
-    def longest(self) -> int:
+    def max_tokens(self) -> int:
         """Tokens that the model reads at once."""
 
     @property
@@ -65,10 +65,10 @@ class TaskEngine(Protocol):
         """What the model costs on any machine."""
 
     @property
-    def turn(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[Any]:
         """What a thread holds while it computes, if only one may at a time."""
 
-    def bound(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, Runner]:
+    def bind(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, Runner]:
         """Give the task what it needs of the weights of its head (none: called as its kind), and what runs it."""
 
 
@@ -126,17 +126,17 @@ class TaskModel:
         """
         place = model_folder(folder)
         read_task_table(place, task)  # a folder without the task is refused before its weights are read
-        return cls.of_engine(open_engine(place, device), place, task if read_task_names(place) else None)
+        return cls.from_engine(open_engine(place, device), place, task if read_task_names(place) else None)
 
     @classmethod
-    def of_engine(cls, engine: TaskEngine, folder: Path, name: str | None = None) -> TaskModel:
+    def from_engine(cls, engine: TaskEngine, folder: Path, name: str | None = None) -> TaskModel:
         """Put together an engine and the task that its folder describes."""
-        bound, runner = engine.bound(open_task(folder, name), name)
+        bound, runner = engine.bind(open_task(folder, name), name)
         return cls(bound, engine, runner, folder, name)
 
     def read(self, files: Sequence[Path], options: ReadOptions) -> ReadResult[Any]:
         """Read examples of the model's task, from the columns that it was trained on unless others are named."""
-        options = apply_training_columns(self.training(), options, str(self.folder / TASK_FILE))
+        options = apply_training_columns(self.training_facts(), options, str(self.folder / TASK_FILE))
         return self.task.read(files, self.task.settings, options)
 
     def read_texts(self, file: Path, options: ReadOptions) -> ReadResult[Any]:
@@ -144,9 +144,9 @@ class TaskModel:
 
         A folder or a pattern stands for all files in it.
         """
-        options = apply_training_columns(self.training(), options, str(self.folder / TASK_FILE))
+        options = apply_training_columns(self.training_facts(), options, str(self.folder / TASK_FILE))
         listed = list_input_files([file])
-        reading: ReadResult[Any] = ReadResult.joined(
+        reading: ReadResult[Any] = ReadResult.concatenate(
             self.read_lines(each.path, options)
             if is_plain_text(each)
             else self.task.read_unlabelled([each.path], self.task.settings, options)
@@ -166,26 +166,26 @@ class TaskModel:
         texts = [line.text for line in lines if isinstance(line, SourceLine) and line.text.strip()]
         aside = tuple(line for line in lines if isinstance(line, SetAside))
         ids = [f"{source.stem}-{number}" for number in range(1, len(texts) + 1)]
-        return ReadResult(tuple(self.task.of_texts(texts, ids)), aside, tuple(source.remarks()))
+        return ReadResult(tuple(self.task.examples_from_texts(texts, ids)), aside, tuple(source.remarks()))
 
     def predict(self, examples: Sequence[Example | str], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
         """Predict all examples, or texts; `tell` hears how many are done."""
         predictions: list[Any] = []
-        for prediction in self.predictions(examples):
+        for prediction in self.iter_predictions(examples):
             predictions.append(prediction)
             tell(len(predictions))
         return predictions
 
-    def predictions(self, examples: Sequence[Example | str]) -> Iterator[Any]:
+    def iter_predictions(self, examples: Sequence[Example | str]) -> Iterator[Any]:
         """Predict examples or texts in their order; while some are computed, others are encoded or decoded."""
-        ready = to_examples(examples, Example, self.task.of_texts)
+        ready = to_examples(examples, Example, self.task.examples_from_texts)
         parts = [ready[start : start + BATCH_EXAMPLES] for start in range(0, len(ready), BATCH_EXAMPLES)]
         for answers in map_in_threads(self._answers, parts, min(PARALLEL_BATCHES, len(parts)), ahead=1):
             yield from answers
 
     def _answers(self, examples: Sequence[Example]) -> list[Any]:
         encoded = self.encode(examples)
-        with self.engine.turn:
+        with self.engine.lock:
             outputs = self.task.run(self.runner, encoded)
         return [self.decode(*pair) for pair in zip(encoded, outputs, strict=True)]
 
@@ -196,19 +196,19 @@ class TaskModel:
         check_thresholds(min_score, min_precision)
         reached = 0.0
         if min_precision is not None:
-            reached = find_threshold(min_precision, self.training(), str(self.folder))
+            reached = find_threshold(min_precision, self.training_facts(), str(self.folder))
         return replace(self, min_score=max(min_score or 0.0, reached))
 
     def decode(self, encoded: EncodedExample, outputs: Any) -> Any:
         """Read the answers of one example, without those that are withheld."""
         prediction = self.task.decode(encoded, outputs)
-        return self.task.withhold(prediction, self.min_score) if self.min_score else prediction
+        return self.task.apply_min_score(prediction, self.min_score) if self.min_score else prediction
 
     def encode(self, examples: Sequence[Example]) -> list[EncodedExample]:
         """Turn examples into what the model reads."""
-        return self.task.encode(examples, self.engine.tokenizer, self.engine.longest)
+        return self.task.encode(examples, self.engine.tokenizer, self.engine.max_tokens)
 
-    def training(self) -> Mapping[str, Any]:
+    def training_facts(self) -> Mapping[str, Any]:
         """Give the facts of the training that were kept."""
         facts: Mapping[str, Any] = read_task_table(self.folder, self.name).get("training", {})
         return facts
@@ -221,7 +221,7 @@ class TaskModel:
         """Say how often entities were seen in training, by `tasks.surfaces.surface_key`; none: it is not known."""
         return read_surfaces(self.folder, self.name)
 
-    def members(self) -> list[Path]:
+    def seed_folders(self) -> list[Path]:
         """List the folders of all seeds; one that was trained with a single seed is its own."""
         numbered = [path for path in (self.folder / SEEDS_FOLDER).glob("*") if path.name.isdecimal()]
         return sorted(numbered, key=lambda path: int(path.name)) or [self.folder]
@@ -237,7 +237,7 @@ class MultiTaskRunner(Protocol):
 class MultiTaskEngine(TaskEngine, Protocol):
     """An engine that can ask several heads at once."""
 
-    def together(self, tasks: Mapping[str, AnyTask]) -> MultiTaskRunner:
+    def multitask_runner(self, tasks: Mapping[str, AnyTask]) -> MultiTaskRunner:
         """Give what runs the heads of these tasks, which have their names."""
 
 
@@ -255,13 +255,13 @@ class MultiTask:
 
     tasks: Mapping[str, AnyTask]
 
-    def of_texts(self, texts: Sequence[str]) -> list[MultiTaskExample]:
+    def examples_from_texts(self, texts: Sequence[str]) -> list[MultiTaskExample]:
         """Make examples without answers of plain texts."""
-        return self._examples(texts, lambda task: task.of_texts(texts))
+        return self._examples(texts, lambda task: task.examples_from_texts(texts))
 
     def of_documents(self, documents: Sequence[Document]) -> list[MultiTaskExample]:
         """Make examples without answers of documents."""
-        return self._examples([each.text for each in documents], lambda task: task.of_documents(documents))
+        return self._examples([each.text for each in documents], lambda task: task.examples_from_documents(documents))
 
     def _examples(
         self, texts: Sequence[str], read_as: Callable[[AnyTask], Sequence[Example]]
@@ -281,25 +281,25 @@ class MultiTask:
             with _naming_task(name):
                 task.check([example.by_task[name] for example in examples])
 
-    def notes(self, examples: Sequence[MultiTaskExample]) -> list[str]:
+    def data_notes(self, examples: Sequence[MultiTaskExample]) -> list[str]:
         """Say what keeps texts from having any answer of a task."""
         return [
             f"task {name}: {sentence}"
             for name, task in self.tasks.items()
-            for sentence in task.notes([example.by_task[name] for example in examples])
+            for sentence in task.data_notes([example.by_task[name] for example in examples])
         ]
 
-    def record(self, example: MultiTaskExample, predictions: Mapping[str, Any]) -> dict[str, Any]:
+    def to_record(self, example: MultiTaskExample, predictions: Mapping[str, Any]) -> dict[str, Any]:
         """Give the answers as a JSON object: name of the task -> its own record."""
-        return {name: task.record(example.by_task[name], predictions[name]) for name, task in self.tasks.items()}
+        return {name: task.to_record(example.by_task[name], predictions[name]) for name, task in self.tasks.items()}
 
-    def show(self, example: MultiTaskExample, predictions: Mapping[str, Any]) -> list[str]:
+    def to_lines(self, example: MultiTaskExample, predictions: Mapping[str, Any]) -> list[str]:
         """Give the answers as lines for people."""
         lines: list[str] = []
         for name, task in self.tasks.items():
             lines += [
                 f"{name}:",
-                *(f"  {line}" for line in task.show(example.by_task[name], predictions[name])),
+                *(f"  {line}" for line in task.to_lines(example.by_task[name], predictions[name])),
             ]
         return lines
 
@@ -317,7 +317,7 @@ class MultiTaskModel:
         """Open a folder that `finetune` or `export` wrote for several tasks."""
         place = model_folder(folder)
         names, engine = read_task_names(place), open_engine(place, device)
-        return cls({name: TaskModel.of_engine(engine, place, name) for name in names}, engine, place)
+        return cls({name: TaskModel.from_engine(engine, place, name) for name in names}, engine, place)
 
     @property
     def task(self) -> MultiTask:
@@ -328,9 +328,9 @@ class MultiTaskModel:
         models = {name: each.with_threshold(min_score, min_precision) for name, each in self.models.items()}
         return replace(self, models=models)
 
-    def predictions(self, examples: Sequence[MultiTaskExample | str]) -> Iterator[dict[str, Any]]:
+    def iter_predictions(self, examples: Sequence[MultiTaskExample | str]) -> Iterator[dict[str, Any]]:
         """Predict examples or texts in their order, some at a time."""
-        ready = to_examples(examples, MultiTaskExample, self.task.of_texts)
+        ready = to_examples(examples, MultiTaskExample, self.task.examples_from_texts)
         for start in range(0, len(ready), BATCH_EXAMPLES):
             part = ready[start : start + BATCH_EXAMPLES]
             columns = self._predicted(part)
@@ -341,7 +341,7 @@ class MultiTaskModel:
         encoded = {
             name: model.encode([example.by_task[name] for example in examples]) for name, model in self.models.items()
         }
-        with self.engine.turn:
+        with self.engine.lock:
             outputs = self._outputs(encoded)
         return {
             name: [model.decode(*pair) for pair in zip(encoded[name], outputs[name], strict=True)]
@@ -350,7 +350,7 @@ class MultiTaskModel:
 
     def _outputs(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> dict[str, Sequence[Any]]:
         plain = {name: model.task for name, model in self.models.items() if _needs_one_pass(model.task)}
-        shared = self.engine.together(plain).outputs({name: encoded[name] for name in plain})
+        shared = self.engine.multitask_runner(plain).outputs({name: encoded[name] for name in plain})
         own = {
             name: model.task.run(model.runner, encoded[name])
             for name, model in self.models.items()

@@ -34,12 +34,12 @@ class TripleFilter:
 
     types: tuple[tuple[str, str], ...] = ()
     """Types of the two entities, whichever of them is the head; empty: all."""
-    least: float = 0.0
+    min_score: float = 0.0
     """How sure the relation model has to be, at least."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.least <= 1:
-            raise BadSetting(f"The least score of a triple is {self.least:g}; expected a number from 0 to 1.")
+        if not 0 <= self.min_score <= 1:
+            raise BadSetting(f"The least score of a triple is {self.min_score:g}; expected a number from 0 to 1.")
 
     def check(self, known: Sequence[str]) -> None:
         """Refuse types that the tagger does not find."""
@@ -53,9 +53,9 @@ class TripleFilter:
         sides = sorted(str(triple[side].get("label", "")).casefold() for side in ("head", "tail"))
         return not self.types or sides in [sorted(map(str.casefold, pair)) for pair in self.types]
 
-    def is_sure(self, triple: Mapping[str, Any]) -> bool:
+    def passes_min_score(self, triple: Mapping[str, Any]) -> bool:
         """Tell whether the score of a triple is high enough."""
-        return triple["score"] is None or bool(triple["score"] >= self.least)
+        return triple["score"] is None or bool(triple["score"] >= self.min_score)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class TripleExtraction:
     withheld: int = 0
     """Entities and triples that were left out, because the models were less sure of them than the user asked for."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Give plain values."""
         return {
             "id": self.id,
@@ -103,11 +103,11 @@ class TripleModel:
 
     tagger: TaskModel
     relater: TaskModel
-    wanted: TripleFilter = field(default_factory=TripleFilter)
+    filter: TripleFilter = field(default_factory=TripleFilter)
 
     def __post_init__(self) -> None:
         types, rules = cast(TagTask, self.tagger.task).types, cast(RelateTask, self.relater.task).rules
-        self.wanted.check(types)
+        self.filter.check(types)
         found = {name.casefold() for name in types}
         if rules.is_typed and not any({head.casefold(), tail.casefold()} <= found for head, tail in rules.types):
             pairs = ", ".join(f"{head} to {tail}" for head, tail in rules.types[:10])
@@ -140,7 +140,7 @@ class TripleModel:
         self, texts: Sequence[str], ids: Sequence[str] | None = None, *, are_sentences: bool = False
     ) -> Iterator[TripleExtraction]:
         """Find the entities and relations of texts, some at a time; texts are single sentences, or theirs are found."""
-        examples = self.tagger.task.of_texts(texts, ids)
+        examples = self.tagger.task.examples_from_texts(texts, ids)
         for start in range(0, len(examples), BATCH_EXAMPLES):
             part = examples[start : start + BATCH_EXAMPLES]
             tagged: list[TagPrediction] = self.tagger.predict(part)
@@ -156,8 +156,8 @@ class TripleModel:
         example = example_from_entities(text, tagged.spans, id=name)
         negative = cast(RelateTask, self.relater.task).rules.negative
         triples = [to_triple(example, *each) for each in find_related_pairs(prediction, negative)]
-        of_types = [triple for triple in triples if self.wanted.has_types(triple)]
-        sure = tuple(triple for triple in of_types if self.wanted.is_sure(triple))
+        of_types = [triple for triple in triples if self.filter.has_types(triple)]
+        sure = tuple(triple for triple in of_types if self.filter.passes_min_score(triple))
         return TripleExtraction(
             id=name,
             text=text,

@@ -69,7 +69,7 @@ class ComparisonReport:
         """The model that the others are compared with."""
         return self.models[self.against]
 
-    def kept(self, model: ModelSummary) -> float | None:
+    def score_ratio(self, model: ModelSummary) -> float | None:
         """Give the share of the reference's score that a model has; none: there is nothing to keep."""
         return model.score / self.reference.score if self.reference.score > 0 else None
 
@@ -79,7 +79,7 @@ class ComparisonReport:
             return None
         return model.speed.texts_per_second / self.reference.speed.texts_per_second
 
-    def fewer(self, model: ModelSummary) -> float:
+    def multiplication_ratio(self, model: ModelSummary) -> float:
         """Say how many times fewer multiplications than the reference a model's encoder needs."""
         return self.reference.size.multiplications / model.size.multiplications
 
@@ -88,8 +88,8 @@ class ComparisonReport:
         table = asdict(self)
         table["reference"] = self.models[table.pop("against")].name
         for row, model in zip(table["models"], self.models, strict=True):
-            row["kept"] = self.kept(model)
-            row["fewer_multiplications"] = self.fewer(model)
+            row["kept"] = self.score_ratio(model)
+            row["fewer_multiplications"] = self.multiplication_ratio(model)
             row["speed_up"] = self.speed_up(model)
             if model.speed is not None:
                 rates = ("texts_per_second", "tokens_per_second")
@@ -129,13 +129,13 @@ def build_comparison(
     tell: ProgressCallback = lambda _: None,
 ) -> ComparisonReport:
     """Compare the models of a contest, which have these names, with one of them."""
-    models = [entrant.model for entrant in contest.entrants]
+    models = [entrant.model for entrant in contest.models]
     measured: Sequence[Speed | None] = [None] * len(models)
     if speed_seconds is not None:
         measured = measure_speeds(models, contest.examples, seconds=speed_seconds, clock=clock, tell=tell)
     others = [
-        None if number == reference else contest.paired(entrant, contest.entrants[reference])
-        for number, entrant in enumerate(contest.entrants)
+        None if number == reference else contest.paired_bootstrap(entrant, contest.models[reference])
+        for number, entrant in enumerate(contest.models)
     ]
     return ComparisonReport(
         task=models[0].task.name,
@@ -143,10 +143,10 @@ def build_comparison(
         examples=len(contest.examples),
         documents=contest.documents,
         set_aside=sum(item.kind != "annotation" for item in contest.reading.set_aside),
-        measure=contest.entrants[0].scores.main,
+        measure=contest.models[0].scores.main,
         rounds=contest.rounds,
         against=reference,
-        models=tuple(map(_summarise_model, names, contest.entrants, measured, others)),
+        models=tuple(map(_summarise_model, names, contest.models, measured, others)),
         machine=None if speed_seconds is None else describe_machine(device),
     )
 

@@ -107,11 +107,11 @@ def render_histogram(histogram: Histogram) -> str:
 
 def _tables(survey: CorpusStatistics) -> str:
     cards = [
-        _table("Read", survey.named(READ_COUNT_NAMES)),
-        _table("Dropped, documents", survey.starting("dropped: ")),
-        _table("Set aside, by reason", survey.starting("set aside: ")),
-        _table("Cleaned", survey.starting("cleaned: ")),
-        _table("Remarks", survey.starting("remark: ")),
+        _table("Read", survey.get_counts(READ_COUNT_NAMES)),
+        _table("Dropped, documents", survey.get_counts_with_prefix("dropped: ")),
+        _table("Set aside, by reason", survey.get_counts_with_prefix("set aside: ")),
+        _table("Cleaned", survey.get_counts_with_prefix("cleaned: ")),
+        _table("Remarks", survey.get_counts_with_prefix("remark: ")),
         _table("Languages, documents", survey.languages.most_common(15)),
         _table("Sources, documents", list(survey.sources.items())[:40]),
     ]

@@ -57,13 +57,13 @@ class CircleMark:
     radius: float
     colour: str
     opacity: float
-    told: str = ""
+    tooltip: str = ""
 
     def svg(self) -> str:
         x, y = self.at
         return (
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{self.radius:.1f}" fill="var(--{self.colour})" '
-            f'fill-opacity="{self.opacity:g}"><title>{escape(self.told)}</title></circle>'
+            f'fill-opacity="{self.opacity:g}"><title>{escape(self.tooltip)}</title></circle>'
         )
 
     def draw(self, axes: Axes) -> None:

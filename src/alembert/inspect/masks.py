@@ -37,7 +37,7 @@ class MaskedInstance:
 
     instance: Instance
     chosen: MaskedPositions
-    seen: npt.NDArray[np.int32]
+    input_ids: npt.NDArray[np.int32]
     mask_id: int
 
 
@@ -49,7 +49,7 @@ class UnitCounts:
     whole: int = 0
     partly: int = 0
 
-    def add(self, places: npt.NDArray[np.int64], begins: BoolArray, chosen: BoolArray) -> None:
+    def annotate(self, places: npt.NDArray[np.int64], begins: BoolArray, chosen: BoolArray) -> None:
         """Count those that stand at some places of a sequence; each begins where `begins` is true, or after a gap."""
         if not len(places):
             return
@@ -89,7 +89,7 @@ class MaskStatistics:
     labels: Counter[int | None] = field(default_factory=Counter)
     """How many sequences have the label of a pair; none: no pair."""
 
-    def add(self, stretch: TokenSpan, marked: MaskedInstance) -> None:
+    def annotate(self, stretch: TokenSpan, marked: MaskedInstance) -> None:
         """Count one sequence."""
         self.sequences += 1
         self.labels[stretch.label] += 1
@@ -100,7 +100,7 @@ class MaskStatistics:
 
     def _add_tokens(self, marked: MaskedInstance) -> None:
         places = marked.chosen.positions
-        seen, right = marked.seen[places], marked.instance.ids[places]
+        seen, right = marked.input_ids[places], marked.instance.ids[places]
         masked = int((seen == marked.mask_id).sum())
         kept = int(((seen == right) & (seen != marked.mask_id)).sum())
         self.chosen += len(places)
@@ -117,8 +117,8 @@ class MaskStatistics:
         inside = flags & IN_ENTITY > 0
         self.in_entities += int(inside.sum())
         self.chosen_in_entities += int((inside & chosen).sum())
-        self.words.add(np.flatnonzero(~marked.instance.special), flags & WORD_START > 0, chosen)
-        self.entities.add(np.flatnonzero(inside), flags & ENTITY_START > 0, chosen)
+        self.words.annotate(np.flatnonzero(~marked.instance.special), flags & WORD_START > 0, chosen)
+        self.entities.annotate(np.flatnonzero(inside), flags & ENTITY_START > 0, chosen)
 
     @property
     def units(self) -> int:
@@ -288,7 +288,7 @@ def report_masks(
     split = _split(tokens, plan)
     for copy, stretch in islice(_first_pass(tokens, split, plan), max(count, most)):
         marked = _mask_sequence(stretch, copy, tokens, tokenizer, plan)
-        statistics.add(stretch, marked)
+        statistics.annotate(stretch, marked)
         if len(shown) < count:
             shown.append(MaskedSequence(stretch.document, stretch.label, tuple(_pieces(marked, tokenizer))))
     return MaskReport(plan, tuple(shown), statistics, split.held_out_count)
@@ -300,8 +300,8 @@ def _first_pass(tokens: TokenArrays, split: HeldOutSplit, plan: MaskingPlan) -> 
     cursor = Cursor()
     while cursor.epoch == 0:
         (portion,), cursor = feed.take(cursor, 1, plan.cutting)
-        if portion.at.epoch == 0:
-            yield from ((portion.copy, stretch) for stretch in portion.stretches)
+        if portion.cursor.epoch == 0:
+            yield from ((portion.copy, stretch) for stretch in portion.spans)
 
 
 def _split(tokens: TokenArrays, plan: MaskingPlan) -> HeldOutSplit:
@@ -329,12 +329,14 @@ def _mask_sequence(
 def _pieces(marked: MaskedInstance, tokenizer: Tokenizer) -> Iterator[MaskedToken]:
     instance, chosen = marked.instance, marked.chosen
     units = dict(zip(chosen.positions.tolist(), chosen.units.tolist(), strict=True))
-    texts, seen = tokenizer.tokens(instance.ids), tokenizer.tokens(marked.seen)
+    texts, seen = tokenizer.tokens(instance.ids), tokenizer.tokens(marked.input_ids)
     for place, (flags, segment) in enumerate(zip(instance.flags.tolist(), instance.segments.tolist(), strict=True)):
         yield MaskedToken(
             texts[place],
             seen[place],
-            _mask_action(int(instance.ids[place]), int(marked.seen[place]), marked.mask_id) if place in units else None,
+            _mask_action(int(instance.ids[place]), int(marked.input_ids[place]), marked.mask_id)
+            if place in units
+            else None,
             units.get(place),
             bool(flags & WORD_START),
             ("first" if flags & ENTITY_START else "inside") if flags & IN_ENTITY else None,

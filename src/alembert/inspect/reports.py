@@ -42,7 +42,7 @@ def evaluation_tables(found: Evaluation) -> Iterator[Table]:
         yield Table(name="against", title=f"Against {found.against.model}", header=header, rows=rows)
     if found.trust:
         wanted = (0.8, 0.9, 0.95, 0.98)
-        points = [(share, found.trust.kept_at(share)) for share in wanted]
+        points = [(share, found.trust.find_operating_point(share)) for share in wanted]
         kept = tuple((f"{share:.0%}", at.threshold, at.coverage, at.accuracy) for share, at in points if at)
         if kept:
             header = ("wanted", "threshold", "share kept", "right among them")
@@ -195,7 +195,7 @@ def comparison_sentences(found: ComparisonReport, *, brief: bool = False) -> Ite
 def _speed_sentence(found: ComparisonReport) -> str:
     measured = [model.speed for model in found.models if model.speed is not None]
     rounds, texts = len(measured[0].seconds), measured[0].texts
-    unrest = max(speed.unrest for speed in measured)
+    unrest = max(speed.relative_range for speed in measured)
     return (
         f"Speed: measured on this machine ({found.machine}), from text to answer, {texts:,} of the examples, the models in "
         f"turn, middle of {rounds} rounds, which differ by up to {unrest:.0%}."
@@ -206,7 +206,7 @@ def _facts(found: ComparisonReport, model: ModelSummary) -> Iterator[tuple[str, 
     yield found.measure, f"{model.score:.4f}"
     yield "95 % interval", format_interval(model.interval)
     if len(found.models) > 1:
-        kept = found.kept(model)
+        kept = found.score_ratio(model)
         yield "share kept", "-" if kept is None else f"{kept:.1%}"
         yield "difference", _difference(model)
     yield "parameters", format_count(model.size.parameters)
@@ -228,7 +228,7 @@ def _difference(model: ModelSummary) -> str:
 
 
 def _multiplications(found: ComparisonReport, model: ModelSummary) -> str:
-    times, count = found.fewer(model), format_count(model.size.multiplications)
+    times, count = found.multiplication_ratio(model), format_count(model.size.multiplications)
     if times == 1:
         return count
     return f"{count} ({times:.1f}x fewer)" if times > 1 else f"{count} ({1 / times:.1f}x more)"

@@ -36,7 +36,7 @@ class Table:
         return [dict(zip(self.header, row, strict=True)) for row in self.rows]
 
     @property
-    def worded(self) -> tuple[bool, ...]:
+    def text_columns(self) -> tuple[bool, ...]:
         """Say of each column whether it holds words, which stand to the left, or numbers."""
         return tuple(
             not place or all(isinstance(row[place], str) for row in self.rows) for place in range(len(self.header))
@@ -48,12 +48,12 @@ class Table:
 
         cells = [self.header, *(tuple(map(format_cell, row)) for row in self.rows)]
         widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-        return ["  ".join(map(_pad_cell, row, widths, self.worded)).rstrip() for row in cells]
+        return ["  ".join(map(_pad_cell, row, widths, self.text_columns)).rstrip() for row in cells]
 
     def html(self) -> str:
         """Write the table for a page, without its title."""
-        head = "".join(map(partial(_html_cell, "th"), self.header, self.worded))
-        rows = ("".join(map(partial(_html_cell, "td"), row, self.worded)) for row in self.rows)
+        head = "".join(map(partial(_html_cell, "th"), self.header, self.text_columns))
+        rows = ("".join(map(partial(_html_cell, "td"), row, self.text_columns)) for row in self.rows)
         lines = "\n".join(f"<tr>{row}</tr>" for row in rows)
         note = f"<p>{escape(self.note)}</p>\n" if self.note else ""
         return f'{note}<div class="wide"><table>\n<tr>{head}</tr>\n{lines}\n</table></div>'
@@ -104,7 +104,7 @@ class Grouping(Generic[T]):
 
     name: str
     title: str
-    of: str
+    unit: str
     """What the names of the groups are: a unit, or a noun."""
     groups: Sequence[str]
     group: Callable[[T], str]

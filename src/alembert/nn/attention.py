@@ -80,7 +80,7 @@ class GroupAttentionPlan:
     """True where a token (row) may look at a token (column); none: everywhere, or `causal`."""
     causal: bool
 
-    def mask(self, device: torch.device) -> Tensor | None:
+    def attention_mask(self, device: torch.device) -> Tensor | None:
         """Return `allowed_B1TT`, written out also for causal attention; none: everything is allowed."""
         if not self.causal:
             return self.allowed_B1TT
@@ -94,15 +94,15 @@ class AttentionPlan:
     groups: tuple[GroupAttentionPlan, ...]
     rotation: RotaryEmbedding | None = None
     trace: ForwardTrace | None = None
-    noise: DropoutSeed | None = None
+    dropout_seed: DropoutSeed | None = None
     """Where dropout masks come from; none: torch's global generator."""
-    memory: KVCache | Prefill | None = None
+    kv_cache: KVCache | Prefill | None = None
     """Where keys and values are kept, or, when single tokens go on from them, found."""
     layer: int = 0
     """Which layer it is for, to those that keep them apart."""
 
     @classmethod
-    def of(
+    def for_batch(
         cls,
         batch: Batch,
         attention: str,
@@ -120,19 +120,19 @@ class AttentionPlan:
         groups = tuple(_plan_group(group, batch, attention) for group in batch.groups)
         return cls(groups, rotation, trace, noise, memory)
 
-    def in_layer(self, layer: int) -> AttentionPlan:
+    def for_layer(self, layer: int) -> AttentionPlan:
         """Return the plan for a layer."""
-        return replace(self.at(BLOCKS).at(layer), layer=layer)
+        return replace(self.with_seed_path(BLOCKS).with_seed_path(layer), layer=layer)
 
-    def at(self, place: int) -> AttentionPlan:
+    def with_seed_path(self, place: int) -> AttentionPlan:
         """Return the plan for a place inside the model, whose dropout masks are its own."""
-        return self if self.noise is None else replace(self, noise=self.noise.at(place))
+        return self if self.dropout_seed is None else replace(self, dropout_seed=self.dropout_seed.derive(place))
 
 
 def _plan_group(group: DocumentGroup, batch: Batch, attention: str) -> GroupAttentionPlan:
-    if attention == "causal" and group.real_BT is None:
+    if attention == "causal" and group.mask_BT is None:
         return GroupAttentionPlan(group, None, causal=True)
-    if attention == "bidirectional" and group.real_BT is None:
+    if attention == "bidirectional" and group.mask_BT is None:
         return GroupAttentionPlan(group, None, causal=False)
     device = batch.ids_N.device
     allowed = torch.ones(1, 1, 1, group.length, dtype=torch.bool, device=device)
@@ -143,8 +143,8 @@ def _plan_group(group: DocumentGroup, batch: Batch, attention: str) -> GroupAtte
             assert batch.prefixes is not None
             prefix_B = torch.tensor([batch.prefixes[document] for document in group.documents], device=device)
             allowed = allowed | (seen < prefix_B[:, None])[:, None, None]
-    if group.real_BT is not None:
-        allowed = allowed & group.real_BT[:, None, None]
+    if group.mask_BT is not None:
+        allowed = allowed & group.mask_BT[:, None, None]
     return GroupAttentionPlan(group, allowed, causal=False)
 
 
@@ -153,7 +153,7 @@ class QuerySubset:
     """Those tokens of a group that look at its documents, W of each at most, as a rectangle."""
 
     plan: GroupAttentionPlan
-    wide: int
+    max_queries: int
     """W."""
     at_P: Tensor
     """Where they are in their documents."""
@@ -161,7 +161,7 @@ class QuerySubset:
     """Where they are in the rectangle (B x W)."""
 
     @classmethod
-    def of(cls, plan: GroupAttentionPlan, wanted_P: Tensor) -> QuerySubset:
+    def select(cls, plan: GroupAttentionPlan, wanted_P: Tensor) -> QuerySubset:
         """Find the tokens of a group among all that look, which are in ascending order."""
         group = plan.group
         own_P = wanted_P[(wanted_P >= group.start) & (wanted_P < group.stop)] - group.start
@@ -176,24 +176,24 @@ class QuerySubset:
     def count(self) -> int:
         return len(self.at_P)
 
-    def rectangle(self, q_PHK: Tensor) -> Tensor:
+    def pad_queries(self, q_PHK: Tensor) -> Tensor:
         """Give their queries (B, H, W, K); where a document has fewer, zeros look and nobody hears of it."""
-        cells = q_PHK.new_zeros(self.plan.group.rows * self.wide, *q_PHK.shape[1:])
+        cells = q_PHK.new_zeros(self.plan.group.rows * self.max_queries, *q_PHK.shape[1:])
         filled = cells.index_copy(0, self.cells_P, q_PHK)
-        return filled.view(-1, self.wide, *q_PHK.shape[1:]).transpose(1, 2)
+        return filled.view(-1, self.max_queries, *q_PHK.shape[1:]).transpose(1, 2)
 
-    def answers(self, mixed_BHWK: Tensor) -> Tensor:
+    def gather_outputs(self, mixed_BHWK: Tensor) -> Tensor:
         """Take what they have seen, (P, H x K)."""
         return mixed_BHWK.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, self.cells_P)
 
-    def allowed(self, device: torch.device) -> Tensor | None:
+    def attention_mask(self, device: torch.device) -> Tensor | None:
         """Return where they may look, (B or 1, 1, W or 1, T); none: everywhere."""
-        mask = self.plan.mask(device)
+        mask = self.plan.attention_mask(device)
         if mask is None or mask.shape[2] == 1:
             return mask
         rows, length = self.plan.group.rows, self.plan.group.length
-        at_BW = torch.zeros(rows * self.wide, dtype=torch.int64, device=device)
-        at_BW = at_BW.index_copy(0, self.cells_P, self.at_P).view(rows, 1, self.wide, 1)
+        at_BW = torch.zeros(rows * self.max_queries, dtype=torch.int64, device=device)
+        at_BW = at_BW.index_copy(0, self.cells_P, self.at_P).view(rows, 1, self.max_queries, 1)
         return mask.expand(rows, 1, length, length).gather(2, at_BW.expand(-1, -1, -1, length))
 
 
@@ -212,12 +212,12 @@ class ForwardTrace:
         """Return (H, T, T): each row sums to one."""
         return self.scores[layer][document].softmax(-1)
 
-    def see(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> None:
+    def record_layer(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> None:
         """Take what one layer attends with."""
         if self.documents:
-            self.record_scores((group, q, k) for group, (q, k, _) in _rectangles(qkv_N3HK, plan))
+            self.record_attention_scores((group, q, k) for group, (q, k, _) in _rectangles(qkv_N3HK, plan))
 
-    def record_scores(self, parts: Iterable[tuple[GroupAttentionPlan, Tensor, Tensor]]) -> None:
+    def record_attention_scores(self, parts: Iterable[tuple[GroupAttentionPlan, Tensor, Tensor]]) -> None:
         """Compute the scores of one layer from the queries and keys of each group."""
         layer: dict[int, Tensor] = {}
         for plan, q_BHTK, k_BHTK in parts:
@@ -230,11 +230,11 @@ class ForwardTrace:
 def _scores(q_HTK: Tensor, k_HTK: Tensor, plan: GroupAttentionPlan, row: int) -> Tensor:
     scores_HTT = q_HTK @ k_HTK.mT / math.sqrt(q_HTK.shape[-1])
     length = plan.group.length
-    mask = plan.mask(q_HTK.device)
+    mask = plan.attention_mask(q_HTK.device)
     if mask is not None:
         allowed = mask.expand(plan.group.rows, 1, length, length)[row]
         scores_HTT = scores_HTT.masked_fill(~allowed, -math.inf)
-    real_BT = plan.group.real_BT
+    real_BT = plan.group.mask_BT
     real = length if real_BT is None else int(real_BT[row].sum())
     return scores_HTT[:, :real, :real]
 
@@ -251,20 +251,20 @@ class Attention(nn.Module):
 
     def forward(self, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None = None) -> Tensor:
         """Give what the wanted tokens (none: all) see when they attend to all."""
-        if wanted_P is not None and plan.memory is None and should_subset_queries(len(wanted_P), len(states_ND)):
-            return self.out(self._seen_by(wanted_P, states_ND, plan))
+        if wanted_P is not None and plan.kv_cache is None and should_subset_queries(len(wanted_P), len(states_ND)):
+            return self.out(self._attend_subset(wanted_P, states_ND, plan))
         qkv_N3HK = self.qkv(states_ND).view(len(states_ND), 3, self.heads, -1)
         if plan.rotation is not None:
             q_and_k, v_N1HK = qkv_N3HK.split((2, 1), dim=1)
             turned = plan.rotation(q_and_k.flatten(1, 2)).view_as(q_and_k)
             qkv_N3HK = torch.cat((turned, v_N1HK), dim=1)
         if plan.trace is not None:
-            plan.trace.see(qkv_N3HK, plan)
-        if isinstance(plan.memory, Prefill):
-            plan.memory.keep(plan.layer, ((each.group, k, v) for each, (_, k, v) in _rectangles(qkv_N3HK, plan)))
+            plan.trace.record_layer(qkv_N3HK, plan)
+        if isinstance(plan.kv_cache, Prefill):
+            plan.kv_cache.store(plan.layer, ((each.group, k, v) for each, (_, k, v) in _rectangles(qkv_N3HK, plan)))
         return self.out(select_tokens(self._mix(qkv_N3HK, plan), wanted_P))
 
-    def _seen_by(self, wanted_P: Tensor, states_ND: Tensor, plan: AttentionPlan) -> Tensor:
+    def _attend_subset(self, wanted_P: Tensor, states_ND: Tensor, plan: AttentionPlan) -> Tensor:
         """Let the wanted tokens alone attend: only they need queries, and the others no scores of their own."""
         width = states_ND.shape[1]
         size = width // self.heads
@@ -276,11 +276,11 @@ class Attention(nn.Module):
             k_NHK, v_NHK = kv_N2HK.unbind(1)
             q_PHK, k_NHK = plan.rotation.at(wanted_P)(q_PHK), plan.rotation(k_NHK)
             kv_N2HK = torch.stack((k_NHK, v_NHK), 1)
-        looks = [QuerySubset.of(group, wanted_P) for group in plan.groups]
+        looks = [QuerySubset.select(group, wanted_P) for group in plan.groups]
         queries = torch.split(q_PHK, [look.count for look in looks])
         parts = zip(looks, queries, _rectangles(kv_N2HK, plan), strict=True)
         mixed = [
-            look.answers(self._attend_from(look, own_PHK, kv, plan.at(number).noise))
+            look.gather_outputs(self._attend_from(look, own_PHK, kv, plan.with_seed_path(number).dropout_seed))
             for number, (look, own_PHK, (_, kv)) in enumerate(parts)
             if look.count
         ]
@@ -289,19 +289,19 @@ class Attention(nn.Module):
     def _attend_from(
         self, look: QuerySubset, q_PHK: Tensor, kv: tuple[Tensor, ...], noise: DropoutSeed | None
     ) -> Tensor:
-        q_BHWK, allowed = look.rectangle(q_PHK), look.allowed(q_PHK.device)
+        q_BHWK, allowed = look.pad_queries(q_PHK), look.attention_mask(q_PHK.device)
         if noise is not None and self.training and self.dropout:
             return query_attention_with_dropout(q_BHWK, kv, allowed, self.dropout, noise)
         rate = self.dropout if self.training else 0.0
         return scaled_dot_product_attention(q_BHWK, kv[0], kv[1], attn_mask=allowed, dropout_p=rate)
 
     def _mix(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> Tensor:
-        if isinstance(plan.memory, KVCache):
-            return plan.memory.attend(plan.layer, qkv_N3HK)
-        if plan.noise is not None and self.training and self.dropout:
+        if isinstance(plan.kv_cache, KVCache):
+            return plan.kv_cache.attend(plan.layer, qkv_N3HK)
+        if plan.dropout_seed is not None and self.training and self.dropout:
             groups = [group.group for group in plan.groups]
-            masks = [group.mask(qkv_N3HK.device) for group in plan.groups]
-            return attention_with_dropout(qkv_N3HK, groups, masks, self.dropout, plan.noise)
+            masks = [group.attention_mask(qkv_N3HK.device) for group in plan.groups]
+            return attention_with_dropout(qkv_N3HK, groups, masks, self.dropout, plan.dropout_seed)
         mixed = [self._attend(group, *parts) for group, parts in _rectangles(qkv_N3HK, plan)]
         return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
@@ -345,6 +345,6 @@ class LayerRecorder(ForwardTrace):
     qkv: dict[int, Tensor] = field(default_factory=dict)
     """Layer -> (N, 3, H, K)."""
 
-    def see(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> None:
+    def record_layer(self, qkv_N3HK: Tensor, plan: AttentionPlan) -> None:
         if plan.layer in self.layers:
             self.qkv[plan.layer] = qkv_N3HK

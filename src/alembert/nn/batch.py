@@ -37,7 +37,7 @@ class DocumentGroup:
     length: int
     documents: tuple[int, ...]
     """The caller's number of each row."""
-    real_BT: Tensor | None = None
+    mask_BT: Tensor | None = None
     """True at real tokens; none: there is no padding."""
 
     @property
@@ -125,7 +125,7 @@ class Batch:
         )
 
     @classmethod
-    def singles(cls, ids_B: Tensor, positions_B: Tensor, segment: int = 0) -> Batch:
+    def single_tokens(cls, ids_B: Tensor, positions_B: Tensor, segment: int = 0) -> Batch:
         """Take one token a document, which stands at a position of its own: how documents grow from a `Memory`."""
         count = len(ids_B)
         return cls(
@@ -160,7 +160,7 @@ class Batch:
             positions_N=self.positions_N.to(device),
             starts_B=self.starts_B.to(device),
             groups=tuple(
-                replace(group, real_BT=None if group.real_BT is None else group.real_BT.to(device))
+                replace(group, mask_BT=None if group.mask_BT is None else group.mask_BT.to(device))
                 for group in self.groups
             ),
         )

@@ -31,16 +31,16 @@ class DropoutSeed:
 
     seed: int
     """Not negative."""
-    place: tuple[int, ...] = ()
+    path: tuple[int, ...] = ()
     """Where in the model: part, layer, and so on inwards."""
 
-    def at(self, *place: int) -> DropoutSeed:
+    def derive(self, *place: int) -> DropoutSeed:
         """Return the noise of a place inside this one; different places are independent."""
-        return DropoutSeed(self.seed, (*self.place, *place))
+        return DropoutSeed(self.seed, (*self.path, *place))
 
-    def keep(self, rate: float, count: int, device: torch.device) -> Tensor:
+    def draw_keep_mask(self, rate: float, count: int, device: torch.device) -> Tensor:
         """Draw `count` times: False with probability `rounded(rate)`, else True."""
-        seed = np.random.SeedSequence(self.seed, spawn_key=self.place)
+        seed = np.random.SeedSequence(self.seed, spawn_key=self.path)
         if device.type == "cpu":
             bits = _draw_words(seed, -(-count // 4)).view(np.uint16)
             return torch.from_numpy(bits[:count] >= _threshold(rate))
@@ -79,7 +79,7 @@ class Dropout(nn.Module):
             return states
         if noise is None:
             return functional.dropout(states, self.rate)
-        keep = noise.keep(self.rate, states.numel(), states.device).view(states.shape)
+        keep = noise.draw_keep_mask(self.rate, states.numel(), states.device).view(states.shape)
         return _DropoutFunction.apply(states, keep, 1 / (1 - effective_rate(self.rate)))  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:

@@ -36,7 +36,7 @@ def attention_with_dropout(
     heads = qkv_N3HK.shape[2]
     shapes = [(group.rows * heads, group.length, group.length) for group in groups]
     counts = [math.prod(shape) for shape in shapes]
-    masks = torch.split(noise.keep(rate, sum(counts), qkv_N3HK.device), counts)
+    masks = torch.split(noise.draw_keep_mask(rate, sum(counts), qkv_N3HK.device), counts)
     keep = [mask.view(shape) for mask, shape in zip(masks, shapes, strict=True)]
     parts = list(zip(groups, allowed, keep, strict=True))
     return _DroppedAttention.apply(qkv_N3HK, parts, 1 / (1 - effective_rate(rate)))  # type: ignore[no-untyped-call]
@@ -51,7 +51,7 @@ def query_attention_with_dropout(
     """
     rows, heads, wide, _ = q_BHWK.shape
     shape = (rows * heads, wide, kv[0].shape[2])
-    keep = noise.keep(rate, math.prod(shape), q_BHWK.device).view(shape)
+    keep = noise.draw_keep_mask(rate, math.prod(shape), q_BHWK.device).view(shape)
     matrices = [each.flatten(0, 1).contiguous() for each in (q_BHWK, *kv)]
     how = (allowed, keep, 1 / (1 - effective_rate(rate)), rows)
     mixed_RWK: Tensor = _DroppedMatrices.apply(*matrices, how)  # type: ignore[no-untyped-call]

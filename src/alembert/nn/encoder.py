@@ -54,7 +54,7 @@ class LayerMean:
         self._sum_ND: Tensor | None = None
         self._count = 0
 
-    def add(self, states_ND: Tensor) -> None:
+    def annotate(self, states_ND: Tensor) -> None:
         """Take the states of one more layer."""
         self._sum_ND = states_ND if self._sum_ND is None else self._sum_ND + states_ND
         self._count += 1
@@ -74,9 +74,9 @@ def mean_pool(states_ND: Tensor, batch: Batch) -> Tensor:
 
 def _means(states_ND: Tensor, group: DocumentGroup) -> Tensor:
     states_BTD = torch.unflatten(states_ND, 0, (group.rows, group.length))
-    if group.real_BT is None:
+    if group.mask_BT is None:
         return states_BTD.mean(1)
-    real_BT1 = group.real_BT[:, :, None]
+    real_BT1 = group.mask_BT[:, :, None]
     return states_BTD.masked_fill(~real_BT1, 0).sum(1) / real_BT1.sum(1)
 
 
@@ -144,10 +144,12 @@ class Block(nn.Module):
         return self.output_norm(states_PD + self._feed_forward(states_PD, plan))
 
     def _attend(self, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None) -> Tensor:
-        return self.dropout(self.attention(states_ND, plan.at(0), wanted_P), plan.at(1).noise)
+        return self.dropout(
+            self.attention(states_ND, plan.with_seed_path(0), wanted_P), plan.with_seed_path(1).dropout_seed
+        )
 
     def _feed_forward(self, states_PD: Tensor, plan: AttentionPlan) -> Tensor:
-        return self.dropout(self.outer(self.activation(self.inner(states_PD))), plan.at(2).noise)
+        return self.dropout(self.outer(self.activation(self.inner(states_PD))), plan.with_seed_path(2).dropout_seed)
 
 
 class Encoder(nn.Module):
@@ -184,7 +186,7 @@ class Encoder(nn.Module):
         keeps the keys and values of the batch in a `KVCache`, which goes in with batches of new tokens (`Memory.next`).
         """
         self._check(batch)
-        states_ND = self.embeddings(batch, None if noise is None else noise.at(EMBEDDINGS), added_ND)
+        states_ND = self.embeddings(batch, None if noise is None else noise.derive(EMBEDDINGS), added_ND)
         return self.run(
             states_ND,
             batch,
@@ -214,16 +216,16 @@ class Encoder(nn.Module):
         if trace is not None and self.recompute and self.training:
             raise BadSetting("A trace would record everything twice while activations are recomputed. Switch one off.")
         rotation = self._rotation(batch)
-        plan = AttentionPlan.of(batch, attention or self.config.attention, rotation, trace, noise, memory=memory)
+        plan = AttentionPlan.for_batch(batch, attention or self.config.attention, rotation, trace, noise, memory=memory)
         if trace is not None:
             trace.hidden.append(states_ND)
         for layer, index in enumerate(self.order):
             leaving_P = wanted_P if layer == len(self.order) - 1 else None
-            states_ND = self._step(self.blocks[index], states_ND, plan.in_layer(layer), leaving_P)
+            states_ND = self._step(self.blocks[index], states_ND, plan.for_layer(layer), leaving_P)
             if trace is not None:
                 trace.hidden.append(states_ND)
             if layers is not None:
-                layers.add(self._finish(states_ND))
+                layers.annotate(self._finish(states_ND))
         return self._finish(states_ND)
 
     def _finish(self, states_ND: Tensor) -> Tensor:
@@ -233,7 +235,7 @@ class Encoder(nn.Module):
     def _step(self, block: nn.Module, states_ND: Tensor, plan: AttentionPlan, wanted_P: Tensor | None) -> Tensor:
         if self.recompute and self.training:
             return checkpoint(
-                block, states_ND, plan, wanted_P, use_reentrant=False, preserve_rng_state=plan.noise is None
+                block, states_ND, plan, wanted_P, use_reentrant=False, preserve_rng_state=plan.dropout_seed is None
             )
         return block(states_ND, plan, wanted_P)
 

@@ -96,7 +96,7 @@ class HeadSpec:
     def needs_pooler(self) -> bool:
         return HEAD_KINDS[self.kind].pooled and self.pooling == "first"
 
-    def reads(self, batch: Batch, predicted_P: Tensor | None, places_P: Tensor | None) -> Tensor | None:
+    def positions_read(self, batch: Batch, predicted_P: Tensor | None, places_P: Tensor | None) -> Tensor | None:
         """Return the tokens whose last states the head reads, if it is asked at these; none: all."""
         if self.kind == "masked_lm":
             return places_P if predicted_P is None else predicted_P
@@ -113,7 +113,7 @@ def find_required_tokens(
     places_P: Tensor | None = None,
 ) -> Tensor | None:
     """Return the tokens whose last states any of the heads reads, each once and in ascending order; none: all."""
-    read = [spec.reads(batch, predicted_P, places_P) for spec in specs]
+    read = [spec.positions_read(batch, predicted_P, places_P) for spec in specs]
     known = [tokens_P for tokens_P in read if tokens_P is not None]
     return torch.unique(torch.cat(known)) if known and len(known) == len(read) else None
 
@@ -147,11 +147,11 @@ class HeadInputs:
     layers_ND: Tensor | None = None
     """Mean of the states after each layer, made for heads that pool them."""
 
-    def of_tokens(self) -> Tensor:
+    def token_states(self) -> Tensor:
         """Return the states (P, D) of the tokens at which the head is asked."""
         return self.last.at(self.places_P)
 
-    def of_documents(self, pooling: str) -> Tensor:
+    def document_states(self, pooling: str) -> Tensor:
         """Return one vector a document (B, D)."""
         if pooling.startswith("cls"):
             return self.last.at(self.batch.starts_B)
@@ -186,7 +186,7 @@ class MaskedLMHead(nn.Module):
         self.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
 
     def forward(self, states: HeadInputs) -> Tensor:
-        transformed_PE = self.norm(self.activation(self.dense(states.of_tokens())))
+        transformed_PE = self.norm(self.activation(self.dense(states.token_states())))
         return project_to_vocabulary(transformed_PE, states.token_embedding_VE, self.bias)
 
 
@@ -200,7 +200,7 @@ class DocumentClassifier(nn.Module):
         self.linear = nn.Linear(config.hidden_size, spec.columns)
 
     def forward(self, states: HeadInputs) -> Tensor:
-        return self.linear(self.dropout(states.of_documents(self.pooling), states.noise))
+        return self.linear(self.dropout(states.document_states(self.pooling), states.noise))
 
 
 class TokenClassifier(nn.Module):
@@ -212,7 +212,7 @@ class TokenClassifier(nn.Module):
         self.linear = nn.Linear(config.hidden_size, spec.columns)
 
     def forward(self, states: HeadInputs) -> Tensor:
-        return self.linear(self.dropout(states.of_tokens(), states.noise))
+        return self.linear(self.dropout(states.token_states(), states.noise))
 
 
 class MarkerPairClassifier(TokenClassifier):
@@ -242,7 +242,7 @@ class SpanPointer(nn.Module):
         self.linear = nn.Linear(config.hidden_size, pointer.count_pointer_columns(spec.columns))
 
     def forward(self, states: HeadInputs) -> Tensor:
-        vectors_PC = self.linear(self.dropout(states.of_tokens(), states.noise))
+        vectors_PC = self.linear(self.dropout(states.token_states(), states.noise))
         return pointer.rotate_queries_and_keys(vectors_PC, select_tokens(states.batch.positions_N, states.places_P))
 
 
@@ -260,7 +260,7 @@ class EmbeddingHead(nn.Module):
         self.layer = nn.Linear(self.width, self.width) if spec.pooling in POOLINGS_WITH_LAYER else None
 
     def forward(self, states: HeadInputs) -> Tensor:
-        plain_BD = states.of_documents(self.pooling)
+        plain_BD = states.document_states(self.pooling)
         if self.layer is None:
             return plain_BD
         layered_BD = torch.tanh(self.layer(plain_BD))

@@ -34,22 +34,22 @@ class KVCache:
         self._padding_S11T = self._padding()
         self._rows = _PromptRows(list(range(prompts)), prompts, like.device)
 
-    def keep(self, layer: int, number: int, keys_and_values: Tensor) -> None:
+    def store_prompt(self, layer: int, number: int, keys_and_values: Tensor) -> None:
         """Take the keys and values (2, H, T, K) of a prompt, by its number."""
         self._prompts[layer][:, number, :, : keys_and_values.shape[2]] = keys_and_values
 
-    def next(self, parents: Sequence[int], ids: Sequence[int], segment: int) -> Batch:
+    def next_batch(self, parents: Sequence[int], ids: Sequence[int], segment: int) -> Batch:
         """Go on from rows of the last step, which are named by their numbers there, and give a batch of their new tokens.
 
         A row may be named any number of times. At first the prompts are the rows.
         """
         before = self._rows.owners
-        self._own([before[parent] for parent in parents])
+        self._reassign_rows([before[parent] for parent in parents])
         device = self._lengths_S.device
         chosen_B = torch.tensor(parents, device=device)
         self._written = [layer.index_select(1, chosen_B) for layer in self._written]
         positions_B = self._lengths_S[self._rows.owners_B] + self._written[0].shape[3]
-        return Batch.singles(torch.tensor(ids, device=device), positions_B, segment)
+        return Batch.single_tokens(torch.tensor(ids, device=device), positions_B, segment)
 
     def attend(self, layer: int, qkv_B3HK: Tensor) -> Tensor:
         """Let the new token of each row see its prompt, what was written, and itself; give (B, H x K)."""
@@ -69,7 +69,7 @@ class KVCache:
         places_T = torch.arange(self._prompts[0].shape[3], device=self._lengths_S.device)
         return (places_T >= self._lengths_S[:, None])[:, None, None]
 
-    def _own(self, owners: list[int]) -> None:
+    def _reassign_rows(self, owners: list[int]) -> None:
         """Say which prompt each row goes on from; prompts without rows are forgotten once they are half of all."""
         live = sorted(set(owners))
         if 2 * len(live) <= len(self._lengths_S):
@@ -112,13 +112,13 @@ class _PromptRows:
 class Prefill:
     """Keeps the keys and values of a batch of prompts, while the model reads them."""
 
-    memory: KVCache
-    numbers: Sequence[int]
+    cache: KVCache
+    prompt_indices: Sequence[int]
     """Number in the memory of each document of the batch."""
 
-    def keep(self, layer: int, parts: Iterable[tuple[DocumentGroup, Tensor, Tensor]]) -> None:
+    def store(self, layer: int, parts: Iterable[tuple[DocumentGroup, Tensor, Tensor]]) -> None:
         """Keep one layer, from the keys and values of each group; padding is kept too, and never looked at."""
         for group, k_BHTK, v_BHTK in parts:
             for row, document in enumerate(group.documents):
                 pair = torch.stack((k_BHTK[row], v_BHTK[row]))
-                self.memory.keep(layer, self.numbers[document], pair)
+                self.cache.store_prompt(layer, self.prompt_indices[document], pair)

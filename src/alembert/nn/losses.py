@@ -173,13 +173,13 @@ def attention_loss(
 ) -> Tensor:
     """Add up the squared differences of attention scores, the mean over heads, over all pairs of `count_attention_pairs`."""
     total = student_N3HK.new_zeros((), dtype=torch.float32)
-    plans = AttentionPlan.of(batch, attention).groups
+    plans = AttentionPlan.for_batch(batch, attention).groups
     for plan, (group, ours, theirs) in zip(plans, _groups(batch, student_N3HK, teacher_N2HK), strict=True):
         apart_BHTT = _scores(ours) - _scores(theirs)
-        if (allowed_B1TT := plan.mask(apart_BHTT.device)) is not None:
+        if (allowed_B1TT := plan.attention_mask(apart_BHTT.device)) is not None:
             apart_BHTT = apart_BHTT.masked_fill(~allowed_B1TT, 0)
-        if group.real_BT is not None:
-            apart_BHTT = apart_BHTT.masked_fill(~group.real_BT[:, None, :, None], 0)
+        if group.mask_BT is not None:
+            apart_BHTT = apart_BHTT.masked_fill(~group.mask_BT[:, None, :, None], 0)
         total = total + apart_BHTT.square().mean(1).sum()
     return total
 
@@ -187,7 +187,7 @@ def attention_loss(
 def hidden_state_loss(student_ND: Tensor, teacher_ND: Tensor, batch: Batch) -> Tensor:
     """Add up the squared differences of states of one width, the mean over the width, over all tokens."""
     apart_N = (student_ND.float() - teacher_ND.float()).square().mean(-1)
-    is_padded = any(group.real_BT is not None for group in batch.groups)
+    is_padded = any(group.mask_BT is not None for group in batch.groups)
     return torch.cat(batch.split(apart_N)).sum() if is_padded else apart_N.sum()
 
 
@@ -201,8 +201,8 @@ def relation_loss(student_N3HK: Tensor, teacher_N3HK: Tensor, batch: Batch, head
     for group, ours_B3HTK, theirs_B3HTK in _groups(batch, ours, theirs):
         student, teacher = (_relations(each, group) for each in (ours_B3HTK, theirs_B3HTK))
         each_B3HT = (teacher.exp() * (teacher - student)).nan_to_num().sum(-1)
-        if group.real_BT is not None:
-            each_B3HT = each_B3HT * group.real_BT[:, None, None]
+        if group.mask_BT is not None:
+            each_B3HT = each_B3HT * group.mask_BT[:, None, None]
         total = total + each_B3HT.mean(2).sum()
     return total
 
@@ -232,8 +232,8 @@ def _relations(parts_B3HTK: Tensor, group: DocumentGroup) -> Tensor:
     """Give logarithms (B, 3, H, T, T) of how tokens relate to each other by queries, by keys and by values."""
     parts = parts_B3HTK.float()
     scores = _matmul_full_precision(parts, parts.mT) / math.sqrt(parts.shape[-1])
-    if group.real_BT is not None:
-        scores = scores.masked_fill(~group.real_BT[:, None, None, None, :], -math.inf)
+    if group.mask_BT is not None:
+        scores = scores.masked_fill(~group.mask_BT[:, None, None, None, :], -math.inf)
     return scores.log_softmax(-1)
 
 

@@ -85,10 +85,12 @@ class Model(nn.Module):
             memory=memory,
         )
         pooling = not only or any(spec.needs_pooler for spec in specs.values())
-        states = self._states(batch, LastHiddenStates(hidden_PD, wanted_P), layers, pooling=pooling)
+        states = self._build_head_inputs(batch, LastHiddenStates(hidden_PD, wanted_P), layers, pooling=pooling)
         outputs = {
             name: self.head(name)(
-                replace(states, places_P=spec.reads(batch, **asked), noise=self._noise_of(name, noise))
+                replace(
+                    states, places_P=spec.positions_read(batch, **asked), noise=self._head_dropout_seed(name, noise)
+                )
             )
             for name, spec in specs.items()
         }
@@ -98,7 +100,9 @@ class Model(nn.Module):
                 outputs["pooled"] = states.pooled_BD
         return outputs
 
-    def _states(self, batch: Batch, last: LastHiddenStates, layers: LayerMean | None, *, pooling: bool) -> HeadInputs:
+    def _build_head_inputs(
+        self, batch: Batch, last: LastHiddenStates, layers: LayerMean | None, *, pooling: bool
+    ) -> HeadInputs:
         pooler = self.pooler if pooling else None
         return HeadInputs(
             batch=batch,
@@ -120,8 +124,8 @@ class Model(nn.Module):
             raise BadSetting(f"The model has no head `{name}`; it has: {there}.")
         return self.specs[name]
 
-    def _noise_of(self, head: str, noise: DropoutSeed | None) -> DropoutSeed | None:
-        return None if noise is None else noise.at(HEADS, list(self.specs).index(head))
+    def _head_dropout_seed(self, head: str, noise: DropoutSeed | None) -> DropoutSeed | None:
+        return None if noise is None else noise.derive(HEADS, list(self.specs).index(head))
 
 
 def initialise(module: nn.Module, std: float, generator: torch.Generator | None = None) -> None:

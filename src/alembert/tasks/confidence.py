@@ -37,13 +37,13 @@ from alembert.tasks.task import AnyTask
 class Confidences:
     """How sure and how right answers are."""
 
-    what: str
+    answer_name: str
     """What an answer is, in the plural."""
-    sure_N: npt.NDArray[np.float64]
-    right_N: npt.NDArray[np.bool_]
+    confidences_N: npt.NDArray[np.float64]
+    correct_N: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
-        return len(self.sure_N)
+        return len(self.confidences_N)
 
 
 def collect_confidences(task: AnyTask, examples: Sequence[Any], predictions: Sequence[Any]) -> Confidences | None:
@@ -63,7 +63,7 @@ def build_confusion_matrix(
     task: AnyTask, examples: Sequence[Any], predictions: Sequence[Any]
 ) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]] | None:
     """Count answers by right label (rows) and guessed label (columns); none unless each answer is one label."""
-    found = task.labelled_as(examples, predictions)
+    found = task.label_pairs(examples, predictions)
     if found is None:
         return None
     gold, guess = (encode_labels(labels, task.labels) for labels in found)
@@ -99,20 +99,20 @@ class ConfidenceCurve:
     curve: tuple[OperatingPoint, ...]
     """Most sure first."""
 
-    def kept_at(self, accuracy: float) -> OperatingPoint | None:
+    def find_operating_point(self, accuracy: float) -> OperatingPoint | None:
         """Find the point that withholds least at this accuracy or better; none if no threshold reaches it."""
         return _find_operating_point(self.curve, accuracy)
 
 
 def build_confidence_curve(answers: Confidences) -> ConfidenceCurve:
     """Compute how well the confidence of answers fits."""
-    bins = reliability_bins(answers.sure_N, answers.right_N)
+    bins = reliability_bins(answers.confidences_N, answers.correct_N)
     return ConfidenceCurve(
-        what=answers.what,
+        what=answers.answer_name,
         answers=len(answers),
         ece=ece(bins),
         bins=tuple(bins),
-        curve=_sample_points(compute_coverage_curve(answers.sure_N, answers.right_N)),
+        curve=_sample_points(compute_coverage_curve(answers.confidences_N, answers.correct_N)),
     )
 
 

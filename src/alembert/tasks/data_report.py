@@ -181,7 +181,7 @@ def build_data_report(
             *_cut_sentence(parts),  # first: a screen shows as many as it has room for
             *task.advice(parts[0].reading.examples, parts[0].encoded),
             *_unknown_sentence(reports[0]),
-            *task.decisions(),
+            *task.describe(),
             *decided,
             *_window_sentence(parts),
             *_summarize_remarks(readings),
@@ -219,7 +219,7 @@ def _report_split(
 
 
 def _answers_by_text(task: AnyTask, examples: Sequence[Example]) -> list[tuple[int, AnswerNames]]:
-    return [(example.key, tuple(sorted(task.answers(example)))) for example in examples]
+    return [(example.key, tuple(sorted(task.gold_answers(example)))) for example in examples]
 
 
 @dataclass(frozen=True, eq=False)

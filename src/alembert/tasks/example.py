@@ -41,7 +41,7 @@ class Example:
         return stable_hash("example", *(f"{len(text)} {text}" for text in texts))
 
     @property
-    def kin(self) -> int | str:
+    def group_id(self) -> int | str:
         """What examples of one document share, which a split keeps together; usually the key."""
         return self.key
 
@@ -58,7 +58,7 @@ class ReadResult(Generic[E]):
     remarks: tuple[Remark, ...] = ()
 
     @classmethod
-    def joined(cls, parts: Iterable[ReadResult[E]]) -> ReadResult[E]:
+    def concatenate(cls, parts: Iterable[ReadResult[E]]) -> ReadResult[E]:
         """Put what several files gave one after the other."""
         listed = list(parts)
         return cls(

@@ -78,7 +78,7 @@ def explain_missing_task(folder: Path) -> str:
 
 def _infer_tagger(config: Mapping[str, Any]) -> InferredTask:
     names = _labels(config)
-    scheme = TagScheme.of(names)
+    scheme = TagScheme.from_names(names)
     table = {
         "task": "tag",
         "types": list(scheme.types),

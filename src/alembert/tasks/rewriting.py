@@ -25,7 +25,7 @@ EntitySpan = tuple[int, int, str]
 class Rewriter(ABC, Generic[E]):
     """Rewrites examples of one task."""
 
-    def stretches(self, example: E) -> list[list[Span]]:
+    def editable_spans(self, example: E) -> list[list[Span]]:
         """Give for each text the stretches that may be rewritten; no edit may reach across the end of one."""
         return [[(0, len(text))] for text in example.texts]
 
@@ -33,7 +33,7 @@ class Rewriter(ABC, Generic[E]):
         """Give for each text the entities that may be replaced as a whole: those that share no character with others."""
         return [[] for _ in example.texts]
 
-    def rewritten(self, example: E, edits: Edits, name: str) -> E | None:
+    def rewrite(self, example: E, edits: Edits, name: str) -> E | None:
         """Give the example with new texts, called `name`, its answers where their words are; none: it cannot be."""
         return replace(example, id=name, texts=tuple(each.text for each in apply_edits(example, edits)))
 

@@ -79,7 +79,7 @@ def split_examples(
 
     Examples of one document, and those whose texts are the same but for white space and case, stay together.
     """
-    keys = [example.kin for example in examples]
+    keys = [example.group_id for example in examples]
     ranked = sorted(set(keys), key=lambda key: (stable_hash(seed, "split", key), str(key)))
     train, dev, _ = shares.counts(len(ranked))
     part_of = {key: (rank >= train) + (rank >= train + dev) for rank, key in enumerate(ranked)}

@@ -63,7 +63,7 @@ class TaskScores:
         return self.measures[self.main]
 
     @property
-    def rank(self) -> float:
+    def selection_score(self) -> float:
         """What the model is worth during a run, before anything is tuned."""
         return self.measures[self.untuned or self.main]
 
@@ -75,7 +75,7 @@ class Task(ABC, Generic[E, P]):
     settings_class: ClassVar[type[Any]]
     answer_name: ClassVar[str] = "answers"
     """What answers are called, in the plural."""
-    usual: ClassVar[Mapping[str, Any]] = {}
+    default_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of a run that are other than most tasks have them, as they would stand in a file of --config."""
     settings: Any
 
@@ -102,7 +102,7 @@ class Task(ABC, Generic[E, P]):
         return cls.read(files, settings, options)
 
     @classmethod
-    def settle(cls, examples: Sequence[E], settings: Any) -> Any:
+    def resolve_settings(cls, examples: Sequence[E], settings: Any) -> Any:
         """Return settings with what training examples tell, so that other files are read as they were."""
         return settings
 
@@ -111,27 +111,27 @@ class Task(ABC, Generic[E, P]):
     def learn(cls, examples: Sequence[E], settings: Any) -> Task[E, P]:
         """Decide from the training examples what the task is: its labels, and what else is not a setting."""
 
-    def begun_from(self, folder: Path) -> Task[E, P]:
+    def adopt_model_settings(self, folder: Path) -> Task[E, P]:
         """Take over what the folder of the model that learns says of itself, where the settings leave it open."""
         return self
 
     @classmethod
     @abstractmethod
-    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[E]:
+    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[E]:
         """Make examples without answers of plain texts."""
 
     @classmethod
-    def of_documents(cls, documents: Sequence[Document]) -> list[E]:
+    def examples_from_documents(cls, documents: Sequence[Document]) -> list[E]:
         """Make examples without answers of documents, cut as examples of the same documents from a file are."""
-        return cls.of_texts([each.text for each in documents], [each.id for each in documents])
+        return cls.examples_from_texts([each.text for each in documents], [each.id for each in documents])
 
     @classmethod
-    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[E]:
+    def examples_from_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[E]:
         """Make examples without answers of dicts with named parts, for tasks that read more than one text."""
         raise BadInput(f"The task {cls.name} reads texts, and was given a dict with parts. Give it texts.")
 
     @abstractmethod
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Say in sentences what was told from the data."""
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Task(ABC, Generic[E, P]):
             )
 
     @abstractmethod
-    def answers(self, example: E) -> list[str]:
+    def gold_answers(self, example: E) -> list[str]:
         """Name the right answers of an example (its labels, the types of its entities), to be counted."""
 
     def advice(self, examples: Sequence[E], encoded: Sequence[EncodedExample]) -> Iterator[str]:
@@ -161,15 +161,15 @@ class Task(ABC, Generic[E, P]):
             "have to change with the words. Leave augmentation out."
         )
 
-    def surfaces(self, examples: Sequence[E]) -> Iterator[tuple[str, str]]:
+    def entity_surfaces(self, examples: Sequence[E]) -> Iterator[tuple[str, str]]:
         """Give text and label of what tasks that find things have found, to tell seen from unseen ones later."""
         return iter(())
 
-    def notes(self, examples: Sequence[E]) -> list[str]:
+    def data_notes(self, examples: Sequence[E]) -> list[str]:
         """Say what keeps examples from having any answer, a sentence each; nothing if all is well."""
         return []
 
-    def problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
+    def find_tag_problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
         """Find what is wrong in files beyond what cannot be read: tags that break their scheme, with their lines."""
         return iter(())
 
@@ -181,7 +181,7 @@ class Task(ABC, Generic[E, P]):
         """Names of the head's outputs, in order; empty: they have none."""
 
     @property
-    def counted(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> Literal["places", "rows", "examples"]:
         """What the loss is a mean over; the windows of one example are computed together if examples are counted."""
         return "places"
 
@@ -194,22 +194,22 @@ class Task(ABC, Generic[E, P]):
         """Turn examples into rows of at most `longest` tokens; those with answers have labels."""
 
     @property
-    def markers(self) -> Mapping[str, str]:
+    def special_tokens(self) -> Mapping[str, str]:
         """Name the pieces that rows need beside those of the tokenizer, each with a word that its row begins as."""
         return {}
 
     @property
-    def group(self) -> int:
+    def loss_group_size(self) -> int:
         """How many examples the loss compares with each other: they are always computed together. 1: each is alone."""
         return 1
 
     @property
-    def attention(self) -> str | None:
+    def attention_pattern(self) -> str | None:
         """Which tokens see each other, if it is not what the model was made with."""
         return None
 
     @property
-    def whole_vocabulary(self) -> bool:
+    def needs_full_vocabulary(self) -> bool:
         """Whether the loss reads the rows of all pieces, and not of those that occur in the examples alone."""
         return False
 
@@ -217,7 +217,7 @@ class Task(ABC, Generic[E, P]):
         """Give the task as it encodes training examples, if that differs."""
         return self
 
-    def balanced(self, encoded: Sequence[EncodedExample]) -> Task[E, P]:
+    def with_class_weights(self, encoded: Sequence[EncodedExample]) -> Task[E, P]:
         """Learn from encoded training examples how much each label counts, for balanced class weights."""
         return self
 
@@ -231,14 +231,16 @@ class Task(ABC, Generic[E, P]):
 
         return symmetric_kl(one, other)
 
-    def taught(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: DistillLossSettings) -> Tensor:
+    def teacher_targets(
+        self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
         """Give what a student is to imitate of a teacher's outputs, one line for each of theirs; `head` is the teacher's.
 
         Half precision has to be enough for it. What the labels of the target say is not looked at.
         """
         return outputs
 
-    def imitation(
+    def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
         """Add up how far a student's outputs are from what it was taught, over the answers that `loss` adds up.
@@ -249,7 +251,7 @@ class Task(ABC, Generic[E, P]):
 
         return soft_cross_entropy(outputs, taught, settings.temperature)
 
-    def handed_down(self) -> Task[E, P]:
+    def for_student(self) -> Task[E, P]:
         """Give the task as a student begins it, without what was told from the weights of the teacher."""
         return self
 
@@ -258,12 +260,12 @@ class Task(ABC, Generic[E, P]):
         """Name the weights of the head that decoding needs (CRF transitions); most tasks need none."""
         return ()
 
-    def bind(self, head: nn.Module) -> Task[E, P]:
+    def with_head_weights(self, head: nn.Module) -> Task[E, P]:
         """Take along what decoding needs of the head."""
         named = {name: head.get_parameter(name) for name in self.decoding_weights}
-        return self.bound_to({name: each.detach().float().cpu().numpy() for name, each in named.items()})
+        return self.with_decoding_weights({name: each.detach().float().cpu().numpy() for name, each in named.items()})
 
-    def bound_to(self, weights: Mapping[str, npt.NDArray[np.float32]]) -> Task[E, P]:
+    def with_decoding_weights(self, weights: Mapping[str, npt.NDArray[np.float32]]) -> Task[E, P]:
         """Take along the weights that `decoding_weights` names, wherever they were kept."""
         return self
 
@@ -277,7 +279,7 @@ class Task(ABC, Generic[E, P]):
     def decode(self, encoded: EncodedExample, outputs: Any) -> P:
         """Read the answers of one example from what `run` gave: the head's outputs at the places of each of its rows."""
 
-    def withhold(self, prediction: P, min_score: float) -> P:
+    def apply_min_score(self, prediction: P, min_score: float) -> P:
         """Leave out the answers whose confidence is below a score, and count them in `coverage.withheld`."""
         raise BadSetting(
             f"Answers of the task {self.name} have no confidence to withhold them by. Leave the least score out."
@@ -292,29 +294,29 @@ class Task(ABC, Generic[E, P]):
         """Compare predictions with the right answers."""
 
     @abstractmethod
-    def measure(self, examples: Sequence[E], predictions: Sequence[P]) -> SampleMetric:
+    def sample_metric(self, examples: Sequence[E], predictions: Sequence[P]) -> SampleMetric:
         """Prepare the main score for resampling."""
 
     def confidences(self, example: E, prediction: P) -> Iterator[tuple[float, bool]]:
         """Give for each answer how sure the model is of it, and whether it is right; none if that is not known."""
         return iter(())
 
-    def labelled_as(
+    def label_pairs(
         self, examples: Sequence[E], predictions: Sequence[P]
     ) -> tuple[Sequence[str], Sequence[str]] | None:
         """Give right and guessed labels, one each an answer, for a confusion matrix; none: answers are no labels."""
         return None
 
     @abstractmethod
-    def question(self) -> dict[str, Any]:
+    def comparison_key(self) -> dict[str, Any]:
         """Say what two models must have in common so that their scores can be compared."""
 
     @abstractmethod
-    def record(self, example: E, prediction: P) -> dict[str, Any]:
+    def to_record(self, example: E, prediction: P) -> dict[str, Any]:
         """Give a prediction as a JSON object, offsets into the text as it was given."""
 
     @abstractmethod
-    def show(self, example: E, prediction: P) -> list[str]:
+    def to_lines(self, example: E, prediction: P) -> list[str]:
         """Give a prediction as lines for people."""
 
     # -- files
@@ -323,7 +325,7 @@ class Task(ABC, Generic[E, P]):
     def to_table(self) -> dict[str, Any]:
         """Give all that must be saved beside the weights, as JSON."""
 
-    def companions(self) -> Mapping[str, bytes]:
+    def extra_files(self) -> Mapping[str, bytes]:
         """Give files that other programs look for beside the weights: path in the folder -> content."""
         return {}
 

@@ -77,7 +77,7 @@ class TermCandidate:
         return self.count * (self.pieces - 1)
 
     @property
-    def worth(self) -> int:
+    def rank_score(self) -> int:
         """What the ranking goes by; an unknown word saves nothing and is ranked as if it had two pieces."""
         return self.weight * max(1, self.pieces - 1)
 
@@ -107,7 +107,7 @@ class RequiredTerms:
     several: int = 0
 
     @classmethod
-    def of(cls, terms: Iterable[str], splitter: WordSplitter) -> RequiredTerms:
+    def from_terms(cls, terms: Iterable[str], splitter: WordSplitter) -> RequiredTerms:
         """Cut terms into words as the tokenizer does; punctuation and single characters are no words here.
 
         >>> from alembert.text.tokenizer_files import Settings
@@ -130,7 +130,7 @@ def extend(
     if not census.words:
         raise BadInput("The corpus has no words, so there is nothing to choose terms from.")
     forced = forced or RequiredTerms()
-    whole = census if held_out is None else census.joined(held_out)
+    whole = census if held_out is None else census.merge(held_out)
     words = sorted({*whole.words, *forced.words})
     cuts = segment_words(tokenizer, words)
     must = [c for c in _make_candidates(forced.words, census, cuts) if c.word not in tokenizer.vocabulary]
@@ -143,7 +143,7 @@ def extend(
     counts = {word: whole.words.get(word, 0) for word in words}
     return Extension(
         tokenizer=extended,
-        sources={extended.id_of(term.word): cuts.of(positions[term.word]) for term in chosen},
+        sources={extended.id_of(term.word): cuts.get_ids(positions[term.word]) for term in chosen},
         terms=chosen,
         forced=len(must),
         already_whole=len(forced.words) - len(must),
@@ -185,7 +185,7 @@ def rank_candidates(
         for candidate in _make_candidates(cuts.words, census, cuts, only_cut=True)
         if candidate.count >= min_count and weights.get(candidate.word) and _is_term(candidate.word)
     ]
-    return sorted(found, key=lambda candidate: (-candidate.worth, candidate.word))
+    return sorted(found, key=lambda candidate: (-candidate.rank_score, candidate.word))
 
 
 def _inside_entities(census: WordCounts) -> dict[str, int]:
@@ -260,7 +260,7 @@ def _choose_iteratively(
 def _compute_net_saving(candidate: TermCandidate, disturbed: int, strict: bool) -> float:
     if strict and disturbed:
         return -math.inf
-    return candidate.worth - disturbed
+    return candidate.rank_score - disturbed
 
 
 def _too_few(wish: ExtendSettings, found: int) -> str:
@@ -305,4 +305,4 @@ class _SideEffects:
 
     def _has_border(self, position: int, place: int) -> bool:
         """Tell whether a word is cut at this place already, so that the rest of it stays as it is."""
-        return place in accumulate(self._lengths[number] for number in self._cuts.of(position))
+        return place in accumulate(self._lengths[number] for number in self._cuts.get_ids(position))

@@ -116,7 +116,7 @@ class Gazetteer:
     built: GazetteerCounts
 
     @classmethod
-    def of(
+    def from_lexicons(
         cls,
         lexicons: Sequence[Lexicon],
         *,
@@ -129,10 +129,10 @@ class Gazetteer:
         Terms in `stop` are left out, whatever their case and hyphens, unless `keep` holds them. Symbols (terms whose
         case matters) are left out also if they are spelt like a word in `ordinary` (`stop_words.ordinary_words`).
         """
-        return cls.with_terms(lexicons, stop=stop, keep=keep, ordinary=ordinary)[0]
+        return cls.from_lexicons_with_terms(lexicons, stop=stop, keep=keep, ordinary=ordinary)[0]
 
     @classmethod
-    def with_terms(
+    def from_lexicons_with_terms(
         cls,
         lexicons: Sequence[Lexicon],
         *,
@@ -224,7 +224,7 @@ class _StopFilter:
         stopped, kept, common = (frozenset(map(make_stop_list_key, words)) for words in (stop, keep, ordinary))
         return cls(stopped, kept, common, max([_LONGEST_NUMBER, *map(len, stopped | common)]))
 
-    def hold(self, term: str) -> bool:
+    def excludes(self, term: str) -> bool:
         if len(term) > self.longest:
             return False
         key = make_stop_list_key(term)
@@ -238,7 +238,7 @@ class _StopFilter:
 def _select_spellings(lexicons: Sequence[Lexicon], stops: _StopFilter) -> Iterator[TermSpelling]:
     for order, lexicon in enumerate(lexicons):
         for term, concept in lexicon.terms:
-            if not stops.hold(term):
+            if not stops.excludes(term):
                 yield TermSpelling(term, order, concept)
 
 
@@ -252,7 +252,7 @@ def _build_trie(written: list[TermSpelling]) -> tuple[Trie, NDArray[np.int32]]:
         owner = np.searchsorted(borders, words.starts, side="right")
         hashes.append(words.hashes)
         lengths.append(np.bincount(owner, minlength=len(texts)))
-    return Trie.of(np.concatenate(hashes), np.concatenate(lengths))
+    return Trie.from_words(np.concatenate(hashes), np.concatenate(lengths))
 
 
 def _terms(wanted: list[TermSpelling], labels: Sequence[str], numbers: Sequence[int]) -> Iterator[TermEntries]:

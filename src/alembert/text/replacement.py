@@ -67,16 +67,16 @@ class EditedText:
         """How far everything has moved after so many edits."""
         return [0, *accumulate(len(edit.text) - (edit.end - edit.start) for edit in self._edits)]
 
-    def place(self, at: int) -> int:
+    def map_offset(self, at: int) -> int:
         """Give the new place of a border between two characters."""
         passed = bisect_right(self._ends, at)
         if passed < len(self._edits) and self._edits[passed].start < at:
             raise ValueError("a border is inside of a stretch that was replaced")
         return at + self._shifts[passed]
 
-    def span(self, span: Span) -> Span:
+    def map_span(self, span: Span) -> Span:
         """Give the new place of a stretch, which grows and shrinks with the edits inside of it."""
-        return self.place(span[0]), self.place(span[1])
+        return self.map_offset(span[0]), self.map_offset(span[1])
 
 
 def find_editable_spans(length: int, *, borders: Iterable[int] = (), fixed: Sequence[Span] = ()) -> list[Span]:

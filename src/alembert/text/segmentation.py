@@ -50,7 +50,7 @@ class Segmentations:
         """The id of each word's first piece."""
         return self.ids[self.starts[:-1]]
 
-    def of(self, position: int) -> tuple[int, ...]:
+    def get_ids(self, position: int) -> tuple[int, ...]:
         """Return the ids of one word."""
         return tuple(self.ids[self.starts[position] : self.starts[position + 1]].tolist())
 
@@ -79,7 +79,7 @@ class SegmentationComparison:
     """Words that became one piece because they were asked to."""
     changed: int
     """Other words that are cut differently."""
-    begun: int
+    changed_at_start: int
     """Those of the changed words that begin with a new piece and are cut as before behind it."""
     changed_occurrences: int
     occurrences: int
@@ -93,7 +93,7 @@ class SegmentationComparison:
             "words_unchanged": self.unchanged,
             "words_joined": self.joined,
             "words_changed": self.changed,
-            "words_changed_at_the_start_only": self.begun,
+            "words_changed_at_the_start_only": self.changed_at_start,
             "occurrences_checked": self.occurrences,
             "occurrences_changed": self.changed_occurrences,
         }
@@ -144,15 +144,15 @@ def compare_segmentations(
         unchanged=int((~differs).sum()),
         joined=int(joined.sum()),
         changed=len(changed),
-        begun=sum(_same_behind_first(old.of(position), new.of(position)) for position in changed),
+        changed_at_start=sum(_same_behind_first(old.get_ids(position), new.get_ids(position)) for position in changed),
         changed_occurrences=sum(weights.values()),
         occurrences=sum(counts[word] for word in old.words),
         examples=tuple(
             SegmentationChange(
                 old.words[position],
                 weights[position],
-                tuple(before[0].tokens(old.of(position))),
-                tuple(after[0].tokens(new.of(position))),
+                tuple(before[0].tokens(old.get_ids(position))),
+                tuple(after[0].tokens(new.get_ids(position))),
             )
             for position in shown
         ),

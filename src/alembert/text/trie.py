@@ -80,7 +80,7 @@ class Trie:
     """Whether a term ends at a node."""
 
     @classmethod
-    def of(cls, hashes: Uint64Array, lengths: IndexArray) -> tuple[Trie, NodeArray]:
+    def from_words(cls, hashes: Uint64Array, lengths: IndexArray) -> tuple[Trie, NodeArray]:
         """Build from the words of all terms, one term after the other; also give each term's last node."""
         vocabulary, words = np.unique(hashes, return_inverse=True)
         table = HashTable.of(vocabulary, np.arange(len(vocabulary), dtype=np.int32))

@@ -53,7 +53,7 @@ class Vocabulary:
             raise BadInput(f"Piece {position} of the vocabulary {what}. Give each piece once, not empty.")
 
     @classmethod
-    def of(cls, *pieces: str) -> Vocabulary:
+    def from_pieces(cls, *pieces: str) -> Vocabulary:
         """Make a vocabulary of the given pieces, in this order."""
         return cls(pieces)
 

@@ -73,7 +73,7 @@ class WordCounts:
         """Count the entities of more than one word, which WordPiece cannot hold as one piece."""
         return sum(n for found in self.mentions.values() for words, n in found.items() if len(words) > 1)
 
-    def joined(self, other: WordCounts) -> WordCounts:
+    def merge(self, other: WordCounts) -> WordCounts:
         """Put two parts of a corpus together."""
         labels = sorted({*self.mentions, *other.mentions})
         return WordCounts(
@@ -121,7 +121,7 @@ class WordCounter:
         self._mentions: defaultdict[str, Counter[WordSequence]] = defaultdict(Counter)
         self._documents = self._characters = self._forgotten = 0
 
-    def add(self, sample: TextSample) -> None:
+    def annotate(self, sample: TextSample) -> None:
         """Count one sample."""
         self._documents += 1
         self._characters += len(sample.text)
@@ -132,7 +132,7 @@ class WordCounter:
         if self._held > _CHUNK_CHARACTERS:
             self._settle()
 
-    def census(self) -> WordCounts:
+    def get_counts(self) -> WordCounts:
         """Return the count so far."""
         self._settle()
         mentions = {label: _sorted(self._mentions[label]) for label in sorted(self._mentions)}
@@ -166,8 +166,8 @@ def count_corpus_words(
     """Count the words of a stream of samples."""
     taker = WordCounter(splitter, most_words=most_words)
     for sample in samples:
-        taker.add(sample)
-    return taker.census()
+        taker.annotate(sample)
+    return taker.get_counts()
 
 
 def count_corpus_words_split(
@@ -176,8 +176,8 @@ def count_corpus_words_split(
     """Count a corpus in two parts: every n-th document is held out and counted apart."""
     main, held_out = WordCounter(splitter), WordCounter(splitter)
     for number, sample in enumerate(samples, start=1):
-        (held_out if number % every == 0 else main).add(sample)
-    return main.census(), held_out.census()
+        (held_out if number % every == 0 else main).annotate(sample)
+    return main.get_counts(), held_out.get_counts()
 
 
 def _by_count(chunks: Counter[str]) -> Iterator[tuple[int, list[str]]]:

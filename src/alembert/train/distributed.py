@@ -90,16 +90,16 @@ class Processes:
         if self.world == 1:
             return [value]
         values: list[Any] = [None] * self.world
-        with self._company():
+        with self._report_lost():
             dist.all_gather_object(values, value)
         return values
 
-    def from_first(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Give what the first process has."""
         if self.world == 1:
             return value
         values = [value]
-        with self._company():
+        with self._report_lost():
             dist.broadcast_object_list(values, src=0)
         return values[0]
 
@@ -138,13 +138,13 @@ class Processes:
         self.agree(_do_nothing)
         return self.agree(work)
 
-    def first_alone(self, work: Callable[[], object]) -> None:
+    def on_first(self, work: Callable[[], object]) -> None:
         """Let the first process do something while the others wait."""
         self.agree(work if self.is_first else _do_nothing)
 
     def check_same(self, step: int | None) -> None:
         """Refuse to go on from different states: a machine does not see the folder of the others."""
-        of_first = self.from_first(step)
+        of_first = self.broadcast(step)
         if step != of_first:
             raise BadFile(
                 f"A process found the state of step {step}, and the first one that of step {of_first}. The result's "
@@ -152,7 +152,7 @@ class Processes:
             )
 
     @contextmanager
-    def _company(self) -> Iterator[None]:
+    def _report_lost(self) -> Iterator[None]:
         try:
             yield
         except RuntimeError as error:
@@ -170,7 +170,7 @@ class Processes:
         if self.world == 1:
             return
         trained = [p for p in parameters if p.requires_grad]
-        with self._company():
+        with self._report_lost():
             for parameter, used in zip(trained, _used_anywhere(trained), strict=True):
                 if not used:
                     parameter.grad = None
@@ -181,7 +181,7 @@ class Processes:
 
     # -- sharded models
 
-    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def gather_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Put sharded tensors together, one at a time; the result is in the first process, and empty in the others."""
         found = {}
         for name, tensor in tensors.items():
@@ -194,7 +194,7 @@ class Processes:
         """Give the model as one process has it: the same one, or in the first process a whole copy of a sharded one."""
         if not is_sharded(model):
             return model
-        state = self.whole(model.state_dict())
+        state = self.gather_tensors(model.state_dict())
         plain = Model.skeleton(model.config, model.specs, pooler=model.pooler is not None)
         if self.is_first:
             plain.load_state_dict(state, assign=True)

@@ -146,7 +146,7 @@ class TrainingLoop:
         position, settings = self.position, self.settings
         progress = self.budget.progress(position.done)
         self._choose_parts(progress)
-        portions, cursor = self.lesson.take(position.cursor, settings.batch.micro_batches, progress)
+        portions, cursor = self.lesson.sample(position.cursor, settings.batch.micro_batches, progress)
         found = self._gradients(portions)
         self.processes.sum_gradients(self.model.parameters())
         rate = settings.optimiser.rate * get_rate_factor(progress, settings.schedule)
@@ -154,7 +154,7 @@ class TrainingLoop:
         is_sound = math.isfinite(norm)
         if is_sound and self.average is not None:
             self.average.update()
-        seconds = self.processes.from_first(time.monotonic() - began)
+        seconds = self.processes.broadcast(time.monotonic() - began)
         position.cursor = cursor
         position.done = RunTotals(
             step=position.done.step + 1,
@@ -170,7 +170,7 @@ class TrainingLoop:
     def _gradients(self, portions: Sequence[Any]) -> StepTotals:
         """Compute this process's share of the step's gradients; give what all processes found."""
         own = [(n, p) for n, p in enumerate(portions) if n % self.processes.world == self.processes.rank]
-        micros = [(n, self.lesson.micro(portion).to(self.device)) for n, portion in own]
+        micros = [(n, self.lesson.collate(portion).to(self.device)) for n, portion in own]
         totals = self.processes.total(count_targets(micro for _, micro in micros))
         sums: list[dict[str, float]] = [{} for _ in micros]
         jobs = [partial(self._loss, n, micro, totals, sums[place]) for place, (n, micro) in enumerate(micros)]
@@ -188,7 +188,7 @@ class TrainingLoop:
             return
         idle = -(-len(portions) // self.processes.world) > len(jobs)
         if idle:  # no process can run a pass alone: one that counts nothing keeps the others company
-            micro = self.lesson.micro(portions[0]).to(self.device)
+            micro = self.lesson.collate(portions[0]).to(self.device)
             jobs = [*jobs, lambda: 0 * self._loss(0, micro, totals, {})]
         accumulate_sequentially(jobs)
 
@@ -219,7 +219,7 @@ class TrainingLoop:
         return Meter(self.position.sums, peak)
 
     def _note(self, found: StepTotals, seconds: float, rate: float, norm: float) -> None:
-        self.meter.add(found, seconds)
+        self.meter.annotate(found, seconds)
         self._tell(found.loss)
         if self.position.done.step % self.settings.saving.log_every == 0:
             self._write_row(rate, norm)
@@ -306,7 +306,7 @@ class TrainingLoop:
 
     def _spend(self, began: float) -> float:
         """Count the time since `began`, by the clock of the first process, as time of the run without a step."""
-        spent: float = self.processes.from_first(time.monotonic() - began)
+        spent: float = self.processes.broadcast(time.monotonic() - began)
         done = self.position.done
         self.position.done = replace(done, seconds=done.seconds + spent)
         self.position.overhead += spent
@@ -316,12 +316,12 @@ class TrainingLoop:
         self.model.eval()
         with self.average.applied() if self.average else nullcontext(), self._autocast():
             if is_sharded(self.model):  # all processes run all passes
-                found = [self.lesson.examine(self.model)]
+                found = [self.lesson.evaluate(self.model)]
             else:
-                part = self.lesson.examine(self.model, self.processes.rank, self.processes.world)
+                part = self.lesson.evaluate(self.model, self.processes.rank, self.processes.world)
                 found = self.processes.gather(part)
         self.model.train()
-        return self.lesson.verdict(found)
+        return self.lesson.summarise(found)
 
     # -- nothing lost
 
@@ -339,8 +339,8 @@ class TrainingLoop:
         tensors = {"model": self.model.state_dict(), "optimiser": self.optimiser.state()}
         if self.average is not None:
             tensors["average"] = self.average.state()
-        whole = {group: self.processes.whole(named) for group, named in tensors.items()}
-        self.processes.first_alone(lambda: self._write_state(whole, best))
+        whole = {group: self.processes.gather_tensors(named) for group, named in tensors.items()}
+        self.processes.on_first(lambda: self._write_state(whole, best))
         self.position.longest_save = max(self.position.longest_save, self._spend(began))
         self._saved_at = self.position.done.seconds
 

@@ -78,10 +78,10 @@ class EvalResult:
 class Objective(Protocol):
     """Something that a model is trained for."""
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
+    def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
         """Plan the next portions; give them and the cursor after them."""
 
-    def micro(self, portion: Any) -> MicroBatch:
+    def collate(self, portion: Any) -> MicroBatch:
         """Make the tensors of a portion."""
 
     def loss(
@@ -93,8 +93,8 @@ class Objective(Protocol):
         up to the weighted mean.
         """
 
-    def examine(self, model: Model, part: int = 0, parts: int = 1) -> Any:
+    def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> Any:
         """See what the model, which is in evaluation mode, gets right on a part of the held-out data."""
 
-    def verdict(self, found: Sequence[Any]) -> EvalResult:
+    def summarise(self, found: Sequence[Any]) -> EvalResult:
         """Turn what was found in all parts into scores."""

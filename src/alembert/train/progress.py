@@ -155,7 +155,7 @@ class Meter:
     peak: float | None
     """Matrix products a second that all processes together could do, in GFLOP; none: not measured."""
 
-    def add(self, found: StepTotals, seconds: float) -> None:
+    def annotate(self, found: StepTotals, seconds: float) -> None:
         """Count one more step."""
         losses = {f"loss {name}": value for name, value in found.losses.items()}
         counts = {f"count {name}": value for name, value in found.counts.items()}

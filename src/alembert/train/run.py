@@ -42,13 +42,13 @@ class OutputFolder:
     overwrite: bool = False
 
     @property
-    def unfinished(self) -> Path:
+    def partial_folder(self) -> Path:
         """The folder until it is complete."""
         return locate_artifact(self.out).partial
 
     def check(self) -> None:
         """Refuse a place that the result cannot go to, or where it is already."""
-        self.processes.first_alone(self._check)
+        self.processes.on_first(self._check)
 
     def _check(self) -> None:
         if not self.overwrite and artifact.find_finished(self.out, CHECKPOINT_KIND, **self.plan):
@@ -56,12 +56,12 @@ class OutputFolder:
         artifact.check_can_create(self.out, CHECKPOINT_KIND, overwrite=self.overwrite, **self.plan)
 
     @contextmanager
-    def begun(self) -> Iterator[Draft]:
+    def open(self) -> Iterator[Draft]:
         """Begin the artefact in the first process; the others read its states and write nothing."""
         with ExitStack() as held:
             written = artifact.create(self.out, CHECKPOINT_KIND, resume=True, overwrite=self.overwrite, **self.plan)
             begin = partial(held.enter_context, written)
-            read = partial(Draft, self.unfinished, resumed=True)
+            read = partial(Draft, self.partial_folder, resumed=True)
             yield self.processes.agree(begin if self.processes.is_first else read)
 
 
@@ -79,12 +79,12 @@ class RunContext:
     shard: bool = False
     """Spread the model over the processes of torchrun (FSDP2), if it does not fit into one."""
     overwrite: bool = False
-    say: Callable[[str], None] = lambda _: None
+    log: Callable[[str], None] = lambda _: None
     """Called with sentences about what is done."""
-    show: Callable[[Sequence[str]], None] = lambda _: None
+    print_table: Callable[[Sequence[str]], None] = lambda _: None
     """Called with lines that belong together: a table."""
-    tell_reading: Callable[[Progress], None] = lambda _: None
-    tell: Callable[[TrainingProgress], None] = lambda _: None
+    on_reading: Callable[[Progress], None] = lambda _: None
+    on_progress: Callable[[TrainingProgress], None] = lambda _: None
 
     def cache_for(self, out: Path) -> Path:
         """Give the folder for what is made on the way to a result."""
@@ -93,7 +93,13 @@ class RunContext:
     def silent(self) -> RunContext:
         """Give the same for a process that says nothing."""
         quiet = RunContext()
-        return replace(self, say=quiet.say, show=quiet.show, tell_reading=quiet.tell_reading, tell=quiet.tell)
+        return replace(
+            self,
+            log=quiet.log,
+            print_table=quiet.print_table,
+            on_reading=quiet.on_reading,
+            on_progress=quiet.on_progress,
+        )
 
 
 @contextmanager

@@ -175,7 +175,7 @@ class SequenceSettings:
             pairs=pairs,
             short_share=self.short_share,
             cut=self.cut,
-            late_share=self.late_share,
+            late_start_share=self.late_share,
         )
 
 

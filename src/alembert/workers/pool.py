@@ -35,10 +35,10 @@ class WorkerLost(Exception):
 class WorkerBackend(Protocol):
     """Workers somewhere. Tickets stand for what they were told to do."""
 
-    def hire(self) -> tuple[Any, Any]:
+    def start(self) -> tuple[Any, Any]:
         """Start a worker; give it and the ticket that is done when it is ready for jobs."""
 
-    def give(self, worker: Any, job: Any) -> Any:
+    def submit(self, worker: Any, job: Any) -> Any:
         """Tell a worker to do a job after those that it has; give the ticket."""
 
     def wait(self, tickets: Sequence[Any]) -> Any:
@@ -47,7 +47,7 @@ class WorkerBackend(Protocol):
     def result(self, ticket: Any) -> Any:
         """Wait for the result of a ticket; raises `WorkerLost` if there is none any more."""
 
-    def dismiss(self, worker: Any) -> None:
+    def stop(self, worker: Any) -> None:
         """End a worker, which may have died."""
 
 
@@ -74,49 +74,49 @@ class OrderedPool(Generic[J, R]):
         self._hands = hands
         self._name = name
         self._most = _JOBS_AHEAD_PER_WORKER * workers
-        self._seats = workers
+        self._worker_limit = workers
         self._workers: list[_Worker[J]] = []
-        self._again: list[_PooledJob[J]] = []
+        self._retry_queue: list[_PooledJob[J]] = []
         self._done: dict[int, R] = {}
-        self._taken = self._given = self._stillborn = 0
+        self._taken = self._given = self._failed_starts = 0
 
     def run(self, jobs: Iterator[J]) -> Generator[R, None, None]:
         """Give the results; all workers are gone when it ends or is closed."""
         try:
-            self._workers = [self._hired() for _ in range(self._seats)]
+            self._workers = [self._start_worker() for _ in range(self._worker_limit)]
             while True:
-                self._deal(jobs)
+                self._dispatch(jobs)
                 if self._given in self._done:
                     self._given += 1
                     yield self._done.pop(self._given - 1)
                 elif self._given < self._taken or not self._ready():
-                    self._hear()
+                    self._wait_for_any()
                 else:
                     return
         finally:
             for worker in self._workers:
-                self._hands.dismiss(worker.handle)
+                self._hands.stop(worker.handle)
 
-    def _hired(self) -> _Worker[J]:
-        return _Worker(*self._hands.hire())
+    def _start_worker(self) -> _Worker[J]:
+        return _Worker(*self._hands.start())
 
     def _ready(self) -> list[_Worker[J]]:
         return [worker for worker in self._workers if worker.opening is None]
 
-    def _deal(self, jobs: Iterator[J]) -> None:
+    def _dispatch(self, jobs: Iterator[J]) -> None:
         """Give jobs to workers that have room for more, the idle ones first."""
         while free := [worker for worker in self._ready() if len(worker.tasks) < _JOBS_PER_WORKER]:
             task = self._next(jobs)
             if task is None:
                 return
             worker = min(free, key=lambda each: len(each.tasks))
-            worker.tasks[self._hands.give(worker.handle, task.job)] = task
+            worker.tasks[self._hands.submit(worker.handle, task.job)] = task
 
     def _next(self, jobs: Iterator[J]) -> _PooledJob[J] | None:
         """Take the first job that has lost its worker, or another one from the stream."""
-        if self._again:
-            first = min(self._again, key=lambda task: task.number)
-            self._again.remove(first)
+        if self._retry_queue:
+            first = min(self._retry_queue, key=lambda task: task.number)
+            self._retry_queue.remove(first)
             return first
         if self._taken - self._given >= self._most:
             return None
@@ -126,7 +126,7 @@ class OrderedPool(Generic[J, R]):
         self._taken += 1
         return _PooledJob(self._taken - 1, job)
 
-    def _hear(self) -> None:
+    def _wait_for_any(self) -> None:
         """Wait for news of any worker."""
         owners = {worker.opening: worker for worker in self._workers if worker.opening is not None}
         owners |= {ticket: worker for worker in self._workers for ticket in worker.tasks}
@@ -138,38 +138,38 @@ class OrderedPool(Generic[J, R]):
         try:
             self._collect(worker, ticket)
         except WorkerLost:
-            self._bury(worker)
+            self._on_death(worker)
 
     def _opened(self, worker: _Worker[J]) -> None:
         try:
             self._hands.result(worker.opening)
         except WorkerLost:
-            self._stillborn += 1
-            if self._stillborn >= MAX_WORKER_DEATHS:
+            self._failed_starts += 1
+            if self._failed_starts >= MAX_WORKER_DEATHS:
                 raise UserError(
                     f"{MAX_WORKER_DEATHS} workers have died one after the other before they were ready; their machines may be "
                     "out of memory, or lack alembert. Ray's logs say more."
                 ) from None
             self._replace(worker)
         else:
-            self._stillborn, worker.opening = 0, None
+            self._failed_starts, worker.opening = 0, None
 
     def _collect(self, worker: _Worker[J], ticket: Any) -> None:
         result: R = self._hands.result(ticket)
         self._done[worker.tasks.pop(ticket).number] = result
 
-    def _bury(self, worker: _Worker[J]) -> None:
+    def _on_death(self, worker: _Worker[J]) -> None:
         """Let others do what a dead worker had to do; it died on the first of the jobs that have no result."""
         for ticket in list(worker.tasks):
             with suppress(WorkerLost):
                 self._collect(worker, ticket)
         left = list(worker.tasks.values())
         for task in left[:1]:
-            self._blame(task)
-        self._again += left
+            self._count_failure(task)
+        self._retry_queue += left
         self._replace(worker)
 
-    def _blame(self, task: _PooledJob[J]) -> None:
+    def _count_failure(self, task: _PooledJob[J]) -> None:
         task.deaths += 1
         if task.deaths >= MAX_WORKER_DEATHS:
             raise UserError(
@@ -178,5 +178,5 @@ class OrderedPool(Generic[J, R]):
             )
 
     def _replace(self, worker: _Worker[J]) -> None:
-        self._hands.dismiss(worker.handle)
-        self._workers[self._workers.index(worker)] = self._hired()
+        self._hands.stop(worker.handle)
+        self._workers[self._workers.index(worker)] = self._start_worker()

@@ -65,7 +65,7 @@ class RayCluster:
                 raise BadSetting(f"`{name}` is {value}; a worker needs at least one, and so does a cluster.")
 
     @property
-    def found(self) -> str | None:
+    def existing_address(self) -> str | None:
         """The address of a cluster that is there."""
         return self.address or os.environ.get(_ADDRESS) or None
 
@@ -74,8 +74,8 @@ class RayCluster:
 class WorkerSpec(Generic[J, R]):
     """What workers do: `open` runs once on each and gives what does the jobs; `name` says in words what a job is."""
 
-    open: Callable[[], Callable[[J], R]]
-    name: Callable[[J], str]
+    make_worker: Callable[[], Callable[[J], R]]
+    describe_job: Callable[[J], str]
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class RayConnection:
 
     def run(self, work: WorkerSpec[J, R], jobs: Iterator[J]) -> Generator[R, None, None]:
         """Give the result of each job in their order."""
-        hands = _RayBackend(self.ray, self.cluster, work.open)
-        return OrderedPool[J, R](hands, self.workers, work.name).run(jobs)
+        hands = _RayBackend(self.ray, self.cluster, work.make_worker)
+        return OrderedPool[J, R](hands, self.workers, work.describe_job).run(jobs)
 
     @property
     def workers(self) -> int:
@@ -105,7 +105,7 @@ def connect(cluster: RayCluster) -> Iterator[RayConnection]:
     """
     check_ray_installed()
     with _interrupt_on_sigterm():
-        with _environment(_QUIET if cluster.found else _QUIET | _LOCAL_ONLY):
+        with _environment(_QUIET if cluster.existing_address else _QUIET | _LOCAL_ONLY):
             ray = importlib.import_module("ray")
             if not (before := ray.is_initialized()):
                 _initialise(ray, cluster)
@@ -125,16 +125,20 @@ def _initialise(ray: Any, cluster: RayCluster) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     with _restore_sigterm():
         try:
-            if cluster.found is None:
+            if cluster.existing_address is None:
                 ray.init("local", num_cpus=_local_cpus(cluster), include_dashboard=False, **quiet)
             else:
-                _check_reachable(cluster.found)
-                ray.init(cluster.found, **quiet)
+                _check_reachable(cluster.existing_address)
+                ray.init(cluster.existing_address, **quiet)
         except BaseException as problem:
             ray.shutdown()
             if not isinstance(problem, OSError | ValueError | RuntimeError):
                 raise
-            where = f"at {cluster.found} cannot be reached" if cluster.found else "cannot be started here"
+            where = (
+                f"at {cluster.existing_address} cannot be reached"
+                if cluster.existing_address
+                else "cannot be started here"
+            )
             raise BadSetting(
                 f"The Ray cluster {where} ({type(problem).__name__}). Check the address, the token and that Ray has the "
                 "same version there, or start a cluster: ray start --head"
@@ -237,11 +241,11 @@ class _RayBackend:
         self._actor = ray.remote(max_restarts=0, max_task_retries=0, **resources)(_Actor)
         self._opener = ray.put(opener)
 
-    def hire(self) -> tuple[Any, Any]:
+    def start(self) -> tuple[Any, Any]:
         actor = self._actor.remote(self._cpus)
         return actor, actor.open.remote(self._opener)
 
-    def give(self, worker: Any, job: Any) -> Any:
+    def submit(self, worker: Any, job: Any) -> Any:
         return worker.work.remote(job)
 
     def wait(self, tickets: Sequence[Any]) -> Any:
@@ -259,5 +263,5 @@ class _RayBackend:
             raise UserError(result.sentence)
         return result
 
-    def dismiss(self, worker: Any) -> None:
+    def stop(self, worker: Any) -> None:
         self._ray.kill(worker, no_restart=True)

@@ -48,7 +48,7 @@ def test_head_qa_counts_from_one_and_may_mix_four_and_five_choices(tmp_path: Pat
         ),
     )
     first, second = read_choice_questions(path).questions
-    assert (first.right, first.texts, second.right, len(second.texts)) == (4, tuple("vwxyz"), 0, 4)
+    assert (first.answer_index, first.choices, second.answer_index, len(second.choices)) == (4, tuple("vwxyz"), 0, 4)
     assert (first.id, first.where) == ("E1-1", f"{path}, exam E1, question 1")
 
 
@@ -56,7 +56,7 @@ def test_a_pretty_printed_exam_is_the_same(tmp_path: Path) -> None:
     question = {"qid": "7", "qtext": "Which?", "ra": 2, "answers": answers("x", "y")}
     (tmp_path / "a.json").write_text(json.dumps(exam(a=question), indent=2))
     (found,) = read_choice_questions(tmp_path / "a.json").questions
-    assert (found.id, found.right) == ("E1-7", 1)
+    assert (found.id, found.answer_index) == ("E1-7", 1)
 
 
 def test_images_are_counted(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_swag_in_a_table(tmp_path: Path) -> None:
         '0,v,"He sits, she","He sits, calm.",She,gold,stands.,falls.,"runs, fast.",sings.,2\n'
     )
     (found,) = read_choice_questions(path).questions
-    assert (found.passage, found.question, found.right) == ("He sits, calm.", "She", 2)
-    assert found.texts == ("stands.", "falls.", "runs, fast.", "sings.")
+    assert (found.passage, found.question, found.answer_index) == ("He sits, calm.", "She", 2)
+    assert found.choices == ("stands.", "falls.", "runs, fast.", "sings.")
     assert found.where == f"{path}, line 2"
 
 
@@ -83,7 +83,7 @@ def test_a_table_may_have_rows_with_fewer_choices(tmp_path: Path) -> None:
     path = tmp_path / "q.csv"
     path.write_text("question,ending0,ending1,ending2,label\nWhich?,a,b,c,2\nWho?,d,e,,1\n")
     found = read_choice_questions(path)
-    assert [question.texts for question in found.questions] == [("a", "b", "c"), ("d", "e")]
+    assert [question.choices for question in found.questions] == [("a", "b", "c"), ("d", "e")]
     assert [(remark.reason, remark.count) for remark in found.remarks] == [
         ("the row has fewer choices than the table has columns for them", 1)
     ]
@@ -112,23 +112,23 @@ def test_a_table_may_have_rows_with_fewer_choices(tmp_path: Path) -> None:
     ],
 )
 def test_layouts_of_json_mean_the_same(record: dict[str, Any]) -> None:
-    assert parse_choice_question(record) == ChoiceQuestion("Which?", tuple(FOUR), right=1)
+    assert parse_choice_question(record) == ChoiceQuestion("Which?", tuple(FOUR), answer_index=1)
 
 
 def test_a_passage_goes_with_its_question() -> None:
     found = parse_choice_question({"article": "Long ago.", "question": "When?", "options": ["now", "then"]})
-    assert (found.passage, found.question, found.right) == ("Long ago.", "When?", None)
+    assert (found.passage, found.question, found.answer_index) == ("Long ago.", "When?", None)
 
 
 def test_columns_can_be_named() -> None:
     options = ReadOptions(text=("case", "ask"), label="key")
     record = {"case": "A man coughs.", "ask": "Why?", "key": "B", "choices": ["flu", "fun"], "answer": 0}
     found = parse_choice_question(record, options)
-    assert (found.passage, found.question, found.right) == ("A man coughs.", "Why?", 1)
+    assert (found.passage, found.question, found.answer_index) == ("A man coughs.", "Why?", 1)
 
 
 def test_a_number_with_a_point_is_a_number() -> None:
-    assert parse_choice_question({"question": "Which?", "choices": FOUR, "answer": 2.0}).right == 2
+    assert parse_choice_question({"question": "Which?", "choices": FOUR, "answer": 2.0}).answer_index == 2
 
 
 # -- what cannot be used
@@ -192,5 +192,5 @@ def test_no_sentence_quotes_the_text() -> None:
 def test_head_qa_is_read_whole(part: str, count: int, choices: int) -> None:
     found = read_choice_questions(HEAD_QA / f"{part}.json")
     assert (len(found.questions), found.set_aside) == (count, ())
-    assert {len(question.texts) for question in found.questions} == {choices}
+    assert {len(question.choices) for question in found.questions} == {choices}
     assert len({question.id for question in found.questions}) == count

@@ -38,7 +38,7 @@ FOUND = analyse_errors(MODEL, [example for example, _ in PAIRS], [guess for _, g
 
 
 def test_errors_are_counted_by_what_is_wrong() -> None:
-    assert FOUND.told == "4 of 5 questions are not answered word for word"
+    assert FOUND.summary == "4 of 5 questions are not answered word for word"
     assert [row[:2] for row in FOUND.tables[0].rows] == [(example.id, 1) for example, _ in PAIRS]
 
 

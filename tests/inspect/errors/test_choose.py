@@ -27,7 +27,7 @@ FOUND = analyse_errors(MODEL, [example for example, _ in PAIRS], [guess for _, g
 
 
 def test_errors_are_counted() -> None:
-    assert FOUND.told == ("2 of 3 questions are answered wrong; for 1 of them the right choice is the second best")
+    assert FOUND.summary == ("2 of 3 questions are answered wrong; for 1 of them the right choice is the second best")
 
 
 def test_the_surest_error_comes_first_with_its_choices() -> None:

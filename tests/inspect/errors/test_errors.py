@@ -61,7 +61,7 @@ def test_every_entity_is_in_one_finding_and_right_ones_are_those_of_the_strict_s
 def ground_of(text: str, **settings: int) -> WindowAlignment:
     model = tagger({}, **settings)
     (encoded,) = model.task.encode([TagExample(id="1", texts=(text,))], model.engine.tokenizer, 512)
-    return WindowAlignment.of(encoded)
+    return WindowAlignment.from_encoded(encoded)
 
 
 def test_words_and_pieces_of_an_entity() -> None:
@@ -72,14 +72,14 @@ def test_words_and_pieces_of_an_entity() -> None:
 
 
 def test_a_text_of_one_window_has_no_border() -> None:
-    assert ground_of("the braf patient").to_border((4, 8, "x")) is None
+    assert ground_of("the braf patient").distance_to_border((4, 8, "x")) is None
 
 
 def test_distance_is_to_where_the_window_was_cut() -> None:
     text = " ".join(["aspirin"] * 40)
     ground = ground_of(text, length=22, overlap=8)
     assert len(ground.windows) > 2
-    distances = [ground.to_border((8 * word, 8 * word + 7, "x")) for word in range(40)]
+    distances = [ground.distance_to_border((8 * word, 8 * word + 7, "x")) for word in range(40)]
     # The first window ends after 20 words, and its last four words of the overlap belong to the next one.
     assert distances[:3] == [19, 18, 17]
     assert min(distance for distance in distances if distance is not None) == 4
@@ -149,7 +149,7 @@ def test_entities_in_parts_are_missed() -> None:
     from alembert.inspect.errors.tag import analyse_errors
 
     model = tagger({})
-    example = TagExample(id="1", texts=("breast and cancer",), entities=(), in_parts=((0, 17, "Disease"),))
+    example = TagExample(id="1", texts=("breast and cancer",), entities=(), discontinuous=((0, 17, "Disease"),))
     found = analyse_errors(model, [example], model.predict([example]))
     assert {row[0]: row[1] for row in found.tables[0].rows}["missed"] == 1
 
@@ -165,7 +165,7 @@ def test_the_worst_come_first_and_right_ones_not_at_all(tmp_path: Path) -> None:
 
 
 def test_json_has_tables_and_examples_with_offsets(atlas: ErrorReport) -> None:
-    record = json.loads(json.dumps(atlas.as_json()))
+    record = json.loads(json.dumps(atlas.to_dict()))
     assert record["tables"]["kinds"][0] == {
         "kind": "right",
         "count": 1,

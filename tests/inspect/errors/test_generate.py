@@ -26,7 +26,7 @@ FOUND = analyse_errors(
 
 
 def test_how_much_is_wrong_is_told() -> None:
-    assert FOUND.told == "rougeL is 0.600 over 3 texts; 1 share no word with the right one"
+    assert FOUND.summary == "rougeL is 0.600 over 3 texts; 1 share no word with the right one"
 
 
 def test_the_furthest_apart_come_first_and_perfect_ones_are_no_cases() -> None:

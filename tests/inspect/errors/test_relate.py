@@ -21,7 +21,7 @@ def test_a_wrong_pair_is_shown_with_its_entities(tmp_path: Path) -> None:
     def say(said: object, coverage: object) -> RelatePrediction:
         return RelatePrediction(pairs, (answer("none", 0.9),), coverage)  # type: ignore[arg-type]
 
-    engine = Engine(Engine().tokenizer.with_markers(task.markers))
+    engine = Engine(Engine().tokenizer.with_markers(task.special_tokens))
     path = tmp_path / "dev.jsonl"
     path.write_text(LINES)
     model = Scripted(task, engine, Silent(), Path("rel"), say=say)  # type: ignore[arg-type]

@@ -31,7 +31,9 @@ from alembert.text.vocabulary import Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?"
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)),
+    Vocabulary.from_pieces(
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)
+    ),
     lowercase=True,
 )
 WORDS = "Aa bb cc dd ee ff gg hh ii jj kk ll mm nn oo pp. Qq rr ss tt uu vv ww xx yy zz."
@@ -71,7 +73,7 @@ def encoded(one: AnswerExample, of: AnswerTask | None = None) -> EncodedExample:
 
 def outputs_for(each: EncodedExample, seed: int = 0) -> list[np.ndarray[Any, Any]]:
     chance = np.random.default_rng(seed)
-    return [chance.normal(size=(len(row.places), 2)).astype(np.float32) for row in each.rows]
+    return [chance.normal(size=(len(row.positions), 2)).astype(np.float32) for row in each.rows]
 
 
 # -- rows
@@ -82,7 +84,7 @@ def test_a_row_is_question_and_passage_with_segments() -> None:
     assert TOKENIZER.tokens(row.ids) == ["[CLS]", "a", "b", "?", "[SEP]", "c", "d", "[SEP]"]
     assert row.segments is not None
     assert row.segments.tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
-    assert row.places.tolist() == [0, 5, 6]
+    assert row.positions.tolist() == [0, 5, 6]
     assert row.labels is not None
     assert row.labels.tolist() == [[2, 2]]
 
@@ -93,7 +95,7 @@ def test_each_row_that_holds_the_whole_answer_points_at_it_and_the_others_at_non
     for row, window in zip(each.rows, each.layout.windows, strict=True):
         assert row.labels is not None
         ((first, last),) = row.labels.tolist()
-        tokens = TOKENIZER.tokens(row.ids[row.places])[first : last + 1]
+        tokens = TOKENIZER.tokens(row.ids[row.positions])[first : last + 1]
         holds = window.start <= each.layout.passage.tokens_of(at(WORDS, "Qq rr"))[0]
         assert tokens in (["q", "##q", "r", "##r"], ["[CLS]"])
         assert tokens != ["[CLS]"] or not holds or window.end < len(each.layout.passage)
@@ -107,7 +109,7 @@ def test_rows_keep_to_the_limit_and_a_long_question_is_cut_and_counted() -> None
 
 def test_of_several_people_the_answer_that_most_gave_is_learnt() -> None:
     one = example("aa bb cc", (0, 2), (3, 5), (3, 5))
-    assert one.taught() == GoldAnswer("bb", ((3, 5),))
+    assert one.training_answer() == GoldAnswer("bb", ((3, 5),))
 
 
 def test_an_answer_in_several_places_is_learnt_at_the_first_that_a_row_holds() -> None:
@@ -160,7 +162,7 @@ def test_the_sentences_of_a_passage_are_found_once_for_all_its_questions(
 def target(*examples: AnswerExample) -> tuple[TaskBatch, torch.Tensor]:
     rows = [row for each in task().encode(examples, TOKENIZER, 512) for row in each.rows]
     found = collate_rows(rows, range(len(rows)), len(rows))
-    outputs = torch.randn(len(found.places), 2, generator=torch.Generator().manual_seed(1))
+    outputs = torch.randn(len(found.positions), 2, generator=torch.Generator().manual_seed(1))
     return found, outputs.requires_grad_()
 
 
@@ -170,7 +172,7 @@ PAIR = (example(WORDS, at(WORDS, "ss tt")), example("aa bb", (3, 5)), example("c
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_the_mean_of_start_and_end_summed_over_rows(smoothing: float) -> None:
     asked, outputs = target(*PAIR)
-    parts = zip(asked.by_row(outputs), asked.labels_by_row(), strict=True)
+    parts = zip(asked.split_by_row(outputs), asked.labels_by_row(), strict=True)
     expected = sum(functional.cross_entropy(part.T, labels[0], label_smoothing=smoothing) for part, labels in parts)
     found = span_loss(outputs, asked, LossSettings(label_smoothing=smoothing))
     torch.testing.assert_close(found, expected)
@@ -189,7 +191,7 @@ def test_the_divergence_is_that_of_the_rows() -> None:
     asked, one = target(*PAIR)
     other = torch.randn_like(one)
     expected = torch.zeros(())
-    for pair in zip(asked.by_row(one), asked.by_row(other), strict=True):
+    for pair in zip(asked.split_by_row(one), asked.split_by_row(other), strict=True):
         p, q = (part.log_softmax(0) for part in pair)
         expected = expected + functional.kl_div(p, q, reduction="sum", log_target=True)
         expected = expected + functional.kl_div(q, p, reduction="sum", log_target=True)
@@ -257,7 +259,7 @@ def test_where_words_are_not_parted_by_spaces_an_answer_ends_anywhere(passage: s
     letters = sorted(set(passage) - {" "})
     pieces = (*letters, *(f"##{letter}" for letter in letters))
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "?")
-    tokenizer = Tokenizer.from_vocabulary(Vocabulary.of(*special, *pieces), lowercase=False)
+    tokenizer = Tokenizer.from_vocabulary(Vocabulary.from_pieces(*special, *pieces), lowercase=False)
     one = example(passage, at(passage, text), question="?")
     each = task(has_none=False).encode([one], tokenizer, 512)[0]
     found = each.layout.passage.tokens_of(one.answers[0].spans[0])
@@ -269,7 +271,7 @@ def scripted(each: EncodedExample, first: int, last: int, null: float = -9.0) ->
     """Outputs that speak for the tokens from first to last of the passage."""
     found = []
     for row, window in zip(each.rows, each.layout.windows, strict=True):
-        part = np.full((len(row.places), 2), -5, np.float32)
+        part = np.full((len(row.positions), 2), -5, np.float32)
         part[0] = null / 2
         for column, token in enumerate((first, last)):
             if window.start <= token < window.end:
@@ -343,7 +345,7 @@ def test_steps_are_compared_as_the_threshold_that_is_chosen_later_will_have_it(
 ) -> None:
     of = task(null_threshold=asked)
     found = of.score(MIXED, predicted(of, MIXED, answered(of, MIXED, [12, 8, 14, 8])))
-    assert (found.value, found.rank) == pytest.approx((0.5, rank))
+    assert (found.value, found.selection_score) == pytest.approx((0.5, rank))
 
 
 def test_scores_by_hand() -> None:
@@ -391,17 +393,17 @@ def test_ranks_of_right_answers() -> None:
 def test_the_measure_of_all_examples_is_the_score(main: str) -> None:
     of = task(main=main)
     found = predicted(of, MIXED, answered(of, MIXED, [12, 8, 14, 8]))
-    assert of.measure(MIXED, found)(np.arange(4)) == pytest.approx(of.score(MIXED, found).value)
+    assert of.sample_metric(MIXED, found)(np.arange(4)) == pytest.approx(of.score(MIXED, found).value)
 
 
 def test_a_record_has_offsets_of_the_passage() -> None:
     of = task()
     (found,) = predicted(of, MIXED[:1], answered(of, MIXED[:1], [0]))
-    record = of.record(MIXED[0], found)
+    record = of.to_record(MIXED[0], found)
     assert (record["text"], record["start"], record["end"]) == ("aa", 0, 2)
     assert all(record["passage"][each["start"] : each["end"]] == each["text"] for each in record["best"])
     (none,) = predicted(of, MIXED[:1], answered(of, MIXED[:1], [30]))
-    assert (of.record(MIXED[0], none)["start"], of.show(MIXED[0], none)[0]) == (None, "1.00  (no answer)")
+    assert (of.to_record(MIXED[0], none)["start"], of.to_lines(MIXED[0], none)[0]) == (None, "1.00  (no answer)")
 
 
 # -- what is told from data, and what is refused
@@ -456,11 +458,11 @@ def test_nothing_to_learn_is_a_sentence() -> None:
 @pytest.mark.parametrize("text", ["only a question?", "question?\t ", "\tpassage", '{"question": "a?"}'])
 def test_a_text_without_a_passage_is_a_sentence(text: str) -> None:
     with pytest.raises(BadInput, match="parted by a tab"):
-        task().check(AnswerTask.of_texts([text]))
+        task().check(AnswerTask.examples_from_texts([text]))
 
 
 def test_texts_are_questions_with_passages() -> None:
-    plain, record = AnswerTask.of_texts(["who?\ta\tb", '{"query": "who?", "passage": "a b"}'])
+    plain, record = AnswerTask.examples_from_texts(["who?\ta\tb", '{"query": "who?", "passage": "a b"}'])
     assert (plain.texts, record.texts) == (("who?", "a\tb"), ("who?", "a b"))
     task().check([plain, record])
 
@@ -492,4 +494,4 @@ def test_a_split_keeps_articles_together(shared: Path) -> None:
 
 
 def test_questions_on_one_passage_stay_together_without_an_article() -> None:
-    assert example("aa", question="a?").kin == example("aa", question="b?").kin != example("bb").kin
+    assert example("aa", question="a?").group_id == example("aa", question="b?").group_id != example("bb").group_id

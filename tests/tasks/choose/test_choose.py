@@ -34,7 +34,9 @@ from alembert.text.vocabulary import Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz.,?"
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)),
+    Vocabulary.from_pieces(
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)
+    ),
     lowercase=True,
 )
 SMALL = ChooseSettings(length=24, overlap=4)
@@ -222,23 +224,23 @@ def test_a_score_near_chance_is_called_so(right: int, is_near: bool) -> None:
 def test_a_record_numbers_choices_from_one() -> None:
     asked = example(["ab", "c"], passage="so")
     found = ChoosePrediction.of(np.array([0.0, math.log(3)]), 1.0, Coverage())
-    record = task_of().record(asked, found)
+    record = task_of().to_record(asked, found)
     assert (record["choice"], record["text"], record["passage"]) == (2, "c", "so")
     assert [choice["probability"] for choice in record["choices"]] == pytest.approx([0.25, 0.75])
-    assert task_of().show(asked, found) == ["2  0.75  c", "1  0.25  ab"]
+    assert task_of().to_lines(asked, found) == ["2  0.75  c", "1  0.25  ab"]
 
 
 # -- texts
 
 
 def test_texts_are_parted_by_tabs() -> None:
-    (found,) = ChooseTask.of_texts(["Which?\ta drug\ta gene\ta cell"])
+    (found,) = ChooseTask.examples_from_texts(["Which?\ta drug\ta gene\ta cell"])
     assert (found.question, found.choices, found.gold) == ("Which?", ("a drug", "a gene", "a cell"), None)
 
 
 def test_a_text_may_be_json_with_a_passage() -> None:
     record = {"passage": "So.", "question": "Which?", "choices": ["a", "b"], "answer": 1}
-    (found,) = ChooseTask.of_texts([json.dumps(record)])
+    (found,) = ChooseTask.examples_from_texts([json.dumps(record)])
     assert (found.passage, found.choices, found.gold) == ("So.", ("a", "b"), None)
 
 
@@ -248,14 +250,14 @@ def test_a_text_may_be_json_with_a_passage() -> None:
 )
 def test_what_cannot_be_chosen_from_is_a_sentence(text: str) -> None:
     with pytest.raises(BadInput, match=r"choices|JSON"):
-        ChooseTask.of_texts([text])
+        ChooseTask.examples_from_texts([text])
 
 
 # -- the task
 
 
 def test_what_was_told_is_said() -> None:
-    assert task_of().decisions() == [
+    assert task_of().describe() == [
         "Each question has 4 to 5 choices.",
         "Models are chosen by accuracy.",
     ]
@@ -263,8 +265,8 @@ def test_what_was_told_is_said() -> None:
 
 def test_questions_about_one_passage_are_kin() -> None:
     one, other = (example(choices, passage="The  same.") for choices in ("ab", "cd"))
-    assert one.kin == other.kin != example("ab", passage="Another.").kin
-    assert example("ab").kin != example("cd").kin
+    assert one.group_id == other.group_id != example("ab", passage="Another.").group_id
+    assert example("ab").group_id != example("cd").group_id
 
 
 @pytest.mark.parametrize(("choices", "gold"), [("a", 0), ("ab", 2), ("ab", -1)])

@@ -27,7 +27,9 @@ from alembert.text.vocabulary import Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz.,"
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)),
+    Vocabulary.from_pieces(
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)
+    ),
     lowercase=True,
 )
 USUAL = ClassifySettings()
@@ -47,7 +49,9 @@ def learnt(golds: Sequence[Any], settings: ClassifySettings = USUAL, *texts: str
 
 def outputs_for(encoded: Sequence[EncodedExample], columns: int, seed: int = 0) -> list[list[Outputs]]:
     draw = np.random.default_rng(seed)
-    return [[draw.normal(size=(len(row.places), columns)).astype(np.float32) for row in each.rows] for each in encoded]
+    return [
+        [draw.normal(size=(len(row.positions), columns)).astype(np.float32) for row in each.rows] for each in encoded
+    ]
 
 
 def predicted(task: ClassifyTask, examples: Sequence[ClassifyExample], seed: int = 0) -> list[ClassifyPrediction]:
@@ -74,7 +78,7 @@ def test_the_kind_is_told_from_the_data(golds: list[Any], kind: str, labels: tup
 
 
 def test_what_was_told_is_said() -> None:
-    assert learnt(["a", "b"], USUAL, "x", "y").decisions() == [
+    assert learnt(["a", "b"], USUAL, "x", "y").describe() == [
         "Each pair of texts has one label of 2: a, b.",
         "Models are chosen by accuracy.",
     ]
@@ -197,7 +201,7 @@ def test_files_after_training_are_read_as_training_was(tmp_path: Path) -> None:
     task = ClassifyTask.learn(train, USUAL)
     again = ClassifyTask.from_table(task.to_table())
     assert isinstance(again, ClassifyTask)
-    for settings in (ClassifyTask.settle(train, USUAL), again.settings):
+    for settings in (ClassifyTask.resolve_settings(train, USUAL), again.settings):
         reading = read(tmp_path, "dev.tsv", "text\tlabel\none\ta|b\ntwo\t\n", **asdict(settings))
         assert [each.gold for each in reading.examples] == [("a", "b"), ()]
 
@@ -275,7 +279,7 @@ def test_train_and_test_of_other_layouts_are_one_task(shared: Path) -> None:
 
 def test_the_most_probable_label_is_given() -> None:
     task = learnt(["a", "b", "c"])
-    (encoded,) = task.encode(task.of_texts(["x"]), TOKENIZER, 512)
+    (encoded,) = task.encode(task.examples_from_texts(["x"]), TOKENIZER, 512)
     answer = task.decode(encoded, [np.array([[0.0, 2.0, 1.0]], np.float32)]).answer
     assert (answer.label, answer.score) == ("b", pytest.approx(np.exp(2) / (1 + np.exp(2) + np.exp(1))))
     assert sum(answer.probabilities.values()) == pytest.approx(1)
@@ -283,7 +287,7 @@ def test_the_most_probable_label_is_given() -> None:
 
 def test_labels_above_their_thresholds_are_given() -> None:
     task = learnt([("a", "b"), ("c",)])
-    (encoded,) = task.encode(task.of_texts(["x"]), TOKENIZER, 512)
+    (encoded,) = task.encode(task.examples_from_texts(["x"]), TOKENIZER, 512)
     assert task.decode(encoded, [np.array([[0.1, -0.1, 3.0]], np.float32)]).answer.labels == ("a", "c")
 
 
@@ -304,7 +308,7 @@ def test_the_temperature_changes_no_label() -> None:
         [each.decode(row, parts).answer.label for row, parts in zip(encoded, outputs, strict=True)]
         for each in (task, tuned)
     )
-    assert tuned.chosen.temperature != 1.0
+    assert tuned.calibration.temperature != 1.0
     assert before == after
 
 
@@ -324,7 +328,7 @@ def test_thresholds_are_the_best_of_each_label_on_development_data() -> None:
     before, after = scored(task), scored(tuned)
     assert all(after.by_label[name]["f1"] >= scores["f1"] for name, scores in before.by_label.items())
     assert after.value != before.value
-    assert (before.rank, after.rank) == (
+    assert (before.selection_score, after.selection_score) == (
         pytest.approx(after.value),
         after.value,
     )  # steps are compared as tuned
@@ -332,7 +336,7 @@ def test_thresholds_are_the_best_of_each_label_on_development_data() -> None:
 
 def test_tuning_without_answers_changes_nothing() -> None:
     task = learnt(["a", "b"])
-    texts = task.of_texts(["x", "y"])
+    texts = task.examples_from_texts(["x", "y"])
     encoded = task.encode(texts, TOKENIZER, 512)
     assert task.tune(texts, encoded, outputs_for(encoded, 2)) is task
 
@@ -381,7 +385,7 @@ def test_scores_of_several_labels_are_those_of_scikit_learn() -> None:
 def test_the_measure_of_all_examples_is_the_main_score(golds: list[Any], main: Any) -> None:
     task, examples = learnt(golds * 6, ClassifySettings(main=main)), examples_of(golds * 6)
     found = predicted(task, examples)
-    whole = task.measure(examples, found)(np.arange(len(examples)))
+    whole = task.sample_metric(examples, found)(np.arange(len(examples)))
     assert whole == pytest.approx(task.score(examples, found).value)
 
 
@@ -396,7 +400,7 @@ def test_a_sample_of_documents_stands_for_all_their_sentences() -> None:
     found = predicted(task, examples)
     sample = [2, 1, 1]
     expected = task.score([examples[n] for n in sample], [found[n] for n in sample]).value
-    assert task.measure(examples, found)(np.array(sample)) == pytest.approx(expected)
+    assert task.sample_metric(examples, found)(np.array(sample)) == pytest.approx(expected)
 
 
 # -- for programs and people
@@ -404,7 +408,7 @@ def test_a_sample_of_documents_stands_for_all_their_sentences() -> None:
 
 def test_a_record_is_json() -> None:
     task, examples = learnt(["a", "b"]), examples_of(["a"])
-    record = json.loads(json.dumps(task.record(examples[0], predicted(task, examples)[0])))
+    record = json.loads(json.dumps(task.to_record(examples[0], predicted(task, examples)[0])))
     assert record["label"] in ("a", "b")
     assert record["text"] == "text 1"
 
@@ -412,9 +416,9 @@ def test_a_record_is_json() -> None:
 def test_a_plain_text_is_read_as_a_document_with_offsets() -> None:
     task = ClassifyTask.learn([document(1, "ab")], ClassifySettings(context="document"))
     text = "We looked at mice. They were small."
-    (example,) = task.of_texts([text])
+    (example,) = task.examples_from_texts([text])
     task.check([example])
-    record = task.record(example, predicted(task, [example])[0])
+    record = task.to_record(example, predicted(task, [example])[0])
     assert [text[each["start"] : each["end"]] for each in record["sentences"]] == [
         "We looked at mice.",
         "They were small.",
@@ -423,15 +427,15 @@ def test_a_plain_text_is_read_as_a_document_with_offsets() -> None:
 
 def test_a_tab_parts_the_texts_of_a_pair() -> None:
     task = learnt(["a", "b"], USUAL, "x", "y")
-    assert len(predicted(task, task.of_texts(["one\ttwo"]))) == 1
+    assert len(predicted(task, task.examples_from_texts(["one\ttwo"]))) == 1
     with pytest.raises(BadInput, match="two texts, parted by one tab"):
-        task.encode(task.of_texts(["one"]), TOKENIZER, 512)
+        task.encode(task.examples_from_texts(["one"]), TOKENIZER, 512)
 
 
 @pytest.mark.parametrize(("golds", "line"), [(["a", "b"], "  text 1"), ([1.5, 2.5], "  text 1")])
 def test_lines_for_people(golds: list[Any], line: str) -> None:
     task, examples = learnt(golds), examples_of(golds)
-    assert task.show(examples[0], predicted(task, examples)[0])[0].endswith(line)
+    assert task.to_lines(examples[0], predicted(task, examples)[0])[0].endswith(line)
 
 
 # -- files

@@ -22,7 +22,7 @@ from alembert.text.vocabulary import Vocabulary
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = "abcdefghijklmnopqrstuvwxyz."
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of(*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True
+    Vocabulary.from_pieces(*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)), lowercase=True
 )
 SMALL = ClassifySettings(length=16, overlap=4)
 DOCUMENT = ClassifySettings(length=16, overlap=4, context="document")
@@ -53,7 +53,7 @@ def encoded(task: ClassifyTask, *texts: str, gold: Any = "a") -> EncodedExample:
 
 def target_for(parts: list[EncodedExample], task: ClassifyTask) -> TaskBatch:
     rows = [(number, row) for number, each in enumerate(parts) for row in each.rows]
-    count = len(parts) if task.counted == "examples" else None
+    count = len(parts) if task.loss_unit == "examples" else None
     return collate_rows([row for _, row in rows], [number for number, _ in rows], count)
 
 
@@ -76,7 +76,7 @@ def test_rows_keep_the_limit_and_their_form(text: str) -> None:
     for row in encoded(task_of(SMALL), text).rows:
         assert row.length <= 16
         assert (row.ids[0], row.ids[-1]) == (TOKENIZER.cls_id, TOKENIZER.sep_id)
-        assert row.places.tolist() == [0]
+        assert row.positions.tolist() == [0]
 
 
 def test_the_answer_stands_at_the_first_row() -> None:
@@ -88,7 +88,7 @@ def test_the_answer_stands_at_the_first_row() -> None:
 
 def test_the_model_limits_the_length_too() -> None:
     task = task_of(ClassifySettings())
-    (each,) = task.encode(task.of_texts(["word " * 100]), TOKENIZER, 20)
+    (each,) = task.encode(task.examples_from_texts(["word " * 100]), TOKENIZER, 20)
     assert max(row.length for row in each.rows) <= 20
 
 
@@ -181,8 +181,8 @@ def test_answers_stand_behind_their_sentences(sentences: list[str]) -> None:
     owners = iter(each.layout.owners.tolist())
     for row in each.rows:
         assert row.length <= 16
-        assert (row.ids[row.places] == TOKENIZER.sep_id).all()
-        for place in row.places.tolist():
+        assert (row.ids[row.positions] == TOKENIZER.sep_id).all()
+        for place in row.positions.tolist():
             sentence = ids_of(sentences[next(owners)])
             if len(sentence) <= 14:
                 assert row.ids[place - len(sentence) : place].tolist() == sentence
@@ -191,19 +191,19 @@ def test_answers_stand_behind_their_sentences(sentences: list[str]) -> None:
 @given(sentence=st.text("abc", min_size=20, max_size=80))
 def test_a_long_sentence_is_read_whole(sentence: str) -> None:
     each = encoded(task_of(DOCUMENT), sentence)
-    read = [row.ids[max(1, place - 14) : place].tolist() for row in each.rows for place in row.places.tolist()]
+    read = [row.ids[max(1, place - 14) : place].tolist() for row in each.rows for place in row.positions.tolist()]
     assert set().union(*(_places(part, ids_of(sentence)) for part in read)) == set(range(len(sentence)))
 
 
 def test_a_document_that_fits_is_one_row() -> None:
     (row,) = encoded(task_of(DOCUMENT), "a b", "c").rows
     assert TOKENIZER.tokens(row.ids) == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
-    assert row.places.tolist() == [3, 5]
+    assert row.positions.tolist() == [3, 5]
 
 
 def test_a_text_without_sentences_has_no_answer() -> None:
     task = task_of(DOCUMENT)
-    (each,) = task.encode(task.of_texts([" "]), TOKENIZER, 512)
+    (each,) = task.encode(task.examples_from_texts([" "]), TOKENIZER, 512)
     assert (each.rows, task.decode(each, []).answers) == ((), ())
 
 
@@ -213,9 +213,9 @@ def test_a_text_without_sentences_has_no_answer() -> None:
 @given(texts=st.lists(WORDS, min_size=2, max_size=5))
 def test_an_example_is_encoded_alike_in_any_company(texts: list[str]) -> None:
     task = task_of(SMALL)
-    together = task.encode(task.of_texts(texts), TOKENIZER, 512)
+    together = task.encode(task.examples_from_texts(texts), TOKENIZER, 512)
     for text, each in zip(texts, together, strict=True):
-        (alone,) = task.encode(task.of_texts([text]), TOKENIZER, 512)
+        (alone,) = task.encode(task.examples_from_texts([text]), TOKENIZER, 512)
         assert [row.ids.tolist() for row in each.rows] == [row.ids.tolist() for row in alone.rows]
 
 
@@ -234,11 +234,11 @@ def test_the_loss_is_torchs_over_the_means_of_windows() -> None:
     task = task_of(SMALL)
     parts = [encoded(task, "word " * 30, gold="b"), encoded(task, "x", gold="c")]
     target = target_for(parts, task)
-    outputs = torch.randn(len(target.row_places), 3, generator=torch.Generator().manual_seed(0))
+    outputs = torch.randn(len(target.positions_per_row), 3, generator=torch.Generator().manual_seed(0))
     means = torch.stack([outputs[:-1].mean(0), outputs[-1]])
     expected = functional.cross_entropy(means, torch.tensor([1, 2]), reduction="sum")
     torch.testing.assert_close(task.loss(NONE, outputs, target, LossSettings()), expected)
-    assert target.count == 2
+    assert target.loss_count == 2
 
 
 def test_balanced_weights_are_those_of_scikit_learn() -> None:
@@ -248,13 +248,13 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
     task = task_of(SMALL)
     parts = [encoded(task, "x", gold=gold) for gold in golds]
     expected = compute_class_weight("balanced", classes=np.array(["a", "b", "c"]), y=np.array(golds))
-    assert task.balanced(parts).weights == pytest.approx(expected.tolist())
+    assert task.with_class_weights(parts).weights == pytest.approx(expected.tolist())
 
 
 def test_balanced_weights_count_in_the_loss_only_if_asked_for() -> None:
     task = task_of(SMALL)
     parts = [encoded(task, "x", gold=gold) for gold in "aaab"]
-    weighed, target = task.balanced(parts), target_for(parts, task)
+    weighed, target = task.with_class_weights(parts), target_for(parts, task)
     outputs = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     plain, same, balanced = (
         float(each.loss(NONE, outputs, target, settings))
@@ -298,7 +298,7 @@ def test_a_small_model_learns_its_examples(golds: tuple[Any, ...], settings: Cla
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
     losses = []
     for _ in range(25):
-        outputs = model(target.batch, [spec.kind], places_P=target.places, only=True)[spec.kind]
+        outputs = model(target.batch, [spec.kind], places_P=target.positions, only=True)[spec.kind]
         loss = task.loss(NONE, outputs, target, LossSettings())
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -313,7 +313,7 @@ def test_predictions_do_not_depend_on_company() -> None:
     task = task_of(SMALL)
     spec = task.head()
     model = new_model(preset("tiny", vocab_size=TOKENIZER.vocab_size), {spec.kind: spec}).eval()
-    parts = task.encode(task.of_texts(["ab " * 30, "c", "d e f " * 9]), TOKENIZER, 512)
+    parts = task.encode(task.examples_from_texts(["ab " * 30, "c", "d e f " * 9]), TOKENIZER, 512)
     together = ModelRunner(model, spec.kind).outputs(parts)
     for each, outputs in zip(parts, together, strict=True):
         alone = task.decode(each, ModelRunner(model, spec.kind).outputs([each])[0]).answer

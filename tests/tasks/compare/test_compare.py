@@ -32,7 +32,7 @@ from alembert.text.vocabulary import Vocabulary
 
 WORDS = ("a", "man", "is", "dancing", "statin", "pain", ".")
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=True
+    Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=True
 )
 CONFIG = EncoderConfig(
     vocab_size=TOKENIZER.vocab_size,
@@ -169,7 +169,7 @@ def test_the_layer_that_is_for_training_is_left_out_of_vectors() -> None:
     reader = task()
     model = model_for(reader.head())
     (encoded,) = reader.encode([example("a man is dancing .")], TOKENIZER, 40)
-    bound = reader.bind(model.head("embed"))
+    bound = reader.with_head_weights(model.head("embed"))
     (outputs,) = bound.run(ModelRunner(model, "embed"), [encoded])
     with torch.inference_mode():
         (states,) = Batch.packed([encoded.rows[0].ids]).split(model.encoder(Batch.packed([encoded.rows[0].ids])))
@@ -311,25 +311,25 @@ def test_a_task_whose_pooling_is_not_that_of_the_model_is_refused(
     write_task(tmp_path, replace(task(pooling=stated), dimension=16), {})
     head = model_for(HeadSpec(kind="embed", pooling=made, dropout=0.0)).head("embed")
     with pytest.raises(BadFile, match=f"made by {stated} .* makes it by {made}"):
-        open_task(tmp_path).bind(head)
+        open_task(tmp_path).with_head_weights(head)
 
 
 def test_a_task_with_vectors_of_another_size_is_refused() -> None:
     head = model_for(HeadSpec(kind="embed", pooling="mean", dropout=0.0)).head("embed")
     with pytest.raises(BadFile, match="has 8 numbers"):
-        replace(task(pooling="mean"), dimension=8).bind(head)
+        replace(task(pooling="mean"), dimension=8).with_head_weights(head)
 
 
 def test_a_layer_that_is_kept_goes_into_the_files_of_sentence_transformers() -> None:
     learner = task("triples", "cls_layer")
     head = model_for(learner.head()).head("embed")
-    files = learner.bind(head).companions()
+    files = learner.with_head_weights(head).extra_files()
     from safetensors.numpy import load
 
     weights = load(files["2_Dense/model.safetensors"])
     np.testing.assert_array_equal(weights["linear.weight"], head.layer.weight.detach().numpy())
     assert files == build_sentence_transformers_files(
-        Pooling(mode="cls", dimension=16, layer=True), learner.bind(head).layer
+        Pooling(mode="cls", dimension=16, layer=True), learner.with_head_weights(head).layer
     )
 
 
@@ -339,10 +339,10 @@ def test_the_folder_of_the_model_decides_where_the_settings_do_not(tmp_path: Pat
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_bytes(content)
     learnt = CompareTask.learn([example("a", kind="unsupervised")] * 2, CompareSettings())
-    assert learnt.begun_from(tmp_path).vector == replace(stated, dimension=0)
-    assert "as the model's folder states" in " ".join(learnt.begun_from(tmp_path).decisions())
-    assert task().begun_from(tmp_path).pooling == "cls_train_layer"
-    assert learnt.begun_from(tmp_path / "1_Pooling").pooling == "cls_train_layer"
+    assert learnt.adopt_model_settings(tmp_path).vector == replace(stated, dimension=0)
+    assert "as the model's folder states" in " ".join(learnt.adopt_model_settings(tmp_path).describe())
+    assert task().adopt_model_settings(tmp_path).pooling == "cls_train_layer"
+    assert learnt.adopt_model_settings(tmp_path / "1_Pooling").pooling == "cls_train_layer"
 
 
 # -- what is refused
@@ -356,7 +356,7 @@ def test_data_of_another_kind_are_refused_with_their_place() -> None:
     with pytest.raises(BadInput, match="Some examples have a score"):
         learnt.check([example("a", "b", kind="scores", score=1.0), example("a", "b", "c", kind="triples")])
     with pytest.raises(BadInput, match="empty text"):
-        learnt.check(learnt.of_texts(["a\t"]))
+        learnt.check(learnt.examples_from_texts(["a\t"]))
 
 
 def test_training_data_are_of_one_kind() -> None:
@@ -398,7 +398,7 @@ def test_a_setting_that_cannot_work_is_a_sentence(setting: dict[str, object], me
 
 def decoded(count: int) -> tuple[CompareTask, CompareExample, ComparePrediction]:
     reader = task(pooling="mean")
-    (given_texts,) = reader.of_texts(["\t".join(["a man"] * count)])
+    (given_texts,) = reader.examples_from_texts(["\t".join(["a man"] * count)])
     (encoded,) = reader.encode([given_texts], TOKENIZER, 40)
     assert isinstance(encoded, EncodedExample)
     outputs = [np.array([[1.0, float(n)]], np.float32) for n in range(count)]
@@ -407,10 +407,10 @@ def decoded(count: int) -> tuple[CompareTask, CompareExample, ComparePrediction]
 
 def test_a_text_has_a_vector_and_texts_have_similarities() -> None:
     reader, one, alone = decoded(1)
-    assert reader.record(one, alone)["vector"] == [1.0, 0.0]
-    assert "2 numbers" in reader.show(one, alone)[0]
+    assert reader.to_record(one, alone)["vector"] == [1.0, 0.0]
+    assert "2 numbers" in reader.to_lines(one, alone)[0]
     reader, two, pair = decoded(2)
-    assert reader.record(two, pair)["similarity"] == pytest.approx(math.sqrt(0.5))
+    assert reader.to_record(two, pair)["similarity"] == pytest.approx(math.sqrt(0.5))
     reader, three, several = decoded(3)
-    assert reader.record(three, several)["similarities"] == pytest.approx([math.sqrt(0.5), math.sqrt(0.2)])
-    assert len(reader.show(three, several)) == 2
+    assert reader.to_record(three, several)["similarities"] == pytest.approx([math.sqrt(0.5), math.sqrt(0.2)])
+    assert len(reader.to_lines(three, several)) == 2

@@ -34,7 +34,7 @@ def test_a_text_can_be_split_into_its_sentences_which_stay_together(tmp_path: Pa
     text = lines({"id": "d", "text": "It hurts. Statins help."}, {"id": "e", "text": "No fever."})
     found = read(tmp_path / "a.jsonl", text, unit="sentence")
     assert [each.texts[0] for each in found.examples] == ["It hurts.", "Statins help.", "No fever."]
-    assert found.examples[0].kin == found.examples[1].kin != found.examples[2].kin
+    assert found.examples[0].group_id == found.examples[1].group_id != found.examples[2].group_id
 
 
 def test_documents_of_any_format_are_texts(tmp_path: Path) -> None:

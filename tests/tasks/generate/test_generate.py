@@ -29,7 +29,7 @@ from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij床前明月光.,"), lowercase=True
+    Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij床前明月光.,"), lowercase=True
 )
 LONGEST = 32
 GREEDY = DecodeSettings(longest=10)
@@ -67,7 +67,7 @@ def test_the_target_is_asked_for_from_the_end_of_the_source_on() -> None:
     (row,) = encoded([example("a b c", "d e")])[0].rows
     assert tokens(row.ids) == "[CLS] a b c [SEP] d e"
     assert row.prefix == 5
-    assert tokens(row.ids[row.places]) == "[SEP] d e"
+    assert tokens(row.ids[row.positions]) == "[SEP] d e"
     assert tokens(row.labels) == "d e [SEP]"
     assert row.segments is not None
     assert row.segments.tolist() == [0, 0, 0, 0, 0, 1, 1]
@@ -75,7 +75,7 @@ def test_the_target_is_asked_for_from_the_end_of_the_source_on() -> None:
 
 def test_without_a_target_the_source_stands_alone() -> None:
     (row,) = encoded([example("a b c")])[0].rows
-    assert (tokens(row.ids), row.prefix, row.places.tolist(), row.labels) == (
+    assert (tokens(row.ids), row.prefix, row.positions.tolist(), row.labels) == (
         "[CLS] a b c [SEP]",
         5,
         [4],
@@ -124,7 +124,7 @@ def test_the_loss_is_that_of_the_next_tokens_under_prefix_attention() -> None:
     model, task = model_of(), GenerateTask(GenerateSettings())
     rows = [row for each in encoded([example("a b c", "d e"), example("f", "g h i")]) for row in each.rows]
     target = collate_rows(rows, [0, 1])
-    outputs = model(target.batch, ["masked_lm"], places_P=target.places, attention="prefix", only=True)
+    outputs = model(target.batch, ["masked_lm"], places_P=target.positions, attention="prefix", only=True)
     found = task.loss(model.head("masked_lm"), outputs["masked_lm"], target, LossSettings())
     expected = 0.0
     for row in rows:
@@ -155,7 +155,7 @@ def learnt() -> Model:
     target = collate_rows(rows, range(len(rows)))
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(60):
-        asked = {"places_P": target.places, "attention": "prefix"}
+        asked = {"places_P": target.positions, "attention": "prefix"}
         outputs = model(target.batch, ["masked_lm"], **asked, only=True)["masked_lm"]
         loss = task.loss(model.head("masked_lm"), outputs, target, LossSettings(label_smoothing=0.1))
         optimiser.zero_grad()
@@ -167,9 +167,9 @@ def learnt() -> Model:
 @pytest.mark.parametrize("method", ["greedy", "beam"])
 def test_a_model_writes_what_it_has_learnt(method: str, learnt: Model) -> None:
     task = GenerateTask(GenerateSettings(decoding=DecodeSettings(method=method, longest=10)))
-    examples = task.of_texts([source for source, _ in PAIRS])
+    examples = task.examples_from_texts([source for source, _ in PAIRS])
     rows = task.encode(examples, TOKENIZER, LONGEST)
-    answers = task.run(ModelRunner(learnt, "masked_lm", task.attention), rows)
+    answers = task.run(ModelRunner(learnt, "masked_lm", task.attention_pattern), rows)
     found = [task.decode(each, answer) for each, answer in zip(rows, answers, strict=True)]
     assert [each.text for each in found] == [target for _, target in PAIRS]
     assert all(each.texts[0].finished for each in found)
@@ -191,7 +191,7 @@ def test_several_texts_come_in_order(learnt: Model) -> None:
     task = GenerateTask(GenerateSettings(decoding=how))
     (row,) = task.encode([example("a b")], TOKENIZER, LONGEST)
     (answer,) = task.run(ModelRunner(learnt, "masked_lm", "prefix"), [row])
-    record = task.record(example("a b"), task.decode(row, answer))
+    record = task.to_record(example("a b"), task.decode(row, answer))
     scores = [record["score"], *(other["score"] for other in record["others"])]
     assert scores == sorted(scores, reverse=True)
     assert record["text"] == "c d e"
@@ -213,7 +213,7 @@ def test_scores_are_of_what_was_written_and_say_how_much_that_is() -> None:
     assert scores.measures == pytest.approx(
         {"rouge1": 0.5, "rouge2": 0.5, "rougeL": 0.5, "length_ratio": 3 / 4, "scored": 2}
     )
-    measure = task.measure(examples, predictions)
+    measure = task.sample_metric(examples, predictions)
     assert [measure(np.array(sample)) for sample in ([0, 2], [0, 0, 1], [2, 3])] == pytest.approx([1, 2 / 3, 0])
 
 
@@ -243,7 +243,7 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], sentenc
 def test_a_blank_source_is_refused() -> None:
     task = GenerateTask(GenerateSettings())
     with pytest.raises(BadInput, match="has no text to write for"):
-        task.check(task.of_texts([" "]))
+        task.check(task.examples_from_texts([" "]))
 
 
 def test_examples_without_targets_teach_nothing() -> None:
@@ -278,8 +278,8 @@ def test_sentences_are_labelled_by_the_oracle() -> None:
 
 
 def test_the_balance_is_that_of_sentences_not_of_targets() -> None:
-    assert extract().answers(example(SOURCE, TARGET)) == ["left out", "chosen", "left out", "chosen"]
-    assert extract().answers(example(SOURCE)) == []
+    assert extract().gold_answers(example(SOURCE, TARGET)) == ["left out", "chosen", "left out", "chosen"]
+    assert extract().gold_answers(example(SOURCE)) == []
 
 
 def test_the_most_probable_sentences_come_in_the_order_of_the_text_with_exact_offsets() -> None:
@@ -287,7 +287,7 @@ def test_the_most_probable_sentences_come_in_the_order_of_the_text_with_exact_of
     (found,) = task.encode([example(SOURCE)], TOKENIZER, 64)
     outputs = [np.array([[0, -1], [0, 1], [0, -2], [0, 3]], np.float32)]
     prediction = task.decode(found, outputs)
-    record = task.record(example(SOURCE), prediction)
+    record = task.to_record(example(SOURCE), prediction)
     assert [each["text"] for each in record["sentences"]] == ["Aspirin cured the pain.", "Aspirin is cheap."]
     assert all(SOURCE[each["start"] : each["end"]] == each["text"] for each in record["sentences"])
     assert prediction.text == "Aspirin cured the pain.\nAspirin is cheap."

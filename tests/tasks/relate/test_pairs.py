@@ -84,13 +84,13 @@ def test_pairs_across_sentences_are_within_the_distance() -> None:
 def test_a_relation_out_of_reach_is_listed_and_not_asked_about() -> None:
     example = document([("Abc", "Ras", "inhibits"), ("Ghi", "Ras", "inhibits")])
     pairs = list_candidate_pairs(example, rules(example))
-    assert [each for each in pairs if not each.is_near] == [CandidatePair(4, 1, "inhibits", is_near=False)]
+    assert [each for each in pairs if not each.is_reachable] == [CandidatePair(4, 1, "inhibits", is_reachable=False)]
 
 
 def test_a_relation_of_types_that_were_never_related_counts_too() -> None:
     learnt = rules(document([("Abc", "Ras", "inhibits")]))
     strange = document([("Ras", "Abc", "inhibits")])
-    far = [each for each in list_candidate_pairs(strange, learnt) if not each.is_near]
+    far = [each for each in list_candidate_pairs(strange, learnt) if not each.is_reachable]
     assert named(strange, far) == [("Ras", "Abc", "inhibits")]
 
 
@@ -230,6 +230,6 @@ def test_what_an_unlinked_relation_is_between_is_kept(relation: Relation, ends: 
 
 
 def test_forms_cannot_be_mixed() -> None:
-    marked = RelateTask.of_texts(["<< a >> [[ b ]]"])
+    marked = RelateTask.examples_from_texts(["<< a >> [[ b ]]"])
     with pytest.raises(BadInput, match="Learn from one kind"):
         RelateTask.learn([document([("Abc", "Ras", "inhibits")]), *marked], RelateSettings())

@@ -79,11 +79,11 @@ def test_relations_between_concepts_of_pubtator_are_read(tmp_path: Path) -> None
     found = read(tmp_path / "train.txt", PUBTATOR)
     task = RelateTask.learn(found.examples, RelateSettings(distance=1))
     assert task.rules.by_concept
-    assert task.answers(found.examples[0]) == ["Inhibits", "none"]
+    assert task.gold_answers(found.examples[0]) == ["Inhibits", "none"]
 
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Abc", "lowers", "Ras", "Def", ".")
-TOKENIZER = Tokenizer.from_vocabulary(Vocabulary.of(*WORDS), lowercase=False).with_markers(ENTITY_MARKERS)
+TOKENIZER = Tokenizer.from_vocabulary(Vocabulary.from_pieces(*WORDS), lowercase=False).with_markers(ENTITY_MARKERS)
 LOOSE = PUBTATOR + "1\tInhibits\tD2\tG7\n"
 """With a relation between Def and a gene that no row has."""
 
@@ -113,7 +113,7 @@ def test_an_unlinked_relation_is_missed(tmp_path: Path) -> None:
     scores = task.score([example], [right])
     assert scores.by_label["Inhibits"] == {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "support": 2}
     assert (scores.coverage.gold, scores.coverage.unreachable) == (3, 1)
-    assert task.measure([example], [right])(np.array([0, 0])) == pytest.approx(2 / 3)
+    assert task.sample_metric([example], [right])(np.array([0, 0])) == pytest.approx(2 / 3)
 
 
 def test_an_unlinked_relation_survives_augmented_copies(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_brat_with_gaps_overlaps_and_events_is_counted(tmp_path: Path) -> None:
     assert [each.reason for each in found.set_aside] == [
         "relation *2 has 3 arguments, and this task relates two entities"
     ]
-    assert RelateTask.learn(found.examples, USUAL).answers(found.examples[0]) == ["none", "Inhibits"]
+    assert RelateTask.learn(found.examples, USUAL).gold_answers(found.examples[0]) == ["none", "Inhibits"]
 
 
 def test_relations_of_other_tools_are_read_and_broken_ones_set_aside(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_sentences_with_other_entities_marked_stay_together_in_a_split(tmp_path:
     found = read(tmp_path / "x.txt", rows(*((text, "ab"[n % 2]) for pair in texts for n, text in enumerate(pair))))
     train, dev, _ = split_examples(found.examples, SplitShares(80, 20), seed=1)
     assert (len(train), len(dev)) == (32, 8)
-    assert not {each.kin for each in train} & {each.kin for each in dev}
+    assert not {each.group_id for each in train} & {each.group_id for each in dev}
     assert len({each.key for each in found.examples}) == 40
 
 
@@ -200,14 +200,14 @@ def test_a_negative_label_that_does_not_occur_is_refused() -> None:
 
 
 def test_decisions_say_what_marks_mean_and_when_micro_f1_is_accuracy() -> None:
-    told = " ".join(learnt((PAIR, "a"), (PAIR, "b")).decisions())
+    told = " ".join(learnt((PAIR, "a"), (PAIR, "b")).describe())
     assert "two marked entities (<< >> and [[ ]])" in told
     assert "always comes first in the text" in told
     assert "equals accuracy" in told
 
 
 def test_marks_that_tell_a_direction_are_not_called_undirected() -> None:
-    told = " ".join(learnt((PAIR, "a"), ("[[ b ]] << a >>", "b")).decisions())
+    told = " ".join(learnt((PAIR, "a"), ("[[ b ]] << a >>", "b")).describe())
     assert "always comes first" not in told
 
 
@@ -222,13 +222,13 @@ def test_marks_that_tell_a_direction_are_not_called_undirected() -> None:
 def test_texts_without_a_pair_are_refused(text: str, sentence: str) -> None:
     task = learnt((PAIR, "a"), (PAIR, "b"))
     with pytest.raises(BadInput, match=sentence):
-        task.check(task.of_texts([text]))
+        task.check(task.examples_from_texts([text]))
 
 
 def test_an_unknown_stand_in_is_refused() -> None:
     task = learnt(("@GENE$ @DISEASE$", "0"), ("@DISEASE$ @GENE$", "1"))
     with pytest.raises(BadInput, match=r"@CHEMICAL\$, which this task does not know; it knows @DISEASE\$, @GENE\$"):
-        task.check(task.of_texts(["@CHEMICAL$ @GENE$"]))
+        task.check(task.examples_from_texts(["@CHEMICAL$ @GENE$"]))
 
 
 def test_an_unknown_relation_is_refused_with_its_place() -> None:
@@ -238,13 +238,13 @@ def test_an_unknown_relation_is_refused_with_its_place() -> None:
 
 
 def test_the_label_of_a_line_is_no_part_of_its_text() -> None:
-    (example,) = RelateTask.of_texts([json.dumps({"text": PAIR, "label": "a"})])
+    (example,) = RelateTask.examples_from_texts([json.dumps({"text": PAIR, "label": "a"})])
     assert (example.form, example.text) == ("marked", PAIR)
 
 
 def test_a_json_object_with_entities_can_be_predicted() -> None:
     line = {"text": "Abc.", "entities": [{"id": "T1", "label": "x", "spans": [[0, 3]]}]}
-    (example,) = RelateTask.of_texts([json.dumps(line)])
+    (example,) = RelateTask.examples_from_texts([json.dumps(line)])
     assert (example.form, example.text, len(example.mentions)) == ("document", "Abc.", 1)
 
 

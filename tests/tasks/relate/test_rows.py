@@ -14,7 +14,7 @@ from alembert.text.vocabulary import Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz.,-[]<>"
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{each}" for each in LETTERS)),
+    Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{each}" for each in LETTERS)),
     lowercase=True,
 )
 UNTYPED = PairRules(types=(("", ""),), forward=(("", ""),), distance=None)
@@ -25,25 +25,25 @@ def task(**settings: object) -> RelateTask:
 
 
 def tokens(examples: list[RelateExample], own: RelateTask, longest: int = 512) -> list[list[list[str]]]:
-    tokenizer = TOKENIZER.with_markers(own.markers)
+    tokenizer = TOKENIZER.with_markers(own.special_tokens)
     encoded = own.encode(examples, tokenizer, longest)
     return [[tokenizer.tokens(row.ids) for row in each.rows] for each in encoded]
 
 
 def test_marks_become_pieces_and_leave_nothing_behind() -> None:
-    (found,) = tokens(RelateTask.of_texts(["a << bc >>-d [[ e ]]."]), task())
+    (found,) = tokens(RelateTask.examples_from_texts(["a << bc >>-d [[ e ]]."]), task())
     assert " ".join(found[0]) == "[CLS] a [E1] b ##c [/E1] - d [E2] e [/E2] . [SEP]"
 
 
 @pytest.mark.parametrize("reads", ["first", "markers"])
 def test_a_marked_sentence_and_its_entities_give_the_same_row(reads: str) -> None:
     own = task(reads=reads)
-    marked = RelateTask.of_texts(["in << ab >>-like [[ c d ]]s", "<e1>ab</e1> <e2>c</e2>"])
+    marked = RelateTask.examples_from_texts(["in << ab >>-like [[ c d ]]s", "<e1>ab</e1> <e2>c</e2>"])
     plain = [
         example_from_entities("in ab-like c ds", [(3, 5, "x"), (11, 14, "y")]),
         example_from_entities("ab c", [(0, 2, ""), (3, 4, "")]),
     ]
-    tokenizer = TOKENIZER.with_markers(own.markers)
+    tokenizer = TOKENIZER.with_markers(own.special_tokens)
     rows = [own.encode(examples, tokenizer, 512) for examples in (marked, plain)]
     for one, other in zip(*rows, strict=True):
         assert one.rows[0].ids.tolist() == other.rows[0].ids.tolist()
@@ -67,17 +67,17 @@ def test_marks_of_overlapping_entities_nest(spans: list[tuple[int, int]], row: s
 
 def test_markers_are_asked_in_the_order_of_the_pair() -> None:
     own = task(reads="markers")
-    example = RelateTask.of_texts(["[[ b ]] by << a >>"])
-    tokenizer = TOKENIZER.with_markers(own.markers)
+    example = RelateTask.examples_from_texts(["[[ b ]] by << a >>"])
+    tokenizer = TOKENIZER.with_markers(own.special_tokens)
     (row,) = own.encode(example, tokenizer, 512)[0].rows
-    assert tokenizer.tokens(row.ids[row.places]) == ["[E1]", "[E2]"]
+    assert tokenizer.tokens(row.ids[row.positions]) == ["[E1]", "[E2]"]
 
 
 def test_stand_ins_are_one_piece_each() -> None:
     rules = PairRules(types=(("DISEASE", "GENE"), ("GENE", "DISEASE")))
     own = RelateTask(RelateSettings(reads="markers"), "anonymised", ("0", "1"), rules)
-    tokenizer = TOKENIZER.with_markers(own.markers)
-    (row,) = own.encode(own.of_texts(["a @GENE$-b in @DISEASE$."]), tokenizer, 512)[0].rows
+    tokenizer = TOKENIZER.with_markers(own.special_tokens)
+    (row,) = own.encode(own.examples_from_texts(["a @GENE$-b in @DISEASE$."]), tokenizer, 512)[0].rows
     assert tokenizer.tokens(row.ids) == [
         "[CLS]",
         "a",
@@ -90,7 +90,7 @@ def test_stand_ins_are_one_piece_each() -> None:
         ".",
         "[SEP]",
     ]
-    assert tokenizer.tokens(row.ids[row.places]) == ["@GENE$", "@DISEASE$"]
+    assert tokenizer.tokens(row.ids[row.positions]) == ["@GENE$", "@DISEASE$"]
 
 
 def test_found_entities_are_replaced_if_the_model_learnt_from_stand_ins() -> None:
@@ -101,8 +101,8 @@ def test_found_entities_are_replaced_if_the_model_learnt_from_stand_ins() -> Non
 
 def test_a_pair_that_does_not_fit_is_out_of_reach() -> None:
     own = task(length=16)
-    tokenizer = TOKENIZER.with_markers(own.markers)
-    examples = RelateTask.of_texts([f"<< a >> {'b ' * 9} [[ c ]]", f"<< a >> {'b ' * 8} [[ c ]]"])
+    tokenizer = TOKENIZER.with_markers(own.special_tokens)
+    examples = RelateTask.examples_from_texts([f"<< a >> {'b ' * 9} [[ c ]]", f"<< a >> {'b ' * 8} [[ c ]]"])
     far, near = own.encode(examples, tokenizer, 512)
     assert (len(far.rows), len(near.rows)) == (0, 1)
     assert near.rows[0].length == 16
@@ -114,9 +114,9 @@ def test_both_entities_are_always_read_and_what_is_cut_is_counted(
     before: int, between: int, after: int, limit: int
 ) -> None:
     own = task(length=limit)
-    tokenizer = TOKENIZER.with_markers(own.markers)
+    tokenizer = TOKENIZER.with_markers(own.special_tokens)
     text = f"{'ab ' * before}<< x >> {'cd ' * between}[[ y ]]{' ef' * after}"
-    (encoded,) = own.encode(own.of_texts([text]), tokenizer, 512)
+    (encoded,) = own.encode(own.examples_from_texts([text]), tokenizer, 512)
     inside = 6 + 2 * between
     if inside > limit - 2:
         assert encoded.rows == ()

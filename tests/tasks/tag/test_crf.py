@@ -77,7 +77,7 @@ def test_probabilities_at_a_temperature_are_those_of_all_paths() -> None:
     expected = np.zeros((4, 3))
     for path, power in zip(paths, powers / powers.sum(), strict=True):
         expected[np.arange(4), path] += power
-    np.testing.assert_allclose(crf.sure(emissions, LEGAL, temperature), expected, atol=1e-9)
+    np.testing.assert_allclose(crf.marginals(emissions, LEGAL, temperature), expected, atol=1e-9)
 
 
 def test_without_texts_the_temperature_is_one() -> None:

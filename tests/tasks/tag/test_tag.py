@@ -26,7 +26,9 @@ from alembert.text.vocabulary import Vocabulary
 SHARED = Path(__file__).resolve().parents[4] / "shared"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS), ".", "-"),
+    Vocabulary.from_pieces(
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS), ".", "-"
+    ),
     lowercase=True,
 )
 TYPES = ("drug", "gene")
@@ -77,8 +79,8 @@ def test_right_tags_give_the_entities_back_through_any_windows(each: TagExample,
 def test_every_word_is_asked_once_and_in_order(each: TagExample, length: int) -> None:
     (encoded,) = task(length=length, overlap=length // 4).encode([each], TOKENIZER, 512)
     words = find_words(TOKENIZER.encode(each.text, add_special_tokens=False))
-    assert sum(len(row.places) for row in encoded.rows) == len(words)
-    first_pieces = [int(row.ids[place]) for row in encoded.rows for place in row.places]
+    assert sum(len(row.positions) for row in encoded.rows) == len(words)
+    first_pieces = [int(row.ids[place]) for row in encoded.rows for place in row.positions]
     ids = TOKENIZER.encode(each.text, add_special_tokens=False).ids
     assert first_pieces == [ids[piece] for piece in words.pieces_W]
 
@@ -98,9 +100,9 @@ def test_merging_changes_no_label_inside_a_safe_zone() -> None:
     each = example(" ".join(LETTERS * 10))
     (encoded,) = learner.encode([each], TOKENIZER, 512)
     rng = np.random.default_rng(1)
-    legal = rng.choice([0, 1, 3], sum(len(row.places) for row in encoded.rows)).tolist()
+    legal = rng.choice([0, 1, 3], sum(len(row.positions) for row in encoded.rows)).tolist()
     put = iter(legal)
-    outputs = [np.eye(5, dtype=np.float32)[[next(put) for _ in row.places]] * 9 for row in encoded.rows]
+    outputs = [np.eye(5, dtype=np.float32)[[next(put) for _ in row.positions]] * 9 for row in encoded.rows]
     assert learner.decode(encoded, outputs).spans == [
         (2 * word, 2 * word + 1, TYPES[(tag - 1) // 2]) for word, tag in enumerate(legal) if tag
     ]
@@ -211,7 +213,7 @@ def test_long_chinese_records_keep_every_entity() -> None:
     long = [each for each in reading.examples if len(each.text) > 600]
     assert long
     chinese = Tokenizer.from_vocabulary(
-        Vocabulary.of(
+        Vocabulary.from_pieces(
             "[PAD]",
             "[UNK]",
             "[CLS]",
@@ -230,7 +232,7 @@ def test_long_chinese_records_keep_every_entity() -> None:
 def test_a_crf_that_errs_becomes_less_sure_of_the_same_entities() -> None:
     untrained = task(head="crf")
     shapes = dict(zip(untrained.decoding_weights, [(5, 5), (5,), (5,)], strict=True))
-    learner = untrained.bound_to({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+    learner = untrained.with_decoding_weights({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
     texts = [example("ab cd ef", (0, 2, "drug"))] * 40
     encoded = learner.encode(texts, TOKENIZER, 64)
     noise = np.random.default_rng(1).normal(size=(40, 3, 5)) * 6

@@ -48,7 +48,7 @@ WORDS = [
 ]
 CHINESE = [*"患者有糖尿病和高血压肾头痛发热的"]
 TOKENIZER = Tokenizer.from_vocabulary(
-    Vocabulary.of(
+    Vocabulary.from_pieces(
         *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]", "the", "xy"),
         *(*WORDS, *CHINESE, *LETTERS, *(f"##{letter}" for letter in LETTERS)),
     ),
@@ -320,7 +320,7 @@ def test_labels_of_real_data_stay_on_their_words_and_originals_untouched(
     task = TagTask.learn(examples, TagSettings())
     pieces = sorted({letter.lower() for each in examples for letter in each.text if not letter.isspace()})
     known = {"[PAD]": 0, "[UNK]": 0, "[CLS]": 0, "[SEP]": 0, "[MASK]": 0}
-    vocabulary = Vocabulary.of(*dict.fromkeys((*known, *pieces, *(f"##{each}" for each in pieces), *WORDS)))
+    vocabulary = Vocabulary.from_pieces(*dict.fromkeys((*known, *pieces, *(f"##{each}" for each in pieces), *WORDS)))
     tokenizer = Tokenizer.from_vocabulary(vocabulary, lowercase=True)
     before = list(examples)
     made = augment(checkpoint(tokenizer=tokenizer), task, examples, AugmentSettings(copies=2))

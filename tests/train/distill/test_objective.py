@@ -91,8 +91,8 @@ def imitation(
 
 
 def first_micro(lesson: TaskDistillObjective) -> MicroBatch:
-    (portion,), _ = lesson.take(Cursor(), 1, 0.0)
-    return lesson.micro(portion)
+    (portion,), _ = lesson.sample(Cursor(), 1, 0.0)
+    return lesson.collate(portion)
 
 
 def value(loss: torch.Tensor) -> float:
@@ -135,13 +135,13 @@ def test_parts_of_a_step_add_up_to_its_means(tagging: TaskObjective, tokenizer: 
     heads = {tagging.head: tagging.spec}
     student, teacher = (model_of(config(tokenizer), heads, seed).eval() for seed in (1, 2))
     lesson = imitation(tagging, student, teacher)
-    portions, _ = lesson.take(Cursor(), 3, 0.0)
+    portions, _ = lesson.sample(Cursor(), 3, 0.0)
     joined = replace(
         portions[0],
         items=tuple(item for portion in portions for item in portion.items),
         tokens=sum(portion.tokens for portion in portions),
     )
-    micros, whole = [lesson.micro(portion) for portion in portions], lesson.micro(joined)
+    micros, whole = [lesson.collate(portion) for portion in portions], lesson.collate(joined)
     counts = totals(whole)
     apart = sum(value(lesson.loss(student, micro, counts, None)[0]) for micro in micros)
     assert apart == pytest.approx(value(lesson.loss(student, whole, counts, None)[0]), rel=1e-4)
@@ -197,7 +197,7 @@ def test_fitted_projections_are_closer_than_random_ones(tagging: TaskObjective, 
 
 def recorder(folder: Path, lesson: TaskDistillObjective) -> TeacherCacheWriter:
     rows = [row for item in lesson.lesson.items for row in item]
-    return TeacherCacheWriter(folder, rows, lesson.teacher, lesson.wanted)
+    return TeacherCacheWriter(folder, rows, lesson.teacher, lesson.request)
 
 
 def test_a_record_gives_what_the_teacher_says_on_the_spot(
@@ -206,8 +206,8 @@ def test_a_record_gives_what_the_teacher_says_on_the_spot(
     heads = {tagging.head: tagging.spec}
     student, teacher = (model_of(config(tokenizer), heads, seed).eval() for seed in (1, 2))
     lesson = imitation(tagging, student, teacher)
-    record = recorder(tmp_path / "record", lesson).record()
-    recorded = TaskDistillObjective(tagging, lesson.teacher, lesson.inside, lesson.settings, record)
+    record = recorder(tmp_path / "record", lesson).write()
+    recorded = TaskDistillObjective(tagging, lesson.teacher, lesson.layer_losses, lesson.settings, record)
     micros = first_micro(lesson), first_micro(recorded)
     assert micros[1].targets["teacher"].said is not None
     losses = [
@@ -223,7 +223,7 @@ def test_a_record_that_was_stopped_goes_on(
     monkeypatch.setattr("alembert.train.distill.teacher_cache.ROWS_PER_BLOCK", 3)
     teacher = model_of(config(tokenizer), {tagging.head: tagging.spec}, 2).eval()
     lesson = imitation(tagging, teacher, teacher)
-    whole = recorder(tmp_path / "whole", lesson).record()
+    whole = recorder(tmp_path / "whole", lesson).write()
     stopped = recorder(tmp_path / "stopped", lesson)
 
     def stop(progress: Any) -> None:
@@ -232,11 +232,11 @@ def test_a_record_that_was_stopped_goes_on(
 
     stopped.tell = stop
     with pytest.raises(KeyboardInterrupt):
-        stopped.record()
+        stopped.write()
     read: list[int] = []
     again = recorder(tmp_path / "stopped", lesson)
     again.tell = lambda progress: read.append(progress.done)
-    found = again.record()
+    found = again.write()
     assert read[0] == 9
     assert np.array_equal(found.tokens_NW, whole.tokens_NW)
     assert np.array_equal(found.answers_PC, whole.answers_PC)
@@ -255,11 +255,11 @@ def test_a_stopped_record_that_has_lost_something_is_not_filled_with_zeros(
 
     stopped.tell = stop
     with pytest.raises(KeyboardInterrupt):
-        stopped.record()
+        stopped.write()
     path = tmp_path / "record" / "tokens.f16"
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(BadFile, match=r"tokens\.f16 has"):
-        recorder(tmp_path / "record", imitation(tagging, teacher, teacher)).record()
+        recorder(tmp_path / "record", imitation(tagging, teacher, teacher)).write()
 
 
 def test_two_do_not_make_one_record_at_once(tagging: TaskObjective, tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -270,13 +270,13 @@ def test_two_do_not_make_one_record_at_once(tagging: TaskObjective, tokenizer: T
     def begin_another(progress: Any) -> None:
         if progress.done < progress.total:
             with pytest.raises(FolderBusy, match="is being written by process"):
-                recorder(tmp_path / "record", lesson).record()
+                recorder(tmp_path / "record", lesson).write()
             refused.append(progress.done)
 
     first.tell = begin_another
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("alembert.train.distill.teacher_cache.ROWS_PER_BLOCK", 3)
-        first.record()
+        first.write()
     assert refused
 
 
@@ -286,11 +286,11 @@ def test_an_unreadable_record_is_a_sentence(
 ) -> None:
     teacher = model_of(config(tokenizer), {tagging.head: tagging.spec}, 2).eval()
     lesson = imitation(tagging, teacher, teacher)
-    recorder(tmp_path / "record", lesson).record()
+    recorder(tmp_path / "record", lesson).write()
     path = tmp_path / "record" / name
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(BadFile, match="Delete that folder"):
-        recorder(tmp_path / "record", lesson).record()
+        recorder(tmp_path / "record", lesson).write()
 
 
 def test_a_record_is_named_by_teacher_rows_and_what_is_wanted(tagging: TaskObjective, tmp_path: Path) -> None:
@@ -314,8 +314,8 @@ def test_plain_text_is_read_without_masks(shards: Shards, tokenizer: Tokenizer) 
     teacher = model_of(config(tokenizer), {}, 1)
     inside = LayerLosses(settings.losses, teacher.config, teacher.config)
     lesson = TextDistillObjective(Collator(shards, tokenizer), Teacher(teacher), inside, settings)
-    (portion,), _ = lesson.take(Cursor(), 1, 0.0)
-    micro = lesson.micro(portion)
+    (portion,), _ = lesson.sample(Cursor(), 1, 0.0)
+    micro = lesson.collate(portion)
     assert tokenizer.mask_id not in micro.batch.ids_N.tolist()
     loss, _ = lesson.loss(teacher, micro, totals(micro), None)
     assert value(loss) == pytest.approx(0, abs=1e-4)
@@ -326,7 +326,7 @@ def test_held_out_text_tells_the_distance(shards: Shards, tokenizer: Tokenizer) 
     teacher, student = model_of(config(tokenizer), {}, 1), model_of(config(tokenizer), {}, 2).eval()
     inside = LayerLosses(settings.losses, teacher.config, teacher.config)
     lesson = TextDistillObjective(Collator(shards, tokenizer), Teacher(teacher), inside, settings)
-    verdict = lesson.verdict([lesson.examine(student, part, 2) for part in range(2)])
+    verdict = lesson.summarise([lesson.evaluate(student, part, 2) for part in range(2)])
     assert verdict.loss == pytest.approx(2 * verdict.scores["imitation"]["hidden"])
     assert verdict.loss > 0.1
 

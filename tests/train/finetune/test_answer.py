@@ -88,7 +88,7 @@ def test_it_learns(place: Path, tmp_path: Path) -> None:
         evaluation=EvaluationSettings(at_start=False),
     )
     losses: list[float] = []
-    around = RunContext(tell=lambda progress: losses.append(progress.loss or 0.0))
+    around = RunContext(on_progress=lambda progress: losses.append(progress.loss or 0.0))
     finetune(job(place, "few"), tmp_path / "out", settings, around=around)
     assert losses[-1] < 0.5 * losses[0]
 
@@ -135,9 +135,9 @@ def test_labels_are_learnt_as_pairs(place: Path, tmp_path: Path) -> None:
     work = SingleTaskJob(task="answer", model=str(place / "model"), data=data)
     done = finetune(work, tmp_path / "out", SETTINGS)
     model = TaskModel.open(tmp_path / "out")
-    (example,) = model.task.of_texts(["Is it asthma?\tIt is."])
+    (example,) = model.task.examples_from_texts(["Is it asthma?\tIt is."])
     (prediction,) = model.predict([example])
-    record = model.task.record(example, prediction)
+    record = model.task.to_record(example, prediction)
     assert (done.main, record["question"], record["label"] in ("yes", "no")) == (
         "accuracy",
         "Is it asthma?",

@@ -126,5 +126,5 @@ def test_a_brat_corpus_of_folders_in_folders_is_learnt_from(model: Checkpoint, t
     data = DataFiles(train=(tmp_path / "Train",), dev=(tmp_path / "Train/a/0.txt",))
     (part,) = prepared(model, data, "relate").tasks
     assert len(part.train.examples) == 11
-    assert part.divided.set_aside == ()
+    assert part.splits.set_aside == ()
     assert [path.name for path in data.contents] == ["a", "b", "0.txt", "0.ann"]

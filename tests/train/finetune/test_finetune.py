@@ -85,7 +85,7 @@ def test_it_learns(place: Path, tmp_path: Path) -> None:
     def hear(progress: TrainingProgress) -> None:
         losses.append(progress.loss or 0.0)
 
-    finetune(job, tmp_path / "out", settings, around=RunContext(tell=hear))
+    finetune(job, tmp_path / "out", settings, around=RunContext(on_progress=hear))
     assert losses[-1] < 0.3 * losses[0]
 
 
@@ -165,7 +165,7 @@ def test_an_interrupted_run_continues_to_the_same_result(place: Path, tmp_path: 
     whole = finetune(job, tmp_path / "whole", SETTINGS, seeds=seeds)
     steps = whole.results[0].counts["steps"]
     with pytest.raises(Interrupted):
-        finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds, around=RunContext(tell=kill_at(steps // 2)))
+        finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds, around=RunContext(on_progress=kill_at(steps // 2)))
     again = finetune(job, tmp_path / "parts", SETTINGS, seeds=seeds)
     assert [each.measures for each in again.results] == [each.measures for each in whole.results]
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
@@ -180,7 +180,7 @@ def test_seeds_give_mean_and_spread_and_the_best_is_the_result(place: Path, tmp_
     assert done.measures[done.main] == max(values)
     best = (tmp_path / "out" / "seeds" / str(1 + done.best) / "model.safetensors").read_bytes()
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == best
-    assert [path.name for path in TaskModel.open(tmp_path / "out").members()] == ["1", "2", "3"]
+    assert [path.name for path in TaskModel.open(tmp_path / "out").seed_folders()] == ["1", "2", "3"]
 
 
 def test_the_best_weights_are_kept_and_patience_ends_the_run(place: Path, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_the_saved_model_writes_for_all(made: tuple[Path, FinetuneRunResult], pl
     found = evaluate(model, [place / "dev.jsonl"], rounds=10)
     assert found.scores.measures["scored"] == 8
     assert found.scores.coverage.cut_characters > 0
-    (prediction,) = model.predict(model.task.of_texts(["No fever."]))
+    (prediction,) = model.predict(model.task.examples_from_texts(["No fever."]))
     assert isinstance(prediction.text, str)
 
 
@@ -90,7 +90,7 @@ def test_a_head_that_is_there_is_kept(place: Path) -> None:
 
 def test_transformers_opens_the_model_with_equal_logits(made: tuple[Path, FinetuneRunResult]) -> None:
     theirs = transformers.BertForMaskedLM.from_pretrained(made[0]).eval()
-    ours = TaskModel.open(made[0]).engine.model
+    ours = TaskModel.open(made[0]).engine.shrink
     ids = torch.tensor([[2, 9, 8, 7, 3]])
     with torch.inference_mode():
         found = ours(Batch.padded(ids), ["masked_lm"])["masked_lm"]

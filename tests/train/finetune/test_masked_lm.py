@@ -52,15 +52,15 @@ def job(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Singl
 @pytest.fixture(scope="module")
 def ready(job: SingleTaskJob) -> tuple[AuxiliaryMaskedLM, Model]:
     checkpoint = open_checkpoint(job.model)
-    prepared = prepare_data(job.subjects, checkpoint, whole_vocabulary=True)
+    prepared = prepare_data(job.task_specs, checkpoint, whole_vocabulary=True)
     lesson = build_objective(prepared, SETTINGS)
     assert isinstance(lesson, AuxiliaryMaskedLM)
-    return lesson, prepared.pieces.model(with_training_heads(prepared, SETTINGS)).eval()
+    return lesson, prepared.vocabulary.shrink(with_training_heads(prepared, SETTINGS)).eval()
 
 
 def micro_of(lesson: AuxiliaryMaskedLM, cursor: Cursor | None = None) -> MicroBatch:
-    (portion,), _ = lesson.take(cursor or Cursor(), 1, 0.0)
-    return lesson.micro(portion)
+    (portion,), _ = lesson.sample(cursor or Cursor(), 1, 0.0)
+    return lesson.collate(portion)
 
 
 def masked(micro: MicroBatch) -> MaskedRows:
@@ -118,9 +118,9 @@ def test_rates_and_shares_are_those_of_pre_training(
 
 def test_masks_are_new_in_every_pass_and_found_again(ready: tuple[AuxiliaryMaskedLM, Model]) -> None:
     lesson, _ = ready
-    (portion,), _ = lesson.take(Cursor(), 1, 0.0)
-    again, other = lesson.micro(portion), lesson.micro(replace(portion, epoch=1))
-    np.testing.assert_array_equal(masked(again).target.places, masked(lesson.micro(portion)).target.places)
+    (portion,), _ = lesson.sample(Cursor(), 1, 0.0)
+    again, other = lesson.collate(portion), lesson.collate(replace(portion, epoch=1))
+    np.testing.assert_array_equal(masked(again).target.places, masked(lesson.collate(portion)).target.places)
     assert masked(again).target.places.tolist() != masked(other).target.places.tolist()
 
 
@@ -148,8 +148,8 @@ def test_the_model_is_written_without_the_head_and_the_log_has_its_loss(job: Sin
 
 def test_the_head_of_the_checkpoint_is_taken_and_all_rows_are_trained(job: SingleTaskJob) -> None:
     checkpoint = open_checkpoint(job.model)
-    prepared = prepare_data(job.subjects, checkpoint, whole_vocabulary=True)
+    prepared = prepare_data(job.task_specs, checkpoint, whole_vocabulary=True)
     learner = with_training_heads(prepared, SETTINGS)
     dense = "heads.masked_lm.dense.weight"
     assert torch.equal(learner.model.state_dict()[dense], checkpoint.model.state_dict()[dense])
-    assert len(prepared.pieces.ids_K) == checkpoint.blueprint.config.vocab_size
+    assert len(prepared.vocabulary.ids_K) == checkpoint.blueprint.config.vocab_size

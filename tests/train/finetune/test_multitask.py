@@ -97,7 +97,7 @@ def done(place: Path) -> tuple[Path, FinetuneRunResult]:
 
 
 def prepared(place: Path) -> PreparedData:
-    return prepare_data(both(place).subjects, checkpoints.open(place / "model"))
+    return prepare_data(both(place).task_specs, checkpoints.open(place / "model"))
 
 
 def test_one_part_ends_with_the_weights_of_the_plain_run(place: Path, tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_the_loss_of_a_step_is_each_tasks_mean_by_its_share_and_weight(place: Pa
     lesson = build_objective(ready, SETTINGS)
     assert isinstance(lesson, MultiTaskObjective)
     lesson.weights = {"ner": 0.5, "topic": 3.0}
-    model = ready.pieces.model(with_training_heads(ready, SETTINGS)).eval()
-    portions, _ = lesson.take(Cursor(), 6, 0.0)
-    micros = [lesson.micro(portion) for portion in portions]
+    model = ready.vocabulary.shrink(with_training_heads(ready, SETTINGS)).eval()
+    portions, _ = lesson.sample(Cursor(), 6, 0.0)
+    micros = [lesson.collate(portion) for portion in portions]
     totals: dict[str, float] = {}
     for micro in micros:
         for name, target in micro.targets.items():
@@ -125,13 +125,13 @@ def test_the_loss_of_a_step_is_each_tasks_mean_by_its_share_and_weight(place: Pa
     found = sum(float(lesson.loss(model, micro, totals, None)[0].detach()) for micro in micros)
     expected = 0.0
     for part in ready.tasks:
-        own = [portion for portion in portions if portion.owner == part.name]
-        rows = [row for p in own for item in p.items.items for row in lesson.lessons[part.name].items[item]]
+        own = [portion for portion in portions if portion.task == part.name]
+        rows = [row for p in own for item in p.batch.indices for row in lesson.lessons[part.name].items[item]]
         target = collate_rows(rows, range(len(rows)))
-        outputs = model(target.batch, [part.head], places_P=target.places)[part.head]
+        outputs = model(target.batch, [part.head], places_P=target.positions)[part.head]
         total = part.task.loss(model.head(part.head), outputs, target, LossSettings())
         expected += lesson.weights[part.name] * len(own) / 6 * float(total.detach()) / totals[part.name]
-    assert len({portion.owner for portion in portions}) == 2
+    assert len({portion.task for portion in portions}) == 2
     assert found == pytest.approx(expected, rel=1e-4)
 
 
@@ -153,7 +153,7 @@ def test_an_interrupted_run_continues_to_the_same_result(
 
     finetune(both(place), tmp_path / "whole", settings)
     with pytest.raises(Interrupted):
-        finetune(both(place), tmp_path / "parts", settings, around=RunContext(tell=stop))
+        finetune(both(place), tmp_path / "parts", settings, around=RunContext(on_progress=stop))
     finetune(both(place), tmp_path / "parts", settings)
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
     assert one == other
@@ -214,19 +214,19 @@ def test_a_row_that_both_tasks_read_goes_through_the_encoder_once(done: tuple[Pa
     model.engine.model.encoder.register_forward_hook(  # type: ignore[attr-defined]
         lambda _, inputs, __: seen.extend(inputs[0].lengths)
     )
-    list(model.predictions(model.task.of_texts([TEXT, "Aspirin.", TEXT])))
+    list(model.iter_predictions(model.task.examples_from_texts([TEXT, "Aspirin.", TEXT])))
     assert len(seen) == 2
 
 
 def test_all_tasks_answer_as_each_does_alone(done: tuple[Path, FinetuneRunResult]) -> None:
     texts = [TEXT, "Aspirin.", *(passage.text for passage in sample.load_passages("en", "dev")[:4])]
     model = MultiTaskModel.open(done[0])
-    together = list(model.predictions(model.task.of_texts(texts)))
+    together = list(model.iter_predictions(model.task.examples_from_texts(texts)))
     for name in ("ner", "topic"):
         alone = TaskModel.open(done[0], task=name)
-        examples = alone.task.of_texts(texts)
+        examples = alone.task.examples_from_texts(texts)
         for example, expected, found in zip(examples, alone.predict(examples), together, strict=True):
-            one, other = alone.task.record(example, expected), alone.task.record(example, found[name])
+            one, other = alone.task.to_record(example, expected), alone.task.to_record(example, found[name])
             assert json.loads(json.dumps(other), parse_float=rounded) == json.loads(
                 json.dumps(one), parse_float=rounded
             )

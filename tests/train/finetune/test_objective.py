@@ -54,8 +54,8 @@ def test_the_last_block_is_asked_for_as_many_tokens_as_are_counted(
 ) -> None:
     made = lesson(name, changes, tmp_path / "examples.jsonl", tokenizer)
     model = new_model(preset("tiny", vocab_size=tokenizer.vocab_size), {made.head: made.spec}).eval()
-    portions, _ = made.take(Cursor(), 1, 0.0)
-    micro = made.micro(portions[0])
+    portions, _ = made.sample(Cursor(), 1, 0.0)
+    micro = made.collate(portions[0])
     seen: list[int] = []
     model.encoder.blocks[-1].inner.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     made.loss(model, micro, {name: 1.0}, None)
@@ -78,4 +78,4 @@ def test_examples_that_are_compared_with_each_other_make_a_step(
     task = kind.learn(examples, settings).for_training()
     ready = EncodedExamples(examples, task.encode(examples, tokenizer, 128))
     made = TaskObjective(task, ready, ready, FinetuneSettings())
-    assert len(made.take(Cursor(), 3, 0.0)[0]) == portions
+    assert len(made.sample(Cursor(), 3, 0.0)[0]) == portions

@@ -25,27 +25,27 @@ def checkpoint() -> Checkpoint:
 
 @pytest.fixture
 def encoded() -> list[EncodedExample]:
-    rows = [Row(ids=np.array(ids), places=np.array([1])) for ids in TEXTS]
+    rows = [Row(ids=np.array(ids), positions=np.array([1])) for ids in TEXTS]
     return [EncodedExample((row,), Coverage()) for row in rows]
 
 
 def test_the_small_model_says_what_the_whole_one_says(checkpoint: Checkpoint, encoded: list[EncodedExample]) -> None:
     pieces = VocabularySubset.of(encoded)
     assert pieces.ids_K.tolist() == [2, 3, 7, 40, 99]
-    numbers = [each.rows[0].ids for each in pieces.renumbered(encoded)]
+    numbers = [each.rows[0].ids for each in pieces.remap(encoded)]
     with torch.inference_mode():
         expected = checkpoint.model.eval()(Batch.packed(TEXTS))["tag"]
-        found = pieces.model(checkpoint).eval()(Batch.packed(numbers))["tag"]
+        found = pieces.shrink(checkpoint).eval()(Batch.packed(numbers))["tag"]
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 def test_trained_rows_go_back_to_their_places(checkpoint: Checkpoint, encoded: list[EncodedExample]) -> None:
     pieces = VocabularySubset.of(encoded)
     before = checkpoint.model.state_dict()[TOKEN_EMBEDDING].clone()
-    small = pieces.model(checkpoint)
+    small = pieces.shrink(checkpoint)
     with torch.no_grad():
         small.encoder.embeddings.token.weight += 1
-    after = pieces.whole(small, checkpoint).state_dict()[TOKEN_EMBEDDING]
+    after = pieces.restore(small, checkpoint).state_dict()[TOKEN_EMBEDDING]
     changed = torch.zeros(100, dtype=torch.bool)
     changed[pieces.ids_K] = True
     torch.testing.assert_close(after[changed], before[changed] + 1)

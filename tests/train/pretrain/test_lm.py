@@ -39,8 +39,8 @@ def model_for(made: PretrainObjective, tokenizer: Tokenizer) -> Model:
 
 
 def first_micros(made: PretrainObjective, count: int = 4, progress: float = 0.0) -> list[MicroBatch]:
-    portions, _ = made.take(Cursor(), count, progress)
-    return [made.micro(portion) for portion in portions]
+    portions, _ = made.sample(Cursor(), count, progress)
+    return [made.collate(portion) for portion in portions]
 
 
 def counts(*micros: MicroBatch) -> dict[str, float]:
@@ -118,24 +118,24 @@ def test_static_masks_come_back_with_the_copy(shards: Shards, tokenizer: Tokeniz
     made = lesson(shards, tokenizer, sequences=SequenceSettings(static_masks=2), masks=MaskSettings())
     epochs = [made.feed.take(Cursor(epoch), 1, made.cutting(0))[0][0] for epoch in range(3)]
     address = [portion.copy for portion in epochs]
-    stretch = epochs[0].stretches[:1]
-    rows = [made.micro(replace(epochs[0], copy=copy, stretches=stretch)).batch.ids_N.tolist() for copy in address]
+    stretch = epochs[0].spans[:1]
+    rows = [made.collate(replace(epochs[0], copy=copy, spans=stretch)).batch.ids_N.tolist() for copy in address]
     assert rows[0] == rows[2] != rows[1]
 
 
 def test_held_out_scores_do_not_depend_on_seed_masks_or_parts(shards: Shards, tokenizer: Tokenizer) -> None:
     made = lesson(shards, tokenizer)
     model = model_for(made, tokenizer)
-    whole = made.examine(model)
-    other = lesson(shards, tokenizer, seed=9, masks=MaskSettings(unit="entity", entity_rate=0.9)).examine(model)
-    halves = [made.examine(model, part, 2) for part in range(2)]
+    whole = made.evaluate(model)
+    other = lesson(shards, tokenizer, seed=9, masks=MaskSettings(unit="entity", entity_rate=0.9)).evaluate(model)
+    halves = [made.evaluate(model, part, 2) for part in range(2)]
     loss = whole["masked_lm"]["loss"]
     assert other["masked_lm"]["loss"] == pytest.approx(loss)
     assert sum(half["masked_lm"]["loss"] for half in halves) == pytest.approx(loss)
 
 
 def test_masked_tokens_are_scored_inside_and_outside_of_entities(shards: Shards, tokenizer: Tokenizer) -> None:
-    tallies = lesson(shards, tokenizer).examine(model_for(lesson(shards, tokenizer), tokenizer))
+    tallies = lesson(shards, tokenizer).evaluate(model_for(lesson(shards, tokenizer), tokenizer))
     inside, outside = (tallies[f"masked_lm, {where}"]["count"] for where in ("in entities", "elsewhere"))
     assert inside
     assert inside + outside == tallies["masked_lm"]["count"]
@@ -144,7 +144,7 @@ def test_masked_tokens_are_scored_inside_and_outside_of_entities(shards: Shards,
 
 def test_the_verdict_weighs_the_losses(shards: Shards, tokenizer: Tokenizer) -> None:
     made = lesson(shards, tokenizer, objectives=ALL)
-    verdict = made.verdict([made.examine(model_for(made, tokenizer))])
+    verdict = made.summarise([made.evaluate(model_for(made, tokenizer))])
     losses = {name: verdict.scores[name]["loss"] for name in ("masked_lm", "next_sentence", "boundaries")}
     expected = losses["masked_lm"] + losses["next_sentence"] + 0.5 * losses["boundaries"]
     assert verdict.loss == pytest.approx(expected)

@@ -41,10 +41,10 @@ class ChoiceQuestion:
     """A question and what to choose from."""
 
     question: str
-    texts: tuple[str, ...]
+    choices: tuple[str, ...]
     """The choices."""
     passage: str | None = None
-    right: int | None = None
+    answer_index: int | None = None
     """Which choice is right, from 0; none: not known."""
     id: str = ""
     source: str = ""
@@ -92,9 +92,9 @@ def parse_choice_question(fields: Mapping[str, Any], options: ReadOptions | None
     answer = _first(fields, (options.label,) if options.label else ANSWER_FIELDS)
     return ChoiceQuestion(
         question=question,
-        texts=texts,
+        choices=texts,
         passage=passage,
-        right=None if answer in (None, "") else _find_right_choice(answer, names, texts),
+        answer_index=None if answer in (None, "") else _find_right_choice(answer, names, texts),
     )
 
 
@@ -109,10 +109,10 @@ def _questions(
             named = name or (str(given) if given not in (None, "") else f"{source.stem}-{number}")
             try:
                 found = parse_choice_question(fields, options)
-                if found.right is None:
+                if found.answer_index is None:
                     raise BadInput(f"the question has no answer; {_EXPECTED} in {_listed(ANSWER_FIELDS)}")
             except BadInput as wrong:
-                aside.append(source.aside(str(wrong), named, position))
+                aside.append(source.set_aside(str(wrong), named, position))
                 continue
             _remark(fields, source)
             yield replace(found, id=named, source=source.name, position=position)

@@ -63,7 +63,7 @@ class LabelledColumns:
     by_content: bool = False
     unused: tuple[str, ...] = ()
 
-    def sentence(self) -> str:
+    def describe(self) -> str:
         """Say what was told."""
         if self.group == SECTION_ID:
             return f"read as documents ({SECTION_ID} and a name) of sentences with a label each"
@@ -268,10 +268,10 @@ def read_labelled(
         collect_records(source, options, records, aside)
         if records:
             columns = detect_labelled_columns([record.fields for record in records], options, labelled=labels != "none")
-            told.append(Remark(source.name, columns.sentence(), 1))
+            told.append(Remark(source.name, columns.describe(), 1))
             rows = _rows(records, columns, source, aside, keep_blank=labels != "all")
     except DamagedFile as reason:
-        aside.append(source.aside(str(reason), position="file", kind="file"))
+        aside.append(source.set_aside(str(reason), position="file", kind="file"))
     finally:
         source.close()
     return LabelledFile(tuple(rows), tuple(aside), (*told, *source.remarks()))
@@ -289,7 +289,7 @@ def collect_records(
                 records.append(item)
     except DamagedFile as damage:
         after = "" if source.position == "file" else "after "
-        aside.append(source.aside(str(damage), position=after + source.position, kind="file"))
+        aside.append(source.set_aside(str(damage), position=after + source.position, kind="file"))
 
 
 def _rows(
@@ -308,7 +308,7 @@ def _rows(
                 raise BadInput(BLANK_LABEL_REASON)
             rows.append(row)
         except BadInput as wrong:
-            aside.append(source.aside(str(wrong), position=record.position))
+            aside.append(source.set_aside(str(wrong), position=record.position))
     return list(_unify_labels(rows, source, aside))
 
 
@@ -401,6 +401,6 @@ def _parse_numeric_labels(
             yield row
         elif number is None:
             reason = "the label is not a number, as those of the other rows are"
-            aside.append(source.aside(reason, row.id, row.position))
+            aside.append(source.set_aside(reason, row.id, row.position))
         else:
             yield replace(row, label=number)

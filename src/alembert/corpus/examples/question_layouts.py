@@ -51,7 +51,7 @@ def read_raw_questions(source: SourceFile) -> RawQuestionIterator:
         elif isinstance(record, Mapping):
             yield from _of_record(record, source)
         else:
-            yield source.aside("the record is not a JSON object with named fields")
+            yield source.set_aside("the record is not a JSON object with named fields")
 
 
 def _records(source: SourceFile) -> Iterator[Any]:
@@ -99,12 +99,12 @@ def _of_record(record: Mapping[str, Any], source: SourceFile) -> RawQuestionIter
 
 def _of_article(article: Any, name: str | None, source: SourceFile) -> RawQuestionIterator:
     if not isinstance(article, Mapping):
-        yield source.aside("an article is not a JSON object with paragraphs")
+        yield source.set_aside("an article is not a JSON object with paragraphs")
         return
     called = _name(article, ("title", *ID_FIELDS, "context_id")) or name
     for paragraph in article.get("paragraphs") or [article]:
         if not isinstance(paragraph, Mapping) or not isinstance(paragraph.get("qas"), list):
-            yield source.aside("a paragraph has no list of questions (`qas`)", called)
+            yield source.set_aside("a paragraph has no list of questions (`qas`)", called)
             continue
         for asked in paragraph["qas"]:
             yield _of_paragraph(asked, paragraph, called, source)
@@ -114,7 +114,7 @@ def _of_paragraph(
     asked: Any, paragraph: Mapping[str, Any], article: str | None, source: SourceFile
 ) -> RawQuestion | SetAside:
     if not isinstance(asked, Mapping):
-        return source.aside("a question is not a JSON object with named fields", article)
+        return source.set_aside("a question is not a JSON object with named fields", article)
     return RawQuestion(
         id=_name(asked, ID_FIELDS),
         question=_first(asked, QUESTION_FIELDS),
@@ -133,7 +133,7 @@ def _of_bioasq(question: Any, source: SourceFile) -> RawQuestionIterator:
     kind = question.get("type", "factoid") if isinstance(question, Mapping) else None
     if kind not in ("factoid", "yesno"):
         name = _name(question, ID_FIELDS) if isinstance(question, Mapping) else None
-        yield source.aside(f"the question is of type {kind}; factoid and yesno are answered here", name)
+        yield source.set_aside(f"the question is of type {kind}; factoid and yesno are answered here", name)
         return
     snippets = question.get("snippets")
     texts = [part.get("text") for part in snippets if isinstance(part, Mapping)] if isinstance(snippets, list) else None

@@ -160,7 +160,7 @@ def read_questions(path: str | Path, options: ReadOptions | None = None) -> Ques
                 questions.append(item)
     except DamagedFile as damage:
         after = "" if source.position == "file" else "after "
-        aside.append(source.aside(str(damage), position=after + source.position, kind="file"))
+        aside.append(source.set_aside(str(damage), position=after + source.position, kind="file"))
     finally:
         source.close()
     return QuestionFile(tuple(questions), tuple(aside), tuple(source.remarks()))
@@ -176,7 +176,7 @@ def _items(source: SourceFile) -> Iterator[Question | SetAside]:
         try:
             question, problems = _check_question(raw, name, position, source)
         except BadInput as wrong:
-            yield source.aside(str(wrong), name, position)
+            yield source.set_aside(str(wrong), name, position)
         else:
             yield question
             yield from problems
@@ -203,7 +203,7 @@ def _check_question(raw: RawQuestion, name: str, position: str, source: SourceFi
     is_known = any(answer.spans for answer, _ in placed)
     reasons = {} if raw.any_of and is_known else dict.fromkeys(reason for _, reason in placed if reason)
     effect = _OTHERS if is_known else _MISSED
-    problems = [source.aside(f"{each}: {effect}", name, position, "annotation") for each in reasons]
+    problems = [source.set_aside(f"{each}: {effect}", name, position, "annotation") for each in reasons]
     return replace(known, answers=tuple(answer for answer, _ in placed)), problems
 
 

@@ -130,7 +130,7 @@ def _of_json(source: SourceFile, options: ReadOptions) -> RecordIterator:
         elif isinstance(record, Mapping):
             yield FieldRecord(record, source.position)
         else:
-            yield source.aside("the record is not a JSON object with named fields")
+            yield source.set_aside("the record is not a JSON object with named fields")
 
 
 def _of_parquet(source: SourceFile) -> RecordIterator:
@@ -147,7 +147,7 @@ def _parquet_row(batch: Any, index: int, source: SourceFile) -> FieldRecord | Se
     try:
         return FieldRecord({name: batch.column(name)[index].as_py() for name in batch.schema.names}, source.position)
     except UnicodeDecodeError:
-        return source.aside("a value of the row is not UTF-8")
+        return source.set_aside("a value of the row is not UTF-8")
 
 
 def _of_sections(source: SourceFile, options: ReadOptions) -> RecordIterator:
@@ -169,7 +169,7 @@ def _sentence(line: SourceLine, document: str, source: SourceFile) -> FieldRecor
     position = f"line {line.number}"
     label, tab, sentence = line.text.partition("\t")
     if not tab:
-        return source.aside("the line has no tab between label and sentence", document, position)
+        return source.set_aside("the line has no tab between label and sentence", document, position)
     return FieldRecord({"label": label, "sentence": sentence, SECTION_ID: document}, position)
 
 
@@ -227,7 +227,7 @@ def _named(
             yield FieldRecord(dict(zip(names, row, strict=True)), position)
         else:
             reason = f"the row has {len(row)} columns where the first has {len(names)}"
-            yield source.aside(reason, position=position)
+            yield source.set_aside(reason, position=position)
 
 
 def _header(row: list[str]) -> list[str]:

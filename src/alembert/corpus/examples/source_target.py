@@ -76,7 +76,7 @@ def read_source_target_pairs(path: str | Path, options: ReadOptions | None = Non
             told.append(Remark(source.name, columns.sentence(), 1))
             pairs = list(_pairs(records, columns, source, aside))
     except DamagedFile as reason:
-        aside.append(source.aside(str(reason), position="file", kind="file"))
+        aside.append(source.set_aside(str(reason), position="file", kind="file"))
     finally:
         source.close()
     return SourceTargetFile(tuple(pairs), tuple(aside), (*told, *source.remarks()))
@@ -117,7 +117,7 @@ def _pairs(
             text = "\n".join(_text(record.fields, column) for column in columns.sources)
             target = _text(record.fields, columns.target)
         except BadInput as wrong:
-            aside.append(source.aside(str(wrong), name, record.position))
+            aside.append(source.set_aside(str(wrong), name, record.position))
         else:
             yield SourceTargetPair(name, text, target, _where(source.name, record.position))
 

@@ -89,13 +89,13 @@ def _items(source: SourceFile, options: ReadOptions, reader: FormatReader | None
 
     try:
         if (source.path is None or not source.path.is_dir()) and not source.head(1):
-            yield source.aside("the file is empty", kind="file")
+            yield source.set_aside("the file is empty", kind="file")
         else:
             reader = reader or _reader(sniff_format(source))
             yield from reader.read(source, options)
     except DamagedFile as damage:
         after = "" if source.position == "file" else "after "
-        yield source.aside(str(damage), position=after + source.position, kind="file")
+        yield source.set_aside(str(damage), position=after + source.position, kind="file")
     finally:
         source.close()
     yield from source.remarks()

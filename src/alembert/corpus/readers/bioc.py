@@ -70,7 +70,7 @@ def build_bioc_items(entry: BioCDocument, source: SourceFile) -> Iterator[Item]:
     """Give the document of an entry, and the annotations that had to be set aside."""
     text, shifts = _lay_out(entry.passages, source)
     if not text.strip():
-        yield source.aside("the document has no passage with text", entry.id)
+        yield source.set_aside("the document has no passage with text", entry.id)
         return
     entities: list[Entity] = []
     named = {target for relation in entry.relations for _, target in relation.arguments + relation.attributes}
@@ -78,7 +78,7 @@ def build_bioc_items(entry: BioCDocument, source: SourceFile) -> Iterator[Item]:
         for annotation in passage.annotations:
             entity = _entity(annotation, text, shift, source, named)
             if entity is None:
-                yield source.aside(
+                yield source.set_aside(
                     f"annotation {annotation.id} has no place that its words agree on",
                     entry.id,
                     kind="annotation",
@@ -87,7 +87,7 @@ def build_bioc_items(entry: BioCDocument, source: SourceFile) -> Iterator[Item]:
                 entities.append(entity)
     entities = list(make_ids_unique(entities, source))
     relations, unlinked = partition_relations(entry.relations, entities)
-    yield from (source.aside(unlinked_reason(one), entry.id, kind="annotation") for one in unlinked)
+    yield from (source.set_aside(unlinked_reason(one), entry.id, kind="annotation") for one in unlinked)
     document = _document(entry, text, tuple(_sections(entry.passages, shifts)), entities)
     yield replace(document, relations=tuple(relations), unlinked_relations=tuple(unlinked))
 

@@ -34,12 +34,12 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
             yield record
             continue
         if not isinstance(record, Mapping):
-            yield source.aside("the record is not a BioC document")
+            yield source.set_aside("the record is not a BioC document")
             continue
         try:
             entry = _entry(record, f"{source.stem}-{number}")
         except (KeyError, TypeError, ValueError, AttributeError):
-            yield source.aside("the BioC document lacks a field, or one has the wrong type")
+            yield source.set_aside("the BioC document lacks a field, or one has the wrong type")
             continue
         yield from build_bioc_items(entry, source)
 

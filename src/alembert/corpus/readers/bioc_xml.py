@@ -27,17 +27,17 @@ from alembert.errors import BadInput
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the documents of a BioC XML collection."""
     records = XmlRecordReader(source, "document")
-    for number, cut in enumerate(records.cuts(), start=1):
+    for number, cut in enumerate(records.iter_records(), start=1):
         if isinstance(cut, SetAside):
             yield cut
             continue
         try:
             entry = _entry(records.element(cut.content), f"{source.stem}-{number}")
         except BadInput as wrong:
-            yield source.aside(str(wrong))
+            yield source.set_aside(str(wrong))
             continue
         except (ValueError, TypeError):
-            yield source.aside("an offset or a length of the document is not a number")
+            yield source.set_aside("an offset or a length of the document is not a number")
             continue
         yield from build_bioc_items(entry, source)
 

@@ -43,7 +43,7 @@ _REPEATED = re.compile(r"%~\d+$")
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read a pair of files, named by either of them, or all pairs of a folder."""
     if source.path is None:
-        yield source.aside("brat needs a folder or a pair of files, not a stream", kind="file")
+        yield source.set_aside("brat needs a folder or a pair of files, not a stream", kind="file")
     elif source.path.is_dir():
         yield from _folder(source.path, source, options)
     else:
@@ -129,12 +129,12 @@ def _pair(base: Path, folder: SourceFile, options: ReadOptions) -> Iterator[Item
     try:
         text = text_source.text() if text_source.head(1) else ""
         if not text.strip():
-            yield text_source.aside("the text file is empty", name, kind="file")
+            yield text_source.set_aside("the text file is empty", name, kind="file")
             return
         yield from _annotated(name, text, ann_source)
     except DamagedFile as damage:
         bad = ann_source if ann_source and ann_source.position != "file" else text_source
-        yield bad.aside(str(damage), name, kind="file")
+        yield bad.set_aside(str(damage), name, kind="file")
     finally:
         for source in filter(None, (text_source, ann_source)):
             folder.tally += source.tally
@@ -147,10 +147,10 @@ def _annotated(name: str, text: str, source: SourceFile | None) -> Iterator[Item
         return
     parsed = _Annotations(name, text, source)
     for line in source.lines():
-        bad = replace(line, id=name, kind="annotation") if isinstance(line, SetAside) else parsed.add(line)
+        bad = replace(line, id=name, kind="annotation") if isinstance(line, SetAside) else parsed.annotate(line)
         if bad is not None:
             yield bad
-    yield from (source.aside(reason, name, kind="annotation") for reason in parsed.finish())
+    yield from (source.set_aside(reason, name, kind="annotation") for reason in parsed.finish())
     yield Document(
         name,
         text,
@@ -171,7 +171,7 @@ class _Annotations:
         self.attributes: dict[str, list[tuple[str, str]]] = {}
         self.concepts: dict[str, list[str]] = {}
 
-    def add(self, line: SourceLine) -> SetAside | None:
+    def annotate(self, line: SourceLine) -> SetAside | None:
         """Take in one line, or say why not."""
         key, _, content = line.text.partition("\t")
         if not key.strip():
@@ -181,7 +181,7 @@ class _Annotations:
         try:
             readers[key[0]](key, content)
         except (KeyError, ValueError, IndexError):
-            return self.source.aside(
+            return self.source.set_aside(
                 "the line is not a brat annotation that fits the text", self.name, kind="annotation"
             )
         return None

@@ -140,7 +140,7 @@ class _DocumentBuilder:
     sections: list[Section] = field(default_factory=list)
     entities: list[Entity] = field(default_factory=list)
 
-    def add(self, tokens: Sequence[str], found: list[tuple[int, int, str]], spaces: str) -> None:
+    def annotate(self, tokens: Sequence[str], found: list[tuple[int, int, str]], spaces: str) -> None:
         start = len(self.text) + (1 if self.text else 0)
         text, places = _joined(tokens, spaces)
         self.text += ("\n" if self.text else "") + text
@@ -195,13 +195,13 @@ def _add_sentence(
             tokens.append(columns[layout.token])
             tags.append(columns[layout.tag])
         elif not is_comment_or_docstart(line.text):
-            return source.aside(
+            return source.set_aside(
                 "the line has no token, or no tag in the column of tags", draft.id, f"line {line.number}"
             )
     if len(draft.text) + sum(map(len, tokens)) > source.options.max_record:
-        return source.aside(f"the document is longer than max_record ({source.options.max_record})", draft.id)
+        return source.set_aside(f"the document is longer than max_record ({source.options.max_record})", draft.id)
     if tokens:
-        draft.add(tokens, layout.entities(tags, source.options.entity_label), layout.spaces)
+        draft.annotate(tokens, layout.entities(tags, source.options.entity_label), layout.spaces)
     return None
 
 

@@ -33,7 +33,7 @@ class SetAside:
     reason: str
     kind: SetAsideKind = "record"
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Say what was set aside, where and why."""
         return f"{self.source}, {self.position} set aside: {self.reason}"
 
@@ -55,7 +55,7 @@ class Remark:
     reason: str
     count: int
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Say what was noticed, where and how often."""
         return f"{self.source}: {self.reason}" + f" ({self.count:,} times)" * (self.count > 1)
 

@@ -37,14 +37,14 @@ _ID_TYPES = ("pmid", "pmc", "pmcid", "pmc-uid", "doi", "publisher-id")
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the articles of a JATS file."""
     records = XmlRecordReader(source, "article")
-    for number, cut in enumerate(records.cuts(), start=1):
+    for number, cut in enumerate(records.iter_records(), start=1):
         if isinstance(cut, SetAside):
             yield cut
             continue
         try:
             article = records.element(cut.content)
         except BadInput as wrong:
-            yield source.aside(str(wrong))
+            yield source.set_aside(str(wrong))
             continue
         yield from _article(article, number, source, options)
 
@@ -56,14 +56,14 @@ def _article(article: Any, number: int, source: SourceFile, options: ReadOptions
     language = to_two_letter_code(article.get(_LANGUAGE))
     composer = Composer()
     if meta is not None:
-        composer.add(_text(_child(meta, "title-group/article-title")), "title")
+        composer.annotate(_text(_child(meta, "title-group/article-title")), "title")
         for abstract in meta.iterfind("{*}abstract"):
             _add_blocks(composer, abstract, "abstract", "", options)
     body = _child(article, "body")
     if body is not None:
         _add_blocks(composer, body, "body", "", options)
     if composer.length == 0:
-        yield source.aside("the article has no title, abstract or body text", name)
+        yield source.set_aside("the article has no title, abstract or body text", name)
     else:
         yield Document(name, composer.text, composer.sections, meta=ids, language=language)
     if options.translations and meta is not None:
@@ -76,7 +76,7 @@ def _translations(meta: Any, name: str) -> Iterator[Document]:
         composer = Composer()
         code = abstract.get(_LANGUAGE)
         if code in titles:
-            composer.add(_text(_child(titles[code], "trans-title")), "title")
+            composer.annotate(_text(_child(titles[code], "trans-title")), "title")
         _add_blocks(composer, abstract, "abstract", "", ReadOptions())
         language = to_two_letter_code(code)
         if composer.length:
@@ -108,13 +108,13 @@ def _add_blocks(composer: Composer, parent: Any, kind: str, heading: str, option
         name = _name(child)
         if name == "title":
             heading = _text(child)
-            composer.add(heading, "heading")
+            composer.annotate(heading, "heading")
         elif name in ("sec", "boxed-text"):
             _add_blocks(composer, child, kind, heading, options)
         elif name in _FLOATS:
             _add_captions(composer, child, options)
         elif name and name not in ("label", "sec-meta"):
-            composer.add(_text(child), kind, heading)
+            composer.annotate(_text(child), kind, heading)
             for float_ in (below for below in child.iter() if _name(below) in _FLOATS):
                 _add_captions(composer, float_, options)
 
@@ -122,7 +122,7 @@ def _add_blocks(composer: Composer, parent: Any, kind: str, heading: str, option
 def _add_captions(composer: Composer, element: Any, options: ReadOptions) -> None:
     if options.captions:
         for caption in element.iterfind("{*}caption"):
-            composer.add(_text(caption), "caption")
+            composer.annotate(_text(caption), "caption")
 
 
 def _text(element: Any) -> str:

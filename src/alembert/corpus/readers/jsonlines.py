@@ -153,16 +153,16 @@ def _parsed(text: str, source: SourceFile) -> Any:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        return source.aside(f"the line is not JSON: {error.msg} at character {error.pos + 1}")
+        return source.set_aside(f"the line is not JSON: {error.msg} at character {error.pos + 1}")
     except (ValueError, RecursionError):
-        return source.aside("the JSON is nested too deeply or holds a number that is too long")
+        return source.set_aside("the JSON is nested too deeply or holds a number that is too long")
     return replace_surrogates(value, source) if _ESCAPED_SURROGATE.search(text) else value
 
 
 def check_json_value(value: Any, source: SourceFile) -> Any:
     """Give a value as it can be used, or set aside when it is too long."""
     if isinstance(value, TooLongValue):
-        return source.aside(f"the record is longer than max_record ({source.options.max_record})")
+        return source.set_aside(f"the record is longer than max_record ({source.options.max_record})")
     return replace_surrogates(value, source)
 
 

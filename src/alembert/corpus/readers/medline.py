@@ -34,7 +34,7 @@ _OTHER_ABSTRACT = re.compile(rb"<OtherAbstract.*?</OtherAbstract>", re.DOTALL)
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the citations and deletions of a MEDLINE file."""
     records = XmlRecordReader(source, *RECORD_TAGS)
-    for cut in records.cuts():
+    for cut in records.iter_records():
         if isinstance(cut, SetAside):
             yield cut
             continue
@@ -42,7 +42,7 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
             content = _used_part(cut.content) if cut.tag == "PubmedArticle" else cut.content
             element = records.element(content)
         except BadInput as wrong:
-            yield source.aside(str(wrong), _pmid_in(cut.content))
+            yield source.set_aside(str(wrong), _pmid_in(cut.content))
             continue
         if cut.tag.startswith("Delete"):
             yield from (DeletedRecord(source.name, source.position, pmid.text or "") for pmid in element.iter("PMID"))
@@ -73,13 +73,13 @@ def _citation(element: Any, source: SourceFile, options: ReadOptions) -> Iterato
     citation = element if element.tag == "MedlineCitation" else inner
     pmid = None if citation is None else citation.find("PMID")
     if pmid is None or not pmid.text:
-        yield source.aside("the citation has no PMID")
+        yield source.set_aside("the citation has no PMID")
         return
     article = citation.find("Article")
     parts = _Parts(citation if article is None else article)
     composer = Composer()
     title = parts.text("ArticleTitle") or parts.text("Book", "BookTitle")
-    composer.add(title, "title")
+    composer.annotate(title, "title")
     _add_abstract(composer, parts.get("Abstract"), "abstract")
     # A title in brackets, or with a vernacular form, is NLM's English rendering; the abstract is then English too.
     language = "en" if title.startswith("[") or "VernacularTitle" in parts else parts.languages[0]
@@ -88,7 +88,7 @@ def _citation(element: Any, source: SourceFile, options: ReadOptions) -> Iterato
         meta = _meta(parts, pmid.get("Version"))
         yield Document(pmid.text, composer.text, composer.sections, meta=meta, language=language)
     else:
-        yield source.aside("the citation has neither a title nor an abstract", pmid.text)
+        yield source.set_aside("the citation has neither a title nor an abstract", pmid.text)
     if options.translations:
         yield from _translations(pmid.text, others, parts)
 
@@ -115,7 +115,7 @@ def _text(element: Any) -> str:
 def _add_abstract(composer: Composer, abstract: Any, kind: str) -> None:
     if abstract is not None:
         for part in abstract.iterchildren("AbstractText"):
-            composer.add(_text(part), kind, part.get("Label") or "")
+            composer.annotate(_text(part), kind, part.get("Label") or "")
 
 
 def _collect_other_abstracts(citation: Any, composer: Composer, language: str | None) -> dict[str, Composer]:
@@ -144,9 +144,9 @@ def _translations(pmid: str, others: dict[str, Composer], parts: _Parts) -> Iter
 def _put_title_before(title: str, abstract: Composer | None) -> Composer:
     """Put a title before an abstract."""
     composer = Composer()
-    composer.add(title, "title")
+    composer.annotate(title, "title")
     for section in abstract.sections if abstract else ():
-        composer.add(abstract.text[section.start : section.end] if abstract else "", section.kind, section.heading)
+        composer.annotate(abstract.text[section.start : section.end] if abstract else "", section.kind, section.heading)
     return composer
 
 

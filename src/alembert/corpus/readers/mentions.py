@@ -122,7 +122,7 @@ class Composer:
         self._sections: list[Section] = []
         self.length = 0
 
-    def add(self, part: str, kind: str, heading: str = "") -> None:
+    def annotate(self, part: str, kind: str, heading: str = "") -> None:
         """Append a part as a section of its own; an empty part adds nothing."""
         part = part.strip()
         if part:

@@ -60,6 +60,6 @@ def _row(batch: Any, index: int, number: int, source: SourceFile, options: ReadO
         if isinstance(record.get("meta"), str):
             record["meta"] = json.loads(record["meta"])
     except (UnicodeDecodeError, json.JSONDecodeError):
-        yield source.aside("a value of the row is not UTF-8, or its meta is not JSON")
+        yield source.set_aside("a value of the row is not UTF-8, or its meta is not JSON")
         return
     yield from build_record_items(record, source, options, number)

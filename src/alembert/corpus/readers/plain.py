@@ -22,7 +22,7 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     if text.strip():
         yield Document(source.stem, text)
     else:
-        yield source.aside("the file holds white space only", kind="file")
+        yield source.set_aside("the file holds white space only", kind="file")
 
 
 def _by_paragraph(source: SourceFile) -> Iterator[Item]:

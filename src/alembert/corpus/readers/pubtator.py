@@ -49,18 +49,18 @@ def _document(lines: list[SourceLine], source: SourceFile) -> Iterator[Item]:
     title = TITLE_PATTERN.match(lines[0].text)
     position = f"line {lines[0].number}"
     if title is None:
-        yield source.aside("these lines do not begin with a title (id|t|...)", position=position)
+        yield source.set_aside("these lines do not begin with a title (id|t|...)", position=position)
         return
     abstract = _ABSTRACT_PATTERN.match(lines[1].text) if len(lines) > 1 else None
     text = title[2] + ("\n" + abstract[2] if abstract and abstract[2] else "")
     if not text.strip():
-        yield source.aside("the document has no text", title[1], position)
+        yield source.set_aside("the document has no text", title[1], position)
         return
     rows = _Rows(title[1], text, source)
-    yield from filter(None, map(rows.add, lines[2 if abstract else 1 :]))
+    yield from filter(None, map(rows.annotate, lines[2 if abstract else 1 :]))
     entities = tuple(rows.linked_entities())
     relations, unlinked = partition_relations(rows.relations, entities)
-    yield from (source.aside(unlinked_reason(one), title[1], position, "annotation") for one in unlinked)
+    yield from (source.set_aside(unlinked_reason(one), title[1], position, "annotation") for one in unlinked)
     yield Document(
         title[1],
         text,
@@ -92,7 +92,7 @@ class _Rows:
         for entity, column in zip(self.entities, self.concepts, strict=True):
             yield replace(entity, concepts=split_concepts(column, named))
 
-    def add(self, line: SourceLine) -> SetAside | None:
+    def annotate(self, line: SourceLine) -> SetAside | None:
         """Take in a row, or say why not."""
         columns = line.text.split("\t")
         if columns[0] != self.name or len(columns) < 4:
@@ -104,7 +104,7 @@ class _Rows:
             return None
         else:
             reason = "the mention is not where the row says and cannot be placed for certain"
-        return self.source.aside(reason, self.name, f"line {line.number}", "annotation")
+        return self.source.set_aside(reason, self.name, f"line {line.number}", "annotation")
 
     def _add_relation(self, columns: list[str]) -> None:
         label, first, second, *rest = columns

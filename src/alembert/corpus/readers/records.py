@@ -51,7 +51,7 @@ _TextContent = tuple[str, tuple[Section, ...], int]
 def build_record_items(record: Any, source: SourceFile, options: ReadOptions, number: int) -> Iterator[Item]:
     """Give the document of a record, and what of it had to be set aside."""
     if not isinstance(record, Mapping):
-        yield source.aside("the record is not a JSON object with named fields")
+        yield source.set_aside("the record is not a JSON object with named fields")
         return
     name = _id(record, options, source, number)
     try:
@@ -60,7 +60,7 @@ def build_record_items(record: Any, source: SourceFile, options: ReadOptions, nu
         else:
             yield from _mapped(record, source, options, name)
     except BadInput as wrong:
-        yield source.aside(str(wrong), name)
+        yield source.set_aside(str(wrong), name)
 
 
 def _mapped(record: Mapping[str, Any], source: SourceFile, options: ReadOptions, name: str) -> Iterator[Item]:
@@ -77,7 +77,7 @@ def _mapped(record: Mapping[str, Any], source: SourceFile, options: ReadOptions,
     stated, strange = _relations(record)
     relations, unlinked = partition_relations(stated, entities)
     lost = [*strange, *map(unlinked_reason, unlinked)]
-    yield from (source.aside(reason, name, kind="annotation") for reason in lost)
+    yield from (source.set_aside(reason, name, kind="annotation") for reason in lost)
     yield Document(
         id=name,
         text=text,
@@ -182,10 +182,10 @@ def _flat(value: Any) -> str:
 
 def _nested(record: Mapping[str, Any], title: str) -> Composer:
     composer = Composer()
-    composer.add(title, "title")
+    composer.annotate(title, "title")
     for key, kind in (("abstract", "abstract"), ("paragraphs", "body")):
         for part in _parts(record.get(key)):
-            composer.add(part, kind)
+            composer.annotate(part, kind)
     _add_sections(composer, record.get("sections"))
     return composer
 
@@ -195,9 +195,9 @@ def _add_sections(composer: Composer, sections: Any) -> None:
         if not isinstance(section, Mapping):
             raise BadInput("`sections` is not a list of objects with `heading` and `paragraphs`.")
         heading = _flat(section.get("heading") or section.get("title")).strip()
-        composer.add(heading, "heading")
+        composer.annotate(heading, "heading")
         for part in _parts(section.get("paragraphs") or section.get("text")):
-            composer.add(part, "body", heading)
+            composer.annotate(part, "body", heading)
         _add_sections(composer, section.get("sections"))
 
 
@@ -238,7 +238,7 @@ def _entities(
         try:
             yield _entity(entity, number, source, place)
         except (BadInput, KeyError, TypeError, ValueError, IndexError):
-            yield source.aside(
+            yield source.set_aside(
                 f"entity {number} of the record has no place in the text that its fields agree on",
                 name,
                 kind="annotation",

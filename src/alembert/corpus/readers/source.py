@@ -179,7 +179,7 @@ class SourceFile:
         stem = strip_compression_suffix(Path(self.name).name).rsplit(".", 1)[0]
         return self.ids.get(stem, stem)
 
-    def aside(
+    def set_aside(
         self, reason: str, name: str | None = None, position: str | None = None, kind: SetAsideKind = "record"
     ) -> SetAside:
         return SetAside(self.name, position or self.position, name, reason, kind)
@@ -244,12 +244,12 @@ class SourceFile:
         for number, line in _number_lines(self.narrow_blocks(encoding), self.options.max_record):
             self.position = f"line {number}"
             if line is None:
-                yield self.aside(f"the line is longer than max_record ({self.options.max_record} bytes)")
+                yield self.set_aside(f"the line is longer than max_record ({self.options.max_record} bytes)")
                 continue
             try:
                 yield SourceLine(number, line.decode(_narrow(encoding)))
             except UnicodeDecodeError as error:
-                yield self.aside(f"byte {error.start + 1} of the line is not {encoding}; see --encoding")
+                yield self.set_aside(f"byte {error.start + 1} of the line is not {encoding}; see --encoding")
 
     def text(self) -> str:
         """Give the whole file as one string, or raise `DamagedFile` if it is too long or does not decode."""
@@ -333,7 +333,7 @@ def split_paragraphs(source: SourceFile) -> Iterator[list[SourceLine] | SetAside
         elif line.text and not line.text.isspace():
             size += len(line.text)
             if size > source.options.max_record:
-                bad = bad or source.aside(f"the record is longer than max_record ({source.options.max_record})")
+                bad = bad or source.set_aside(f"the record is longer than max_record ({source.options.max_record})")
             elif bad is None:
                 run.append(line)
         elif run or bad:

@@ -182,7 +182,7 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
             if _is_header(row, options):
                 continue
         if len(row) != len(names):
-            yield source.aside(f"the row has {len(row)} columns where the first has {len(names)}")
+            yield source.set_aside(f"the row has {len(row)} columns where the first has {len(names)}")
             continue
         number += 1
         yield from build_record_items(dict(zip(names, row, strict=True)), source, options, number)
@@ -231,7 +231,7 @@ class TableRows:
         first, *others = self._taken
         self._again.extendleft(reversed(others))
         self.source.position = f"line {first.number}"
-        yield self.source.aside(f"the row that begins here cannot be parsed: {reason}")
+        yield self.source.set_aside(f"the row that begins here cannot be parsed: {reason}")
 
     def _given_bad(self) -> Iterator[SetAside]:
         yield from self._bad

@@ -70,7 +70,7 @@ class XmlRecordReader:
         self._cut_as = "utf-16" if self._wide else "utf-8" if encoding == "utf-8" else "latin-1"
         self._parser = etree.XMLParser(encoding=encoding, **_SAFE_PARSER_OPTIONS)
 
-    def cuts(self) -> Iterator[RawXmlRecord | SetAside]:
+    def iter_records(self) -> Iterator[RawXmlRecord | SetAside]:
         """Give the bytes of each record; one that is too long, or cut off by the end of the file, is set aside."""
         held, number, overlong = b"", 0, b""
         for block in self.source.narrow_blocks(self._cut_as):
@@ -91,9 +91,9 @@ class XmlRecordReader:
                 overlong, held = b"</" + found[1] + b">", held[-_LONGEST_TAG:]
         self.source.position = f"record {number + 1}"
         if overlong or self._start.search(held):
-            yield self.source.aside("the file ends inside this record")
+            yield self.source.set_aside("the file ends inside this record")
         elif number == 0:
-            yield self.source.aside("the file holds no records of its format", position="file", kind="file")
+            yield self.source.set_aside("the file holds no records of its format", position="file", kind="file")
 
     def _cut(self, found: re.Match[bytes], end: int, number: int) -> RawXmlRecord | SetAside:
         if end - found.start() > self.source.options.max_record:
@@ -103,7 +103,7 @@ class XmlRecordReader:
 
     def _too_long(self, number: int) -> SetAside:
         self.source.position = f"record {number}"
-        return self.source.aside(f"the record is longer than max_record ({self.source.options.max_record} bytes)")
+        return self.source.set_aside(f"the record is longer than max_record ({self.source.options.max_record} bytes)")
 
     def element(self, content: bytes) -> Any:
         """Parse the bytes of a record into an element without its default namespace."""

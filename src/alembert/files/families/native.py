@@ -23,7 +23,7 @@ class NativeFormat:
     model_type: Final = "alembert"
     tied: Final[Mapping[str, str]] = {}
 
-    def read(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
+    def prefill(self, raw: Mapping[str, Any], stored: Collection[str], architecture: str | None) -> Blueprint:
         if architecture is not None:
             raise BadFile("This checkpoint names its heads itself; leave the architecture out.")
         known = [field.name for field in fields(EncoderConfig)]
@@ -43,7 +43,7 @@ class NativeFormat:
                 labels={head: tuple(map(check_text, each)) for head, each in raw["labels"].items()},
             )
 
-    def write(self, blueprint: Blueprint) -> dict[str, Any]:
+    def step(self, blueprint: Blueprint) -> dict[str, Any]:
         return {
             **asdict(blueprint.config),
             "model_type": self.model_type,

@@ -70,7 +70,7 @@ class ErrorReport:
     coverage: Coverage = field(default_factory=Coverage)
     set_aside: tuple[SetAside, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Give plain values for `--json`."""
         return {
             "model": self.model,
@@ -89,7 +89,7 @@ class ErrorReport:
 class ErrorAnalysis:
     """What a task finds out about its errors."""
 
-    told: str
+    summary: str
     """How much is wrong, in words."""
     tables: tuple[Table, ...]
     cases: tuple[ErrorCase, ...]
@@ -115,7 +115,7 @@ def find_errors(
         model=str(model.folder),
         task=model.task.name,
         examples=len(reading.examples),
-        told=found.told,
+        told=found.summary,
         tables=found.tables,
         worst=found.cases[:top],
         notes=(*found.notes, *scores.notes),

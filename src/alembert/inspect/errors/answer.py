@@ -54,13 +54,13 @@ def analyse_errors(model: TaskModel, examples: Sequence[AnswerExample], predicti
     if isinstance(task, LabelAnswerTask):
         return classify.analyse_errors(replace(model, task=task.inner), to_classify_examples(examples), predictions)
     found = [
-        _ScoredAnswer(example, guess, *task.script.best(example.rights, guess.text))
+        _ScoredAnswer(example, guess, *task.script.best(example.gold_texts, guess.text))
         for example, guess in zip(examples, predictions, strict=True)
     ]
     wrong = sorted((each for each in found if each.exact < 1), key=lambda each: -each.guess.score)
     unreachable = sum(each.guess.coverage.unreachable for each in found)
     return ErrorAnalysis(
-        told=f"{len(wrong):,} of {len(found):,} questions are not answered word for word",
+        summary=f"{len(wrong):,} of {len(found):,} questions are not answered word for word",
         tables=(
             _by_kind(found),
             _group_table(found, "by_windows", "By windows of the passage", "windows", _windows),
@@ -102,7 +102,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _case(each: _ScoredAnswer) -> ErrorCase:
-    right = " | ".join(dict.fromkeys(each.example.rights)) or "(no answer)"
+    right = " | ".join(dict.fromkeys(each.example.gold_texts)) or "(no answer)"
     told = f"{each.kind}: right: {right}; answered: {each.guess.text or '(no answer)'} ({each.guess.score:.2f})"
     example = each.example
     return ErrorCase(

@@ -47,7 +47,7 @@ def analyse_errors(
     wrong = sorted((each for each in found if not each.is_right), key=lambda each: -each.guess.score)
     second = sum(each.rank == 2 for each in wrong)
     return ErrorAnalysis(
-        told=f"{len(wrong):,} of {len(found):,} questions are answered wrong; for {second:,} of them the right choice is "
+        summary=f"{len(wrong):,} of {len(found):,} questions are answered wrong; for {second:,} of them the right choice is "
         "the second best",
         tables=(
             _group_table(found, "by_choices", "By number of choices", "choices", lambda e: len(e.example.choices)),

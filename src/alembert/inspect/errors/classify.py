@@ -79,7 +79,7 @@ def analyse_errors(
         if is_number
         else f"{len(wrong):,} of {len(found):,} answers are wrong"
     )
-    return ErrorAnalysis(told=told, tables=tuple(tables), cases=tuple(map(_case, wrong)))
+    return ErrorAnalysis(summary=told, tables=tuple(tables), cases=tuple(map(_case, wrong)))
 
 
 def _answers(example: ClassifyExample, prediction: ClassifyPrediction, *, kind: Any) -> Iterator[_ScoredPrediction]:
@@ -126,7 +126,7 @@ def _group_table(sorting: Grouping[_ScoredPrediction], found: Sequence[_ScoredPr
     for group in (group for group in sorting.groups if group in errors):
         mean = fmean(errors[group])
         rows.append((group, len(errors[group]), mean if is_number else 1 - mean))
-    header = (sorting.of, "answers", "mean error" if is_number else "accuracy")
+    header = (sorting.unit, "answers", "mean error" if is_number else "accuracy")
     return Table(name=sorting.name, title=sorting.title, header=header, rows=tuple(rows))
 
 

@@ -52,7 +52,7 @@ def analyse_errors(
     mean = fmean(each.value for each in found) if found else 0.0
     strange = sum(each.value == 0 for each in found)
     return ErrorAnalysis(
-        told=f"{MAIN_METRIC} is {mean:.3f} over {len(found):,} texts; {strange:,} share no word with the right one",
+        summary=f"{MAIN_METRIC} is {mean:.3f} over {len(found):,} texts; {strange:,} share no word with the right one",
         tables=tuple(_table(found, sorting) for sorting in _GROUPINGS),
         cases=tuple(map(_case, worst)),
     )
@@ -73,7 +73,7 @@ def _table(found: Sequence[_ScoredText], sorting: Grouping[_ScoredText]) -> Tabl
                 1, sum(len(rouge_words(e.right)) for e in part)
             )
             rows.append((group, len(part), fmean(each.value for each in part), ratio))
-    header = (sorting.of, "texts", MAIN_METRIC, "length ratio")
+    header = (sorting.unit, "texts", MAIN_METRIC, "length ratio")
     return Table(name=sorting.name, title=sorting.title, header=header, rows=tuple(rows))
 
 

@@ -68,11 +68,11 @@ class WindowAlignment:
     windows: tuple[_Window, ...]
 
     @classmethod
-    def of(cls, encoded: EncodedExample) -> WindowAlignment:
+    def from_encoded(cls, encoded: EncodedExample) -> WindowAlignment:
         """Find words and windows; a window in which no word begins is of no use here."""
         layout = encoded.layout
         parts = zip(encoded.rows, layout.first_words, layout.own, strict=True)
-        found = [_to_window(row, first, own, layout.words) for row, first, own in parts if len(row.places)]
+        found = [_to_window(row, first, own, layout.words) for row, first, own in parts if len(row.positions)]
         return cls(layout.words, tuple(found))
 
     def words_of(self, entity: EntityTuple) -> tuple[int, int]:
@@ -86,7 +86,7 @@ class WindowAlignment:
         first, end = self.words_of(entity)
         return self._piece(first), self._piece(end)
 
-    def to_border(self, entity: EntityTuple) -> int | None:
+    def distance_to_border(self, entity: EntityTuple) -> int | None:
         """Count the pieces from an entity to where its window was cut; none: the text was read whole."""
         if len(self.windows) < 2:
             return None
@@ -107,7 +107,7 @@ class WindowAlignment:
 
 def _to_window(row: Row, first: int, own: tuple[int, int], words: WordOffsets) -> _Window:
     # The first token of a row is [CLS], the last [SEP].
-    start = int(words.pieces_W[first]) - int(row.places[0]) + 1
+    start = int(words.pieces_W[first]) - int(row.positions[0]) + 1
     return _Window(start, start + row.length - 2, own)
 
 
@@ -220,9 +220,9 @@ def analyse_errors(
     model: TaskModel, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]
 ) -> ErrorAnalysis:
     """Sort the errors of a tagger."""
-    encoded = model.task.encode(examples, model.engine.tokenizer, model.engine.longest)
+    encoded = model.task.encode(examples, model.engine.tokenizer, model.engine.max_tokens)
     compared = [
-        _compare_example(example, prediction, WindowAlignment.of(each))
+        _compare_example(example, prediction, WindowAlignment.from_encoded(each))
         for example, prediction, each in zip(examples, predictions, encoded, strict=True)
     ]
     surfaces = model.surfaces()
@@ -231,7 +231,7 @@ def analyse_errors(
     tables = (_kind_table(compared), *_breakdowns(facts), *_confusions(compared))
     notes = () if surfaces is not None else (f"Which entities were seen in training is not known: {NO_HASHES_REASON}.",)
     told = f"{len(wrong):,} with errors, {sum(each.errors for each in wrong):,} in all"
-    return ErrorAnalysis(told=told, tables=tables, cases=tuple(map(_case, wrong)), notes=notes)
+    return ErrorAnalysis(summary=told, tables=tables, cases=tuple(map(_case, wrong)), notes=notes)
 
 
 def _compare_example(example: TagExample, prediction: TagPrediction, ground: WindowAlignment) -> _ComparedExample:
@@ -241,7 +241,7 @@ def _compare_example(example: TagExample, prediction: TagPrediction, ground: Win
         if example.annotates(entity.label)
     }
     gold = [span for span in example.entities or () if example.annotates(span[2])]
-    gaps = [EntityMatch("missed", span, None) for span in example.in_parts if example.annotates(span[2])]
+    gaps = [EntityMatch("missed", span, None) for span in example.discontinuous if example.annotates(span[2])]
     return _ComparedExample(example, (*match_entities(gold, scores), *gaps), scores, ground)
 
 
@@ -279,7 +279,7 @@ def _entity_features(
         words=words[1] - words[0],
         pieces=pieces[1] - pieces[0],
         text_words=len(ground.words),
-        to_border=ground.to_border(entity),
+        to_border=ground.distance_to_border(entity),
         times=None if surfaces is None else surfaces.get(surface_key(surface, entity[2]), 0),
     )
 
@@ -302,7 +302,7 @@ def _breakdown(sorting: Grouping[EntityFeatures], facts: Sequence[tuple[EntityFe
         tally = Tally(**{outcome: counts[group, outcome] for outcome in ("tp", "fp", "fn")})
         if tally.occurs:
             rows.append((group, *score_cells(tally)))
-    return Table(name=sorting.name, title=sorting.title, header=(sorting.of, *SCORE_HEADER), rows=tuple(rows))
+    return Table(name=sorting.name, title=sorting.title, header=(sorting.unit, *SCORE_HEADER), rows=tuple(rows))
 
 
 def _seen(fact: EntityFeatures) -> str:

@@ -119,15 +119,15 @@ class AnswerExample(Example):
         return "label" if self.label is not None else None if self.answers is None else "span"
 
     @property
-    def kin(self) -> int | str:
+    def group_id(self) -> int | str:
         return stable_hash("passage", self.passage) if self.article is None else self.article
 
     @property
-    def rights(self) -> list[str]:
+    def gold_texts(self) -> list[str]:
         """The texts of the right answers."""
         return [answer.text for answer in self.answers or ()]
 
-    def taught(self) -> GoldAnswer | None:
+    def training_answer(self) -> GoldAnswer | None:
         """Give the answer to learn: of those whose place is known the one that most people gave, or the first."""
         known = [answer for answer in self.answers or () if answer.spans]
         return Counter(known).most_common(1)[0][0] if known else None
@@ -232,11 +232,11 @@ _NOWHERE: Final = -1
 class AnswerRewriter(Rewriter[AnswerExample]):
     """Rewrites questions, and passages around the answers."""
 
-    def stretches(self, example: AnswerExample) -> list[list[Span]]:
+    def editable_spans(self, example: AnswerExample) -> list[list[Span]]:
         fixed = [span for answer in example.answers or () for span in _spans_with_whitespace(answer)]
         return [[(0, len(example.question))], find_editable_spans(len(example.passage), fixed=fixed)]
 
-    def rewritten(self, example: AnswerExample, edits: Edits, name: str) -> AnswerExample | None:
+    def rewrite(self, example: AnswerExample, edits: Edits, name: str) -> AnswerExample | None:
         question, passage = apply_edits(example, edits)
         answers = None if example.answers is None else tuple(_move_answer(each, passage) for each in example.answers)
         for answer in answers or ():
@@ -273,4 +273,4 @@ def _stated_offset(answer: GoldAnswer) -> int | None:
 
 
 def _move_answer(answer: GoldAnswer, passage: EditedText) -> GoldAnswer:
-    return replace(answer, spans=tuple(map(passage.span, answer.spans)))
+    return replace(answer, spans=tuple(map(passage.map_span, answer.spans)))

@@ -54,11 +54,11 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
         return read_examples(files, settings, options)
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
+    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
         return examples_from_texts(texts, ids)
 
     @classmethod
-    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
+    def examples_from_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
         return examples_from_records(records, ids)
 
     @classmethod
@@ -72,10 +72,10 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
         inner = ClassifyTask.learn(to_classify_examples(examples), pairs)
         return cls(replace(settings, kind="label"), inner)
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         return [
             "Questions are answered with a label, not with words of the passage.",
-            *self.inner.decisions(),
+            *self.inner.describe(),
         ]
 
     def check(self, examples: Sequence[AnswerExample]) -> None:
@@ -88,7 +88,7 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
                     f"{', '.join(self.labels)}. Use data with the same answers, or fine-tune on all of them."
                 )
 
-    def answers(self, example: AnswerExample) -> list[str]:
+    def gold_answers(self, example: AnswerExample) -> list[str]:
         return [] if example.label is None else [example.label]
 
     # -- the model
@@ -98,8 +98,8 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
         return self.inner.labels
 
     @property
-    def counted(self) -> Literal["places", "rows", "examples"]:
-        return self.inner.counted
+    def loss_unit(self) -> Literal["places", "rows", "examples"]:
+        return self.inner.loss_unit
 
     def head(self) -> HeadSpec:
         return self.inner.head()
@@ -107,8 +107,8 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
     def encode(self, examples: Sequence[AnswerExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         return self.inner.encode(to_classify_examples(examples), tokenizer, longest)
 
-    def balanced(self, encoded: Sequence[EncodedExample]) -> LabelAnswerTask:
-        return replace(self, inner=self.inner.balanced(encoded))
+    def with_class_weights(self, encoded: Sequence[EncodedExample]) -> LabelAnswerTask:
+        return replace(self, inner=self.inner.with_class_weights(encoded))
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         return self.inner.loss(head, outputs, target, settings)
@@ -116,18 +116,18 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
     def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
         return self.inner.divergence(one, other, target)
 
-    def imitation(
+    def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
-        return self.inner.imitation(head, outputs, taught, target, settings)
+        return self.inner.distillation_loss(head, outputs, taught, target, settings)
 
     # -- answers
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ClassifyPrediction:
         return self.inner.decode(encoded, outputs)
 
-    def withhold(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
-        return self.inner.withhold(prediction, min_score)
+    def apply_min_score(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
+        return self.inner.apply_min_score(prediction, min_score)
 
     def tune(
         self,
@@ -149,26 +149,28 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
         )
         return replace(scores, notes=(*scores.notes, note))
 
-    def measure(self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]) -> SampleMetric:
-        return self.inner.measure(to_classify_examples(examples), predictions)
+    def sample_metric(
+        self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]
+    ) -> SampleMetric:
+        return self.inner.sample_metric(to_classify_examples(examples), predictions)
 
     def confidences(self, example: AnswerExample, prediction: ClassifyPrediction) -> Iterator[tuple[float, bool]]:
         return self.inner.confidences(to_classify_example(example), prediction)
 
-    def labelled_as(
+    def label_pairs(
         self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]
     ) -> tuple[Sequence[str], Sequence[str]] | None:
-        return self.inner.labelled_as(to_classify_examples(examples), predictions)
+        return self.inner.label_pairs(to_classify_examples(examples), predictions)
 
-    def question(self) -> dict[str, Any]:
-        return {**self.inner.question(), "kind": "label"}
+    def comparison_key(self) -> dict[str, Any]:
+        return {**self.inner.comparison_key(), "kind": "label"}
 
-    def record(self, example: AnswerExample, prediction: ClassifyPrediction) -> dict[str, Any]:
-        record = self.inner.record(to_classify_example(example), prediction)
+    def to_record(self, example: AnswerExample, prediction: ClassifyPrediction) -> dict[str, Any]:
+        record = self.inner.to_record(to_classify_example(example), prediction)
         record.pop("texts")
         return {"id": record.pop("id"), "question": example.question, "passage": example.passage, **record}
 
-    def show(self, example: AnswerExample, prediction: ClassifyPrediction) -> list[str]:
+    def to_lines(self, example: AnswerExample, prediction: ClassifyPrediction) -> list[str]:
         answer = prediction.answer
         ranked = sorted(answer.probabilities.items(), key=lambda each: -each[1])
         withheld = ["(no answer)"] if answer.label is None else []

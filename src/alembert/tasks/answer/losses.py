@@ -51,7 +51,7 @@ def span_distillation_loss(student_P2: Tensor, teacher_P2: Tensor, target: TaskB
 def _log_softmax(outputs_P2: Tensor, target: TaskBatch) -> tuple[Tensor, Tensor, Tensor]:
     """Take the softmax over the places of each row; give also the row of each place, and how many each row has."""
     values_P2 = outputs_P2.float()
-    counts_R = torch.tensor(target.row_places, device=values_P2.device)
+    counts_R = torch.tensor(target.positions_per_row, device=values_P2.device)
     owners_P = torch.repeat_interleave(torch.arange(len(counts_R), device=values_P2.device), counts_R)
     index_P2 = owners_P[:, None].expand_as(values_P2)
     lowest_R2 = values_P2.new_full((len(counts_R), 2), -torch.inf)

@@ -40,7 +40,7 @@ class EncodedPassage:
     ids_T: IntArray
     starts_T: IntArray
     ends_T: IntArray
-    solid_T: IntArray
+    continues_word_T: IntArray
     """1 for tokens that go on with the word before them."""
     may_begin_T: npt.NDArray[np.bool_]
     may_end_T: npt.NDArray[np.bool_]
@@ -66,7 +66,7 @@ class EncodedPassage:
     def __len__(self) -> int:
         return len(self.ids_T)
 
-    def tokens_of(self, span: tuple[int, int]) -> tuple[int, int] | None:
+    def find_tokens(self, span: tuple[int, int]) -> tuple[int, int] | None:
         """Give the first and the last token of a stretch of characters; none: it has no token."""
         first = int(np.searchsorted(self.ends_T, span[0], side="right"))
         last = int(np.searchsorted(self.starts_T, span[1], side="left")) - 1
@@ -79,7 +79,7 @@ class EncodedPassage:
         """Cut it into windows, at sentences where one begins nearby, between words where not."""
         if len(self) <= room:
             return compute_windows(len(self), room, overlap) or [Window(0, 0, 0, 0)]
-        return compute_windows(len(self), room, overlap, self._sentence_starts, self.solid_T.astype(np.bool_))
+        return compute_windows(len(self), room, overlap, self._sentence_starts, self.continues_word_T.astype(np.bool_))
 
     @cached_property
     def _sentence_starts(self) -> list[int]:
@@ -100,7 +100,7 @@ class AnswerRowBuilder:
     """How questions and passages become rows."""
 
     tokenizer: Tokenizer
-    limit: int
+    max_tokens: int
     """Tokens of a row at most."""
     settings: AnswerSettings
     script: AnswerScorer
@@ -119,11 +119,11 @@ class AnswerRowBuilder:
         ]
 
     def _encoded(self, example: AnswerExample, question: Encoding, passage: EncodedPassage) -> EncodedExample:
-        most = min(self.settings.question_length, (self.limit - 3) // 2)
+        most = min(self.settings.question_length, (self.max_tokens - 3) // 2)
         ids = np.array(question.ids[:most], np.int64)
-        room = self.limit - 3 - len(ids)
+        room = self.max_tokens - 3 - len(ids)
         cuts = passage.cut(room, min(self.settings.overlap, room // 2))
-        taught = example.taught()
+        taught = example.training_answer()
         is_known = example.answers is not None and (taught is not None or not example.answers)
         rows = [
             self._row(ids, passage, window, _answer_positions(taught, passage, window) if is_known else None)
@@ -149,7 +149,7 @@ class AnswerRowBuilder:
         sep = self.tokenizer.sep_id
         return Row(
             ids=np.concatenate([[self.tokenizer.cls_id], question, [sep], inside, [sep]]),
-            places=np.append(0, np.arange(first, first + len(inside))),
+            positions=np.append(0, np.arange(first, first + len(inside))),
             labels=gold,
             segments=np.repeat([0, 1], [first, len(inside) + 1]),
         )
@@ -158,7 +158,7 @@ class AnswerRowBuilder:
         """Say whether any right answer can be given word for word."""
         for answer in example.answers or ():
             for span in answer.spans:
-                found = passage.tokens_of(span)
+                found = passage.find_tokens(span)
                 if (
                     found
                     and passage.may_begin_T[found[0]]
@@ -176,14 +176,14 @@ class AnswerRowBuilder:
 
 def count_answer_tokens(example: AnswerExample, layout: AnswerLayout) -> int | None:
     """Count the tokens of the shortest right answer; none: there is none, or it does not stand in the passage."""
-    spans = [layout.passage.tokens_of(span) for answer in example.answers or () for span in answer.spans]
+    spans = [layout.passage.find_tokens(span) for answer in example.answers or () for span in answer.spans]
     return min((found[1] - found[0] + 1 for found in spans if found), default=None)
 
 
 def _answer_positions(answer: GoldAnswer | None, passage: EncodedPassage, window: Window) -> IntArray:
     """Give start and end of the answer in a window, as places of its row; of several places the first that is whole."""
     for span in answer.spans if answer else ():
-        found = passage.tokens_of(span)
+        found = passage.find_tokens(span)
         if found and window.start <= found[0] and found[1] < window.end:
             return np.array([[found[0] - window.start + 1, found[1] - window.start + 1]], np.int64)
     return np.zeros((1, 2), np.int64)

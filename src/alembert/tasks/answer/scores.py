@@ -221,7 +221,7 @@ class QuestionScores:
 def _score_question(
     example: AnswerExample, prediction: SpanAnswerPrediction, script: AnswerScorer
 ) -> tuple[float, ...]:
-    rights = example.rights
+    rights = example.gold_texts
     is_none = not rights
     exact, f1 = script.best(rights, prediction.text)
     texts = [answer.text for answer in prediction.best]

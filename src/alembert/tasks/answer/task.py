@@ -66,7 +66,9 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
 
     name: ClassVar[str] = "answer"
     settings_class: ClassVar[type[Any]] = AnswerSettings
-    usual: ClassVar[Mapping[str, Any]] = {"batch": {"tokens": 2048, "micro_tokens": 512}}  # a dozen questions
+    default_settings: ClassVar[Mapping[str, Any]] = {
+        "batch": {"tokens": 2048, "micro_tokens": 512}
+    }  # a dozen questions
 
     settings: AnswerSettings
     has_none: bool
@@ -84,12 +86,12 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
         return read_examples(files, settings, options)
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
+    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
         """Make examples without answers of texts `question<TAB>passage`, or JSON objects with question and context."""
         return examples_from_texts(texts, ids)
 
     @classmethod
-    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
+    def examples_from_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
         return examples_from_records(records, ids)
 
     @classmethod
@@ -97,7 +99,7 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
         """Tell what the answers are; questions with labels make a task of their own."""
         if examples and all(example.kind == "label" for example in examples):
             return LabelAnswerTask.learn(examples, settings)
-        if not any(example.taught() for example in examples):
+        if not any(example.training_answer() for example in examples):
             raise BadInput(
                 f"None of the {len(examples):,} training questions has an answer that stands in its passage, so there is "
                 "nothing to learn. Check what was set aside, and why."
@@ -107,7 +109,7 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
         threshold = settings.null_threshold or 0.0
         return cls(replace(settings, kind="span"), has_none, _choose_script(examples, settings, has_none), threshold)
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         none = (
             "some questions have no answer in their passage, and the model may say so"
             if self.has_none
@@ -126,8 +128,8 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
     def check(self, examples: Sequence[AnswerExample]) -> None:
         check_examples(examples, "span")
 
-    def answers(self, example: AnswerExample) -> list[str]:
-        return list(dict.fromkeys(example.rights))
+    def gold_answers(self, example: AnswerExample) -> list[str]:
+        return list(dict.fromkeys(example.gold_texts))
 
     def advice(self, examples: Sequence[AnswerExample], encoded: Sequence[EncodedExample]) -> Iterator[str]:
         pairs = zip(examples, encoded, strict=True)
@@ -163,7 +165,7 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
         return ANSWER_SCORERS[self.script_name]
 
     @property
-    def counted(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> Literal["places", "rows", "examples"]:
         return "rows"
 
     def head(self) -> HeadSpec:
@@ -189,7 +191,7 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
 
         return span_divergence(one, other, target)
 
-    def imitation(
+    def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
         from alembert.tasks.answer.losses import span_distillation_loss
@@ -202,7 +204,7 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
         threshold = self.threshold if self.has_none else None
         return decode_answer(encoded.layout, outputs, encoded.coverage, self.settings, threshold)
 
-    def withhold(self, prediction: SpanAnswerPrediction, min_score: float) -> SpanAnswerPrediction:
+    def apply_min_score(self, prediction: SpanAnswerPrediction, min_score: float) -> SpanAnswerPrediction:
         if prediction.answer is None or prediction.score >= min_score:
             return prediction
         coverage = replace(prediction.coverage, withheld=prediction.coverage.withheld + 1)
@@ -225,7 +227,9 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
         tunes = self.settings.null_threshold is None
         return compute_scores(self._compared(examples, predictions), self.main, predictions, tunes=tunes)
 
-    def measure(self, examples: Sequence[AnswerExample], predictions: Sequence[SpanAnswerPrediction]) -> SampleMetric:
+    def sample_metric(
+        self, examples: Sequence[AnswerExample], predictions: Sequence[SpanAnswerPrediction]
+    ) -> SampleMetric:
         return build_sample_metric(self._compared(examples, predictions), self.main)
 
     def _compared(
@@ -235,15 +239,15 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
 
     def confidences(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> Iterator[tuple[float, bool]]:
         if example.answers is not None and prediction.answer is not None:
-            yield prediction.score, self.script.best(example.rights, prediction.text)[0] == 1
+            yield prediction.score, self.script.best(example.gold_texts, prediction.text)[0] == 1
 
-    def question(self) -> dict[str, Any]:
+    def comparison_key(self) -> dict[str, Any]:
         return {"kind": "span", "measure": self.main, "script": self.script_name}
 
-    def record(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> dict[str, Any]:
+    def to_record(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> dict[str, Any]:
         return to_record(example, prediction)
 
-    def show(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> list[str]:
+    def to_lines(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> list[str]:
         return to_lines(prediction)
 
     # -- files

@@ -45,7 +45,7 @@ class ChooseExample(Example):
         return self.texts[1 + self.has_passage :]
 
     @property
-    def kin(self) -> int | str:
+    def group_id(self) -> int | str:
         """Questions about one passage stay together."""
         if self.passage is None:
             return self.key
@@ -129,17 +129,17 @@ def _example(found: ChoiceQuestion, name: str = "") -> ChooseExample:
     passage = () if found.passage is None else (found.passage,)
     return ChooseExample(
         id=found.id or name,
-        texts=(*passage, found.question, *found.texts),
+        texts=(*passage, found.question, *found.choices),
         where=found.where if found.source else "",
         has_passage=bool(passage),
-        gold=found.right,
+        gold=found.answer_index,
     )
 
 
 class ChooseRewriter(Rewriter[ChooseExample]):
     """Rewrites what is asked, not what it is answered with."""
 
-    def stretches(self, example: ChooseExample) -> list[list[Span]]:
+    def editable_spans(self, example: ChooseExample) -> list[list[Span]]:
         asked = len(example.texts) - len(example.choices)
         return [[(0, len(text))] if number < asked else [] for number, text in enumerate(example.texts)]
 

@@ -28,9 +28,9 @@ class ChoiceLogProbs:
     @classmethod
     def of(cls, outputs_R1: Tensor, target: TaskBatch, pool: str) -> ChoiceLogProbs:
         """Pool the windows of each choice, and compare the choices of each example."""
-        choice_of_row = list(accumulate(target.row_labels))  # a label stands where a choice begins
+        choice_of_row = list(accumulate(target.labels_per_row))  # a label stands where a choice begins
         scores_C = pool_rows(outputs_R1.float(), choice_of_row, pool).squeeze(-1)
-        rows = zip(target.example_of_row, target.row_labels, strict=True)
+        rows = zip(target.example_of_row, target.labels_per_row, strict=True)
         example_of_choice = [example for example, labels in rows if labels]
         place = {example: number for number, example in enumerate(dict.fromkeys(example_of_choice))}
         owners_C = torch.tensor([place[example] for example in example_of_choice], device=scores_C.device)

@@ -164,17 +164,17 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         return cls(settings, min(counts), max(counts), any(example.has_passage for example in known))
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[ChooseExample]:
+    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[ChooseExample]:
         """Make examples without answers of `question<TAB>choice<TAB>choice...`, or of JSON objects."""
         found = examples_from_texts(texts, ids or [f"text-{number}" for number in range(1, len(texts) + 1)])
         return [replace(example, gold=None) for example in found]
 
     @classmethod
-    def of_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[ChooseExample]:
+    def examples_from_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[ChooseExample]:
         found = [example_from_record(record, name) for record, name in zip(records, ids, strict=True)]
         return [replace(example, gold=None) for example in found]
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         count = str(self.fewest) if self.fewest == self.most else f"{self.fewest} to {self.most}"
         passage = ", and some or all have a passage" if self.passages else ""
         cut = (
@@ -188,7 +188,7 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         for example in examples:
             example.check()
 
-    def answers(self, example: ChooseExample) -> list[str]:
+    def gold_answers(self, example: ChooseExample) -> list[str]:
         return [] if example.gold is None else [str(example.gold + 1)]
 
     def rewriter(self) -> ChooseRewriter:
@@ -201,7 +201,7 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         return ()
 
     @property
-    def counted(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> Literal["places", "rows", "examples"]:
         return "examples"
 
     def head(self) -> HeadSpec:
@@ -229,7 +229,7 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         pool = self.settings.pool
         return compute_divergence(ChoiceLogProbs.of(one, target, pool), ChoiceLogProbs.of(other, target, pool))
 
-    def imitation(
+    def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
         from alembert.tasks.choose.losses import ChoiceLogProbs, compute_distillation_loss
@@ -265,20 +265,20 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     def score(self, examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]) -> TaskScores:
         return compute_scores(examples, predictions)
 
-    def measure(self, examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]) -> SampleMetric:
+    def sample_metric(self, examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]) -> SampleMetric:
         return build_sample_metric(examples, predictions)
 
     def confidences(self, example: ChooseExample, prediction: ChoosePrediction) -> Iterator[tuple[float, bool]]:
         if example.gold is not None:
             yield prediction.score, prediction.choice == example.gold
 
-    def question(self) -> dict[str, Any]:
+    def comparison_key(self) -> dict[str, Any]:
         return {"measure": "accuracy"}
 
-    def record(self, example: ChooseExample, prediction: ChoosePrediction) -> dict[str, Any]:
+    def to_record(self, example: ChooseExample, prediction: ChoosePrediction) -> dict[str, Any]:
         return to_record(example, prediction)
 
-    def show(self, example: ChooseExample, prediction: ChoosePrediction) -> list[str]:
+    def to_lines(self, example: ChooseExample, prediction: ChoosePrediction) -> list[str]:
         return to_lines(example, prediction)
 
     # -- files

@@ -126,7 +126,7 @@ class ClassifyExample(Example):
     """File and line of each sentence of a document."""
 
     @property
-    def kin(self) -> int | str:
+    def group_id(self) -> int | str:
         return self.key if self.group is None else self.group
 
     @property

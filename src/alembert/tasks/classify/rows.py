@@ -58,7 +58,7 @@ class WindowSpec:
     limit: int
     """Tokens of a row at most."""
     overlap: int
-    most: int | None = None
+    max_windows: int | None = None
     """Windows of one text that are kept at most."""
 
     def overlap_in(self, room: int) -> int:
@@ -133,7 +133,7 @@ def encode_text(
     """Encode a text or a pair; the right answer stands at its first row."""
     sides = _sides(texts, ids, cutting)
     count = max(len(side.cuts) for side in sides)
-    kept = _choose_windows(count, cutting.most)
+    kept = _choose_windows(count, cutting.max_windows)
     rows = []
     for row in kept:
         parts = [side.ids[slice(*side.cut_at(row, count))] for side in sides]
@@ -175,7 +175,7 @@ def _row(parts: Sequence[IntArray], tokenizer: Tokenizer, labels: TargetArray | 
     segments = None
     if len(parts) > 1:
         segments = np.repeat([0, 1], [len(parts[0]) + 2, len(parts[1]) + 1])
-    return Row(ids=ids, places=np.zeros(1, np.int64), labels=labels, segments=segments)
+    return Row(ids=ids, positions=np.zeros(1, np.int64), labels=labels, segments=segments)
 
 
 # -- documents
@@ -196,7 +196,7 @@ def encode_document(
         rows.append(
             Row(
                 ids=np.append(cutting.tokenizer.cls_id, flat[window.start : window.end]),
-                places=ends[own] - window.start,
+                positions=ends[own] - window.start,
                 labels=None if gold is None else gold[owners[own]],
             )
         )
@@ -314,8 +314,8 @@ GROUP_COLUMN: Final = "document_id"
 class ClassifyRewriter(Rewriter[ClassifyExample]):
     """Rewrites texts, pairs and sentences of documents."""
 
-    def rewritten(self, example: ClassifyExample, edits: Edits, name: str) -> ClassifyExample | None:
-        made = super().rewritten(example, edits, name)
+    def rewrite(self, example: ClassifyExample, edits: Edits, name: str) -> ClassifyExample | None:
+        made = super().rewrite(example, edits, name)
         # The rows of a document are put together by its name.
         return replace(made, group=name) if made is not None and example.is_document else made
 

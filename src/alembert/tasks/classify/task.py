@@ -111,7 +111,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     """Whether pairs of texts are classified; none: it is not known, and each example is read as it is."""
     mean: float = 0.0
     deviation: float = 1.0
-    chosen: ClassifyCalibration = field(default_factory=ClassifyCalibration)
+    calibration: ClassifyCalibration = field(default_factory=ClassifyCalibration)
     weights: tuple[float, ...] = ()
     """Weight of each label if labels are balanced; empty: not computed."""
     is_training: bool = False
@@ -132,7 +132,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return read_unlabelled(files, settings, options)
 
     @classmethod
-    def settle(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifySettings:
+    def resolve_settings(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifySettings:
         return replace(settings, kind=detect_kind((gold for each in examples for gold in each.golds), settings.kind))
 
     @classmethod
@@ -154,11 +154,11 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return cls(settings, kind, collect_labels(fitting, kind), pairs)
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[ClassifyExample]:
+    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[ClassifyExample]:
         """Make examples without answers; the two texts of a pair are parted by a tab."""
         return examples_from_texts(texts, ids)
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         unit = "sentence of a document" if self.is_document else "pair of texts" if self.pairs else "text"
         if self.kind == "number":
             answer = f"Each {unit} has a number: mean {self.mean:.4g}, deviation {self.deviation:.4g} in training."
@@ -177,7 +177,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         check_form(examples, is_document=self.is_document, pairs=self.pairs)
         check_answers(examples, self.kind, self.classes)
 
-    def answers(self, example: ClassifyExample) -> list[str]:
+    def gold_answers(self, example: ClassifyExample) -> list[str]:
         if self.kind == "number":
             return []
         golds = [convert_label(gold, self.kind) for gold in example.golds]
@@ -203,7 +203,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return self.classes
 
     @property
-    def counted(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> Literal["places", "rows", "examples"]:
         return "places" if self.is_document else "examples"
 
     def head(self) -> HeadSpec:
@@ -243,7 +243,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             return indicator_matrix(fitting, self.classes).astype(np.float32)
         return encode_labels(fitting, self.classes)
 
-    def balanced(self, encoded: Sequence[EncodedExample]) -> ClassifyTask:
+    def with_class_weights(self, encoded: Sequence[EncodedExample]) -> ClassifyTask:
         """Weigh one label by the inverse of its frequency; of several, each by the ratio of no to yes."""
         gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
         if self.kind == "number" or not gold:
@@ -258,22 +258,22 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         from alembert.tasks.classify.losses import compute_loss
 
-        return compute_loss(self._evidence(outputs, target), target.labels, self.kind, settings, self.weights)
+        return compute_loss(self._pool_outputs(outputs, target), target.labels, self.kind, settings, self.weights)
 
     def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
         from alembert.tasks.classify.losses import compute_divergence
 
-        return compute_divergence(self._evidence(one, target), self._evidence(other, target), self.kind)
+        return compute_divergence(self._pool_outputs(one, target), self._pool_outputs(other, target), self.kind)
 
-    def imitation(
+    def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
         from alembert.tasks.classify.losses import compute_distillation_loss
 
-        student, teacher = self._evidence(outputs, target), self._evidence(taught, target)
+        student, teacher = self._pool_outputs(outputs, target), self._pool_outputs(taught, target)
         return compute_distillation_loss(student, teacher, self.kind, settings.temperature)
 
-    def _evidence(self, outputs: Tensor, target: TaskBatch) -> Tensor:
+    def _pool_outputs(self, outputs: Tensor, target: TaskBatch) -> Tensor:
         from alembert.tasks.classify.losses import pool_rows
 
         return outputs if self.is_document else pool_rows(outputs, target.example_of_row, self.settings.pool)
@@ -283,9 +283,9 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ClassifyPrediction:
         return ClassifyPrediction(tuple(self._answers(self._pooled(encoded, outputs))), encoded.coverage)
 
-    def withhold(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
+    def apply_min_score(self, prediction: ClassifyPrediction, min_score: float) -> ClassifyPrediction:
         if self.kind == "number":
-            return super().withhold(prediction, min_score)
+            return super().apply_min_score(prediction, min_score)
         return ClassifyPrediction(*drop_below_score(prediction.answers, prediction.coverage, min_score))
 
     def _pooled(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> Floats:
@@ -297,7 +297,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         if self.kind == "number":
             return decode_numbers(logits_AC, self.mean, self.deviation)
         read = decode_single if self.kind == "single" else decode_multi
-        return read(logits_AC, self.classes, self.chosen)
+        return read(logits_AC, self.classes, self.calibration)
 
     def tune(
         self,
@@ -315,17 +315,17 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             return self
         gold, logits_AC = (np.concatenate(part) for part in zip(*known, strict=True))
         if self.kind == "single":
-            return replace(self, chosen=ClassifyCalibration(fit_temperature(logits_AC, gold)))
+            return replace(self, calibration=ClassifyCalibration(fit_temperature(logits_AC, gold)))
         temperature = fit_binary_temperature(logits_AC, gold)
         sure_AC = sigmoid(logits_AC / temperature)
         thresholds = tuple(best_threshold(sure, yes) for sure, yes in zip(sure_AC.T, gold.T, strict=True))
-        return replace(self, chosen=ClassifyCalibration(temperature, thresholds))
+        return replace(self, calibration=ClassifyCalibration(temperature, thresholds))
 
     def score(self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> TaskScores:
         compared = self._compared(examples, predictions)
         measures, by_label = compute_metrics(compared)
         untuned = ""
-        if self.kind == "multi" and not self.chosen.thresholds and compared.has_probabilities:
+        if self.kind == "multi" and not self.calibration.thresholds and compared.has_probabilities:
             untuned = f"best_{self.main}"
             measures |= {untuned: compute_metrics(apply_best_thresholds(compared))[0][self.main]}
         return TaskScores(
@@ -336,7 +336,9 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             untuned=untuned,
         )
 
-    def measure(self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> SampleMetric:
+    def sample_metric(
+        self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
+    ) -> SampleMetric:
         return build_sample_metric(self._compared(examples, predictions), self.main)
 
     def _compared(
@@ -347,7 +349,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     def confidences(self, example: ClassifyExample, prediction: ClassifyPrediction) -> Iterator[tuple[float, bool]]:
         return iter_confidences(example, prediction)
 
-    def labelled_as(
+    def label_pairs(
         self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
     ) -> tuple[Sequence[str], Sequence[str]] | None:
         if self.kind != "single":
@@ -355,13 +357,13 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         gold = [str(gold) for example in examples for gold in example.golds]
         return gold, [str(answer.label) for prediction in predictions for answer in prediction.answers]
 
-    def question(self) -> dict[str, Any]:
+    def comparison_key(self) -> dict[str, Any]:
         return {"kind": self.kind, "measure": self.main, "labels": sorted(self.classes)}
 
-    def record(self, example: ClassifyExample, prediction: ClassifyPrediction) -> dict[str, Any]:
+    def to_record(self, example: ClassifyExample, prediction: ClassifyPrediction) -> dict[str, Any]:
         return to_record(example, prediction, is_document=self.is_document)
 
-    def show(self, example: ClassifyExample, prediction: ClassifyPrediction) -> list[str]:
+    def to_lines(self, example: ClassifyExample, prediction: ClassifyPrediction) -> list[str]:
         return to_lines(example, prediction, is_document=self.is_document)
 
     # -- files
@@ -373,8 +375,8 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             "pairs": self.pairs,
             "mean": self.mean,
             "deviation": self.deviation,
-            "temperature": self.chosen.temperature,
-            "thresholds": dict(zip(self.classes, self.chosen.thresholds, strict=False)),
+            "temperature": self.calibration.temperature,
+            "thresholds": dict(zip(self.classes, self.calibration.thresholds, strict=False)),
             "settings": asdict(self.settings),
         }
 

@@ -53,7 +53,7 @@ class CompareExample(Example):
     """The document that the text is a sentence of."""
 
     @property
-    def kin(self) -> int | str:
+    def group_id(self) -> int | str:
         return self.key if self.group is None else self.group
 
 
@@ -100,7 +100,7 @@ def _read(path: Path, options: ReadOptions) -> CompareItems:
             return
     except DamagedFile as damage:
         after = "" if source.position == "file" else "after "
-        yield source.aside(str(damage), position=after + source.position, kind="file")
+        yield source.set_aside(str(damage), position=after + source.position, kind="file")
     finally:
         source.close()
     yield from source.remarks()
@@ -183,7 +183,7 @@ def _rows(source: SourceFile, options: ReadOptions) -> CompareItems:
         try:
             yield _row(record, columns, source, number)
         except BadInput as wrong:
-            yield source.aside(str(wrong), position=record.position)
+            yield source.set_aside(str(wrong), position=record.position)
 
 
 def _row(record: FieldRecord, columns: CompareColumns, source: SourceFile, number: int) -> CompareExample:

@@ -57,7 +57,7 @@ def encode_training_texts(
     room = limit - 2
     cls, sep = np.array([tokenizer.cls_id]), np.array([tokenizer.sep_id])
     rows = tuple(
-        Row(ids=np.concatenate([cls, own[:room], sep]), places=np.zeros(1, np.int64), labels=label)
+        Row(ids=np.concatenate([cls, own[:room], sep]), positions=np.zeros(1, np.int64), labels=label)
         for own, label in zip(ids, labels, strict=True)
     )
     coverage = Coverage(

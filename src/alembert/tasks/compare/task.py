@@ -68,7 +68,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
     name: ClassVar[str] = "compare"
     settings_class: ClassVar[type[Any]] = CompareSettings
     answer_name: ClassVar[str] = "similarities"
-    usual: ClassVar[Mapping[str, Any]] = {"epochs": 1.0, "optimiser": {"rate": 3e-5}}  # unsupervised SimCSE
+    default_settings: ClassVar[Mapping[str, Any]] = {"epochs": 1.0, "optimiser": {"rate": 3e-5}}  # unsupervised SimCSE
 
     settings: CompareSettings
     kind: CompareKind
@@ -110,7 +110,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
             raise BadInput(f"All pairs have the score {scores[0]:g}, so there is nothing to learn.")
         return replace(task, low=min(scores), high=max(scores))
 
-    def begun_from(self, folder: Path) -> CompareTask:
+    def adopt_model_settings(self, folder: Path) -> CompareTask:
         """Take over how the folder of the model that learns says that vectors are made, unless a setting says it."""
         stated = read_pooling(folder) if self.settings.pooling == "auto" else None
         if stated is None:
@@ -125,11 +125,11 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
         )
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[CompareExample]:
+    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[CompareExample]:
         """Make examples to be read: a text for its vector; texts parted by tabs, of which the first is compared."""
         return examples_from_texts(texts, ids)
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         facts = {"batch": self.settings.batch, "low": self.low, "high": self.high}
         length = self.settings.tokens_of(self.kind)
         chosen = "spearman" if self.kind == "scores" else "spearman if the development data have scores"
@@ -165,7 +165,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
         if len(kinds) > 1:
             raise BadInput("Some examples have a score and others have none. Give them in runs of their own.")
 
-    def answers(self, example: CompareExample) -> list[str]:
+    def gold_answers(self, example: CompareExample) -> list[str]:
         return []
 
     def rewriter(self) -> CompareRewriter:
@@ -178,11 +178,11 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
         return ()
 
     @property
-    def counted(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> Literal["places", "rows", "examples"]:
         return "examples"
 
     @property
-    def group(self) -> int:
+    def loss_group_size(self) -> int:
         return 1 if self.kind == "scores" else self.settings.batch
 
     @property
@@ -239,7 +239,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
 
         return compute_divergence(one, other)
 
-    def imitation(
+    def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
         from alembert.tasks.compare.losses import compute_distillation_loss
@@ -252,10 +252,10 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
     def _used_half(self, outputs: Tensor) -> Tensor:
         return outputs[:, outputs.shape[1] // 2 :] if self.pooling == "cls_train_layer" else outputs
 
-    def handed_down(self) -> CompareTask:
+    def for_student(self) -> CompareTask:
         return replace(self, dimension=0, layer=None)
 
-    def bind(self, head: nn.Module) -> CompareTask:
+    def with_head_weights(self, head: nn.Module) -> CompareTask:
         """Take along how wide vectors are and the layer that is part of the model; refuse a head with another pooling."""
         made: Any = head
         if made.pooling != self.pooling or self.dimension not in (0, made.width):
@@ -283,16 +283,18 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
             coverage=Coverage.total(prediction.coverage for prediction in predictions),
         )
 
-    def measure(self, examples: Sequence[CompareExample], predictions: Sequence[ComparePrediction]) -> SampleMetric:
+    def sample_metric(
+        self, examples: Sequence[CompareExample], predictions: Sequence[ComparePrediction]
+    ) -> SampleMetric:
         return build_sample_metric(examples, predictions)
 
-    def question(self) -> dict[str, Any]:
+    def comparison_key(self) -> dict[str, Any]:
         return {"answers": "similarity of texts"}
 
-    def record(self, example: CompareExample, prediction: ComparePrediction) -> dict[str, Any]:
+    def to_record(self, example: CompareExample, prediction: ComparePrediction) -> dict[str, Any]:
         return to_record(example, prediction)
 
-    def show(self, example: CompareExample, prediction: ComparePrediction) -> list[str]:
+    def to_lines(self, example: CompareExample, prediction: ComparePrediction) -> list[str]:
         return to_lines(example, prediction)
 
     # -- files
@@ -309,7 +311,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
             "settings": asdict(self.settings),
         }
 
-    def companions(self) -> Mapping[str, bytes]:
+    def extra_files(self) -> Mapping[str, bytes]:
         return build_sentence_transformers_files(self.vector, self.layer)
 
     @classmethod

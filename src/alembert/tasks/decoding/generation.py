@@ -33,10 +33,10 @@ MAX_PARALLEL_HYPOTHESES: Final = 64
 class IncrementalDecoder(Protocol):
     """A model that goes on from prompts, and remembers what it has read."""
 
-    def read(self, prompts: Sequence[Row]) -> Logits:
+    def prefill(self, prompts: Sequence[Row]) -> Logits:
         """Read prompts, forgetting others; give logits for the token after each. They are its first lines."""
 
-    def write(self, parents: Sequence[int], tokens: Sequence[int]) -> Logits:
+    def step(self, parents: Sequence[int], tokens: Sequence[int]) -> Logits:
         """Write a token after lines, which are named by their numbers in the call before; give logits for the next."""
 
 
@@ -82,16 +82,16 @@ def _run_searches(
     writer: IncrementalDecoder, rows: Sequence[Row], searches: Sequence[DecodingSearch], pieces: int
 ) -> None:
     """Take all searches to their ends; a model may have rows of logits beyond the pieces of its tokenizer."""
-    logits = writer.read(rows)[:, :pieces]
+    logits = writer.prefill(rows)[:, :pieces]
     live: list[tuple[DecodingSearch, Sequence[int]]] = []
     for number, search in enumerate(searches):
-        same = [number] * len(search.waiting)
+        same = [number] * len(search.active)
         search.step(logits[same])
         live.append((search, same))
-    while live := [(search, places) for search, places in live if search.waiting]:
-        parents = [places[line.parent] for search, places in live for line in search.waiting]
-        tokens = [line.ids[-1] for search, _ in live for line in search.waiting]
-        logits = writer.write(parents, tokens)[:, :pieces]
+    while live := [(search, places) for search, places in live if search.active]:
+        parents = [places[line.parent] for search, places in live for line in search.active]
+        tokens = [line.ids[-1] for search, _ in live for line in search.active]
+        logits = writer.step(parents, tokens)[:, :pieces]
         live = list(_step_searches([search for search, _ in live], logits))
 
 
@@ -101,7 +101,7 @@ def _step_searches(
     """Give each search its logits; yield it with the numbers that its lines had in them."""
     start = 0
     for search in searches:
-        places = range(start, start + len(search.waiting))
+        places = range(start, start + len(search.active))
         search.step(logits[places.start : places.stop])
         yield search, places
         start = places.stop
@@ -110,8 +110,8 @@ def _step_searches(
 def _build_processor(tokenizer: Tokenizer, settings: DecodeSettings) -> LogitsProcessor:
     never = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.mask_id, tokenizer.unk_id)
     return LogitsProcessor(
-        end=tokenizer.sep_id,
-        never=np.array(never),
+        eos_id=tokenizer.sep_id,
+        banned_ids=np.array(never),
         repetition_penalty=settings.repetition_penalty,
         no_repeat=settings.no_repeat,
         shortest=settings.shortest,

@@ -28,9 +28,9 @@ TokenScores = npt.NDArray[np.float64]
 class LogitsProcessor:
     """Which pieces may follow, whatever the method that chooses among them."""
 
-    end: int
+    eos_id: int
     """The token that ends a text. If the rules leave nothing else it is allowed, so there is always a way on."""
-    never: npt.NDArray[np.intp]
+    banned_ids: npt.NDArray[np.intp]
     """Ids that are no text."""
     repetition_penalty: float = 1.0
     """Above 1: what has occurred becomes less likely."""
@@ -45,10 +45,10 @@ class LogitsProcessor:
         if self.repetition_penalty != 1:
             self._discourage(ruled, ids)
         ruled[self._repeats(ids)] = -np.inf
-        ruled[self.never] = -np.inf
+        ruled[self.banned_ids] = -np.inf
         if written < self.shortest:
-            end, ruled[self.end] = ruled[self.end], -np.inf
-            ruled[self.end] = -np.inf if np.isfinite(ruled).any() else end
+            end, ruled[self.eos_id] = ruled[self.eos_id], -np.inf
+            ruled[self.eos_id] = -np.inf if np.isfinite(ruled).any() else end
         return ruled
 
     def _discourage(self, scores: TokenScores, ids: Sequence[int]) -> None:
@@ -63,7 +63,7 @@ class LogitsProcessor:
         tail = len(ids) - self.no_repeat + 1
         begun = list(ids[max(0, tail) :])
         starts = (i for i in range(tail) if list(ids[i : i + len(begun)]) == begun)
-        return [token for i in starts if (token := ids[i + len(begun)]) != self.end]
+        return [token for i in starts if (token := ids[i + len(begun)]) != self.eos_id]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,7 +135,7 @@ class DecodingSearch(Protocol):
     """What every search can do."""
 
     @property
-    def waiting(self) -> Sequence[Hypothesis]:
+    def active(self) -> Sequence[Hypothesis]:
         """The lines that need a next token; none: the search is over."""
 
     def step(self, logits: Logits) -> None:
@@ -163,7 +163,7 @@ class IndependentSearch:
         self._lines = [Hypothesis(tuple(prompt))] * len(choosers)
 
     @property
-    def waiting(self) -> list[Hypothesis]:
+    def active(self) -> list[Hypothesis]:
         return [self._lines[number] for number in self._open()]
 
     def step(self, logits: Logits) -> None:
@@ -184,7 +184,7 @@ class IndependentSearch:
         written = len(line.ids) - self._prompt
         token = choose(self._rules.apply(logits.astype(np.float64), line.ids, written))
         score = line.score + float(log_softmax(logits)[token])
-        return Hypothesis((*line.ids, token), score, score, finished=token == self._rules.end)
+        return Hypothesis((*line.ids, token), score, score, finished=token == self._rules.eos_id)
 
 
 class BeamSearch:
@@ -203,15 +203,15 @@ class BeamSearch:
         self._beams = beams
         self._length_penalty = length_penalty
         self._ended: list[Hypothesis] = []
-        self.waiting: list[Hypothesis] = [Hypothesis(tuple(prompt))]
+        self.active: list[Hypothesis] = [Hypothesis(tuple(prompt))]
 
     def step(self, logits: Logits) -> None:
         candidates = self._candidates(logits)
         ended = [line for line in candidates[: self._beams] if self._ends(line)]
         self._ended = sorted(self._ended + ended, key=self._worth, reverse=True)[: self._beams]
-        self.waiting = [line for line in candidates if not self._ends(line)][: self._beams]
+        self.active = [line for line in candidates if not self._ends(line)][: self._beams]
         if self._is_settled():
-            self.waiting = []
+            self.active = []
 
     def best(self, count: int) -> list[Hypothesis]:
         return self._ended[:count]
@@ -219,7 +219,7 @@ class BeamSearch:
     def _candidates(self, logits: Logits) -> list[Hypothesis]:
         """Return the best continuations of all beams: twice as many, since at most one of each beam ends it."""
         logs = np.stack([log_softmax(own) for own in logits])
-        pairs = zip(self.waiting, logs, strict=True)
+        pairs = zip(self.active, logs, strict=True)
         ranks = np.stack([line.rank + self._ruled(log, line) for line, log in pairs])
         places = _top_indices(ranks.ravel(), 2 * self._beams)
         found = (divmod(int(place), ranks.shape[1]) for place in places)
@@ -229,12 +229,12 @@ class BeamSearch:
         return self._rules.apply(log, line.ids, len(line.ids) - self._prompt)
 
     def _longer(self, beam: int, token: int, logs: TokenScores, ranks: TokenScores) -> Hypothesis:
-        line = self.waiting[beam]
+        line = self.active[beam]
         return Hypothesis(
             ids=(*line.ids, token),
             score=line.score + float(logs[beam, token]),
             rank=float(ranks[beam, token]),
-            finished=token == self._rules.end,
+            finished=token == self._rules.eos_id,
             parent=beam,
         )
 
@@ -246,9 +246,9 @@ class BeamSearch:
         return worth
 
     def _is_settled(self) -> bool:
-        if not self.waiting or len(self._ended) < self._beams:
+        if not self.active or len(self._ended) < self._beams:
             return False
-        return self._worth(self.waiting[0]) <= self._worth(self._ended[-1])
+        return self._worth(self.active[0]) <= self._worth(self._ended[-1])
 
 
 def _top_indices(values: TokenScores, count: int) -> npt.NDArray[np.intp]:

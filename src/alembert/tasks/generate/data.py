@@ -148,13 +148,13 @@ class BaseGenerateTask(Task[GenerateExample, TextPrediction]):
         return read_examples(files, options)
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[GenerateExample]:
+    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[GenerateExample]:
         return examples_from_texts(texts, ids)
 
     def check(self, examples: Sequence[GenerateExample]) -> None:
         check_texts(examples)
 
-    def answers(self, example: GenerateExample) -> list[str]:
+    def gold_answers(self, example: GenerateExample) -> list[str]:
         return [] if example.target is None else [example.target]
 
     def score(self, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]) -> TaskScores:
@@ -169,14 +169,14 @@ class BaseGenerateTask(Task[GenerateExample, TextPrediction]):
             coverage=Coverage.total(prediction.coverage for prediction in predictions),
         )
 
-    def measure(self, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]) -> SampleMetric:
+    def sample_metric(self, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]) -> SampleMetric:
         found = _RougeScores.of(examples, predictions)
         values_N, is_scored_N = np.zeros(len(examples)), np.zeros(len(examples), np.bool_)
         values_N[found.places] = found.values[MAIN_METRIC]
         is_scored_N[found.places] = True
         return lambda indices: float(values_N[indices].sum() / max(is_scored_N[indices].sum(), 1))
 
-    def question(self) -> dict[str, Any]:
+    def comparison_key(self) -> dict[str, Any]:
         return {"measure": MAIN_METRIC}
 
 

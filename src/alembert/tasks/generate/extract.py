@@ -83,14 +83,14 @@ class ExtractTask(BaseGenerateTask):
     def learn(cls, examples: Sequence[GenerateExample], settings: GenerateSettings) -> ExtractTask:
         return cls(settings)
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         return [
             f"Of each source the {self.settings.sentences} sentences that are most probably chosen are given; at most "
             "so many, those that share most words and pairs of words with the target, are learnt as chosen.",
             f"Models are chosen by {MAIN_METRIC}.",
         ]
 
-    def answers(self, example: GenerateExample) -> list[str]:
+    def gold_answers(self, example: GenerateExample) -> list[str]:
         """Give how the sentences are labelled, of which the balance tells something, unlike of the targets."""
         sentences = [example.source[start:end] for start, end in split_sentences(example.source)]
         return list(self._golds(example, sentences))
@@ -102,8 +102,8 @@ class ExtractTask(BaseGenerateTask):
         return self.classify.labels
 
     @property
-    def counted(self) -> Literal["places", "rows", "examples"]:
-        return self.classify.counted
+    def loss_unit(self) -> Literal["places", "rows", "examples"]:
+        return self.classify.loss_unit
 
     def head(self) -> HeadSpec:
         return self.classify.head()
@@ -128,8 +128,8 @@ class ExtractTask(BaseGenerateTask):
         chosen = select_oracle_sentences(sentences, example.target, self.settings.sentences)
         return tuple(EXTRACT_LABELS[number in chosen] for number in range(len(sentences)))
 
-    def balanced(self, encoded: Sequence[EncodedExample]) -> ExtractTask:
-        return replace(self, classify=self.classify.balanced(encoded))
+    def with_class_weights(self, encoded: Sequence[EncodedExample]) -> ExtractTask:
+        return replace(self, classify=self.classify.with_class_weights(encoded))
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         return self.classify.loss(head, outputs, target, settings)
@@ -137,10 +137,10 @@ class ExtractTask(BaseGenerateTask):
     def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
         return self.classify.divergence(one, other, target)
 
-    def imitation(
+    def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
-        return self.classify.imitation(head, outputs, taught, target, settings)
+        return self.classify.distillation_loss(head, outputs, taught, target, settings)
 
     # -- answers
 
@@ -152,10 +152,10 @@ class ExtractTask(BaseGenerateTask):
         sentences = tuple(ScoredSentence(*layout.spans[place], scores[place]) for place in sorted(best))
         return ExtractPrediction(encoded.coverage, layout.source, sentences)
 
-    def question(self) -> dict[str, Any]:
-        return {"kind": "extract", **super().question()}
+    def comparison_key(self) -> dict[str, Any]:
+        return {"kind": "extract", **super().comparison_key()}
 
-    def record(self, example: GenerateExample, prediction: TextPrediction) -> dict[str, Any]:
+    def to_record(self, example: GenerateExample, prediction: TextPrediction) -> dict[str, Any]:
         assert isinstance(prediction, ExtractPrediction)
         sentences = [
             {"text": prediction.source[each.start : each.end], **asdict(each)} for each in prediction.sentences
@@ -163,7 +163,7 @@ class ExtractTask(BaseGenerateTask):
         brief = prediction.coverage.brief()
         return {"id": example.id, "text": prediction.text, "sentences": sentences, "coverage": brief}
 
-    def show(self, example: GenerateExample, prediction: TextPrediction) -> list[str]:
+    def to_lines(self, example: GenerateExample, prediction: TextPrediction) -> list[str]:
         assert isinstance(prediction, ExtractPrediction)
         return [
             f"{each.score:.2f}  {' '.join(prediction.source[each.start : each.end].split())}"

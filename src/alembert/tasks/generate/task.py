@@ -50,7 +50,7 @@ class GenerateLayout:
     """What is needed to write and to read what was written."""
 
     tokenizer: Tokenizer
-    room: int
+    max_new_tokens: int
     """Tokens that the model can write."""
     is_asked: bool = True
     """Whether a text is to be written; only some of the development examples are, to save time."""
@@ -102,7 +102,7 @@ def _training_row(prefix: IntArray, target: Sequence[int], end: int) -> Row:
     answers = np.array([*target, end], np.int64)
     return Row(
         ids=np.concatenate([prefix, answers[:-1]]),
-        places=len(prefix) - 1 + np.arange(len(answers)),
+        positions=len(prefix) - 1 + np.arange(len(answers)),
         labels=answers,
         segments=np.repeat([0, 1], [len(prefix), len(target)]),
         prefix=len(prefix),
@@ -194,7 +194,7 @@ class GenerateTask(BaseGenerateTask):
             return ExtractTask.learn(examples, settings)
         return cls(settings, is_learning=True)
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         settings, how = self.settings, self.settings.decoding
         search = f"beam search with {how.beams} beams" if how.method == "beam" else f"the method {how.method}"
         read = "what the model has room for is" if settings.source is None else f"{settings.source} tokens are"
@@ -212,11 +212,11 @@ class GenerateTask(BaseGenerateTask):
         return ()
 
     @property
-    def attention(self) -> str | None:
+    def attention_pattern(self) -> str | None:
         return "prefix"
 
     @property
-    def whole_vocabulary(self) -> bool:
+    def needs_full_vocabulary(self) -> bool:
         return True
 
     def head(self) -> HeadSpec:
@@ -253,7 +253,7 @@ class GenerateTask(BaseGenerateTask):
             return found
         prompts = [Prompt(drop_target(encoded[n].rows[0]), encoded[n].layout.room) for n in asked]
         tokenizer = encoded[asked[0]].layout.tokenizer
-        texts = generate_texts(runner.writer(_TARGET_SEGMENT), prompts, tokenizer, self.settings.decoding)
+        texts = generate_texts(runner.decoder(_TARGET_SEGMENT), prompts, tokenizer, self.settings.decoding)
         for place, each in zip(asked, texts, strict=True):
             found[place] = GenerateCandidates.of(each)
         return found
@@ -268,10 +268,10 @@ class GenerateTask(BaseGenerateTask):
         )
         return GeneratePrediction(encoded.coverage, texts)
 
-    def question(self) -> dict[str, Any]:
-        return {"kind": "write", **super().question()}
+    def comparison_key(self) -> dict[str, Any]:
+        return {"kind": "write", **super().comparison_key()}
 
-    def record(self, example: GenerateExample, prediction: TextPrediction) -> dict[str, Any]:
+    def to_record(self, example: GenerateExample, prediction: TextPrediction) -> dict[str, Any]:
         assert isinstance(prediction, GeneratePrediction)
         best, *others = [asdict(text) for text in prediction.texts] or [{"text": None}]
         coverage = prediction.coverage
@@ -282,7 +282,7 @@ class GenerateTask(BaseGenerateTask):
         }
         return {"id": example.id, **best, **({"others": others} if others else {}), "coverage": brief}
 
-    def show(self, example: GenerateExample, prediction: TextPrediction) -> list[str]:
+    def to_lines(self, example: GenerateExample, prediction: TextPrediction) -> list[str]:
         assert isinstance(prediction, GeneratePrediction)
         return [text.text for text in prediction.texts]
 

@@ -98,7 +98,7 @@ class RelateExample(Example):
         return (" ".join(self._unmarked()),) if self.form == "marked" else self.texts
 
     @property
-    def kin(self) -> int | str:
+    def group_id(self) -> int | str:
         """Sentences that differ in nothing but which entities are marked are of one kin."""
         if self.group is not None:
             return self.group

@@ -128,7 +128,7 @@ def _count_overlapping(example: RelateExample) -> int:
 class RelateRewriter(Rewriter[RelateExample]):
     """Rewrites sentences with two marked entities, and documents with any number of them."""
 
-    def stretches(self, example: RelateExample) -> list[list[Span]]:
+    def editable_spans(self, example: RelateExample) -> list[list[Span]]:
         borders = {place for each in example.mentions for place in (each.start, each.end)}
         borders |= {place for span in example.given_sentences for place in span}
         fixed = [span for each in example.mentions for span in _fixed_spans(each)]
@@ -147,7 +147,7 @@ class RelateRewriter(Rewriter[RelateExample]):
             ]
         ]
 
-    def rewritten(self, example: RelateExample, edits: Edits, name: str) -> RelateExample | None:
+    def rewrite(self, example: RelateExample, edits: Edits, name: str) -> RelateExample | None:
         (made,) = apply_edits(example, edits)
         is_document = example.form == "document"
         found = replace(
@@ -155,7 +155,7 @@ class RelateRewriter(Rewriter[RelateExample]):
             id=name,
             texts=(made.text,),
             mentions=tuple(_move_mention(each, made) for each in example.mentions),
-            given_sentences=tuple(map(made.span, example.given_sentences)),
+            given_sentences=tuple(map(made.map_span, example.given_sentences)),
             group=name if is_document else example.group,
         )
         return found if is_document or _keeps_marks(found) else None
@@ -202,8 +202,8 @@ def _crosses_sentence(mention: EntityMention, example: RelateExample) -> bool:
 
 
 def _move_mention(mention: EntityMention, made: EditedText) -> EntityMention:
-    start, end = made.span((mention.start, mention.end))
-    outer = None if mention.outer is None else made.span(mention.outer)
+    start, end = made.map_span((mention.start, mention.end))
+    outer = None if mention.outer is None else made.map_span(mention.outer)
     return replace(mention, start=start, end=end, outer=outer)
 
 

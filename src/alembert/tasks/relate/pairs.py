@@ -37,7 +37,7 @@ class CandidatePair:
     tail: int
     label: str | None = None
     """The right answer; none: not known."""
-    is_near: bool = True
+    is_reachable: bool = True
     """Whether the model is asked; a relation that is no pair of the task is missed without that."""
     is_certain: bool = True
     """Whether the label can be learnt from; one that is not certain is scored all the same."""
@@ -76,7 +76,7 @@ class PairRules:
             return is_forward and (types in self._types or types[::-1] in self._types)
         return types in self._types and (is_forward or types not in self._forward)
 
-    def fit(self, mentions: Sequence[EntityMention]) -> bool:
+    def has_related_types(self, mentions: Sequence[EntityMention]) -> bool:
         """Tell whether there are two mentions of types that are related, near each other or not."""
         if not self.is_typed:
             return len(mentions) > 1
@@ -209,7 +209,8 @@ def list_candidate_pairs(example: RelateExample, rules: PairRules) -> list[Candi
         if label is not None
     ]
     return found + [
-        CandidatePair(*place, label, is_near=False) for place, label in _relations_outside_pairs(named, rules, near)
+        CandidatePair(*place, label, is_reachable=False)
+        for place, label in _relations_outside_pairs(named, rules, near)
     ]
 
 

@@ -50,7 +50,7 @@ class RowDraft:
 
     texts: tuple[str, ...]
     pieces: tuple[str, ...]
-    heads: tuple[int, int]
+    marker_indices: tuple[int, int]
     """Which of the pieces the head and the tail of the pair are read at."""
 
 
@@ -59,7 +59,7 @@ class RelateRow:
     """A row, and how many characters of its text it has no room for."""
 
     row: Row
-    lost: int = 0
+    cut_characters: int = 0
 
 
 def draft_row(example: RelateExample, pair: CandidatePair, stand_ins: Mapping[str, str]) -> RowDraft | None:
@@ -122,8 +122,8 @@ def _encode_row(
         if found is None:
             return None
         start, end = found
-    places = at[list(draft.heads)] - start + 1 if reads_markers else np.zeros(1, np.int64)
-    row = Row(ids=np.concatenate(([tokenizer.cls_id], ids[start:end], [tokenizer.sep_id])), places=places)
+    places = at[list(draft.marker_indices)] - start + 1 if reads_markers else np.zeros(1, np.int64)
+    row = Row(ids=np.concatenate(([tokenizer.cls_id], ids[start:end], [tokenizer.sep_id])), positions=places)
     return RelateRow(row, _count_cut_characters(parts, at, start, end) if len(ids) > room else 0)
 
 
@@ -227,7 +227,7 @@ def check_links(examples: Sequence[RelateExample]) -> None:
 
 def note_texts_without_pairs(examples: Sequence[RelateExample], rules: PairRules) -> Iterator[str]:
     """Say how many texts have no entities that could be related."""
-    count = sum(example.form == "document" and not rules.fit(example.mentions) for example in examples)
+    count = sum(example.form == "document" and not rules.has_related_types(example.mentions) for example in examples)
     if count:
         types = f" ({_describe_types(rules)})" if rules.is_typed else ""
         yield (

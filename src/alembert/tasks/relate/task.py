@@ -97,7 +97,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     rules: PairRules
     layout: str = ""
     """How the entities are marked in the training data, in words."""
-    chosen: ClassifyCalibration = field(default_factory=ClassifyCalibration)
+    calibration: ClassifyCalibration = field(default_factory=ClassifyCalibration)
     weights: tuple[float, ...] = ()
     """Weight of each label if labels are balanced; empty: not computed."""
     certain_only: bool = False
@@ -131,11 +131,11 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return cls(settings, form, classes, rules, layout)
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[RelateExample]:
+    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[RelateExample]:
         """Make examples without answers, of marked texts or of JSON objects with `text` and `entities`."""
         return examples_from_texts(texts, ids)
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         return list(describe_decisions(self.rules, self.classes, self.form, self.layout, self.settings.measure))
 
     def check(self, examples: Sequence[RelateExample]) -> None:
@@ -163,10 +163,10 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
             known = ", ".join(self._stand_ins.values())
             raise BadInput(f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}.")
 
-    def notes(self, examples: Sequence[RelateExample]) -> list[str]:
+    def data_notes(self, examples: Sequence[RelateExample]) -> list[str]:
         return list(note_texts_without_pairs(examples, self.rules))
 
-    def answers(self, example: RelateExample) -> list[str]:
+    def gold_answers(self, example: RelateExample) -> list[str]:
         found = [pair.label for pair in list_candidate_pairs(example, self.rules) if pair.label is not None]
         return found + [each.label for each in example.unlinked]
 
@@ -180,7 +180,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return self.classes
 
     @property
-    def counted(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> Literal["places", "rows", "examples"]:
         return "rows"
 
     @property
@@ -191,7 +191,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return {name.casefold(): f"@{name}$" for types in self.rules.types for name in types}
 
     @property
-    def markers(self) -> Mapping[str, str]:
+    def special_tokens(self) -> Mapping[str, str]:
         stand_ins = {piece: name.replace("-", " ").replace("_", " ") for name, piece in sorted(self._stand_ins.items())}
         return stand_ins or ENTITY_MARKERS
 
@@ -215,7 +215,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def encode(self, examples: Sequence[RelateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         listed_pairs = [self._pairs(example) for example in examples]
         drafts = [
-            [draft_row(example, pair, self._stand_ins) if pair.is_near else None for pair in pairs]
+            [draft_row(example, pair, self._stand_ins) if pair.is_reachable else None for pair in pairs]
             for example, pairs in zip(examples, listed_pairs, strict=True)
         ]
         flat = [draft for each in drafts for draft in each if draft is not None]
@@ -247,13 +247,13 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
             unknown=sum(int(np.count_nonzero(row.ids == tokenizer.unk_id)) for row in rows),
             gold=len(known) + len(example.unlinked),
             unreachable=known.count(False) + len(example.unlinked),
-            cut_characters=sum(each.lost for each in made if each is not None),
+            cut_characters=sum(each.cut_characters for each in made if each is not None),
         )
         return EncodedExample(
             tuple(rows), coverage, _PairLayout(tuple(pairs), tuple(each is not None for each in made))
         )
 
-    def balanced(self, encoded: Sequence[EncodedExample]) -> RelateTask:
+    def with_class_weights(self, encoded: Sequence[EncodedExample]) -> RelateTask:
         gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
         if not gold:
             return self
@@ -269,7 +269,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
         return compute_divergence(self._evidence(one), self._evidence(other), self.kind)
 
-    def imitation(
+    def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
         from alembert.tasks.classify.losses import compute_distillation_loss
@@ -288,12 +288,12 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> RelatePrediction:
         layout: _PairLayout = encoded.layout
-        found = iter(decode_single(self._logits(outputs), self.classes, self.chosen))
+        found = iter(decode_single(self._logits(outputs), self.classes, self.calibration))
         unread = ClassifyAnswer(label=self.rules.negative)
         answers = tuple(next(found) if is_read else unread for is_read in layout.is_read)
         return RelatePrediction(layout.pairs, answers, encoded.coverage)
 
-    def withhold(self, prediction: RelatePrediction, min_score: float) -> RelatePrediction:
+    def apply_min_score(self, prediction: RelatePrediction, min_score: float) -> RelatePrediction:
         negative = self.rules.negative
         asked = [answer for answer in prediction.answers if answer.label != negative]
         _, coverage = drop_below_score(asked, prediction.coverage, min_score)
@@ -320,13 +320,13 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         if not gold:
             return self
         logits_RC = np.concatenate([self._logits(parts) for parts in known])
-        return replace(self, chosen=ClassifyCalibration(fit_temperature(logits_RC, np.concatenate(gold))))
+        return replace(self, calibration=ClassifyCalibration(fit_temperature(logits_RC, np.concatenate(gold))))
 
     def score(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> TaskScores:
         coverage = Coverage.total(prediction.coverage for prediction in predictions)
         return compute_scores(self._compared(examples, predictions), self.settings.measure, coverage)
 
-    def measure(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> SampleMetric:
+    def sample_metric(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> SampleMetric:
         return build_sample_metric(self._compared(examples, predictions), self.settings.measure)
 
     def _compared(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> RelationResults:
@@ -339,7 +339,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
             if given and answer.score is not None and pair.label is not None:
                 yield answer.score, answer.label == pair.label
 
-    def labelled_as(
+    def label_pairs(
         self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]
     ) -> tuple[Sequence[str], Sequence[str]] | None:
         found = [
@@ -350,14 +350,14 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         ]
         return [gold for gold, _ in found], [guess for _, guess in found]
 
-    def question(self) -> dict[str, Any]:
+    def comparison_key(self) -> dict[str, Any]:
         named = {"relations": sorted(self.classes), "negative": str(self.rules.negative)}
         return {**named, "measure": self.settings.measure}
 
-    def record(self, example: RelateExample, prediction: RelatePrediction) -> dict[str, Any]:
+    def to_record(self, example: RelateExample, prediction: RelatePrediction) -> dict[str, Any]:
         return to_record(example, prediction, self.rules.negative)
 
-    def show(self, example: RelateExample, prediction: RelatePrediction) -> list[str]:
+    def to_lines(self, example: RelateExample, prediction: RelatePrediction) -> list[str]:
         return to_lines(example, prediction, self.rules.negative)
 
     # -- files
@@ -368,7 +368,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
             "labels": list(self.classes),
             "layout": self.layout,
             "rules": self.rules.to_table(),
-            "temperature": self.chosen.temperature,
+            "temperature": self.calibration.temperature,
             "settings": asdict(self.settings),
         }
 

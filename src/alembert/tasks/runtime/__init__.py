@@ -21,7 +21,7 @@ class Runner(Protocol):
     def outputs(self, encoded: Sequence[EncodedExample]) -> list[list[Outputs]]:
         """Give the head's outputs at the places of each row of each example."""
 
-    def writer(self, segment: int = 0) -> IncrementalDecoder:
+    def decoder(self, segment: int = 0) -> IncrementalDecoder:
         """Give what writes token by token with a head over the vocabulary; new tokens are of this segment."""
 
 

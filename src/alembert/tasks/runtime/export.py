@@ -110,7 +110,7 @@ class ExportedGraph:
             )
 
     def _at(self, head: str, outputs: Outputs, place: int, row: Row) -> Outputs:
-        return outputs[place, row.places] if self.heads[head].per_token else outputs[place : place + 1]
+        return outputs[place, row.positions] if self.heads[head].per_token else outputs[place : place + 1]
 
     def _in(self, streams: int) -> CompiledGraph:
         """Give the graph for so many streams, compiled once, whoever comes first."""
@@ -136,7 +136,7 @@ class GraphRunner:
         left = iter(found)
         return [[next(left) for _ in each.rows] for each in encoded]
 
-    def writer(self, segment: int = 0) -> IncrementalDecoder:
+    def decoder(self, segment: int = 0) -> IncrementalDecoder:
         """Refuse: an Export has no head over the vocabulary."""
         raise BadSetting("An Export cannot write texts. Use the checkpoint that it was made of.")
 
@@ -172,9 +172,9 @@ class _DistinctRow:
     outputs: Mapping[str, Outputs] = field(default_factory=dict)
 
     @property
-    def whole(self) -> Row:
+    def row_with_all_positions(self) -> Row:
         """The row with all places at which anybody asks, each once and in ascending order."""
-        return replace(self.row, places=np.unique(np.concatenate(self.places)))
+        return replace(self.row, positions=np.unique(np.concatenate(self.places)))
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class SharedEncoderRunner:
         for head, row in _iter_rows(encoded):
             each = distinct.setdefault(self._key(head, row), _DistinctRow(row))
             each.heads[head] = None
-            each.places.append(row.places)
+            each.places.append(row.positions)
         self._compute(distinct)
         return {
             head: [[self._picked(head, row, distinct) for row in each.rows] for each in examples]
@@ -205,7 +205,7 @@ class SharedEncoderRunner:
         for each in distinct.values():
             groups.setdefault(tuple(each.heads), []).append(each)
         for heads, group in groups.items():
-            rows = [each.whole for each in group]
+            rows = [each.row_with_all_positions for each in group]
             for number, found in self.compute(heads, rows, self.attention[heads[0]]):
                 group[number].outputs = found
 
@@ -219,7 +219,7 @@ class SharedEncoderRunner:
         outputs = found.outputs[head]
         if not self.per_token[head]:
             return outputs
-        return outputs[np.searchsorted(found.whole.places, row.places)]
+        return outputs[np.searchsorted(found.row_with_all_positions.positions, row.positions)]
 
 
 def _iter_rows(encoded: Mapping[str, Sequence[EncodedExample]]) -> Iterator[tuple[str, Row]]:

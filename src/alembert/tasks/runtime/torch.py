@@ -60,29 +60,31 @@ class TaskBatch:
     """Right answers of rows that are computed at once."""
 
     batch: Batch
-    places: Tensor
+    positions: Tensor
     """Places of all rows in the flat row of the batch, row after row."""
     labels: Tensor
     """The labels of all rows, one row after the other."""
-    row_places: tuple[int, ...]
+    positions_per_row: tuple[int, ...]
     """How many places each row has."""
-    row_labels: tuple[int, ...]
+    labels_per_row: tuple[int, ...]
     """How many labels (lines of `labels`) each row has: mostly the places, but a span head has its own."""
     example_of_row: tuple[int, ...]
     """Which example of the micro-batch each row belongs to, from 0 up."""
-    count: int
+    loss_count: int
     """Answers that the loss is the sum of: the mean is taken over those of the whole step."""
 
     def to(self, device: torch.device) -> TaskBatch:
-        return replace(self, batch=self.batch.to(device), places=self.places.to(device), labels=self.labels.to(device))
+        return replace(
+            self, batch=self.batch.to(device), positions=self.positions.to(device), labels=self.labels.to(device)
+        )
 
     def labels_by_row(self) -> tuple[Tensor, ...]:
         """Split the labels into the rows."""
-        return torch.split(self.labels, list(self.row_labels))
+        return torch.split(self.labels, list(self.labels_per_row))
 
-    def by_row(self, values: Tensor) -> tuple[Tensor, ...]:
+    def split_by_row(self, values: Tensor) -> tuple[Tensor, ...]:
         """Split what was computed at the places into the rows."""
-        return torch.split(values, list(self.row_places))
+        return torch.split(values, list(self.positions_per_row))
 
 
 def collate_rows(rows: Sequence[Row], example_of_row: Sequence[int], count: int | None = None) -> TaskBatch:
@@ -91,16 +93,16 @@ def collate_rows(rows: Sequence[Row], example_of_row: Sequence[int], count: int 
     prefixes = [row.length if row.prefix is None else row.prefix for row in rows]
     batch = Batch.packed([row.ids for row in rows], segments, prefixes=prefixes if _has_prefixes(rows) else None)
     starts = batch.starts_B.tolist()
-    places = np.concatenate([row.places + start for row, start in zip(rows, starts, strict=True)])
+    places = np.concatenate([row.positions + start for row, start in zip(rows, starts, strict=True)])
     labels = [row.labels for row in rows if row.labels is not None]
     return TaskBatch(
         batch=batch,
-        places=torch.from_numpy(places),
+        positions=torch.from_numpy(places),
         labels=torch.from_numpy(np.concatenate(labels)) if labels else torch.empty(0),
-        row_places=tuple(len(row.places) for row in rows),
-        row_labels=tuple(0 if row.labels is None else len(row.labels) for row in rows),
+        positions_per_row=tuple(len(row.positions) for row in rows),
+        labels_per_row=tuple(0 if row.labels is None else len(row.labels) for row in rows),
         example_of_row=tuple(example_of_row),
-        count=len(places) if count is None else count,
+        loss_count=len(places) if count is None else count,
     )
 
 
@@ -122,14 +124,14 @@ class TorchDecoder:
         self.segment = segment
         self._memory: KVCache | None = None
 
-    def read(self, prompts: Sequence[Row]) -> Logits:
+    def prefill(self, prompts: Sequence[Row]) -> Logits:
         """Read prompts, short ones first; their last token is where each is asked."""
         weight = next(self.model.parameters())
         memory = KVCache(self.model.config, [row.length for row in prompts], weight)
 
         def compute(numbers: list[int]) -> tuple[list[int], Logits]:
             target = collate_rows([prompts[number] for number in numbers], numbers).to(weight.device)
-            asked = {"places_P": target.places, "attention": self.attention}
+            asked = {"places_P": target.positions, "attention": self.attention}
             with torch.inference_mode():
                 found = self.model(target.batch, [self.head], **asked, only=True, memory=Prefill(memory, numbers))
             return numbers, found[self.head].float().cpu().numpy()
@@ -142,10 +144,10 @@ class TorchDecoder:
         return logits_PV
 
     @torch.inference_mode()
-    def write(self, parents: Sequence[int], tokens: Sequence[int]) -> Logits:
+    def step(self, parents: Sequence[int], tokens: Sequence[int]) -> Logits:
         """Write a token after lines of the last call."""
         assert self._memory is not None
-        batch = self._memory.next(parents, tokens, self.segment)
+        batch = self._memory.next_batch(parents, tokens, self.segment)
         # A line sees all that stands before its new token, whatever the attention inside the prompt was.
         found = self.model(batch, [self.head], only=True, attention="causal", memory=self._memory)
         logits_PV: Logits = found[self.head].float().cpu().numpy()
@@ -171,7 +173,7 @@ class ModelRunner:
         left = iter(found)
         return [[next(left) for _ in each.rows] for each in encoded]
 
-    def writer(self, segment: int = 0) -> TorchDecoder:
+    def decoder(self, segment: int = 0) -> TorchDecoder:
         """Give what writes with the head, whose new tokens are of this segment."""
         return TorchDecoder(self.model, self.head, self.attention, segment)
 
@@ -188,7 +190,7 @@ def compute_head_outputs(
     def compute(numbers: list[int]) -> tuple[list[int], list[dict[str, Outputs]]]:
         target = collate_rows([rows[number] for number in numbers], numbers).to(device)
         with torch.inference_mode():
-            asked = {"places_P": target.places, "attention": attention}
+            asked = {"places_P": target.positions, "attention": attention}
             outputs = model(target.batch, heads, **asked, only=True)
         found = {head: outputs[head].float().cpu() for head in heads}
         for head, each in found.items():
@@ -201,4 +203,4 @@ def compute_head_outputs(
 
 
 def _by_row(outputs: Tensor, target: TaskBatch, spec: HeadSpec) -> tuple[Tensor, ...]:
-    return target.by_row(outputs) if spec.per_token else torch.split(outputs, 1)
+    return target.split_by_row(outputs) if spec.per_token else torch.split(outputs, 1)

@@ -194,11 +194,11 @@ class CrfDecoder:
     start_C: ScoreArray
     end_C: ScoreArray
 
-    def best(self, emissions_PC: ScoreArray, legal: AllowedTransitions) -> TagIds:
+    def decode(self, emissions_PC: ScoreArray, legal: AllowedTransitions) -> TagIds:
         """Give the best legal path."""
         return viterbi_decode(emissions_PC, self.transitions_CC, self.start_C, self.end_C, legal)
 
-    def sure(self, emissions_PC: ScoreArray, legal: AllowedTransitions, temperature: float) -> _Floats:
+    def marginals(self, emissions_PC: ScoreArray, legal: AllowedTransitions, temperature: float) -> _Floats:
         """Give the probability of each tag at each place."""
         moves, start, end = (part / temperature for part in (self.transitions_CC, self.start_C, self.end_C))
         return compute_marginals(emissions_PC / temperature, moves, start, end, legal)

@@ -75,7 +75,7 @@ class TagExample(Example):
     """A document, and its entities if they are known."""
 
     entities: tuple[LabelledSpan, ...] | None = None
-    in_parts: tuple[LabelledSpan, ...] = ()
+    discontinuous: tuple[LabelledSpan, ...] = ()
     """Entities with a gap inside, from their first to their last character: no head finds them, and they count."""
     types: frozenset[str] | None = None
     """Types that are annotated in it; none: all."""
@@ -91,7 +91,7 @@ class TagExample(Example):
     @property
     def labels(self) -> list[str]:
         """The types of all its entities."""
-        return [label for _, _, label in (*(self.entities or ()), *self.in_parts)]
+        return [label for _, _, label in (*(self.entities or ()), *self.discontinuous)]
 
     def annotates(self, label: str) -> bool:
         """Tell whether entities of a type are annotated in it, so that one that is not there is none."""
@@ -152,7 +152,7 @@ def _example(document: Document, path: Path) -> TagExample:
         where=f"{path}, document {document.id}",
         source=str(path),
         entities=tuple((entity.start, entity.end, entity.label) for entity in whole),
-        in_parts=tuple((entity.start, entity.end, entity.label) for entity in parted),
+        discontinuous=tuple((entity.start, entity.end, entity.label) for entity in parted),
         types=frozenset(map(str, annotated)) if isinstance(annotated, list) else None,
         sentences=sentence_starts(document),
     )
@@ -194,7 +194,7 @@ def pair_gold_and_predicted(
 
 
 def _gold_spans(example: TagExample) -> list[LabelledSpan]:
-    gaps = ((-2 - number, -1 - number, span[2]) for number, span in enumerate(example.in_parts))
+    gaps = ((-2 - number, -1 - number, span[2]) for number, span in enumerate(example.discontinuous))
     return [*(example.entities or ()), *gaps]
 
 
@@ -267,7 +267,7 @@ def _ratios(tally: Tally) -> dict[str, float]:
 class TagRewriter(Rewriter[TagExample]):
     """Keeps the borders of entities and sentences between edits."""
 
-    def stretches(self, example: TagExample) -> list[list[Span]]:
+    def editable_spans(self, example: TagExample) -> list[list[Span]]:
         borders = {place for start, end, _ in _all_entities(example) for place in (start, end)}
         return [find_editable_spans(len(example.text), borders=borders | {*example.sentences})]
 
@@ -281,22 +281,22 @@ class TagRewriter(Rewriter[TagExample]):
         ]
         return [crossed]
 
-    def rewritten(self, example: TagExample, edits: Edits, name: str) -> TagExample:
+    def rewrite(self, example: TagExample, edits: Edits, name: str) -> TagExample:
         (made,) = apply_edits(example, edits)
         return replace(
             example,
             id=name,
             texts=(made.text,),
             entities=None if example.entities is None else _move_entities(example.entities, made),
-            in_parts=_move_entities(example.in_parts, made),
-            sentences=tuple(map(made.place, example.sentences)),
+            discontinuous=_move_entities(example.discontinuous, made),
+            sentences=tuple(map(made.map_offset, example.sentences)),
         )
 
     def records(self, example: TagExample) -> list[dict[str, Any]]:
         """Write a document; of an entity with a gap it is not known where the gap is, only that there is one."""
         spans = [
             *((label, [[start, end]]) for start, end, label in example.entities or ()),
-            *((label, [[start, start + 1], [start + 1, end]]) for start, end, label in example.in_parts),
+            *((label, [[start, start + 1], [start + 1, end]]) for start, end, label in example.discontinuous),
         ]
         record = {
             "id": example.id,
@@ -312,8 +312,8 @@ class TagRewriter(Rewriter[TagExample]):
 
 
 def _all_entities(example: TagExample) -> list[Labelled]:
-    return [*(example.entities or ()), *example.in_parts]
+    return [*(example.entities or ()), *example.discontinuous]
 
 
 def _move_entities(entities: Sequence[Labelled], made: EditedText) -> tuple[Labelled, ...]:
-    return tuple((*made.span((start, end)), label) for start, end, label in entities)
+    return tuple((*made.map_span((start, end)), label) for start, end, label in entities)

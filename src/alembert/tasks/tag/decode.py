@@ -86,7 +86,7 @@ class TagLayout:
     words: WordOffsets
     first_words: tuple[int, ...]
     """The word of the first place of each row."""
-    own: tuple[tuple[int, int], ...]
+    owned_words: tuple[tuple[int, int], ...]
     """Words that each row answers for."""
 
 
@@ -94,7 +94,7 @@ def decode_pointer_spans(layout: TagLayout, outputs: Sequence[Outputs], types: S
     """Give the spans that a span head finds, each by the row that answers for it; their scores are above 0."""
     return sorted(
         (begin + first, begin + last + 1, types[kind], score)
-        for begin, own, vectors in zip(layout.first_words, layout.own, outputs, strict=True)
+        for begin, own, vectors in zip(layout.first_words, layout.owned_words, outputs, strict=True)
         for first, last, kind, score in find_pointer_spans(vectors, len(types))
         if own[0] <= begin + first < own[1]
     )
@@ -131,8 +131,8 @@ def fit_word_temperature(
     if not known:
         return None
     logits, labels = zip(*known, strict=True)
-    if task.path is not None:
-        return task.path.fit_temperature(logits, labels, task.legal)
+    if task.crf_decoder is not None:
+        return task.crf_decoder.fit_temperature(logits, labels, task.allowed_transitions)
     return calibration.fit_temperature(np.concatenate(logits), np.concatenate(labels))
 
 

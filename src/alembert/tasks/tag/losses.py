@@ -67,7 +67,7 @@ def span_distillation_loss(
 
 def _score_spans(one_PC: Tensor, other_PC: Tensor, target: TaskBatch, types: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Give, for each row, the scores that two passes give to all stretches as all types."""
-    for one_TC, other_TC in zip(target.by_row(one_PC), target.by_row(other_PC), strict=True):
+    for one_TC, other_TC in zip(target.split_by_row(one_PC), target.split_by_row(other_PC), strict=True):
         first, second = pointer_scores(one_TC, types), pointer_scores(other_TC, types)
         real = torch.isfinite(first)
         yield first[real], second[real]
@@ -76,7 +76,7 @@ def _score_spans(one_PC: Tensor, other_PC: Tensor, target: TaskBatch, types: int
 def span_loss(outputs_PC: Tensor, target: TaskBatch, types: int) -> Tensor:
     """Right stretches of words score above zero, all others below, type by type."""
     total = outputs_PC.new_zeros(())
-    for vectors_TC, lines_K3 in zip(target.by_row(outputs_PC), target.labels_by_row(), strict=True):
+    for vectors_TC, lines_K3 in zip(target.split_by_row(outputs_PC), target.labels_by_row(), strict=True):
         scores = pointer_scores(vectors_TC, types)
         right = torch.zeros_like(scores, dtype=torch.bool)
         first, last, kind = lines_K3[lines_K3[:, 0] >= 0].unbind(-1)
@@ -100,7 +100,7 @@ class CrfLoss:
 
     crf: Crf
     lengths: Sequence[int]
-    legal: AllowedTransitions
+    allowed: AllowedTransitions
 
     @classmethod
     def of(cls, head: nn.Module, target: TaskBatch, legal: AllowedTransitions) -> CrfLoss:
@@ -110,20 +110,20 @@ class CrfLoss:
         """
         crf: Any = head.crf
         open_ended = replace(legal, start=np.ones_like(legal.start), end=np.ones_like(legal.end))
-        return cls(crf, target.row_places, open_ended)
+        return cls(crf, target.positions_per_row, open_ended)
 
     def loss(self, outputs_PC: Tensor, labels: Tensor) -> Tensor:
         """Add up the negative log-likelihood of the right path through each row, or of all paths that are allowed."""
-        return -self.crf.log_likelihood(outputs_PC, labels, self.lengths, self.legal).sum()
+        return -self.crf.log_likelihood(outputs_PC, labels, self.lengths, self.allowed).sum()
 
-    def taught(self, outputs_PC: Tensor, settings: DistillLossSettings) -> Tensor:
+    def teacher_targets(self, outputs_PC: Tensor, settings: DistillLossSettings) -> Tensor:
         """Give logarithms of how likely each tag of each word is, over all paths through its row or on the best of them."""
         if settings.crf == "path":
             best_P1 = self._best_path(outputs_PC)[:, None]
             return torch.full_like(outputs_PC, MIN_LOG_PROBABILITY).scatter(1, best_P1, 0.0)
         return self._log_marginals(outputs_PC, settings.temperature).clamp_min(MIN_LOG_PROBABILITY)
 
-    def imitation(self, outputs_PC: Tensor, taught_PC: Tensor, settings: DistillLossSettings) -> Tensor:
+    def distillation_loss(self, outputs_PC: Tensor, taught_PC: Tensor, settings: DistillLossSettings) -> Tensor:
         """Add up how far the CRF of a student is from what its teacher's has taught.
 
         Of marginals it is KL(teacher || student) at each word. Of paths it is the negative log-likelihood of the teacher's
@@ -134,7 +134,7 @@ class CrfLoss:
         return soft_cross_entropy(self._log_marginals(outputs_PC, settings.temperature), taught_PC)
 
     def _log_marginals(self, outputs_PC: Tensor, temperature: float) -> Tensor:
-        return self.crf.log_marginals(outputs_PC, self.lengths, self.legal, temperature)
+        return self.crf.log_marginals(outputs_PC, self.lengths, self.allowed, temperature)
 
     def _best_path(self, outputs_PC: Tensor) -> Tensor:
         transitions_CC, start_C, end_C, emissions_PC = (
@@ -142,7 +142,7 @@ class CrfLoss:
             for each in (self.crf.transitions, self.crf.start, self.crf.end, outputs_PC)
         )
         paths = [
-            viterbi_decode(row_TC, transitions_CC, start_C, end_C, self.legal)
+            viterbi_decode(row_TC, transitions_CC, start_C, end_C, self.allowed)
             for row_TC in np.split(emissions_PC, np.cumsum(self.lengths)[:-1])
         ]
         return torch.from_numpy(np.concatenate(paths)).to(outputs_PC.device)

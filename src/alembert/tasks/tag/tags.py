@@ -171,7 +171,7 @@ class TagScheme:
         return self.name == _EVERY_TOKEN
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> TagScheme:
+    def from_names(cls, names: Sequence[str]) -> TagScheme:
         """Recognise the scheme of a head by the names of its outputs.
 
         >>> TagScheme.of(["B_gene", "O", "I_gene"])

@@ -92,8 +92,8 @@ class TagTask(Task[TagExample, TagPrediction]):
     temperature: float = 1.0
     weights: tuple[float, ...] = ()
     """Weight of each tag in the loss; empty: all the same."""
-    path: CrfDecoder | None = None
-    names: tuple[str, ...] = ()
+    crf_decoder: CrfDecoder | None = None
+    output_names: tuple[str, ...] = ()
     """Names of the head's outputs, if the head was trained elsewhere; empty: the tags of the scheme."""
 
     # -- data
@@ -114,16 +114,16 @@ class TagTask(Task[TagExample, TagPrediction]):
         cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions
     ) -> ReadResult[TagExample]:
         reading = cls.read(files, settings, options)
-        bare = (replace(example, entities=None, in_parts=(), types=None) for example in reading.examples)
+        bare = (replace(example, entities=None, discontinuous=(), types=None) for example in reading.examples)
         return replace(reading, examples=tuple(bare))
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[TagExample]:
+    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[TagExample]:
         names = ids or [str(number) for number in range(1, len(texts) + 1)]
         return [TagExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]
 
     @classmethod
-    def of_documents(cls, documents: Sequence[Document]) -> list[TagExample]:
+    def examples_from_documents(cls, documents: Sequence[Document]) -> list[TagExample]:
         return [TagExample(id=each.id, texts=(each.text,), sentences=sentence_starts(each)) for each in documents]
 
     @classmethod
@@ -141,13 +141,13 @@ class TagTask(Task[TagExample, TagPrediction]):
         partial = any(example.types is not None and example.types < counts.keys() for example in examples)
         return cls(types, settings, partial)
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         many = "type" if len(self.types) == 1 else "types"
         told = [f"entities of {len(self.types)} {many}: {', '.join(self.types)}"]
         if self.settings.head == "span":
             told.append("a span head scores every stretch of words, so entities may nest and overlap")
         else:
-            scheme = TagScheme.of(self.names).name if self.names else self.settings.scheme
+            scheme = TagScheme.from_names(self.output_names).name if self.output_names else self.settings.scheme
             told.append(f"{len(self.labels)} tags ({scheme}), at the first piece of each word")
         if self.partial:
             told.append(
@@ -161,15 +161,15 @@ class TagTask(Task[TagExample, TagPrediction]):
     def check_reading(self, options: ReadOptions, files: Sequence[Path]) -> None:
         check_declared_types(options.types, files, self.types)
 
-    def answers(self, example: TagExample) -> list[str]:
+    def gold_answers(self, example: TagExample) -> list[str]:
         return [label for _, _, label in example.entities or ()]
 
-    def surfaces(self, examples: Sequence[TagExample]) -> Iterator[tuple[str, str]]:
+    def entity_surfaces(self, examples: Sequence[TagExample]) -> Iterator[tuple[str, str]]:
         for example in examples:
             for start, end, label in example.entities or ():
                 yield example.text[start:end], label
 
-    def problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
+    def find_tag_problems(self, files: Sequence[Path], options: ReadOptions) -> Iterator[TagProblem]:
         return iter(()) if self.settings.every_token else check_tag_files(files, options)
 
     def rewriter(self) -> TagRewriter:
@@ -179,12 +179,16 @@ class TagTask(Task[TagExample, TagPrediction]):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return self.types if self.settings.head == "span" else self.names or self.tags
+        return self.types if self.settings.head == "span" else self.output_names or self.tags
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
         """What each output means: O, or B-, I-, E- or S- and a type."""
-        return TagScheme.of(self.names).tags if self.names else tag_names(self.types, self.settings.scheme)
+        return (
+            TagScheme.from_names(self.output_names).tags
+            if self.output_names
+            else tag_names(self.types, self.settings.scheme)
+        )
 
     @property
     def _allows_several(self) -> bool:
@@ -192,11 +196,11 @@ class TagTask(Task[TagExample, TagPrediction]):
         return self.partial or OUTSIDE not in self.tags
 
     @property
-    def counted(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> Literal["places", "rows", "examples"]:
         return "rows" if self.settings.head == "span" else "places"
 
     @cached_property
-    def legal(self) -> AllowedTransitions:
+    def allowed_transitions(self) -> AllowedTransitions:
         """Say which tags may follow each other."""
         return build_allowed_transitions(self.labels, self.settings.scheme)
 
@@ -227,7 +231,7 @@ class TagTask(Task[TagExample, TagPrediction]):
             inside = np.concatenate(([tokenizer.cls_id], ids[window.start : window.end], [tokenizer.sep_id]))
             places = words.pieces_W[begin:end] - window.start + 1
             labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
-            rows.append(Row(ids=inside, places=places, labels=labels))
+            rows.append(Row(ids=inside, positions=places, labels=labels))
             first.append(begin)
             own.append((own_words[0], own_words[1]))
         coverage = Coverage(
@@ -237,8 +241,8 @@ class TagTask(Task[TagExample, TagPrediction]):
             windows=len(rows),
             split_examples=int(len(rows) > 1),
             unknown=int((ids == tokenizer.unk_id).sum()),
-            gold=len(example.entities or ()) + len(example.in_parts),
-            unreachable=lost + len(example.in_parts),
+            gold=len(example.entities or ()) + len(example.discontinuous),
+            unreachable=lost + len(example.discontinuous),
         )
         return EncodedExample(tuple(rows), coverage, TagLayout(words, tuple(first), tuple(own)))
 
@@ -260,7 +264,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         tags = to_tags(ranges, count, self.tags)[begin:end]
         return build_allowed_tags(tags, self.tags, unknown) if self._allows_several else tags
 
-    def balanced(self, encoded: Sequence[EncodedExample]) -> TagTask:
+    def with_class_weights(self, encoded: Sequence[EncodedExample]) -> TagTask:
         if self.settings.head != "softmax" or self._allows_several:
             return self
         tags = np.concatenate([row.labels for each in encoded for row in each.rows if row.labels is not None])
@@ -283,10 +287,12 @@ class TagTask(Task[TagExample, TagPrediction]):
             return losses.span_divergence(one, other, target, len(self.types))
         return super().divergence(one, other, target)
 
-    def taught(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: DistillLossSettings) -> Tensor:
-        return self._chain(head, target).taught(outputs, settings) if self.settings.head == "crf" else outputs
+    def teacher_targets(
+        self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: DistillLossSettings
+    ) -> Tensor:
+        return self._chain(head, target).teacher_targets(outputs, settings) if self.settings.head == "crf" else outputs
 
-    def imitation(
+    def distillation_loss(
         self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
     ) -> Tensor:
         from alembert.tasks.tag import losses
@@ -294,23 +300,23 @@ class TagTask(Task[TagExample, TagPrediction]):
         if self.settings.head == "span":
             return losses.span_distillation_loss(outputs, taught, target, len(self.types), settings.temperature)
         if self.settings.head == "crf":
-            return self._chain(head, target).imitation(outputs, taught, settings)
-        return super().imitation(head, outputs, taught, target, settings)
+            return self._chain(head, target).distillation_loss(outputs, taught, settings)
+        return super().distillation_loss(head, outputs, taught, target, settings)
 
     def _chain(self, head: nn.Module, target: TaskBatch) -> CrfLoss:
         from alembert.tasks.tag.losses import CrfLoss
 
-        return CrfLoss.of(head, target, self.legal)
+        return CrfLoss.of(head, target, self.allowed_transitions)
 
     @property
     def decoding_weights(self) -> tuple[str, ...]:
         return ("crf.transitions", "crf.start", "crf.end") if self.settings.head == "crf" else ()
 
-    def bound_to(self, weights: Mapping[str, npt.NDArray[np.float32]]) -> TagTask:
+    def with_decoding_weights(self, weights: Mapping[str, npt.NDArray[np.float32]]) -> TagTask:
         parts = [weights[name] for name in self.decoding_weights]
         for part in parts:
             check_finite(part, "Transitions of the CRF")
-        return replace(self, path=CrfDecoder(*parts)) if parts else self
+        return replace(self, crf_decoder=CrfDecoder(*parts)) if parts else self
 
     # -- answers
 
@@ -321,7 +327,7 @@ class TagTask(Task[TagExample, TagPrediction]):
             encoded, with_probabilities(decode_pointer_spans(encoded.layout, outputs, self.types), self.temperature)
         )
 
-    def withhold(self, prediction: TagPrediction, min_score: float) -> TagPrediction:
+    def apply_min_score(self, prediction: TagPrediction, min_score: float) -> TagPrediction:
         return prediction.with_min_score(min_score)
 
     def _decode_tags(self, outputs: Sequence[Outputs]) -> list[ScoredSpan]:
@@ -331,24 +337,24 @@ class TagTask(Task[TagExample, TagPrediction]):
         tags = self._best_path(emissions_WC)
         if not (found := from_tags(tags.tolist(), self.tags)):
             return []
-        sure_W = self._sure(emissions_WC)[np.arange(len(tags)), tags]
-        joined = np.mean if self.names else np.min  # the mean is what the pipelines of transformers give
+        sure_W = self._probabilities(emissions_WC)[np.arange(len(tags)), tags]
+        joined = np.mean if self.output_names else np.min  # the mean is what the pipelines of transformers give
         return [(first, end, label, float(joined(sure_W[first:end]))) for first, end, label in found]
 
     def _best_path(self, emissions_WC: Outputs) -> npt.NDArray[np.int64]:
         """Return the best legal tags; of a head that was trained elsewhere the best of each word, as its users know it."""
-        if self.names:
+        if self.output_names:
             best_W: npt.NDArray[np.int64] = emissions_WC.argmax(1)
             return best_W
-        if self.path is None:
-            return find_best_path(emissions_WC, self.legal)
-        return self.path.best(emissions_WC, self.legal)
+        if self.crf_decoder is None:
+            return find_best_path(emissions_WC, self.allowed_transitions)
+        return self.crf_decoder.decode(emissions_WC, self.allowed_transitions)
 
-    def _sure(self, emissions_WC: Outputs) -> npt.NDArray[Any]:
+    def _probabilities(self, emissions_WC: Outputs) -> npt.NDArray[Any]:
         """Say how sure each tag of each word is."""
-        if self.path is None:
+        if self.crf_decoder is None:
             return calibration.softmax(emissions_WC.astype(np.float64) / self.temperature)
-        return self.path.sure(emissions_WC, self.legal, self.temperature)
+        return self.crf_decoder.marginals(emissions_WC, self.allowed_transitions, self.temperature)
 
     def tune(
         self, examples: Sequence[TagExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
@@ -362,7 +368,7 @@ class TagTask(Task[TagExample, TagPrediction]):
     def score(self, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> TaskScores:
         return compute_scores(examples, predictions)
 
-    def measure(self, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> SampleMetric:
+    def sample_metric(self, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> SampleMetric:
         return spans.f1_measure(spans.span_counts(*pair_gold_and_predicted(examples, predictions)))
 
     def confidences(self, example: TagExample, prediction: TagPrediction) -> Iterator[tuple[float, bool]]:
@@ -371,13 +377,13 @@ class TagTask(Task[TagExample, TagPrediction]):
             if example.annotates(entity.label):
                 yield entity.score, (entity.start, entity.end, entity.label) in gold
 
-    def question(self) -> dict[str, Any]:
+    def comparison_key(self) -> dict[str, Any]:
         return {"types": sorted(self.types)}
 
-    def record(self, example: TagExample, prediction: TagPrediction) -> dict[str, Any]:
+    def to_record(self, example: TagExample, prediction: TagPrediction) -> dict[str, Any]:
         return to_record(example, prediction)
 
-    def show(self, example: TagExample, prediction: TagPrediction) -> list[str]:
+    def to_lines(self, example: TagExample, prediction: TagPrediction) -> list[str]:
         return [
             f"{entity.start}-{entity.end}  {entity.label}  {entity.score:.2f}  {example.text[entity.start : entity.end]}"
             for entity in prediction.entities
@@ -391,7 +397,7 @@ class TagTask(Task[TagExample, TagPrediction]):
             "settings": asdict(self.settings),
             "partial": self.partial,
             "temperature": self.temperature,
-            **({"names": list(self.names)} if self.names else {}),
+            **({"names": list(self.output_names)} if self.output_names else {}),
         }
 
     @classmethod
@@ -399,6 +405,6 @@ class TagTask(Task[TagExample, TagPrediction]):
         types = tuple(str(label) for label in table["types"])
         settings = load_settings(TagSettings, table["settings"])
         names = tuple(str(name) for name in table.get("names", ()))
-        if names and (settings.head != "softmax" or set(types) != set(TagScheme.of(names).types)):
+        if names and (settings.head != "softmax" or set(types) != set(TagScheme.from_names(names).types)):
             raise ValueError("the names of the tags and the types of entities do not fit")
-        return cls(types, settings, bool(table["partial"]), load_temperature(table), names=names)
+        return cls(types, settings, bool(table["partial"]), load_temperature(table), output_names=names)

@@ -104,7 +104,7 @@ def _keep_types(example: TagExample, types: frozenset[str] | None) -> TagExample
     return replace(
         example,
         entities=tuple(span for span in example.entities or () if span[2] in types),
-        in_parts=tuple(span for span in example.in_parts if span[2] in types),
+        discontinuous=tuple(span for span in example.discontinuous if span[2] in types),
         types=types if example.types is None else types & example.types,
     )
 

@@ -184,7 +184,7 @@ def _choose_segmenter(examples: Sequence[Any]) -> tuple[Segmenter, list[str]]:
 def _replaceable_words(rewriter: Rewriter[Any], example: Any, segmenter: Segmenter) -> list[list[Span]]:
     return [
         [span for stretch in stretches for span in find_replaceable_words(text, stretch, segmenter)]
-        for text, stretches in zip(example.texts, rewriter.stretches(example), strict=True)
+        for text, stretches in zip(example.texts, rewriter.editable_spans(example), strict=True)
     ]
 
 
@@ -227,7 +227,7 @@ class _CopyMaker:
                 self._edits(text, slots, entities, rng)
                 for text, slots, entities in zip(example.texts, prepared.slots, prepared.entities, strict=True)
             ]
-            copy = self._rewriter.rewritten(example, edits, f"{example.id}#{turn}")
+            copy = self._rewriter.rewrite(example, edits, f"{example.id}#{turn}")
             if copy is None or copy.texts in seen:
                 self.counts["lost" if copy is None else "same"] += 1
                 continue

@@ -86,7 +86,7 @@ def distill(
     wish = replace(wish, teacher=str(model_folder(wish.teacher)), texts=texts)
     with join_processes(around) as (heard, processes):
         if wish.texts:
-            heard.say("Nobody knows the right answers of plain text, so the loss `hard` is left out.")
+            heard.log("Nobody knows the right answers of plain text, so the loss `hard` is left out.")
             settings = settings.without_right_answers()
         return _DistillRun(wish, Path(out), settings, seeds, heard, processes).run()
 
@@ -108,9 +108,9 @@ class _DistillRun:
         hall = self.processes.agree(self._gathered)
         reports = build_reports(hall.prepared)
         for report in reports.values():
-            self.around.show(format_data_report(report))
-        StudentRun(hall, self.settings.seed, reports, place.unfinished).check()
-        with place.begun() as draft:
+            self.around.print_table(format_data_report(report))
+        StudentRun(hall, self.settings.seed, reports, place.partial_folder).check()
+        with place.open() as draft:
             results = tuple(
                 StudentRun(hall, self.settings.seed + number, reports, self._folder(draft, number)).run()
                 for number in range(self.seeds)
@@ -131,7 +131,7 @@ class _DistillRun:
                 "named": sorted(named),
                 "task": wish.task,
                 "parts": wish.data.sizes,
-                "split": wish.data.split if wish.data.whole else None,
+                "split": wish.data.split if wish.data.unsplit else None,
                 "types": list(wish.data.options.types),
                 "seeds": self.seeds,
                 **as_table(self.settings),
@@ -148,7 +148,7 @@ class _DistillRun:
     def _gathered(self) -> DistillContext:
         found = open_checkpoint(self.wish.teacher)
         teacher = with_embedding_head(found, find_missing_head(found.folder, found.blueprint.heads))
-        task = open_task(Path(self.wish.teacher), self.wish.task).handed_down()
+        task = open_task(Path(self.wish.teacher), self.wish.task).for_student()
         _check_same_task(task, self.wish)
         own = None if self.wish.vocabulary is None else Tokenizer.open(self.wish.vocabulary)
         student = make_student(
@@ -171,7 +171,7 @@ class _DistillRun:
     def _first_rows(self, teacher: Checkpoint, task: AnyTask) -> list[Sequence[int]]:
         """Give some rows of the data, by which a narrower student is cut out of its teacher."""
         data = self.wish.data
-        train, _, whole = (part.paths for part in data.listed)
+        train, _, whole = (part.paths for part in data.parts)
         found = task.read([*train, *whole], task.settings, data.options).examples
         task.check(found)
         longest = teacher.blueprint.config.max_position_embeddings
@@ -185,11 +185,9 @@ class _DistillRun:
     def _unlabelled(self, task: AnyTask) -> Sequence[Any]:
         if not self.wish.texts:
             return ()
-        found = sample_sentences(
-            self.wish.texts, self.settings.most_texts, self.settings.seed, self.around.tell_reading
-        )
-        self.around.say(f"{len(found):,} sentences of plain text are labelled by the teacher.")
-        return task.of_texts(found, [f"text-{number}" for number in range(1, len(found) + 1)])
+        found = sample_sentences(self.wish.texts, self.settings.most_texts, self.settings.seed, self.around.on_reading)
+        self.around.log(f"{len(found):,} sentences of plain text are labelled by the teacher.")
+        return task.examples_from_texts(found, [f"text-{number}" for number in range(1, len(found) + 1)])
 
     def _augmented(self, teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> Sequence[Any]:
         if not self.settings.augment.copies:
@@ -197,9 +195,9 @@ class _DistillRun:
         source = teacher if self.wish.words is None else open_checkpoint(self.wish.words)
         wanted = self.settings.augment
         wanted = replace(wanted, seed=stable_hash(self.settings.seed, "augment", wanted.seed))
-        made = augment(source, task, examples, wanted, tell=self.around.tell_reading)
+        made = augment(source, task, examples, wanted, tell=self.around.on_reading)
         for note in made.notes:
-            self.around.say(note)
+            self.around.log(note)
         return made.examples
 
 

@@ -99,8 +99,8 @@ class _GeneralDistillRun:
         student = with_heads(student, inside.heads, seed=self.settings.seed)
         model = teacher.model.to(self.processes.device(self.around.device))
         lesson = TextDistillObjective(assembler, Teacher(model), inside, self.settings)
-        loop = self.processes.agree(lambda: self._loop(student, lesson, place.unfinished))
-        with place.begun() as draft:
+        loop = self.processes.agree(lambda: self._loop(student, lesson, place.partial_folder))
+        with place.open() as draft:
             return self._train(loop, draft, student, shards)
 
     def _plan(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class _GeneralDistillRun:
     def _shards(self, teacher: Checkpoint) -> Shards:
         around = self.around
         cache = around.cache_for(self.out)
-        kitchen = BuildContext(cache, around.workers, around.say, around.tell_reading)
+        kitchen = BuildContext(cache, around.workers, around.log, around.on_reading)
         corpus = open_corpus(self.files, kitchen)
         shards = open_or_build_shards(
             corpus, require_tokenizer(teacher), cache, workers=kitchen.workers, tell=kitchen.tell
@@ -123,7 +123,7 @@ class _GeneralDistillRun:
     def _with_length(self, settings: GeneralDistillSettings) -> GeneralDistillSettings:
         if any(settings.length_of_run.values()):
             return settings
-        self.around.say(
+        self.around.log(
             f"No length was given: the run takes {DEFAULT_TOKENS:,} tokens. --hours or --tokens choose another."
         )
         return replace(settings, tokens=DEFAULT_TOKENS)
@@ -142,14 +142,14 @@ class _GeneralDistillRun:
             processes=self.processes,
             device=self.around.device,
             sharded=self.around.shard,
-            tell=lambda progress: self.around.tell(replace(progress, phase="distillation")),
+            tell=lambda progress: self.around.on_progress(replace(progress, phase="distillation")),
         )
 
     def _train(self, loop: TrainingLoop, draft: Draft, student: Checkpoint, shards: Shards) -> GeneralDistillRunResult:
         after = loop.run().scores[SCORES_KEY]
         loop.log.close()
         rows = (row["scores"][SCORES_KEY] for row in loop.log.rows("held_out"))
-        before: dict[str, float] = self.processes.from_first(next(rows, {}))
+        before: dict[str, float] = self.processes.broadcast(next(rows, {}))
         done = GeneralDistillRunResult(before, after, loop.position.done)
         if self.processes.is_first:
             trained = with_heads(replace(student, model=loop.model.cpu()), {})
@@ -179,5 +179,5 @@ def _first_rows(assembler: Collator, settings: GeneralDistillSettings) -> list[l
     split = HeldOutSplit(assembler.shards, settings.evaluation.share)
     feed = SequenceSampler(assembler.shards, split, seed=settings.seed, micro_tokens=STUDENT_SAMPLE_TOKENS)
     (portion,), _ = feed.take(Cursor(), 1, settings.sequences.cutting(0.0))
-    batch = assembler.micro(portion.stretches, [], "", ()).batch
+    batch = assembler.micro(portion.spans, [], "", ()).batch
     return [ids.tolist() for ids in batch.split(batch.ids_N)]

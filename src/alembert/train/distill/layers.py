@@ -129,21 +129,21 @@ class LayerLosses:
         return dict(sorted(pairs.items()))
 
     @property
-    def related(self) -> int:
+    def relation_layer(self) -> int:
         """The teacher's layer, from 0, whose relations are imitated."""
         return (self.settings.relation_layer or len(self.teacher.layer_order)) - 1
 
-    def wanted(self, *, answers: bool = False) -> TeacherRequest:
+    def teacher_request(self, *, answers: bool = False) -> TeacherRequest:
         """Say what the teacher must tell."""
         chosen = self.weights
         return TeacherRequest(
             states=tuple(sorted(set(self.states.values()))),
             attention=tuple(layer - 1 for layer in self.layers) if "attention" in chosen else (),
-            relations=(self.related,) if "relations" in chosen else (),
+            relations=(self.relation_layer,) if "relations" in chosen else (),
             answers=answers,
         )
 
-    def watch(self) -> LayerRecorder | None:
+    def layer_recorder(self) -> LayerRecorder | None:
         """Make what records the student; none: no loss looks inside."""
         chosen = self.weights
         if not chosen:
@@ -180,28 +180,28 @@ class LayerLosses:
     # -- losses
 
     @property
-    def _looks(self) -> str:
+    def _attention_kind(self) -> str:
         return self.attention or self.student.attention
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Say what each loss is a mean over."""
         tokens = sum(batch.lengths)
-        known = {"attention": count_attention_pairs(batch, self._looks), "contrastive": len(batch.lengths)}
+        known = {"attention": count_attention_pairs(batch, self._attention_kind), "contrastive": len(batch.lengths)}
         return {name: known.get(name, tokens) for name in self.weights}
 
-    def errors(self, model: Model, watch: LayerRecorder, said: TeacherOutputs, batch: Batch) -> dict[str, Tensor]:
+    def losses(self, model: Model, watch: LayerRecorder, said: TeacherOutputs, batch: Batch) -> dict[str, Tensor]:
         """Give the sum of each loss over a micro-batch."""
         found: dict[str, Tensor] = {}
         chosen = self.weights
         if "attention" in chosen:
             found["attention"] = torch.stack(
                 [
-                    attention_loss(watch.qkv[ours], said.attention(theirs - 1), batch, self._looks)
+                    attention_loss(watch.qkv[ours], said.attention(theirs - 1), batch, self._attention_kind)
                     for ours, theirs in enumerate(self.layers)
                 ]
             ).sum()
         if "relations" in chosen:
-            ours_N3HK, theirs_N3HK = watch.qkv[len(self.layers) - 1], said.attention(self.related)
+            ours_N3HK, theirs_N3HK = watch.qkv[len(self.layers) - 1], said.attention(self.relation_layer)
             found["relations"] = relation_loss(ours_N3HK, theirs_N3HK, batch, self.settings.relation_heads)
         return found | self._errors_of_states(model, watch, said, batch)
 

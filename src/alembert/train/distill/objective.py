@@ -63,14 +63,14 @@ class LossCount:
 class TeacherTarget:
     """What the teacher says about a micro-batch; none: it is asked when the loss is computed."""
 
-    said: TeacherOutputs | None
+    outputs: TeacherOutputs | None
 
     @property
     def count(self) -> int:
         return 1
 
     def to(self, device: torch.device) -> TeacherTarget:
-        return self if self.said is None else TeacherTarget(self.said.to(device))
+        return self if self.outputs is None else TeacherTarget(self.outputs.to(device))
 
 
 def add_teacher_target(micro: MicroBatch, counts: Mapping[str, int], said: TeacherOutputs | None) -> MicroBatch:
@@ -92,62 +92,62 @@ class TaskDistillObjective:
     ) -> None:
         self.lesson = lesson
         self.teacher = teacher
-        self.inside = inside
+        self.layer_losses = inside
         self.settings = settings
-        self.record = record
+        self.cache = record
         self.weights = settings.losses.chosen()
-        self.wanted = build_teacher_request(inside, settings)
+        self.request = build_teacher_request(inside, settings)
         self._first_rows = [0, *accumulate(len(item) for item in lesson.items)]
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
-        return self.lesson.take(cursor, count, progress)
+    def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
+        return self.lesson.sample(cursor, count, progress)
 
-    def micro(self, portion: ExampleBatchPlan) -> MicroBatch:
-        micro = self.lesson.micro(portion)
+    def collate(self, portion: ExampleBatchPlan) -> MicroBatch:
+        micro = self.lesson.collate(portion)
         said = self._recorded(portion, micro)
-        micro = micro if self.inside.watch() is None else replace(micro, wanted=None)
+        micro = micro if self.layer_losses.layer_recorder() is None else replace(micro, wanted=None)
         return add_teacher_target(micro, self._counts(micro), said)
 
     def _recorded(self, portion: ExampleBatchPlan, micro: MicroBatch) -> TeacherOutputs | None:
-        if self.record is None:
+        if self.cache is None:
             return None
-        return self.record.said(self._rows_of(portion), micro.batch, inside=self.wanted.is_inside)
+        return self.cache.lookup(self._rows_of(portion), micro.batch, inside=self.request.has_layers)
 
     def _rows_of(self, portion: ExampleBatchPlan) -> list[int]:
         return [
-            self._first_rows[item] + place for item in portion.items for place in range(len(self.lesson.items[item]))
+            self._first_rows[item] + place for item in portion.indices for place in range(len(self.lesson.items[item]))
         ]
 
     def _counts(self, micro: MicroBatch) -> dict[str, int]:
         answers = micro.targets[self.lesson.name].count
-        counts = self.inside.counts(micro.batch)
+        counts = self.layer_losses.counts(micro.batch)
         return counts | {name: answers for name in ("prediction", "hard") if name in self.weights}
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
-        return combine_losses(self.errors(model, micro, noise), self.weights, totals)
+        return combine_losses(self.losses(model, micro, noise), self.weights, totals)
 
-    def errors(self, model: Model, micro: MicroBatch, noise: DropoutSeed | None) -> dict[str, Tensor]:
+    def losses(self, model: Model, micro: MicroBatch, noise: DropoutSeed | None) -> dict[str, Tensor]:
         """Let the student read a micro-batch, and give the sum of each loss."""
         target: TaskBatch = micro.targets[self.lesson.name]
-        said = micro.targets[TEACHER_TARGET].said or self.teacher.says(micro.batch, self.wanted, target)
-        watch, task = self.inside.watch(), self.lesson.task
+        said = micro.targets[TEACHER_TARGET].said or self.teacher.forward(micro.batch, self.request, target)
+        watch, task = self.layer_losses.layer_recorder(), self.lesson.task
         answering = self.weights.keys() & {"prediction", "hard"}
         outputs = model(
             micro.batch,
             [self.lesson.head] if answering else [],
-            places_P=target.places,
+            places_P=target.positions,
             only=watch is None,
-            attention=task.attention,
+            attention=task.attention_pattern,
             trace=watch,
             noise=noise,
         )
-        errors = {} if watch is None else self.inside.errors(model, watch, said, micro.batch)
+        errors = {} if watch is None else self.layer_losses.losses(model, watch, said, micro.batch)
         if "prediction" in answering:
             assert said.answers_PC is not None
             taught, head = said.answers_PC.float(), model.head(self.lesson.head)
-            errors["prediction"] = task.imitation(
+            errors["prediction"] = task.distillation_loss(
                 head, outputs[self.lesson.head], taught, target, self.settings.imitation
             )
         if "hard" in answering:
@@ -155,14 +155,14 @@ class TaskDistillObjective:
             errors["hard"] = task.loss(head, outputs[self.lesson.head], target, self.settings.loss)
         return errors
 
-    def examine(self, model: Model, part: int = 0, parts: int = 1) -> Any:
+    def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> Any:
         """Let the student do the task, if it learns answers; else see how far it is from the teacher."""
         if self._answers:
-            return self.lesson.examine(model, part, parts)
+            return self.lesson.evaluate(model, part, parts)
         return _tally_losses(self, model, self._exams[part::parts])
 
-    def verdict(self, found: Sequence[Any]) -> EvalResult:
-        return self.lesson.verdict(found) if self._answers else _mean_losses(found, self.weights)
+    def summarise(self, found: Sequence[Any]) -> EvalResult:
+        return self.lesson.summarise(found) if self._answers else _mean_losses(found, self.weights)
 
     @property
     def _answers(self) -> bool:
@@ -175,17 +175,17 @@ class TaskDistillObjective:
             self.lesson.task, self.lesson.dev, self.lesson.dev, self.lesson.settings, head=self.lesson.head
         )
         exams: list[MicroBatch] = []
-        for portion in dev.feed.of_pass(0):
+        for portion in dev.feed.epoch_batches(0):
             if sum(micro.tokens for micro in exams) >= EVAL_TOKENS:
                 break
-            micro = replace(dev.micro(portion), wanted=None)
-            exams.append(add_teacher_target(micro, self.inside.counts(micro.batch), self._heard(micro)))
+            micro = replace(dev.collate(portion), wanted=None)
+            exams.append(add_teacher_target(micro, self.layer_losses.counts(micro.batch), self._ask_teacher(micro)))
         return exams
 
-    def _heard(self, micro: MicroBatch) -> TeacherOutputs:
+    def _ask_teacher(self, micro: MicroBatch) -> TeacherOutputs:
         """Let the teacher read a micro-batch, and bring what it says to where micro-batches are made."""
         there = micro.to(next(self.teacher.model.parameters()).device)
-        said = self.teacher.says(there.batch, self.wanted, there.targets[self.lesson.name])
+        said = self.teacher.forward(there.batch, self.request, there.targets[self.lesson.name])
         return said.to(micro.batch.ids_N.device)
 
 
@@ -200,21 +200,21 @@ class TextDistillObjective:
         self.inside = inside
         self.settings = settings
         self.weights = settings.losses.chosen()
-        self.wanted = inside.wanted()
+        self.wanted = inside.teacher_request()
         self.split = HeldOutSplit(assembler.shards, settings.evaluation.share)
         self.feed = SequenceSampler(
             assembler.shards, self.split, seed=settings.seed, micro_tokens=settings.batch.micro_tokens
         )
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[SequenceBatchPlan], Cursor]:
+    def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[list[SequenceBatchPlan], Cursor]:
         return self.feed.take(cursor, count, self.cutting(progress))
 
     def cutting(self, progress: float) -> SequenceSpec:
         """Say how documents are cut at this point of the run."""
         return self.settings.sequences.cutting(progress)
 
-    def micro(self, portion: SequenceBatchPlan) -> MicroBatch:
-        return self._micro(portion.stretches)
+    def collate(self, portion: SequenceBatchPlan) -> MicroBatch:
+        return self._micro(portion.spans)
 
     def _micro(self, stretches: Sequence[Any]) -> MicroBatch:
         micro = self.assembler.micro(stretches, [], "", ())
@@ -223,18 +223,18 @@ class TextDistillObjective:
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
-        return combine_losses(self.errors(model, micro, noise), self.weights, totals)
+        return combine_losses(self.losses(model, micro, noise), self.weights, totals)
 
-    def errors(self, model: Model, micro: MicroBatch, noise: DropoutSeed | None) -> dict[str, Tensor]:
-        said, watch = self.teacher.says(micro.batch, self.wanted), self.inside.watch()
+    def losses(self, model: Model, micro: MicroBatch, noise: DropoutSeed | None) -> dict[str, Tensor]:
+        said, watch = self.teacher.forward(micro.batch, self.wanted), self.inside.layer_recorder()
         assert watch is not None
         model(micro.batch, [], trace=watch, noise=noise)
-        return self.inside.errors(model, watch, said, micro.batch)
+        return self.inside.losses(model, watch, said, micro.batch)
 
-    def examine(self, model: Model, part: int = 0, parts: int = 1) -> LossTallies:
+    def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> LossTallies:
         return _tally_losses(self, model, self._exams[part::parts])
 
-    def verdict(self, found: Sequence[LossTallies]) -> EvalResult:
+    def summarise(self, found: Sequence[LossTallies]) -> EvalResult:
         return _mean_losses(found, self.weights)
 
     @cached_property
@@ -249,7 +249,7 @@ DistillObjective = TaskDistillObjective | TextDistillObjective
 
 def build_teacher_request(inside: LayerLosses, settings: StageSettings) -> TeacherRequest:
     """Say what the teacher must tell in a stage."""
-    return inside.wanted(answers="prediction" in settings.losses.chosen())
+    return inside.teacher_request(answers="prediction" in settings.losses.chosen())
 
 
 def _tally_losses(lesson: DistillObjective, model: Model, exams: Sequence[MicroBatch]) -> LossTallies:
@@ -257,7 +257,7 @@ def _tally_losses(lesson: DistillObjective, model: Model, exams: Sequence[MicroB
     total: LossTallies = {}
     with torch.no_grad():
         for micro in exams:
-            errors = lesson.errors(model, micro.to(device), None)
+            errors = lesson.losses(model, micro.to(device), None)
             for name, error in errors.items():
                 value, count = total.get(name, (0.0, 0.0))
                 total[name] = (value + float(error), count + micro.targets[name].count)
@@ -290,7 +290,7 @@ def fit_projections(model: Model, lesson: DistillObjective, inside: LayerLosses)
     cursor, seen = Cursor(), 0
     model.eval()
     while seen < FIT_TOKENS:
-        (portion,), cursor = lesson.take(cursor, 1, 0.0)
+        (portion,), cursor = lesson.sample(cursor, 1, 0.0)
         for name, ours_ND, theirs_NW in _paired_states(model, lesson, inside, portion):
             product_DD, crossed_DW = ours_ND.mT @ ours_ND, ours_ND.mT @ theirs_NW
             before = sums.get(name)
@@ -307,11 +307,11 @@ def _paired_states(
     model: Model, lesson: DistillObjective, inside: LayerLosses, portion: Any
 ) -> list[tuple[str, Tensor, Tensor]]:
     """Give, for each projection, states of the student with a one beside them, and the teacher's."""
-    batch, watch = lesson.micro(portion).batch, inside.watch()
+    batch, watch = lesson.collate(portion).batch, inside.layer_recorder()
     assert watch is not None
     with torch.no_grad():
         model(batch, [], trace=watch)
-    said = lesson.teacher.says(batch, inside.wanted())
+    said = lesson.teacher.forward(batch, inside.teacher_request())
     return [
         (
             name,

@@ -88,7 +88,7 @@ class DistillJob:
 class DistillContext:
     """What all seeds of a distillation share: the teacher, the data, and what the teacher says about them."""
 
-    wish: DistillJob
+    job: DistillJob
     checkpoint: Checkpoint
     """The teacher."""
     prepared: PreparedData
@@ -100,8 +100,8 @@ class DistillContext:
     @property
     def head(self) -> str:
         """The name of the teacher's head: that of the task, if it has several."""
-        named = self.wish.task
-        return named if named and named in read_task_names(Path(self.wish.teacher)) else self._part.head
+        named = self.job.task
+        return named if named and named in read_task_names(Path(self.job.teacher)) else self._part.head
 
     @property
     def _part(self) -> PreparedTask:
@@ -113,32 +113,32 @@ class DistillContext:
 
     @cached_property
     def _model(self) -> Model:
-        return self._own_pieces.model(self.checkpoint).to(self.processes.device(self.around.device))
+        return self._own_pieces.shrink(self.checkpoint).to(self.processes.device(self.around.device))
 
     @cached_property
-    def has_own_reading(self) -> bool:
+    def tokenizes_differently(self) -> bool:
         """Whether the teacher reads other pieces than the student, and with them other rows of the same examples."""
         return self.prepared.tokenizer.vocabulary != require_tokenizer(self.checkpoint).vocabulary
 
     @cached_property
     def _own_pieces(self) -> VocabularySubset:
         size = self.checkpoint.blueprint.config.vocab_size
-        return VocabularySubset.all(size) if self.has_own_reading else self.prepared.pieces
+        return VocabularySubset.all(size) if self.tokenizes_differently else self.prepared.vocabulary
 
     @cached_property
     def _own_rows(self) -> list[Row]:
         """The rows of the training examples as the teacher reads them."""
         part, config = self._part, self.checkpoint.blueprint.config
         examples = part.train.encoded
-        if self.has_own_reading:
+        if self.tokenizes_differently:
             encode = part.task.for_training().encode
-            examples = encode(part.divided.train, require_tokenizer(self.checkpoint), config.max_position_embeddings)
-        items = group_rows(examples, together=part.task.counted == "examples")
+            examples = encode(part.splits.train, require_tokenizer(self.checkpoint), config.max_position_embeddings)
+        items = group_rows(examples, together=part.task.loss_unit == "examples")
         return [row for item in items for row in item]
 
     def inside(self, stage: StageSettings) -> LayerLosses:
         ours, theirs = self.prepared.checkpoint.blueprint.config, self.checkpoint.blueprint.config
-        return LayerLosses(stage.losses, ours, theirs, self._part.task.attention)
+        return LayerLosses(stage.losses, ours, theirs, self._part.task.attention_pattern)
 
     def check(self, stage: StageSettings) -> None:
         """Refuse losses that cannot bind these two models."""
@@ -160,24 +160,24 @@ class DistillContext:
         """Let the teacher read everything once, if what it says has room."""
         rows, wanted = self._own_rows, build_teacher_request(inside, stage)
         self._check_reading(lesson, teacher, wanted)
-        wanted = wanted if wanted.is_nothing else self._wanted_by_all(stage)
-        if wanted.is_nothing:
+        wanted = wanted if wanted.is_empty else self._wanted_by_all(stage)
+        if wanted.is_empty:
             return None
-        if self.settings.cache.use == "never" and not self.has_own_reading:
+        if self.settings.cache.use == "never" and not self.tokenizes_differently:
             return None
         cache = self.around.cache_for(self.out)
         recorder = TeacherCacheWriter(
-            cache / f"teacher-{self._key(wanted, stage)}", rows, teacher, wanted, self.around.tell_reading
+            cache / f"teacher-{self._key(wanted, stage)}", rows, teacher, wanted, self.around.on_reading
         )
         needed = estimate_bytes(rows, teacher, wanted)
-        has_room = self.has_own_reading or fits_on_disk(needed, cache, self.settings.cache.gigabytes)
+        has_room = self.tokenizes_differently or fits_on_disk(needed, cache, self.settings.cache.gigabytes)
         if not has_room and not recorder.is_done:
-            self.around.say(
+            self.around.log(
                 f"What the teacher says would take {needed / 1e9:.1f} GB, more than [cache] allows or half of the free disk: it "
                 "reads the texts anew in every pass."
             )
             return None
-        return self.processes.in_turn(recorder.record)
+        return self.processes.in_turn(recorder.write)
 
     def _key(self, wanted: TeacherRequest, stage: StageSettings) -> str:
         """Name what the teacher says in a stage."""
@@ -187,7 +187,7 @@ class DistillContext:
             "head": self.head,  # one of several, which all read the same rows
             "task": self._part.task.to_table(),
         }
-        return hash_contents(self._own_rows, self._own_pieces.ids_K, Path(self.wish.teacher), about)
+        return hash_contents(self._own_rows, self._own_pieces.ids_K, Path(self.job.teacher), about)
 
     def _wanted_by_all(self, stage: StageSettings) -> TeacherRequest:
         """Say what all stages want that ask the teacher alike, so that it reads for them together."""
@@ -195,14 +195,14 @@ class DistillContext:
         stages = [each for each in (settings.intermediate, settings.prediction) if not each.skip]
         alike = [each for each in stages if each.imitation == stage.imitation]
         return reduce(
-            TeacherRequest.joined, (build_teacher_request(self.inside(each), each) for each in alike), TeacherRequest()
+            TeacherRequest.union, (build_teacher_request(self.inside(each), each) for each in alike), TeacherRequest()
         )
 
     def _check_reading(self, lesson: TaskObjective, teacher: Teacher, wanted: TeacherRequest) -> None:
         """Refuse to compare what two readings of a text do not share."""
-        if not self.has_own_reading:
+        if not self.tokenizes_differently:
             return
-        if wanted.is_inside:
+        if wanted.has_layers:
             raise BadSetting(
                 "The student reads other pieces than its teacher, so what happens inside cannot be compared, only answers can. "
                 "Use --inside-epochs 0, and in the stage of answers the losses prediction and hard."
@@ -222,7 +222,7 @@ INTERMEDIATE_FOLDER: Final = "inside"
 class StudentRun:
     """One seed: a student that goes through both stages."""
 
-    hall: DistillContext
+    context: DistillContext
     seed: int
     reports: Mapping[str, DataReport]
     folder: Path
@@ -230,58 +230,58 @@ class StudentRun:
     def check(self) -> None:
         """Refuse settings that cannot work, before anything is written."""
         for stage in self._stages:
-            self.hall.check(stage)
+            self.context.check(stage)
 
     def run(self) -> SeedResult:
         """Train, or give the result of a seed that is done."""
         learner = self._begun()
-        if not self._is_done and not self.hall.settings.intermediate.skip:
-            learner = self._taught_inside(learner)
-        stage = self._length(self.hall.settings.prediction)
+        if not self._is_done and not self.context.settings.intermediate.skip:
+            learner = self._train_intermediate(learner)
+        stage = self._length(self.context.settings.prediction)
         result = SeedRun(
             self.folder,
-            self.hall.prepared,
+            self.context.prepared,
             self.reports,
             learner,
             stage,
-            partial(self.hall.lesson, stage),
-            self.hall.around,
-            self.hall.processes,
+            partial(self.context.lesson, stage),
+            self.context.around,
+            self.context.processes,
             phase="distillation",
-            told=self._told(),
-            forget_training=self.hall.settings.forget_training,
+            card_facts=self._told(),
+            forget_training=self.context.settings.forget_training,
         ).run()
-        self.hall.processes.first_alone(
+        self.context.processes.on_first(
             lambda: shutil.rmtree(self.folder / INTERMEDIATE_FOLDER / STATE_FOLDER, ignore_errors=True)
         )
         return result
 
     @property
     def _is_done(self) -> bool:
-        found: bool = self.hall.processes.from_first((self.folder / RUN_FOLDER / "scores.json").is_file())
+        found: bool = self.context.processes.broadcast((self.folder / RUN_FOLDER / "scores.json").is_file())
         return found
 
     @property
     def _stages(self) -> list[StageSettings]:
-        settings = self.hall.settings
+        settings = self.context.settings
         return [stage for stage in (settings.intermediate, settings.prediction) if not stage.skip]
 
     def _length(self, stage: StageSettings) -> StageSettings:
-        return with_run_length(replace(stage, seed=self.seed), self.hall.prepared)
+        return with_run_length(replace(stage, seed=self.seed), self.context.prepared)
 
     def _begun(self) -> Checkpoint:
         """Give the student its head: its own if it knows the task, or the teacher's if it begins as that does and fits."""
-        prepared, teacher = self.hall.prepared, self.hall.checkpoint
+        prepared, teacher = self.context.prepared, self.context.checkpoint
         learner = with_task_heads(prepared, self.seed)
         same = learner.blueprint.config.hidden_size == teacher.blueprint.config.hidden_size
-        is_fresh = self.hall.settings.student.start == "scratch"
+        is_fresh = self.context.settings.student.start == "scratch"
         if not same or is_fresh or has_task_head(prepared, prepared.tasks[0]):
             return learner
         ours, theirs = learner.model.state_dict(), teacher.model.state_dict()
         kept = {
             name: theirs[source].clone()
             for name in ours
-            if (source := name.replace(f"heads.{prepared.tasks[0].head}.", f"heads.{self.hall.head}."))
+            if (source := name.replace(f"heads.{prepared.tasks[0].head}.", f"heads.{self.context.head}."))
             and name.startswith(("heads.", "pooler."))
             and source in theirs
             and theirs[source].shape == ours[name].shape
@@ -289,15 +289,15 @@ class StudentRun:
         learner.model.load_state_dict({**ours, **kept})
         return learner
 
-    def _taught_inside(self, learner: Checkpoint) -> Checkpoint:
+    def _train_intermediate(self, learner: Checkpoint) -> Checkpoint:
         """Run the stage that teaches what happens inside; give the student without what served it alone."""
-        hall, stage = self.hall, self._length(self.hall.settings.intermediate)
+        hall, stage = self.context, self._length(self.context.settings.intermediate)
         prepared, lesson = hall.prepared, hall.lesson(stage)
-        heads = {**learner.blueprint.heads, **lesson.inside.heads}
+        heads = {**learner.blueprint.heads, **lesson.layer_losses.heads}
         student = with_heads(learner, heads, seed=self.seed)
-        model = prepared.pieces.model(with_dropout(student, stage.model.dropout, stage.model.attention_dropout))
+        model = prepared.vocabulary.shrink(with_dropout(student, stage.model.dropout, stage.model.attention_dropout))
         if stage.losses.fitted:
-            fit_projections(model, lesson, lesson.inside)
+            fit_projections(model, lesson, lesson.layer_losses)
         log = RunLog(self.folder / INTERMEDIATE_FOLDER, tensorboard=hall.processes.is_first)
         loop = TrainingLoop(
             model,
@@ -308,12 +308,12 @@ class StudentRun:
             processes=hall.processes,
             device=hall.around.device,
             sharded=hall.around.shard,
-            tell=lambda progress: hall.around.tell(replace(progress, phase="inside")),
+            tell=lambda progress: hall.around.on_progress(replace(progress, phase="inside")),
         )
         loop.run()
         log.close()
-        hall.processes.first_alone(partial(self._write_inside, log, stage))
-        trained = replace(student, model=prepared.pieces.whole(loop.model.cpu(), student))
+        hall.processes.on_first(partial(self._write_inside, log, stage))
+        trained = replace(student, model=prepared.vocabulary.restore(loop.model.cpu(), student))
         return replace(without_training_heads(trained, prepared), folder=learner.folder)
 
     def _write_inside(self, log: RunLog, stage: StageSettings) -> None:
@@ -322,7 +322,7 @@ class StudentRun:
 
     def _told(self) -> dict[str, str]:
         """Say on the model card who taught the student, and how."""
-        hall = self.hall
+        hall = self.context
         config = hall.checkpoint.blueprint.config
         stages = {
             name: ", ".join(f"{loss} (weight {weight:g})" for loss, weight in stage.losses.chosen().items())
@@ -333,4 +333,4 @@ class StudentRun:
             if not stage.skip
         }
         size = f"{len(config.layer_order)} layers of width {config.hidden_size}"
-        return {"teacher": f"{Path(hall.wish.teacher).name}, {size}", "student": hall.wish.student, **stages}
+        return {"teacher": f"{Path(hall.job.teacher).name}, {size}", "student": hall.job.student, **stages}

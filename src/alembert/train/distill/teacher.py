@@ -41,15 +41,15 @@ class TeacherRequest:
         return tuple(sorted({*self.attention, *self.relations}))
 
     @property
-    def is_nothing(self) -> bool:
-        return not (self.answers or self.is_inside)
+    def is_empty(self) -> bool:
+        return not (self.answers or self.has_layers)
 
     @property
-    def is_inside(self) -> bool:
+    def has_layers(self) -> bool:
         """Whether anything but answers is wanted."""
         return bool(self.states or self.layers)
 
-    def joined(self, other: TeacherRequest) -> TeacherRequest:
+    def union(self, other: TeacherRequest) -> TeacherRequest:
         """Give what two want together."""
         return TeacherRequest(
             tuple(sorted({*self.states, *other.states})),
@@ -114,14 +114,14 @@ class Teacher:
     def config(self) -> EncoderConfig:
         return self.model.config
 
-    def says(self, batch: Batch, wanted: TeacherRequest, target: TaskBatch | None = None) -> TeacherOutputs:
+    def forward(self, batch: Batch, wanted: TeacherRequest, target: TaskBatch | None = None) -> TeacherOutputs:
         """Read a batch, unless nothing is wanted; answers need the target, which says where the head is asked."""
-        if wanted.is_nothing:
+        if wanted.is_empty:
             return TeacherOutputs(wanted, self.config, _concatenate_outputs(None, wanted, len(batch.ids_N)))
-        watch = LayerRecorder(layers=wanted.layers) if wanted.is_inside else None
-        attention = None if self.task is None else self.task.attention
+        watch = LayerRecorder(layers=wanted.layers) if wanted.has_layers else None
+        attention = None if self.task is None else self.task.attention_pattern
         heads = [self.head] if wanted.answers and self.head else []
-        places = None if target is None else target.places
+        places = None if target is None else target.positions
         # In float32 also where the student is computed in half precision: what is on the disk is that, too.
         with torch.no_grad(), torch.autocast(batch.ids_N.device.type, enabled=False):
             outputs = self.model(batch, heads, places_P=places, only=watch is None, attention=attention, trace=watch)
@@ -132,7 +132,7 @@ class Teacher:
         assert self.task is not None
         assert self.head is not None
         assert target is not None
-        taught = self.task.taught(self.model.head(self.head), outputs[self.head], target, self.settings)
+        taught = self.task.teacher_targets(self.model.head(self.head), outputs[self.head], target, self.settings)
         return to_half(taught)
 
 

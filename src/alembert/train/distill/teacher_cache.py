@@ -71,9 +71,9 @@ class TeacherCache:
     tokens_NW: HalfArray
     answers_PC: HalfArray
 
-    def said(self, numbers: Sequence[int], batch: Batch, *, inside: bool = True) -> TeacherOutputs:
+    def lookup(self, numbers: Sequence[int], batch: Batch, *, inside: bool = True) -> TeacherOutputs:
         """Give what was said about the rows of a batch, by their numbers in its order; `inside`: more than answers."""
-        inside = inside and self.wanted.is_inside
+        inside = inside and self.wanted.has_layers
         tokens_NW = np.empty((len(batch.ids_N), self.tokens_NW.shape[1] if inside else 0), np.float16)
         if inside:
             for number, start, length in zip(numbers, batch.starts_B.tolist(), batch.lengths, strict=True):
@@ -105,9 +105,9 @@ def hash_contents(rows: Sequence[Row], pieces: npt.NDArray[np.int64], teacher: P
     digest.update(artifact.hash_input(teacher).encode())
     digest.update(pieces.tobytes())
     for row in rows:
-        for part in (row.ids, row.places, row.segments):
+        for part in (row.ids, row.positions, row.segments):
             digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
-        digest.update(f"{row.length} {len(row.places)} {row.prefix};".encode())
+        digest.update(f"{row.length} {len(row.positions)} {row.prefix};".encode())
     return digest.hexdigest()[:16]
 
 
@@ -126,7 +126,7 @@ class TeacherCacheWriter:
         """Whether the teacher has read all rows."""
         return self._found()[0] == len(self.rows)
 
-    def record(self) -> TeacherCache:
+    def write(self) -> TeacherCache:
         """Make the record, go on with it, or find it made; while one process makes it, another is refused."""
         with translate_os_errors(f"Keeping what the teacher says in {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -230,7 +230,7 @@ class TeacherCacheWriter:
         def compute(places: list[int]) -> tuple[list[int], TaskBatch, TeacherOutputs]:
             chosen = [numbers[place] for place in places]
             target = collate_rows([self.rows[number] for number in chosen], chosen).to(device)
-            return chosen, target, self.teacher.says(target.batch, self.wanted, target)
+            return chosen, target, self.teacher.forward(target.batch, self.wanted, target)
 
         yield from map_batches(compute, [self.rows[number].length for number in numbers], device)
 
@@ -240,7 +240,7 @@ def count_answers(rows: Sequence[Row], teacher: Teacher, wanted: TeacherRequest)
     if not wanted.answers or teacher.head is None:
         return [0] * len(rows)
     per_token = teacher.model.spec(teacher.head).per_token
-    return [len(row.places) if per_token else 1 for row in rows]
+    return [len(row.positions) if per_token else 1 for row in rows]
 
 
 def _write_block(path: Path, offset: int, block: HalfArray) -> None:

@@ -40,45 +40,45 @@ class DataFiles:
 
     train: tuple[Path, ...] = ()
     dev: tuple[Path, ...] = ()
-    whole: tuple[Path, ...] = ()
+    unsplit: tuple[Path, ...] = ()
     """Files that are divided by `split_examples`."""
     split: str = "80/10/10"
     options: ReadOptions = field(default_factory=ReadOptions)
 
     def __post_init__(self) -> None:
-        if bool(self.train) == bool(self.whole):
+        if bool(self.train) == bool(self.unsplit):
             raise BadSetting("Give either training files (--train), or files to be divided (--data), not both.")
-        if self.whole and self.dev:
+        if self.unsplit and self.dev:
             raise BadSetting("--data is divided into training and development parts; leave --dev out.")
-        self.listed  # noqa: B018 (refuses what is not there)
+        self.parts  # noqa: B018 (refuses what is not there)
 
     @cached_property
-    def listed(self) -> tuple[InputFiles, InputFiles, InputFiles]:
+    def parts(self) -> tuple[InputFiles, InputFiles, InputFiles]:
         """The files of each part: train, dev and whole."""
         train, dev, whole = (
-            list_input_files(paths) if paths else InputFiles(()) for paths in (self.train, self.dev, self.whole)
+            list_input_files(paths) if paths else InputFiles(()) for paths in (self.train, self.dev, self.unsplit)
         )
         return train, dev, whole
 
     @property
     def files(self) -> tuple[Path, ...]:
         """All files; a folder that a reader takes whole, as brat has them, is one."""
-        return tuple(path for part in self.listed for path in part.paths)
+        return tuple(path for part in self.parts for path in part.paths)
 
     @property
     def contents(self) -> tuple[Path, ...]:
         """Everything that is read: of a brat pair, both files."""
-        return tuple(path for part in self.listed for path in part.contents)
+        return tuple(path for part in self.parts for path in part.contents)
 
     @property
     def sizes(self) -> list[int]:
         """How many of the contents belong to each part."""
-        return [len(part.contents) for part in self.listed]
+        return [len(part.contents) for part in self.parts]
 
     @property
     def sources(self) -> list[Path]:
         """The files and folders to train on, as they were named."""
-        return expand_patterns(self.train or self.whole)
+        return expand_patterns(self.train or self.unsplit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class TaskSpec:
         data = self.data
         return {
             "task": self.task,
-            "split": data.split if data.whole else None,
+            "split": data.split if data.unsplit else None,
             "reading": asdict(data.options),
             "parts": data.sizes,
             "of_the_task": as_table(self.settings),
@@ -131,7 +131,7 @@ class DataSplits:
     """What was divided from the same files, and is not used here."""
 
     @property
-    def telling(self) -> tuple[Any, ...]:
+    def all(self) -> tuple[Any, ...]:
         """Give all examples of files that were divided: they say which labels there are, wherever a rare one fell."""
         return (*self.train, *self.dev, *self.test)
 
@@ -140,23 +140,23 @@ class DataSplits:
 class PreparedTask:
     """What one task learns from, and what it is called."""
 
-    called: str | None
+    multitask_name: str | None
     """Its name among several; none: it is the only one, and needs none."""
-    subject: TaskSpec
+    spec: TaskSpec
     task: AnyTask
     train: EncodedExamples
     dev: EncodedExamples
-    divided: DataSplits
+    splits: DataSplits
 
     @property
     def name(self) -> str:
         """What its loss and its scores are called."""
-        return self.called or self.task.name
+        return self.multitask_name or self.task.name
 
     @property
     def head(self) -> str:
         """The name of its head in the model: an only one is called as published models call it."""
-        return self.called or self.task.head().kind
+        return self.multitask_name or self.task.head().kind
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class PreparedData:
     """Everything that a run learns from."""
 
     tasks: tuple[PreparedTask, ...]
-    pieces: VocabularySubset
+    vocabulary: VocabularySubset
     """What the numbers in the rows of all examples stand for."""
     checkpoint: Checkpoint
     """The model that learns, with rows for the markers of the tasks."""
@@ -174,14 +174,14 @@ class PreparedData:
         return require_tokenizer(self.checkpoint)
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """Tokens that the model reads at once."""
         return self.checkpoint.blueprint.config.max_position_embeddings
 
     @property
-    def are_named(self) -> bool:
+    def is_multitask(self) -> bool:
         """Whether the tasks have names of their own: the model is then one of several tasks."""
-        return any(each.called for each in self.tasks)
+        return any(each.multitask_name for each in self.tasks)
 
     @property
     def train_tokens(self) -> int:
@@ -201,7 +201,7 @@ def require_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
 
 def read_splits(task: type[AnyTask], data: DataFiles, settings: Any) -> DataSplits:
     """Read the files, and see to it that no development example is among those that are trained on."""
-    in_train, in_dev, in_whole = (part.paths for part in data.listed)
+    in_train, in_dev, in_whole = (part.paths for part in data.parts)
     if in_whole:
         reading = task.read(in_whole, settings, data.options)
         train, dev, test = split_examples(reading.examples, parse_split(data.split), SPLIT_SEED)
@@ -212,7 +212,7 @@ def read_splits(task: type[AnyTask], data: DataFiles, settings: Any) -> DataSpli
         aside, remarks, how = reading.set_aside, reading.remarks, _split_facts(data.split)
         return _check_splits(DataSplits(train, dev, tuple(notes), aside, remarks, data.options, how, test))
     reading = task.read(in_train, settings, data.options)
-    settled = task.settle(reading.examples, settings)
+    settled = task.resolve_settings(reading.examples, settings)
     others = task.read(in_dev, settled, data.options) if in_dev else ReadResult(())
     # An empty file of development data is met below, so it is nothing that was left out.
     set_aside = tuple(each for each in others.set_aside if each.kind != "file" or not _is_blank(each.source))
@@ -294,19 +294,19 @@ def prepare_data(
     """
     learnt = {name: _fit_task(name, subject, checkpoint, (known or {}).get(name)) for name, subject in subjects.items()}
     learnt = {name: (task, _add_examples(task, divided, more)) for name, (task, divided) in learnt.items()}
-    markers = {marker: word for task, _ in learnt.values() for marker, word in task.markers.items()}
+    markers = {marker: word for task, _ in learnt.values() for marker, word in task.special_tokens.items()}
     checkpoint = with_markers(checkpoint, require_tokenizer(checkpoint), markers)
     encoded = {name: _encode_splits(task, divided, checkpoint) for name, (task, divided) in learnt.items()}
-    needs_all = whole_vocabulary or any(task.whole_vocabulary for task, _ in learnt.values())
+    needs_all = whole_vocabulary or any(task.needs_full_vocabulary for task, _ in learnt.values())
     own = (each for parts in encoded.values() for part in parts for each in part)
     pieces = VocabularySubset.all(checkpoint.blueprint.config.vocab_size) if needs_all else VocabularySubset.of(own)
     tasks = tuple(
         PreparedTask(
             name,
             subjects[name],
-            task.balanced(encoded[name][0]) if balanced else task,
-            EncodedExamples(divided.train, pieces.renumbered(encoded[name][0])),
-            EncodedExamples(divided.dev, pieces.renumbered(encoded[name][1])),
+            task.with_class_weights(encoded[name][0]) if balanced else task,
+            EncodedExamples(divided.train, pieces.remap(encoded[name][0])),
+            EncodedExamples(divided.dev, pieces.remap(encoded[name][1])),
             divided,
         )
         for name, (task, divided) in learnt.items()
@@ -332,8 +332,8 @@ def _fit_task(
         divided = _mark_unknown(kind, read_splits(kind, subject.data, subject.settings), subject)
         if known is None:
             task = kind.learn(divided.train, subject.settings)  # refuses what nothing can be learnt from
-            task = kind.learn(divided.telling, subject.settings) if divided.split else task
-            task = task if checkpoint.folder is None else task.begun_from(checkpoint.folder)
+            task = kind.learn(divided.all, subject.settings) if divided.split else task
+            task = task if checkpoint.folder is None else task.adopt_model_settings(checkpoint.folder)
         else:
             task = known
             task.check(divided.train)

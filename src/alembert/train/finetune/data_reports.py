@@ -16,8 +16,8 @@ def build_reports(prepared: PreparedData) -> dict[str, DataReport]:
 
 
 def _build_report(part: PreparedTask, prepared: PreparedData) -> DataReport:
-    divided, data = part.divided, part.subject.data
-    left_out = (sentence for files in data.listed for sentence in files.left_out())
+    divided, data = part.splits, part.spec.data
+    left_out = (sentence for files in data.parts for sentence in files.left_out())
     found = build_data_report(
         part.task,
         [
@@ -25,8 +25,8 @@ def _build_report(part: PreparedTask, prepared: PreparedData) -> DataReport:
             EncodedSplit("dev", ReadResult(divided.dev), part.dev.encoded),
         ],
         prepared.tokenizer,
-        longest=prepared.longest,
-        tag_problems=part.task.problems(data.files, data.options),
+        longest=prepared.max_length,
+        tag_problems=part.task.find_tag_problems(data.files, data.options),
         decided=(*divided.notes, *left_out, *_notes_on_shared_texts(part, prepared)),
     )
     return found if part.name == found.task else replace(found, task=f"{part.name} ({found.task})")
@@ -34,9 +34,9 @@ def _build_report(part: PreparedTask, prepared: PreparedData) -> DataReport:
 
 def _notes_on_shared_texts(part: PreparedTask, prepared: PreparedData) -> Iterator[str]:
     """Say how many texts that a task is judged by are trained on for another."""
-    keys = {example.key for example in part.divided.dev}
+    keys = {example.key for example in part.splits.dev}
     for other in prepared.tasks:
-        shared = keys & {example.key for example in other.divided.train} if other is not part else set()
+        shared = keys & {example.key for example in other.splits.train} if other is not part else set()
         if shared:
             yield (
                 f"{len(shared):,} development texts are training texts of the task {other.name}, with its answers: scores "

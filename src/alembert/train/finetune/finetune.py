@@ -151,7 +151,7 @@ class SingleTaskJob(TaskSpec):
     """A Checkpoint folder, or hub:organisation/name."""
 
     @property
-    def subjects(self) -> dict[str | None, TaskSpec]:
+    def task_specs(self) -> dict[str | None, TaskSpec]:
         return {None: self}
 
 
@@ -172,7 +172,7 @@ class MultiTaskJob:
                 raise BadSetting(f"A task cannot be called {name}: masked LM beside the tasks has this name.")
 
     @property
-    def subjects(self) -> dict[str | None, TaskSpec]:
+    def task_specs(self) -> dict[str | None, TaskSpec]:
         return dict[str | None, TaskSpec](self.tasks.items())
 
 
@@ -204,7 +204,7 @@ class FinetuneRunResult:
     """One for each seed."""
     best: int
     """Which of them the result is."""
-    are_named: bool = False
+    is_multitask: bool = False
     """Whether the result is a model of several tasks."""
 
     @property
@@ -275,10 +275,10 @@ class _FinetuneRun:
         prepared = self.processes.agree(lambda: _prepare_data(self.assignment, self.settings, checkpoint))
         reports = build_reports(prepared)
         for report in reports.values():
-            self.around.show(format_data_report(report))
+            self.around.print_table(format_data_report(report))
         start = partial(self._one_seed, prepared, reports)
-        start(self.settings, place.unfinished).check()  # before anything is written: settings may be refused
-        with place.begun() as draft:
+        start(self.settings, place.partial_folder).check()  # before anything is written: settings may be refused
+        with place.open() as draft:
             settings = self._tuned(start, draft)
             results = tuple(
                 start(replace(settings, seed=settings.seed + number), self._folder(draft, number)).run()
@@ -295,12 +295,12 @@ class _FinetuneRun:
         """Search settings, if it was asked for; the run of the best is that of the first seed."""
         if self.tune is None:
             return self.settings
-        settings, best = search_settings(self.settings, self.tune, draft.path / TUNING_FOLDER, start, self.around.say)
-        self.processes.first_alone(lambda: _copy_folder(best, self._folder(draft, 0)))
+        settings, best = search_settings(self.settings, self.tune, draft.path / TUNING_FOLDER, start, self.around.log)
+        self.processes.on_first(lambda: _copy_folder(best, self._folder(draft, 0)))
         return settings
 
     def _plan(self) -> dict[str, Any]:
-        model, subjects = self.assignment.model, self.assignment.subjects
+        model, subjects = self.assignment.model, self.assignment.task_specs
         hub = model if is_hub_id(model) else None
         return {
             "config": {
@@ -329,7 +329,7 @@ class _FinetuneRun:
         learner = with_training_heads(prepared, settings)
         tables = {
             name: TaskRunSettings(subject.settings, subject.data.options, subject.weight)
-            for name, subject in self.assignment.subjects.items()
+            for name, subject in self.assignment.task_specs.items()
         }
         given, settings = settings, with_run_length(settings, prepared)
         masked = {"masked LM beside it": f"weight {settings.masked_lm.weight:g}"}
@@ -342,7 +342,7 @@ class _FinetuneRun:
             partial(build_objective, prepared, settings),
             self.around,
             self.processes,
-            told=masked if settings.masked_lm.weight else {},
+            card_facts=masked if settings.masked_lm.weight else {},
             toml=format_finetune_toml(given, tables),
             forget_training=settings.forget_training,
         )
@@ -376,7 +376,7 @@ def _prepare_data(
     assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings, checkpoint: Checkpoint
 ) -> PreparedData:
     return prepare_data(
-        assignment.subjects,
+        assignment.task_specs,
         checkpoint,
         balanced=settings.loss.class_weights == "balanced",
         whole_vocabulary=settings.masked_lm.weight > 0,

@@ -76,11 +76,11 @@ class AuxiliaryMaskedLM:
         )
         self.special = _special_ids(tokenizer)
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
-        return self.lesson.take(cursor, count, progress)
+    def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
+        return self.lesson.sample(cursor, count, progress)
 
-    def micro(self, portion: Any) -> MicroBatch:
-        micro = self.lesson.micro(portion)
+    def collate(self, portion: Any) -> MicroBatch:
+        micro = self.lesson.collate(portion)
         return replace(micro, targets={**micro.targets, OBJECTIVE_NAME: self.masked(micro.batch, portion.address)})
 
     def masked(self, batch: Batch, address: tuple[int | str, ...]) -> MaskedRows:
@@ -111,17 +111,17 @@ class AuxiliaryMaskedLM:
             predicted_P=rows.target.places,
             only=True,
             attention=self.objective.attention,
-            noise=None if noise is None else noise.at(_MASKED_PASS),
+            noise=None if noise is None else noise.derive(_MASKED_PASS),
         )[self.head]
         plain = self.objective.loss(logits, rows.target.labels)
         return loss + self.weight / totals[OBJECTIVE_NAME] * plain, {**sums, OBJECTIVE_NAME: float(plain.detach())}
 
-    def examine(self, model: Model, part: int = 0, parts: int = 1) -> Any:
+    def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> Any:
         """Judge the task alone."""
-        return self.lesson.examine(model, part, parts)
+        return self.lesson.evaluate(model, part, parts)
 
-    def verdict(self, found: Sequence[Any]) -> EvalResult:
-        return self.lesson.verdict(found)
+    def summarise(self, found: Sequence[Any]) -> EvalResult:
+        return self.lesson.summarise(found)
 
     def _exercise(self, ids: npt.NDArray[np.int64], address: tuple[int | str, ...]) -> TrainingInstance:
         small = ids.astype(np.int32)

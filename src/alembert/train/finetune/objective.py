@@ -73,25 +73,25 @@ class TaskObjective:
         self.regularise = regularise or RegulariseSettings()
         self.spec = task.head()
         self.head = head or self.spec.kind
-        self.items = group_rows(train.encoded, together=task.counted == "examples")
+        self.items = group_rows(train.encoded, together=task.loss_unit == "examples")
         self.feed = ExampleSampler(
             [sum(row.length for row in item) for item in self.items],
             seed=settings.seed,
             micro_tokens=settings.batch.micro_tokens,
-            group=task.group,
+            group=task.loss_group_size,
         )
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[ExampleBatchPlan], Cursor]:
+    def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[list[ExampleBatchPlan], Cursor]:
         """Plan a step; examples that are compared with each other make one by themselves, as published."""
-        return self.feed.take(cursor, 1 if self.task.group > 1 else count)
+        return self.feed.take(cursor, 1 if self.task.loss_group_size > 1 else count)
 
-    def micro(self, portion: ExampleBatchPlan) -> MicroBatch:
-        rows = [(number, row) for number, item in enumerate(portion.items) for row in self.items[item]]
-        examples = len(portion.items) if self.task.counted == "examples" else None
-        count = len(rows) if self.task.counted == "rows" else examples
+    def collate(self, portion: ExampleBatchPlan) -> MicroBatch:
+        rows = [(number, row) for number, item in enumerate(portion.indices) for row in self.items[item]]
+        examples = len(portion.indices) if self.task.loss_unit == "examples" else None
+        count = len(rows) if self.task.loss_unit == "rows" else examples
         target = collate_rows([row for _, row in rows], [number for number, _ in rows], count)
-        micro = MicroBatch(batch=target.batch, attention=self.task.attention or "", targets={self.name: target})
-        return micro.wanting(find_required_tokens([self.spec], target.batch, places_P=target.places))
+        micro = MicroBatch(batch=target.batch, attention=self.task.attention_pattern or "", targets={self.name: target})
+        return micro.wanting(find_required_tokens([self.spec], target.batch, places_P=target.positions))
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
@@ -102,9 +102,9 @@ class TaskObjective:
             outputs: dict[str, Tensor] = model(
                 micro.batch,
                 [self.head],
-                places_P=target.places,
+                places_P=target.positions,
                 only=True,
-                attention=self.task.attention,
+                attention=self.task.attention_pattern,
                 noise=noise,
                 added_ND=added_NE,
             )
@@ -121,28 +121,28 @@ class TaskObjective:
         )
         return total / totals[self.name], {self.name: float(plain)}
 
-    def examine(self, model: Model, part: int = 0, parts: int = 1) -> list[tuple[int, Any]]:
+    def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> list[tuple[int, Any]]:
         """Predict a part of the development examples; give the number and the prediction of each."""
         numbers = range(part, len(self.dev.encoded), parts)
         encoded = [self.dev.encoded[number] for number in numbers]
-        bound = self.task.bind(model.head(self.head))
-        answers = bound.run(ModelRunner(model, self.head, self.task.attention), encoded)
+        bound = self.task.with_head_weights(model.head(self.head))
+        answers = bound.run(ModelRunner(model, self.head, self.task.attention_pattern), encoded)
         return [
             (number, bound.decode(each, outputs))
             for number, each, outputs in zip(numbers, encoded, answers, strict=True)
         ]
 
-    def verdict(self, found: Sequence[list[tuple[int, Any]]]) -> EvalResult:
+    def summarise(self, found: Sequence[list[tuple[int, Any]]]) -> EvalResult:
         predictions = dict(pair for part in found for pair in part)
         scores = self.task.score(self.dev.examples, [predictions[n] for n in range(len(self.dev.examples))])
-        return EvalResult({DEV: dict(scores.measures)}, -scores.rank)
+        return EvalResult({DEV: dict(scores.measures)}, -scores.selection_score)
 
 
 def group_rows(encoded: Sequence[EncodedExample], *, together: bool) -> list[tuple[Row, ...]]:
     """List what is computed at once: the rows of an example, or each row alone; rows without an answer are left out."""
     if together:
         return [each.rows for each in encoded if each.rows]
-    return [(row,) for each in encoded for row in each.rows if len(row.places)]
+    return [(row,) for each in encoded for row in each.rows if len(row.positions)]
 
 
 MEAN_SCORE: Final = "mean"
@@ -163,12 +163,12 @@ class MultiTaskObjective:
             temperature=settings.several.sharpness,
         )
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[MultiTaskBatchPlan], Cursor]:
+    def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[list[MultiTaskBatchPlan], Cursor]:
         return self.feed.take(cursor, count)
 
-    def micro(self, portion: MultiTaskBatchPlan) -> MicroBatch:
-        micro = self.lessons[portion.owner].micro(portion.items)
-        return replace(micro, weight=self.weights[portion.owner] * portion.share)
+    def collate(self, portion: MultiTaskBatchPlan) -> MicroBatch:
+        micro = self.lessons[portion.task].collate(portion.batch)
+        return replace(micro, weight=self.weights[portion.task] * portion.share)
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
@@ -177,12 +177,12 @@ class MultiTaskObjective:
         loss, sums = self.lessons[owner].loss(model, micro, totals, noise)
         return micro.weight * loss, sums
 
-    def examine(self, model: Model, part: int = 0, parts: int = 1) -> dict[str, Any]:
+    def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> dict[str, Any]:
         """Predict a part of the development examples of each task."""
-        return {name: lesson.examine(model, part, parts) for name, lesson in self.lessons.items()}
+        return {name: lesson.evaluate(model, part, parts) for name, lesson in self.lessons.items()}
 
-    def verdict(self, found: Sequence[Mapping[str, Any]]) -> EvalResult:
-        each = {name: lesson.verdict([part[name] for part in found]) for name, lesson in self.lessons.items()}
+    def summarise(self, found: Sequence[Mapping[str, Any]]) -> EvalResult:
+        each = {name: lesson.summarise([part[name] for part in found]) for name, lesson in self.lessons.items()}
         scores = {name: verdict.scores[DEV] for name, verdict in each.items()}
         return EvalResult(scores, fmean(verdict.loss for verdict in each.values()))
 

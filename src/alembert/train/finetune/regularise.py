@@ -68,7 +68,7 @@ def _r_drop_loss(
     weight: float,
 ) -> LossPair:
     one = run(noise, None)
-    other = run(None if noise is None else noise.at(_SECOND_PASS), None)
+    other = run(None if noise is None else noise.derive(_SECOND_PASS), None)
     plain = (loss(one) + loss(other)) / 2
     return plain + weight * divergence(one, other), plain.detach()
 
@@ -127,4 +127,4 @@ def _seed(noise: DropoutSeed | None) -> np.random.SeedSequence:
     """Look up the seed of a noise, or without it draw one from torch's global generator."""
     if noise is None:
         return np.random.SeedSequence(int(torch.randint(2**62, ())))
-    return np.random.SeedSequence(noise.seed, spawn_key=(*noise.place, _START))
+    return np.random.SeedSequence(noise.seed, spawn_key=(*noise.path, _START))

@@ -106,8 +106,8 @@ def build_objective(prepared: PreparedData, settings: FinetuneSettings) -> Objec
         )
         for each in prepared.tasks
     ]
-    weights = {each.name: each.subject.weight for each in prepared.tasks}
-    lesson: Objective = MultiTaskObjective(lessons, settings, weights) if prepared.are_named else lessons[0]
+    weights = {each.name: each.spec.weight for each in prepared.tasks}
+    lesson: Objective = MultiTaskObjective(lessons, settings, weights) if prepared.is_multitask else lessons[0]
     if not settings.masked_lm.weight:
         return lesson
     head, _ = get_masked_lm_head(prepared.checkpoint.blueprint)
@@ -162,7 +162,7 @@ class SeedRun:
     folder: Path
     prepared: PreparedData
     reports: Mapping[str, DataReport]
-    learner: Checkpoint
+    checkpoint: Checkpoint
     """The model with the heads of the run, before training."""
     settings: EpochSettings
     lesson: Callable[[], Objective]
@@ -170,7 +170,7 @@ class SeedRun:
     around: RunContext
     processes: Processes
     phase: str = "fine-tuning"
-    told: Mapping[str, str] = field(default_factory=dict)
+    card_facts: Mapping[str, str] = field(default_factory=dict)
     """More for the model card."""
     toml: str | None = None
     """All settings as they were given; none: those of the loop."""
@@ -184,14 +184,14 @@ class SeedRun:
     def run(self) -> SeedResult:
         """Train, or give the result of a seed that is done."""
         done = self.folder / RUN_FOLDER / SCORES_FILE
-        if self.processes.from_first(done.is_file()):
+        if self.processes.broadcast(done.is_file()):
             return SeedResult.from_json(done.read_bytes())
         loop = self._loop
         loop.run()
         loop.log.close()
         result: list[SeedResult] = []
-        self.processes.first_alone(lambda: result.append(self._written(loop)))
-        found: SeedResult = self.processes.from_first(result[0] if result else None)
+        self.processes.on_first(lambda: result.append(self._written(loop)))
+        found: SeedResult = self.processes.broadcast(result[0] if result else None)
         del self._loop  # states of the optimiser take twice the memory of the model
         return found
 
@@ -200,7 +200,7 @@ class SeedRun:
         wanted = self.settings.model
         prepared = self.prepared
         return TrainingLoop(
-            prepared.pieces.model(with_dropout(self.learner, wanted.dropout, wanted.attention_dropout)),
+            prepared.vocabulary.shrink(with_dropout(self.checkpoint, wanted.dropout, wanted.attention_dropout)),
             self.lesson(),
             self.settings,
             states=RunStates(self.folder / STATE_FOLDER),
@@ -208,7 +208,7 @@ class SeedRun:
             processes=self.processes,
             device=self.around.device,
             sharded=self.around.shard,
-            tell=lambda progress: self.around.tell(replace(progress, phase=self.phase)),
+            tell=lambda progress: self.around.on_progress(replace(progress, phase=self.phase)),
         )
 
     def _written(self, loop: TrainingLoop) -> SeedResult:
@@ -216,7 +216,7 @@ class SeedRun:
         tuned = {each.name: _tune_task(each, loop.model) for each in self.prepared.tasks}
         scores = _overall_scores(self.prepared, {name: each.scores for name, each in tuned.items()})
         draft = Draft(self.folder, resumed=True)
-        trained = replace(self.learner, model=self.prepared.pieces.whole(loop.model.cpu(), self.learner))
+        trained = replace(self.checkpoint, model=self.prepared.vocabulary.restore(loop.model.cpu(), self.checkpoint))
         without_training_heads(trained, self.prepared).write(draft, training=self._card(tuned))
         counts = {**draft.counts, **loop.position.done.counts, "kept_step": loop.kept}
         measured = scores.main, scores.measures, scores.by_label
@@ -232,12 +232,12 @@ class SeedRun:
         facts = {
             each.name: {**self._facts(each), "confidence": tuned[each.name].confidence} for each in self.prepared.tasks
         }
-        if self.prepared.are_named:
+        if self.prepared.is_multitask:
             write_tasks(self.folder, {name: (each.task, facts[name]) for name, each in tuned.items()})
             return
         for name, each in tuned.items():
             write_task(self.folder, each.task, facts[name])
-            for path, content in each.task.companions().items():
+            for path, content in each.task.extra_files().items():
                 (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(self.folder / path, content)
 
@@ -246,17 +246,17 @@ class SeedRun:
             if not self.forget_training:
                 self._write_hashes(each)
             report = self.reports[each.name].to_table()
-            atomic_write(get_run_path(self.folder, each.called, "data.json"), to_json_bytes(report))
+            atomic_write(get_run_path(self.folder, each.multitask_name, "data.json"), to_json_bytes(report))
         atomic_write(self.folder / RUN_FOLDER / "settings.toml", (self.toml or to_toml(self.settings)).encode())
         write_curves(loop.log, self.folder / RUN_FOLDER, self.phase.capitalize())
 
     def _write_hashes(self, part: PreparedTask) -> None:
         train = part.train.examples
-        write_train_keys(self.folder, (example.key for example in train), part.called)
-        write_surfaces(self.folder, count_surfaces(part.task.surfaces(train)), part.called)
+        write_train_keys(self.folder, (example.key for example in train), part.multitask_name)
+        write_surfaces(self.folder, count_surfaces(part.task.entity_surfaces(train)), part.multitask_name)
 
     def _facts(self, part: PreparedTask) -> dict[str, Any]:
-        divided = part.divided
+        divided = part.splits
         facts = {"examples": len(divided.train), "seed": self.settings.seed, "split": divided.split}
         reading = {name: value for name, value in asdict(divided.options).items() if name in COLUMN_OPTIONS}
         return {**facts, "reading": reading}
@@ -267,16 +267,16 @@ class SeedRun:
         told: dict[str, str] = {}
         for each in self.prepared.tasks:
             task, scores = tuned[each.name].task, tuned[each.name].scores
-            of = f" of {each.called}" if each.called else ""
+            of = f" of {each.multitask_name}" if each.multitask_name else ""
             told |= {
-                f"task{of}": f"{task.name}: {'; '.join(each.rstrip('.') for each in task.decisions())}",
-                f"examples{of}": f"{len(each.divided.train):,} to train on, {len(each.divided.dev):,} for development",
+                f"task{of}": f"{task.name}: {'; '.join(each.rstrip('.') for each in task.describe())}",
+                f"examples{of}": f"{len(each.splits.train):,} to train on, {len(each.splits.dev):,} for development",
                 f"development data{of}": ", ".join(f"{n} {value:.4g}" for n, value in scores.measures.items()),
             }
         passes = f"{settings.epochs:g} passes" if settings.tokens else "see run/settings.toml"
         return {
             **told,
-            **self.told,
+            **self.card_facts,
             "length of the run": passes,
             "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
             "seed": str(settings.seed),
@@ -296,8 +296,8 @@ class TunedTask:
 def _tune_task(part: PreparedTask, model: Model) -> TunedTask:
     """Look at the development data once more, now with the weights that are kept."""
     dev = part.dev
-    bound = part.task.bind(model.head(part.head))
-    outputs = bound.run(ModelRunner(model, part.head, bound.attention), dev.encoded)
+    bound = part.task.with_head_weights(model.head(part.head))
+    outputs = bound.run(ModelRunner(model, part.head, bound.attention_pattern), dev.encoded)
     bound = bound.tune(dev.examples, dev.encoded, outputs)
     predictions = [bound.decode(each, found) for each, found in zip(dev.encoded, outputs, strict=True)]
     confidence = build_curve_table(collect_confidences(bound, dev.examples, predictions))
@@ -305,4 +305,4 @@ def _tune_task(part: PreparedTask, model: Model) -> TunedTask:
 
 
 def _overall_scores(prepared: PreparedData, scores: Mapping[str, TaskScores]) -> TaskScores:
-    return combine_scores(scores) if prepared.are_named else next(iter(scores.values()))
+    return combine_scores(scores) if prepared.is_multitask else next(iter(scores.values()))

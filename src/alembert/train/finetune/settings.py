@@ -203,7 +203,7 @@ class FinetuneSettings(EpochSettings):
 
 def get_default_settings(task: str) -> FinetuneSettings:
     """Give the settings of a run as they are usual for a task alone; several tasks have no habits in common."""
-    return apply_changes(FinetuneSettings(), get_task_class(task).usual, f"The task {task}")
+    return apply_changes(FinetuneSettings(), get_task_class(task).default_settings, f"The task {task}")
 
 
 @dataclass(frozen=True)

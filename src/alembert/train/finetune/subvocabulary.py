@@ -40,14 +40,14 @@ class VocabularySubset:
         """Take all pieces of a vocabulary."""
         return cls(np.arange(size))
 
-    def renumbered(self, encoded: Sequence[EncodedExample]) -> list[EncodedExample]:
+    def remap(self, encoded: Sequence[EncodedExample]) -> list[EncodedExample]:
         """Give the examples with the numbers of the run."""
         return [
             replace(each, rows=tuple(replace(row, ids=np.searchsorted(self.ids_K, row.ids)) for row in each.rows))
             for each in encoded
         ]
 
-    def model(self, checkpoint: Checkpoint) -> Model:
+    def shrink(self, checkpoint: Checkpoint) -> Model:
         """Make a model with the rows of the run alone; a checkpoint with a head over the vocabulary needs all."""
         old = checkpoint.model
         config = replace(old.config, vocab_size=len(self.ids_K))
@@ -57,7 +57,7 @@ class VocabularySubset:
         model.load_state_dict({name: tensor.clone() for name, tensor in state.items()}, assign=True)
         return model
 
-    def whole(self, trained: Model, checkpoint: Checkpoint) -> Model:
+    def restore(self, trained: Model, checkpoint: Checkpoint) -> Model:
         """Put the trained rows back among those of the checkpoint."""
         state = dict(trained.state_dict())
         rows_VE = checkpoint.model.state_dict()[TOKEN_EMBEDDING].clone()

@@ -228,18 +228,18 @@ class PretrainObjective:
                 f"train on; at least {needed} are needed. Give more documents, or a smaller `share` of the evaluation."
             )
 
-    def take(self, cursor: Cursor, count: int, progress: float) -> tuple[list[SequenceBatchPlan], Cursor]:
+    def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[list[SequenceBatchPlan], Cursor]:
         return self.feed.take(cursor, count, self.cutting(progress))
 
     def cutting(self, progress: float) -> SequenceSpec:
         """Say how documents are cut at this point of the run."""
         return self.settings.sequences.cutting(progress, self.settings.objectives.pairs)
 
-    def micro(self, portion: SequenceBatchPlan) -> MicroBatch:
-        at, seed = portion.at, self.settings.seed
+    def collate(self, portion: SequenceBatchPlan) -> MicroBatch:
+        at, seed = portion.cursor, self.settings.seed
         attention = self._pass_of(make_rng(seed, "pass", at.epoch, at.window, at.micro).random())
         objectives = [self._for_length(each, portion.cutting.length) for each in self.passes[attention]]
-        micro = self.assembler.micro(portion.stretches, objectives, attention, (seed, "masks", portion.copy))
+        micro = self.assembler.micro(portion.spans, objectives, attention, (seed, "masks", portion.copy))
         specs = [self.objectives[name].spec for name in micro.targets]
         return micro.wanting(find_required_tokens(specs, micro.batch, **self._places(micro)))
 
@@ -266,7 +266,7 @@ class PretrainObjective:
         chance = self.heaviest[objective.attention] / sum(self.heaviest.values())
         return objective.weight / chance / self.settings.batch.micro_batches / max(answers, 1)
 
-    def examine(self, model: Model, part: int = 0, parts: int = 1) -> LMTallies:
+    def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> LMTallies:
         """Count right answers on held-out text; of several processes each takes its part."""
         device = next(model.parameters()).device
         with torch.inference_mode():
@@ -277,7 +277,7 @@ class PretrainObjective:
                 for counted in exam.tallies(objective, logits, target)
             )
 
-    def verdict(self, found: Sequence[LMTallies]) -> EvalResult:
+    def summarise(self, found: Sequence[LMTallies]) -> EvalResult:
         tallies = sum_tallies(pair for part in found for pair in part.items())
         scores = {
             name: self.objectives[name.partition(",")[0]].scores(tally)

@@ -77,11 +77,11 @@ class _PretrainRun:
         place = OutputFolder(self.out, self._plan(), self.processes, self.around.overwrite)
         place.check()
         found = self._gather()
-        self.settings = _skip_head_warmup(self.settings, found, self.around.say)
-        self.settings = _with_default_length(self.settings, found.shards.counts["tokens"], self.around.say)
+        self.settings = _skip_head_warmup(self.settings, found, self.around.log)
+        self.settings = _with_default_length(self.settings, found.shards.counts["tokens"], self.around.log)
         # Before anything is written: it may refuse settings too.
-        loop = self.processes.agree(lambda: self._loop(found, place.unfinished))
-        with place.begun() as draft:
+        loop = self.processes.agree(lambda: self._loop(found, place.partial_folder))
+        with place.open() as draft:
             return self._train(loop, draft, found)
 
     def _plan(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class _PretrainRun:
         """Let the first process make what is missing; the others find it made."""
         around = self.around
         cache = around.cache_for(self.out)
-        kitchen = BuildContext(cache, around.workers, around.say, around.tell_reading)
+        kitchen = BuildContext(cache, around.workers, around.log, around.on_reading)
         return self.processes.in_turn(
             lambda: prepare_inputs(self.files, self.start, self.settings, kitchen, around.dictionary)
         )
@@ -116,13 +116,13 @@ class _PretrainRun:
             processes=self.processes,
             device=self.around.device,
             sharded=self.around.shard,
-            tell=self.around.tell,
+            tell=self.around.on_progress,
         )
 
     def _train(self, loop: TrainingLoop, draft: Draft, found: PretrainInputs) -> PretrainRunResult:
         after = loop.run().scores
         loop.log.close()
-        before = self.processes.from_first(next((row["scores"] for row in loop.log.rows("held_out")), {}))
+        before = self.processes.broadcast(next((row["scores"] for row in loop.log.rows("held_out")), {}))
         done = PretrainRunResult(before, after, loop.position.done)
         if self.processes.is_first:
             self._write(draft, found, loop.model, done)
@@ -136,7 +136,7 @@ class _PretrainRun:
         trained = replace(found.checkpoint, model=model.cpu())
         kept = with_heads(trained, {n: heads[n] for n in heads if n in wanted}, pooler=False)
         if left_out := sorted(heads.keys() - kept.blueprint.heads.keys()):
-            self.around.say(
+            self.around.log(
                 f"Left out of the result, since no published BERT has them: the heads {', '.join(left_out)} "
                 '(keep_heads = "all" keeps them).'
             )
