@@ -101,7 +101,9 @@ def test_each_application_of_a_shared_layer_and_each_head_has_masks_of_its_own(
 ) -> None:
     places: list[tuple[int, ...]] = []
     draw = DropoutSeed.draw_keep_mask
-    monkeypatch.setattr(DropoutSeed, "draw_keep_mask", lambda noise, *rest: places.append(noise.path) or draw(noise, *rest))
+    monkeypatch.setattr(
+        DropoutSeed, "draw_keep_mask", lambda noise, *rest: places.append(noise.path) or draw(noise, *rest)
+    )
     model()(BATCH, noise=DropoutSeed(5))
     blocks = [(1, layer, place) for layer in range(3) for place in range(3)]
     assert places == [(0,), *blocks, (2, 0), (2, 1)]
