@@ -1,4 +1,4 @@
-"""docs/api.md says what the docstrings say, and the documentation uses nothing that is not public."""
+"""docs/api.md and docs/design.md say what the docstrings say, and the documentation uses nothing that is not public."""
 
 import importlib.util
 import re
@@ -12,14 +12,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def test_the_reference_is_generated_from_the_docstrings() -> None:
-    spec = importlib.util.spec_from_file_location("api_page", ROOT / "scripts" / "api_page.py")
+@pytest.mark.parametrize(("script", "page"), [("api_page", "api.md"), ("design_page", "design.md")])
+def test_pages_are_generated_from_the_docstrings(script: str, page: str) -> None:
+    spec = importlib.util.spec_from_file_location(script, ROOT / "scripts" / f"{script}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    text = (ROOT / "docs" / "api.md").read_text(encoding="utf8")
-    assert module.page(text) == text, "run .venv/bin/python scripts/api_page.py"
+    text = (ROOT / "docs" / page).read_text(encoding="utf8")
+    assert module.page(text) == text, f"run .venv/bin/python scripts/{script}.py"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

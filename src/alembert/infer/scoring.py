@@ -122,7 +122,7 @@ class ModelComparison:
     @property
     def documents(self) -> int:
         """How many documents the examples are from: what samples are drawn of."""
-        return len({example.kin for example in self.examples})
+        return len({example.group_id for example in self.examples})
 
     def paired_bootstrap(self, one: ScoredModel, other: ScoredModel) -> bootstrap.PairedComparison:
         """Compare two models by paired bootstrap: the score of one minus that of the other."""

@@ -124,7 +124,7 @@ def exclude_examples(examples: Sequence[E], keys: Iterable[int]) -> tuple[E, ...
 
 def get_group_ids(examples: Sequence[Any]) -> npt.NDArray[np.int64]:
     """Number the documents that examples belong to by what they are, so that the order of files is no matter."""
-    kin: list[int | str] = [example.kin for example in examples]
+    kin: list[int | str] = [example.group_id for example in examples]
     ranked = sorted(set(kin), key=lambda each: (isinstance(each, str), each))
     numbers = {each: number for number, each in enumerate(ranked)}
     return np.array([numbers[each] for each in kin], np.int64)

@@ -102,7 +102,7 @@ def test_what_is_cut_is_said_first_of_all() -> None:
 def test_a_long_source_leaves_room_for_the_target() -> None:
     (found,) = encoded([example("a " * 99, "b " * 99)])
     assert found.rows[0].length == LONGEST
-    assert found.layout.room == LONGEST // 2
+    assert found.layout.max_new_tokens == LONGEST // 2
 
 
 def test_only_some_development_examples_are_written_for_and_always_the_same() -> None:

@@ -251,7 +251,7 @@ class GenerateTask(BaseGenerateTask):
         asked.sort(key=lambda place: encoded[place].rows[0].prefix or 0)
         if not asked:
             return found
-        prompts = [Prompt(drop_target(encoded[n].rows[0]), encoded[n].layout.room) for n in asked]
+        prompts = [Prompt(drop_target(encoded[n].rows[0]), encoded[n].layout.max_new_tokens) for n in asked]
         tokenizer = encoded[asked[0]].layout.tokenizer
         texts = generate_texts(runner.decoder(_TARGET_SEGMENT), prompts, tokenizer, self.settings.decoding)
         for place, each in zip(asked, texts, strict=True):

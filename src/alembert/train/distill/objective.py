@@ -131,7 +131,7 @@ class TaskDistillObjective:
     def losses(self, model: Model, micro: MicroBatch, noise: DropoutSeed | None) -> dict[str, Tensor]:
         """Let the student read a micro-batch, and give the sum of each loss."""
         target: TaskBatch = micro.targets[self.lesson.name]
-        said = micro.targets[TEACHER_TARGET].said or self.teacher.forward(micro.batch, self.request, target)
+        said = micro.targets[TEACHER_TARGET].outputs or self.teacher.forward(micro.batch, self.request, target)
         watch, task = self.layer_losses.layer_recorder(), self.lesson.task
         answering = self.weights.keys() & {"prediction", "hard"}
         outputs = model(
