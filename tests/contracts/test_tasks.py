@@ -111,8 +111,8 @@ def test_rows_fit_the_model_and_ask_inside_themselves(ready: Ready) -> None:
         assert encoded.rows
         for row in encoded.rows:
             assert row.length <= LONGEST
-            assert row.places.min() >= 0
-            assert row.places.max() < row.length
+            assert row.positions.min() >= 0
+            assert row.positions.max() < row.length
         assert any(row.labels is not None for row in encoded.rows)
 
 
