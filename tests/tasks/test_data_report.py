@@ -45,13 +45,13 @@ class FakeTask:
     labels: tuple[str, ...] = ("a", "b")
     name: str = "fake"
 
-    def answers(self, example: Labelled) -> list[str]:
+    def gold_answers(self, example: Labelled) -> list[str]:
         return list(example.names)
 
     def advice(self, examples: object, encoded: object) -> list[str]:
         return []
 
-    def decisions(self) -> list[str]:
+    def describe(self) -> list[str]:
         return ["one label an example"]
 
 

@@ -96,7 +96,7 @@ def test_each_row_that_holds_the_whole_answer_points_at_it_and_the_others_at_non
         assert row.labels is not None
         ((first, last),) = row.labels.tolist()
         tokens = TOKENIZER.tokens(row.ids[row.positions])[first : last + 1]
-        holds = window.start <= each.layout.passage.tokens_of(at(WORDS, "Qq rr"))[0]
+        holds = window.start <= each.layout.passage.find_tokens(at(WORDS, "Qq rr"))[0]
         assert tokens in (["q", "##q", "r", "##r"], ["[CLS]"])
         assert tokens != ["[CLS]"] or not holds or window.end < len(each.layout.passage)
 
@@ -262,7 +262,7 @@ def test_where_words_are_not_parted_by_spaces_an_answer_ends_anywhere(passage: s
     tokenizer = Tokenizer.from_vocabulary(Vocabulary.from_pieces(*special, *pieces), lowercase=False)
     one = example(passage, at(passage, text), question="?")
     each = task(has_none=False).encode([one], tokenizer, 512)[0]
-    found = each.layout.passage.tokens_of(one.answers[0].spans[0])
+    found = each.layout.passage.find_tokens(one.answers[0].spans[0])
     assert task(has_none=False).decode(each, scripted(each, *found)).text == text
     assert each.coverage.unreachable == 0
 
@@ -286,7 +286,7 @@ def test_a_passage_of_30000_characters_is_answered_at_its_end_with_exact_offsets
     of = AnswerTask(AnswerSettings(), False, "squad1")
     one = example(passage, at(passage, "Péter  took Q7"))
     each = of.encode([one], TOKENIZER, 512)[0]
-    first, last = each.layout.passage.tokens_of(one.answers[0].spans[0])
+    first, last = each.layout.passage.find_tokens(one.answers[0].spans[0])
     answer = of.decode(each, scripted(each, first, last)).answer
     assert answer is not None
     assert (answer.start, answer.end) == one.answers[0].spans[0]

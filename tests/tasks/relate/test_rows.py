@@ -47,7 +47,7 @@ def test_a_marked_sentence_and_its_entities_give_the_same_row(reads: str) -> Non
     rows = [own.encode(examples, tokenizer, 512) for examples in (marked, plain)]
     for one, other in zip(*rows, strict=True):
         assert one.rows[0].ids.tolist() == other.rows[0].ids.tolist()
-        assert one.rows[0].places.tolist() == other.rows[0].places.tolist()
+        assert one.rows[0].positions.tolist() == other.rows[0].positions.tolist()
 
 
 @pytest.mark.parametrize(

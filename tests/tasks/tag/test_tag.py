@@ -124,7 +124,7 @@ def test_entities_that_no_word_border_fits_are_counted_and_missed() -> None:
 
 
 def test_entities_with_a_gap_count_as_missed() -> None:
-    each = example("a b c", (4, 5, "gene"), in_parts=((0, 5, "drug"),))
+    each = example("a b c", (4, 5, "gene"), discontinuous=((0, 5, "drug"),))
     learner = task()
     (encoded,) = learner.encode([each], TOKENIZER, 512)
     found = learner.decode(encoded, [10 * np.eye(5, dtype=np.float32)[encoded.rows[0].labels]])
