@@ -63,7 +63,7 @@ def target(
         positions_per_row=tuple(row_places),
         labels_per_row=tuple(row_labels) or (0,) * len(row_places),
         example_of_row=tuple(example_of_row or range(len(row_places))),
-        loss_count=1,
+        count=1,
     )
 
 

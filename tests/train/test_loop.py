@@ -212,8 +212,8 @@ def test_gradients_do_not_depend_on_how_a_step_is_cut_into_micro_batches(make: M
         loop = make(settings, str(pieces))
         loop.model.eval()  # dropout is drawn by micro-batch
         portions, _ = loop.lesson.sample(Cursor(), 4, 0.0)
-        cut = [replace(p, stretches=p.stretches[n::pieces]) for p in portions for n in range(pieces)]
-        loop._gradients([portion for portion in cut if portion.stretches])
+        cut = [replace(p, spans=p.spans[n::pieces]) for p in portions for n in range(pieces)]
+        loop._gradients([portion for portion in cut if portion.spans])
         found.append({name: p.grad for name, p in loop.model.named_parameters() if p.grad is not None})
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-6)
 

@@ -238,7 +238,7 @@ def test_the_loss_is_torchs_over_the_means_of_windows() -> None:
     means = torch.stack([outputs[:-1].mean(0), outputs[-1]])
     expected = functional.cross_entropy(means, torch.tensor([1, 2]), reduction="sum")
     torch.testing.assert_close(task.loss(NONE, outputs, target, LossSettings()), expected)
-    assert target.loss_count == 2
+    assert target.count == 2
 
 
 def test_balanced_weights_are_those_of_scikit_learn() -> None:

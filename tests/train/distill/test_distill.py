@@ -133,7 +133,7 @@ def test_half_of_a_teacher_learns_its_answers(teacher: str, place: Path, tmp_pat
         intermediate=replace(SETTINGS.intermediate, epochs=8),
         prediction=replace(SETTINGS.prediction, epochs=6, losses=StageLossWeights(prediction=1)),
     )
-    distill(job, tmp_path / "out", settings, around=around(tmp_path, tell=hear))
+    distill(job, tmp_path / "out", settings, around=around(tmp_path, on_progress=hear))
     assert all(found[-1] < 0.7 * found[0] for found in losses.values())
     assert set(losses) == {"inside", "distillation"}
 
@@ -147,7 +147,7 @@ def test_what_a_student_was_trained_on_can_be_forgotten(place: Path, tmp_path: P
 
 def test_a_teacher_is_asked_once_for_several_seeds(place: Path, tmp_path: Path) -> None:
     asked: list[int] = []
-    surroundings = around(tmp_path, tell_reading=lambda progress: asked.append(progress.done))
+    surroundings = around(tmp_path, on_reading=lambda progress: asked.append(progress.done))
     distill(wish(place), tmp_path / "out", SETTINGS, seeds=2, around=surroundings)
     assert len(asked) == 1  # one record for both stages
     assert not same(tmp_path / "out" / "seeds" / "1", tmp_path / "out" / "seeds" / "2")
@@ -174,7 +174,7 @@ def kill_in(phase: str) -> Callable[[TrainingProgress], None]:
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, place: Path, tmp_path: Path) -> None:
     distill(wish(place), tmp_path / "whole", SETTINGS, around=around(tmp_path))
     with pytest.raises(Interrupted):
-        distill(wish(place), tmp_path / "parts", SETTINGS, around=around(tmp_path, tell=kill_in(phase)))
+        distill(wish(place), tmp_path / "parts", SETTINGS, around=around(tmp_path, on_progress=kill_in(phase)))
     distill(wish(place), tmp_path / "parts", SETTINGS, around=around(tmp_path))
     assert same(tmp_path / "whole", tmp_path / "parts")
     assert not list((tmp_path / "parts").rglob(".state"))

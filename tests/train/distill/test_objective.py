@@ -138,7 +138,7 @@ def test_parts_of_a_step_add_up_to_its_means(tagging: TaskObjective, tokenizer: 
     portions, _ = lesson.sample(Cursor(), 3, 0.0)
     joined = replace(
         portions[0],
-        items=tuple(item for portion in portions for item in portion.items),
+        indices=tuple(item for portion in portions for item in portion.indices),
         tokens=sum(portion.tokens for portion in portions),
     )
     micros, whole = [lesson.collate(portion) for portion in portions], lesson.collate(joined)
@@ -209,7 +209,7 @@ def test_a_record_gives_what_the_teacher_says_on_the_spot(
     record = recorder(tmp_path / "record", lesson).write()
     recorded = TaskDistillObjective(tagging, lesson.teacher, lesson.layer_losses, lesson.settings, record)
     micros = first_micro(lesson), first_micro(recorded)
-    assert micros[1].targets["teacher"].said is not None
+    assert micros[1].targets["teacher"].outputs is not None
     losses = [
         value(each.loss(student, micro, totals(micro), None)[0])
         for each, micro in zip((lesson, recorded), micros, strict=True)

@@ -70,7 +70,7 @@ class TaskBatch:
     """How many labels (lines of `labels`) each row has: mostly the places, but a span head has its own."""
     example_of_row: tuple[int, ...]
     """Which example of the micro-batch each row belongs to, from 0 up."""
-    loss_count: int
+    count: int
     """Answers that the loss is the sum of: the mean is taken over those of the whole step."""
 
     def to(self, device: torch.device) -> TaskBatch:
@@ -102,7 +102,7 @@ def collate_rows(rows: Sequence[Row], example_of_row: Sequence[int], count: int 
         positions_per_row=tuple(len(row.positions) for row in rows),
         labels_per_row=tuple(0 if row.labels is None else len(row.labels) for row in rows),
         example_of_row=tuple(example_of_row),
-        loss_count=len(places) if count is None else count,
+        count=len(places) if count is None else count,
     )
 
 
