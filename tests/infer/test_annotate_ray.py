@@ -42,14 +42,14 @@ from functools import partial
 from pathlib import Path
 from alembert.errors import Interrupted
 from alembert.infer.annotate import annotate
-from alembert.infer.annotate_chunks import OnRay
+from alembert.infer.annotate_chunks import RayExecutor
 from ray_workers import TWO, deadly, harmless, note_descendants
 from test_annotate_ray import SETTINGS
 model, inputs, mark, out, end = *map(Path, sys.argv[1:5]), int(sys.argv[5])
 opener = partial(deadly, model, mark, os.getpid(), end) if end else partial(harmless, model)
 note = lambda progress: None if end else note_descendants(os.getpid(), mark)
 try:
-    annotate(harmless(model), [inputs], out, SETTINGS, site=OnRay(TWO, opener), tell=note)
+    annotate(harmless(model), [inputs], out, SETTINGS, site=RayExecutor(TWO, opener), tell=note)
 except Interrupted as stop:
     sys.exit(stop.exit_code)
 """
