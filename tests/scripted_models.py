@@ -29,7 +29,7 @@ class Engine:
     tokenizer: Tokenizer = field(
         default_factory=lambda: Tokenizer.from_vocabulary(Vocabulary((*PIECES, *WORDS)), lowercase=True)
     )
-    longest: int = 512
+    max_tokens: int = 512
     size: ModelSize = SIZE
 
 
