@@ -87,17 +87,20 @@ def test_the_page_fetches_and_runs_nothing(html: str) -> None:
 def test_every_entity_of_a_shown_document_is_marked_with_its_label(html: str, passage: sample.SamplePassage) -> None:
     for entity in passage.entities:
         surface = escape(passage.text[entity.start : entity.end])
-        assert re.search(rf'<span style="[^"]*" title="right: {entity.label}[^"]*">{re.escape(surface)}</span>', html)
+        assert re.search(
+            rf'<mark class="\w gold[^"]*" title="right: {entity.label}[^"]*">{re.escape(surface)}<sub>{entity.label}<',
+            html,
+        )
 
 
 def test_what_was_found_and_what_was_missed_look_different(html: str) -> None:
-    marked = re.findall(r'<span style="([^"]*)" title="right: \w+, (\w+)', html)
+    marked = re.findall(r'<mark class="([^"]*)" title="right: \w+, (\w+)', html)
     assert {kind for _, kind in marked} == {"right", "missed"}
-    assert all(("border-top" in style) == (kind == "right") for style, kind in marked)
+    assert all(("guess" in classes.split()) == (kind == "right") for classes, kind in marked)
 
 
 def test_an_entity_has_the_colour_of_its_label(html: str) -> None:
-    colours = re.findall(r'color:var\(--(\w)\)" title="right: (\w+)', html)
+    colours = re.findall(r'<mark class="(\w) [^"]*" title="right: (\w+)', html)
     assert set(colours) == {("a", "disease"), ("b", "chemical"), ("c", "gene")}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "alembert"
-EVERYONE = {"errors", "extras", "artifact", "hardware", "settings", "html", "hub"}
+EVERYONE = {"errors", "extras", "artifact", "hardware", "settings", "html", "charts", "hub"}
 MAY_IMPORT = {
     "errors": set(),
     "extras": {"errors"},
@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "files": EVERYONE | {"nn", "text"},
     "settings": {"errors"},
     "html": set(),
+    "charts": {"html"},
     "hub": {"errors", "extras"},
     "data": EVERYONE | {"text", "corpus"},
     "tasks": EVERYONE | {"nn", "data", "text", "corpus"},
@@ -38,6 +39,7 @@ NO_TORCH = {
     "artifact",
     "settings",
     "html",
+    "charts",
     "hub",
     "text",
     "workers",

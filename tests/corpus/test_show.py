@@ -103,6 +103,10 @@ class _Checker(HTMLParser):
         self.tags.append(tag)
         self.foreign += [name for name, _ in attrs if name in ("src", "href") or name.startswith("on")]
 
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("small", "sub"):
+            self.text.pop()  # the label behind an entity
+
     def handle_data(self, data: str) -> None:
         self.text.append(data)
 

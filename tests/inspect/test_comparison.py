@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from alembert.charts import CircleMark, TextMark
 from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
@@ -23,8 +24,7 @@ from alembert.inspect.comparison import (
     build_comparison,
     compare_models,
 )
-from alembert.inspect.comparison_plot import build_marks, choose_log_ticks
-from alembert.inspect.drawing import CircleMark, TextMark
+from alembert.inspect.comparison_plot import build_comparison_chart, choose_log_ticks
 from alembert.inspect.report_pages import render_comparison_page, write_comparison
 from alembert.inspect.reports import comparison_lines, comparison_sentences, comparison_table
 from alembert.nn.config import EncoderConfig
@@ -234,7 +234,11 @@ def test_what_was_set_aside_is_told() -> None:
 def test_the_plot_is_higher_for_better_and_further_right_for_faster() -> None:
     found = scripted(0.8, 0.7)
     names = [model.name for model in found.models]
-    dots = [mark for mark in build_marks(found, names) if isinstance(mark, CircleMark) and mark.opacity == 1]
+    dots = [
+        mark
+        for mark in build_comparison_chart(found, names).marks
+        if isinstance(mark, CircleMark) and mark.opacity == 1
+    ]
     (slow, good), (fast, worse) = (dot.at for dot in dots)
     assert slow < fast
     assert good < worse
@@ -244,20 +248,26 @@ def test_the_area_of_a_circle_is_the_number_of_parameters() -> None:
     found = scripted(0.8, 0.7)
     names = [model.name for model in found.models]
     large, small = (
-        mark.radius for mark in build_marks(found, names) if isinstance(mark, CircleMark) and mark.opacity < 1
+        mark.radius
+        for mark in build_comparison_chart(found, names).marks
+        if isinstance(mark, CircleMark) and mark.opacity < 1
     )
     assert large**2 / small**2 == pytest.approx(2.0)
 
 
 def test_without_speed_the_plot_is_over_multiplications() -> None:
     found = scripted(0.8, 0.7, speed=False)
-    words = [mark.text for mark in build_marks(found, ["a", "b"]) if isinstance(mark, TextMark)]
+    words = [mark.text for mark in build_comparison_chart(found, ["a", "b"]).marks if isinstance(mark, TextMark)]
     assert "million multiplications of the encoder for a token, logarithmic" in words
 
 
 def test_of_a_long_name_the_end_is_shown() -> None:
     found = scripted(0.8, 0.7)
-    words = [mark.text for mark in build_marks(found, ["a", f"{'x' * 60}/seeds/1"]) if isinstance(mark, TextMark)]
+    words = [
+        mark.text
+        for mark in build_comparison_chart(found, ["a", f"{'x' * 60}/seeds/1"]).marks
+        if isinstance(mark, TextMark)
+    ]
     (shown,) = (text for text in words if text.endswith("/seeds/1"))
     assert (len(shown), shown[0]) == (32, "…")
 

@@ -20,9 +20,9 @@ def placed(points: list[tuple[float, float]], width: float) -> list[Box]:
 @given(st.lists(places, min_size=1, max_size=8), st.floats(20, 190))
 def test_labels_are_apart_and_inside(points: list[tuple[float, float]], width: float) -> None:
     boxes = placed(points, width)
-    covered = [one.shared(two) for n, one in enumerate(boxes) for two in boxes[:n]]
+    covered = [one.overlap(two) for n, one in enumerate(boxes) for two in boxes[:n]]
     assert max(covered, default=0.0) == 0.0
-    assert all(box.shared(FRAME) > 0.999 * box.area for box in boxes)
+    assert all(box.overlap(FRAME) > 0.999 * box.area for box in boxes)
 
 
 @settings(deadline=None, max_examples=25)
@@ -30,7 +30,7 @@ def test_labels_are_apart_and_inside(points: list[tuple[float, float]], width: f
 def test_models_in_one_place_have_labels_apart(point: tuple[float, float], count: int) -> None:
     boxes = placed([point] * count, 150)
     assert len(set(boxes)) == count
-    assert not any(one.shared(two) for n, one in enumerate(boxes) for two in boxes[:n])
+    assert not any(one.overlap(two) for n, one in enumerate(boxes) for two in boxes[:n])
 
 
 def test_the_label_of_two_neighbours_is_on_the_side_of_its_own() -> None:

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from alembert import sample
-from alembert.html import draw_bar_chart, draw_line_chart
+from alembert.charts import Chart, Curve, build_bar_chart, build_curve_chart
 from alembert.inspect.vocab import VocabReport, render_vocab_page, report_vocabulary
 from alembert.text.extend import add_vocabulary_terms
 from alembert.text.tokenizer import Tokenizer
@@ -107,7 +107,14 @@ def test_a_corpus_without_entities_has_a_page_too() -> None:
     assert "Pieces per entity" not in render_vocab_page(report_vocabulary(OLD, [TextSample("aspirin and water")]))
 
 
-@pytest.mark.parametrize("chart", [draw_bar_chart("t", ["1"], {"a": [0.0]}), draw_line_chart("t", [(1.0, 0.0)])])
-def test_plots_of_nothing_are_drawn(chart: str) -> None:
-    assert chart.startswith("<svg")
-    assert "nan" not in chart
+@pytest.mark.parametrize(
+    "chart",
+    [
+        build_bar_chart("t", ["1"], {"a": [0.0]}),
+        build_bar_chart("t", [], {}, counts=True),
+        build_curve_chart("t", [Curve("c", [(0.0, 0.0), (1.0, 0.0)])], str),
+    ],
+)
+def test_plots_of_nothing_are_drawn(chart: Chart) -> None:
+    assert chart.svg().startswith("<svg")
+    assert "nan" not in chart.svg()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from alembert.html import EntityMark, MarkState
     from alembert.inspect.errors import ErrorCase, ErrorReport
-    from alembert.inspect.marked import EntityMark, MarkState
     from alembert.inspect.tokens import TokenizedWord, TokenReport, TokenSummary
 
 
@@ -119,7 +119,7 @@ def _print_case(console: Console, number: int, case: ErrorCase) -> None:
     from alembert.terminal import escape_controls
 
     console.print()
-    console.print(escape_controls(f"{number}. {case.where or case.id}: {case.told}"), soft_wrap=True)
+    console.print(escape_controls(f"{number}. {case.where or case.id}: {case.problem}"), soft_wrap=True)
     console.print(_format_marked(case.texts[0], case.marks), soft_wrap=True)
     for text in case.texts[1:]:
         console.print(_escape_lines(text[:MAX_WHOLE_CHARACTERS]), soft_wrap=True)
@@ -129,7 +129,8 @@ def _format_marked(text: str, marks: tuple[EntityMark, ...]) -> Text:
     """Write a text with brackets, which a terminal shows in colour as well."""
     from rich.text import Text
 
-    from alembert.inspect.marked import choose_excerpts, format_run, split_runs
+    from alembert.html import split_runs
+    from alembert.inspect.marked import choose_excerpts, format_run
 
     shown = Text()
     parts = choose_excerpts(text, marks)

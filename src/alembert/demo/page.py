@@ -1,6 +1,6 @@
-"""The demo as one HTML page that opens anywhere: inline style, inline SVG, no script, nothing fetched.
+"""The page of the demo.
 
-In: what the steps left in their folders, and what they said. Out: the page. What came out stands first: annotated text,
+In: what the steps left in their folders, and what they printed. Out: the page. What came out stands first: annotated text,
 and the models in one table and one plot; then how they learnt, what was done, and where to go next.
 """
 
@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from alembert import sample
+from alembert.charts import render_figure
 from alembert.demo import DemoFolders, DemoStep
 from alembert.demo.using_steps import entity_marks, read_annotated
-from alembert.html import render_figure, render_legend
-from alembert.html import render_page as framed
-from alembert.inspect.comparison_plot import draw_comparison_svg
-from alembert.inspect.marked import TextRun, render_marked_text, render_text_box
+from alembert.html import colour_by_label, render_legend, render_list, render_page, render_table, render_text
+from alembert.inspect.comparison_plot import build_comparison_chart
+from alembert.inspect.marked import render_excerpts
 from alembert.inspect.reports import comparison_sentences, model_table
-from alembert.train.curves import Panel, build_panels, render_plots
+from alembert.train.curves import Panel, build_panels, render_panels
 from alembert.train.runlog import RunLog
 
 if TYPE_CHECKING:
@@ -41,21 +41,19 @@ GUIDES: Final = {
 }
 _HIDDEN_PANELS: Final = ("Learning rate", "Norm of the gradient", "Tokens a second")
 """Panels that the page of each run has, and that say little here."""
-_SHELL: Final = "white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid var(--line);padding-left:.8rem"
 
 
 def render_demo_page(folders: DemoFolders, steps: Sequence[DemoStep], next_commands: Sequence[str]) -> str:
-    """Return the page."""
-    found = next(step.comparison for step in steps if step.comparison)
+    comparison = next(step.comparison for step in steps if step.comparison)
     body = [
         f"<p>{escape(_summary(steps))}</p>",
-        *_annotated(folders),
-        *_models(found),
+        *_annotated_texts(folders),
+        *_models(comparison),
         *_curves(folders),
-        *_done(steps),
-        *_next(next_commands),
+        *_steps(steps),
+        *_next_steps(next_commands),
     ]
-    return framed("alembert demo", "From raw text to an annotating model", "\n".join(body))
+    return render_page("alembert demo", "From raw text to an annotating model", "\n".join(body))
 
 
 def _summary(steps: Sequence[DemoStep]) -> str:
@@ -67,34 +65,30 @@ def _summary(steps: Sequence[DemoStep]) -> str:
     )
 
 
-def _annotated(folders: DemoFolders) -> Iterator[str]:
+def _annotated_texts(folders: DemoFolders) -> Iterator[str]:
     yield "<h2>Annotated text</h2>"
     yield (
         "<p>What the last model found in texts of the test part: pre-training has read them as plain text, but no training "
         "knew their labels. A line above: found by the model; a line below: right. Both lines: a hit.</p>"
     )
     yield render_legend({label: number for number, label in enumerate(sample.LABELS)})
-    found = sorted(read_annotated(folders), key=_language)
-    for language, group in groupby(found, key=_language):
+    colour = colour_by_label(sample.LABELS)
+    documents = sorted(read_annotated(folders), key=_language)
+    for language, group in groupby(documents, key=_language):
         for document in islice(group, SHOWN_DOCUMENTS):
             yield f"<h3>{escape(document.id)}, {LANGUAGES[language]}</h3>"
-            yield render_text_box(render_marked_text(document.text, entity_marks(document), _colour), language)
+            yield render_text(render_excerpts(document.text, entity_marks(document), colour), language)
 
 
 def _language(document: Document) -> str:
     return document.id.split("-")[0]
 
 
-def _colour(run: TextRun) -> int:
-    """Give an entity the colour of its label; where the model is wrong, of what it says."""
-    labels = [mark.label for mark in sorted(run.inside, key=lambda mark: mark.side, reverse=True)]
-    return sample.LABELS.index(labels[0])
-
-
-def _models(found: ComparisonReport) -> Iterator[str]:
-    yield f"<h2>The models on the way</h2>\n{model_table(found).html()}"
-    yield render_figure(draw_comparison_svg(found), f"{found.measure} with its 95 % interval, size and speed")
-    yield from (f"<p>{escape(sentence)}</p>" for sentence in comparison_sentences(found, brief=True))
+def _models(comparison: ComparisonReport) -> Iterator[str]:
+    yield f"<h2>The models on the way</h2>\n{model_table(comparison).html()}"
+    caption = f"{comparison.measure} with its 95 % interval, size and speed"
+    yield render_figure(build_comparison_chart(comparison), caption, whole=True)
+    yield from (f"<p>{escape(sentence)}</p>" for sentence in comparison_sentences(comparison, brief=True))
 
 
 def _curves(folders: DemoFolders) -> Iterator[str]:
@@ -106,29 +100,28 @@ def _curves(folders: DemoFolders) -> Iterator[str]:
         "The student": folders.student,
     }
     for name, folder in runs.items():
-        yield f"<h3>{name}</h3>\n{render_plots(_shown_panels(folder))}"
+        yield f"<h3>{name}</h3>\n{render_panels(_shown_panels(folder))}"
 
 
 def _shown_panels(folder: Path) -> list[Panel]:
     return [panel for panel in build_panels(RunLog(folder / "run")) if panel.title not in _HIDDEN_PANELS]
 
 
-def _done(steps: Sequence[DemoStep]) -> Iterator[str]:
+def _steps(steps: Sequence[DemoStep]) -> Iterator[str]:
     yield "<h2>What was done</h2>"
     yield "<p>Each command does its step again, from the folder in which the demo was started.</p>"
     for step in steps:
         yield f"<h3>{escape(step.title)} <small>({step.seconds:.0f} s)</small></h3>"
         if step.comparison is None:  # its table is above
-            yield f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in step.lines)}</ul>"
+            yield render_list(step.lines)
         yield _shell(step.commands)
 
 
 def _shell(commands: Sequence[str]) -> str:
     lines = escape("\n".join(commands), quote=False)
-    return f'<pre style="{_SHELL}">{lines}</pre>' if commands else ""
+    return f"<pre>{lines}</pre>" if commands else ""
 
 
-def _next(commands: Sequence[str]) -> Iterator[str]:
+def _next_steps(commands: Sequence[str]) -> Iterator[str]:
     yield f"<h2>Where to go next</h2>\n{_shell(commands)}"
-    rows = "\n".join(f"<tr><td><code>{path}</code></td><td>{what}</td></tr>" for path, what in GUIDES.items())
-    yield f'<div class="wide"><table class="prose">\n{rows}\n</table></div>'
+    yield render_table(("page", "what it is about"), GUIDES.items(), {0, 1})

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from alembert.corpus.document import Document
+    from alembert.html import EntityMark
     from alembert.inspect.comparison import ComparisonReport
-    from alembert.inspect.marked import EntityMark
 
 SPEED_SECONDS = 2.0
 """What measuring speed may take for each model."""
@@ -74,8 +74,8 @@ def read_annotated(folders: DemoFolders) -> Iterator[Document]:
 
 def entity_marks(document: Document) -> list[EntityMark]:
     """Put together what was found in a passage of the sample and what is right there."""
+    from alembert.html import EntityMark
     from alembert.inspect.errors.tag import match_entities
-    from alembert.inspect.marked import EntityMark
 
     passage = next(each for each in sample.load_passages() if each.id == document.id)
     right = [(each.start, each.end, each.label) for each in passage.entities]
@@ -86,7 +86,8 @@ def entity_marks(document: Document) -> list[EntityMark]:
 
 
 def _bracketed(document: Document) -> str:
-    from alembert.inspect.marked import format_run, split_runs
+    from alembert.html import split_runs
+    from alembert.inspect.marked import format_run
 
     return "".join(map(format_run, split_runs(document.text, entity_marks(document))))
 

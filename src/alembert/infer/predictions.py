@@ -4,75 +4,20 @@ Taggers, classifiers of single texts and relation models annotate documents, alo
 `AnnotatedDocument`, which is a `Document`: it can be written in every format and predicted again. Each class has
 `to_dict()`, plain values for JSON, and `_repr_html_()`, which notebooks show. Offsets count characters of the text as
 it was given.
-
-Predictions as fragments of HTML for notebooks: styled in place, since a notebook has no style sheet of ours.
-
-The label stands behind each entity and its score in the tooltip, so nothing is said by colour alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from html import escape
-from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
 
 from alembert.corpus.document import Document, Entity
+from alembert.html import COLOURS, EntityMark, render_fragment, render_runs, render_table, render_text, split_runs
 from alembert.infer.index import TextUnit
 from alembert.infer.search import Hit
 from alembert.tasks.example import Coverage
-
-_COLOURS: Final = ("#cfe3f7", "#f9dfc2", "#cdebdc", "#e6d8f3", "#f5d3d9", "#e9e6c4")
-_TEXT_STYLE: Final = "line-height:2;white-space:pre-wrap;overflow-wrap:anywhere"
-_MARK_STYLE: Final = "color:#1c2430;padding:.1em .25em;border-radius:.25em"
-_LABEL_STYLE: Final = "font-size:.7em;font-weight:600;margin-left:.35em"
-
-
-def document_html(document: Document) -> str:
-    """Mark the entities of a document in its text; overlapping ones share the characters they share."""
-    colours = _assign_colours(sorted({entity.label for entity in document.entities}))
-    spans = [(start, end, entity) for entity in document.entities for start, end in entity.spans]
-    borders = sorted({0, len(document.text), *(border for start, end, _ in spans for border in (start, end))})
-    parts = []
-    for low, high in pairwise(borders):
-        inside = [each for each in spans if each[0] <= low and each[1] >= high]
-        ending = [entity for _, end, entity in inside if end == high]
-        parts.append(_render_part(document.text[low:high], [entity for *_, entity in inside], ending, colours))
-    return f'<div style="{_TEXT_STYLE}">{"".join(parts)}</div>'
-
-
-def table_html(rows: Sequence[Sequence[str]]) -> str:
-    """Write rows of cells as a table; nothing for no rows."""
-    if not rows:
-        return ""
-    lines = ("".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row) for row in rows)
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
-
-
-def _assign_colours(labels: Sequence[str]) -> dict[str, str]:
-    """Choose a colour for each label: the same in all documents, unless another label took it first."""
-    colours: dict[str, str] = {}
-    for label in labels:
-        first = crc32(label.encode("utf8", "surrogatepass"))
-        turns = [_COLOURS[(first + step) % len(_COLOURS)] for step in range(len(_COLOURS))]
-        colours[label] = next((each for each in turns if each not in colours.values()), turns[0])
-    return colours
-
-
-def _render_part(text: str, inside: Sequence[Entity], ending: Sequence[Entity], colours: dict[str, str]) -> str:
-    if not inside:
-        return escape(text)
-    title = escape("; ".join(_tooltip(entity) for entity in inside))
-    labels = "".join(f'<span style="{_LABEL_STYLE}">{escape(entity.label)}</span>' for entity in ending)
-    background = f"background:{colours[inside[-1].label]};{_MARK_STYLE}"
-    return f'<mark style="{background}" title="{title}">{escape(text)}{labels}</mark>'
-
-
-def _tooltip(entity: Entity) -> str:
-    return entity.label if entity.score is None else f"{entity.label} {entity.score:.2f}"
-
 
 _SHOWN_COUNTS: Final = ("characters", "tokens", "windows", "cut_characters", "withheld")
 """Counts of `Coverage` that are shown with a prediction; the last two only if they are not zero."""
@@ -115,7 +60,7 @@ class AnnotatedDocument(Document):
     def triples(self) -> tuple[Triple, ...]:
         """The relations between two entities, with the entities themselves."""
         entities = {entity.id: entity for entity in self.entities}
-        pairs = ((each, [entities.get(target) for _, target in each.arguments]) for each in self.relations)
+        pairs = ((relation, [entities.get(target) for _, target in relation.arguments]) for relation in self.relations)
         return tuple(
             Triple(ends[0], relation.label, ends[1], relation.score)
             for relation, ends in pairs
@@ -142,11 +87,12 @@ class AnnotatedDocument(Document):
         }
 
     def _repr_html_(self) -> str:
-        triples = [(each.head.text, each.relation, each.tail.text, _percent(each.score)) for each in self.triples]
+        triples = [(part.head.text, part.relation, part.tail.text, _percent(part.score)) for part in self.triples]
         labels = [(label, _percent(self.probabilities.get(label))) for label in self.labels]
         value = [("value", f"{self.value:.4g}")] if self.value is not None else []
         problem = [("problem", self.problem)] if self.problem else []
-        return document_html(self) + table_html([*labels, *value, *problem]) + table_html(triples)
+        tables = _render_rows([*labels, *value, *problem]) + _render_rows(triples)
+        return render_fragment(_render_entities(self) + tables)
 
 
 class _Prediction:
@@ -163,7 +109,7 @@ class _Prediction:
 
     def _repr_html_(self) -> str:
         rows = {name: value for name, value in self.to_dict().items() if name != "coverage"}
-        return table_html([(name, str(value)) for name, value in rows.items()])
+        return render_fragment(_render_rows([(name, str(value)) for name, value in rows.items()]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,9 +268,34 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, AnswerCandidate):
         return asdict(value)
     if isinstance(value, tuple):
-        return [_to_plain(each) for each in value]
+        return [_to_plain(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 
 def _percent(score: float | None) -> str:
     return "" if score is None else f"{score:.1%}"
+
+
+def _render_entities(document: Document) -> str:
+    """Return the text with its entities marked; overlapping ones share the characters they share."""
+    marks = [
+        EntityMark(start, end, entity.label, score=entity.score)
+        for entity in document.entities
+        for start, end in entity.spans
+    ]
+    colours = _assign_colours(sorted({entity.label for entity in document.entities}))
+    return render_text(render_runs(split_runs(document.text, marks), lambda run: colours[run.inside[-1].label]))
+
+
+def _assign_colours(labels: Sequence[str]) -> dict[str, int]:
+    """Choose a colour for each label: the same in all documents, unless another label took it first."""
+    colours: dict[str, int] = {}
+    for label in labels:
+        first = crc32(label.encode("utf8", "surrogatepass"))
+        numbers = [(first + step) % len(COLOURS) for step in range(len(COLOURS))]
+        colours[label] = next((number for number in numbers if number not in colours.values()), numbers[0])
+    return colours
+
+
+def _render_rows(rows: Sequence[Sequence[str]]) -> str:
+    return render_table((), rows, range(4)) if rows else ""

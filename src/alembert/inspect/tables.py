@@ -1,18 +1,15 @@
-"""Tables of names and numbers, which the terminal, a page and JSON show each in its own form.
-
-Ways of sorting things into a few named groups, for tables.
-"""
+"""Tables of names and numbers, which the terminal, a page and JSON show each in its own form; and groups for their rows."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
+from alembert.html import render_table
 from alembert.tasks.metrics.tally import Tally
 
 SCORE_HEADER: Final = ("gold", "recall", "guessed", "precision", "f1")
@@ -32,15 +29,14 @@ class Table:
     note: str = ""
 
     def records(self) -> list[dict[str, Cell]]:
-        """Give each row with the names of its columns."""
+        """Return each row with the names of its columns."""
         return [dict(zip(self.header, row, strict=True)) for row in self.rows]
 
     @property
     def text_columns(self) -> tuple[bool, ...]:
-        """Say of each column whether it holds words, which stand to the left, or numbers."""
-        return tuple(
-            not place or all(isinstance(row[place], str) for row in self.rows) for place in range(len(self.header))
-        )
+        """Whether each column holds text, which is aligned left, or numbers."""
+        columns = range(len(self.header))
+        return tuple(column == 0 or all(isinstance(row[column], str) for row in self.rows) for column in columns)
 
     def lines(self) -> list[str]:
         """Write header and rows in columns."""
@@ -51,12 +47,10 @@ class Table:
         return ["  ".join(map(_pad_cell, row, widths, self.text_columns)).rstrip() for row in cells]
 
     def html(self) -> str:
-        """Write the table for a page, without its title."""
-        head = "".join(map(partial(_html_cell, "th"), self.header, self.text_columns))
-        rows = ("".join(map(partial(_html_cell, "td"), row, self.text_columns)) for row in self.rows)
-        lines = "\n".join(f"<tr>{row}</tr>" for row in rows)
+        """Return the table for a page, without its title."""
+        columns = {number for number, is_text in enumerate(self.text_columns) if is_text}
         note = f"<p>{escape(self.note)}</p>\n" if self.note else ""
-        return f'{note}<div class="wide"><table>\n<tr>{head}</tr>\n{lines}\n</table></div>'
+        return note + render_table(self.header, [tuple(map(format_cell, row)) for row in self.rows], columns)
 
 
 def format_cell(cell: Cell) -> str:
@@ -83,16 +77,11 @@ def score_cells(tally: Tally) -> tuple[Cell, ...]:
     return int(tally.support), recall, int(tally.guessed), precision, tally.f1
 
 
-def _pad_cell(cell: str, width: int, is_word: bool) -> str:
+def _pad_cell(cell: str, width: int, is_text: bool) -> str:
     from rich.cells import cell_len  # a Chinese character is two cells wide
 
     space = " " * (width - cell_len(cell))
-    return f"{cell}{space}" if is_word else f"{space}{cell}"
-
-
-def _html_cell(tag: str, cell: Cell, is_word: bool) -> str:
-    style = ' style="text-align:left"' if is_word else ""
-    return f"<{tag}{style}>{escape(format_cell(cell))}</{tag}>"
+    return f"{cell}{space}" if is_text else f"{space}{cell}"
 
 
 T = TypeVar("T")
@@ -110,9 +99,11 @@ class Grouping(Generic[T]):
     group: Callable[[T], str]
 
     @classmethod
-    def by_range(cls, name: str, title: str, of: str, starts: Sequence[int], value: Callable[[T], int]) -> Grouping[T]:
+    def by_range(
+        cls, name: str, title: str, unit: str, starts: Sequence[int], value: Callable[[T], int]
+    ) -> Grouping[T]:
         """Sort by a number; `starts` are where ranges begin."""
-        return cls(name, title, of, range_names(starts), lambda thing: range_name(value(thing), starts))
+        return cls(name, title, unit, range_names(starts), lambda thing: range_name(value(thing), starts))
 
 
 def range_name(value: int, starts: Sequence[int]) -> str:
@@ -121,8 +112,7 @@ def range_name(value: int, starts: Sequence[int]) -> str:
     >>> [range_name(value, (1, 2, 3, 5)) for value in (1, 4, 99)]
     ['1', '3-4', '5+']
     """
-    place = max(0, bisect_right(starts, value) - 1)
-    return range_names(starts)[place]
+    return range_names(starts)[max(0, bisect_right(starts, value) - 1)]
 
 
 def range_names(starts: Sequence[int]) -> list[str]:

@@ -1,9 +1,7 @@
-"""How well a tokenizer fits a corpus, for people: the numbers of `text.fit` as tables, alone or before and after.
+"""How well a tokenizer fits a corpus, for people: tables and a page, alone or before and after.
 
-In: one tokenizer or two, and samples. Out: a `VocabReport` whose tables the command prints and `vocab_page` draws, and whose
-`as_json` holds everything. A second tokenizer is measured on the same corpus, with its own normalisation.
-
-The vocabulary report as one HTML page that opens anywhere: inline style, inline SVG, no script, nothing fetched.
+In: one tokenizer or two, and samples. Out: a `VocabReport` whose tables the command prints and `render_vocab_page` draws, and
+whose `as_json` holds everything. A second tokenizer is measured on the same corpus, with its own normalisation.
 """
 
 from __future__ import annotations
@@ -13,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from alembert.html import draw_bar_chart, draw_line_chart, render_figure, render_legend
-from alembert.html import render_page as framed
+from alembert.charts import Curve, build_bar_chart, build_curve_chart, format_percent, render_figure
+from alembert.html import render_legend, render_page, render_table
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.tokenizer_report import (
     MAX_HISTOGRAM_PIECES,
@@ -62,7 +60,7 @@ class VocabReport:
 
     def tables(self) -> tuple[VocabTable, ...]:
         """Return everything that is shown, in order; tables without rows are left out."""
-        found = (
+        tables = (
             self._summary(),
             self._words(),
             self._entities(),
@@ -70,7 +68,7 @@ class VocabReport:
             self._strange(),
             self._savings(),
         )
-        return tuple(table for table in found if table.rows)
+        return tuple(table for table in tables if table.rows)
 
     def _summary(self) -> VocabTable:
         lines = [_summary_of(fitted) for fitted in self.fits]
@@ -185,38 +183,39 @@ def _pieces(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
 
 
 def render_vocab_page(report: VocabReport) -> str:
-    """Return the page."""
     title = " and ".join(report.names)
     heading = f"How well {title} fit{'s' if len(report.names) == 1 else ''} this corpus"
-    return framed(f"Vocabulary report: {title}", heading, "\n".join(_body(report)))
+    return render_page(f"Vocabulary report: {title}", heading, "\n".join(_body(report)))
 
 
 def _body(report: VocabReport) -> Iterator[str]:
-    tables = {table.title: table for table in report.tables()}
     plots = _plots(report)
-    for title, table in tables.items():
-        yield f"<h2>{escape(title)}</h2>"
+    for table in report.tables():
+        yield f"<h2>{escape(table.title)}</h2>"
         if table.note:
             yield f"<p>{escape(table.note)}</p>"
-        yield from plots.get(title.split(" (")[0].split(" to ")[0], ())
-        yield _table(table)
+        yield from plots.get(table.title.split(" (")[0].split(" to ")[0], ())
+        yield _render_table(table)
+
+
+def _render_table(table: VocabTable) -> str:
+    # The last column without a name has the bars of the terminal, which are drawn as a plot here.
+    width = table.numbers if table.prose and not table.header[-1] else len(table.header)
+    text_columns = {0, *range(table.numbers, width), *(n for n, name in enumerate(table.header) if not name)}
+    return render_table(table.header[:width], [row[:width] for row in table.rows], text_columns)
 
 
 def _plots(report: VocabReport) -> dict[str, list[str]]:
     """Return the plots of each table, by the beginning of its title."""
     words = {name: [n / fit.words for n in fit.histogram] for name, fit in _named_fits(report)}
-    plots = {
-        "Pieces per word": [
-            _legend(report),
-            render_figure(draw_bar_chart("Pieces per word", LENGTH_BARS, words), "Share of words by number of pieces"),
-        ]
-    }
+    chart = build_bar_chart("Pieces per word", LENGTH_BARS, words)
+    plots = {"Pieces per word": [_legend(report), render_figure(chart, "Share of words by number of pieces")]}
     labels = list(report.fits[0].entities)
     if labels:
         plots["Pieces per entity"] = [_legend(report), *_entity_plots(report, labels)]
-    points = [(float(saving.terms), saving.share) for saving in report.fits[0].savings]
-    curve = draw_line_chart("What adding terms would save", points)
-    plots["What adding terms"] = [render_figure(curve, "Share of all pieces saved, by number of terms added")]
+    points = [(0.0, 0.0), *((float(saving.terms), saving.share) for saving in report.fits[0].savings)]
+    chart = build_curve_chart("What adding terms would save", [Curve("terms", points)], format_percent)
+    plots["What adding terms"] = [render_figure(chart, "Share of all pieces saved, by number of terms added")]
     return plots
 
 
@@ -225,7 +224,8 @@ def _entity_plots(report: VocabReport, labels: list[str]) -> Iterator[str]:
         name: [fit.entities[label].split / fit.entities[label].mentions for label in labels]
         for name, fit in _named_fits(report)
     }
-    yield render_figure(draw_bar_chart("Entities split", labels, split), "Share of entities with a split word, by kind")
+    chart = build_bar_chart("Entities split", labels, split)
+    yield render_figure(chart, "Share of entities with a split word, by kind")
     yield '<div class="several">'
     for label in labels:
         shares = {
@@ -233,7 +233,7 @@ def _entity_plots(report: VocabReport, labels: list[str]) -> Iterator[str]:
             for name, fit in _named_fits(report)
         }
         caption = f"{label}: share of entities by number of pieces"
-        yield render_figure(draw_bar_chart(caption, LENGTH_BARS, shares), caption)
+        yield render_figure(build_bar_chart(caption, LENGTH_BARS, shares), caption)
     yield "</div>"
 
 
@@ -243,12 +243,3 @@ def _named_fits(report: VocabReport) -> Iterator[tuple[str, TokenizerReport]]:
 
 def _legend(report: VocabReport) -> str:
     return render_legend({name: number for number, name in enumerate(report.names)})
-
-
-def _table(table: VocabTable) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
-    # The bars of the terminal are drawn as a plot here.
-    rows = ("".join(f"<td>{escape(cell.strip('█'))}</td>" for cell in row) for row in table.rows)
-    lines = "\n".join(f"<tr>{row}</tr>" for row in rows)
-    kind = ' class="prose"' if table.prose else ""
-    return f'<div class="wide"><table{kind}>\n<tr>{head}</tr>\n{lines}\n</table></div>'

@@ -7,36 +7,39 @@ the drawn lines stay the same and the page stays small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from alembert.artifact import atomic_write
-from alembert.html import (
+from alembert.charts import (
+    LEFT,
+    WIDTH,
+    Chart,
+    CircleMark,
     Curve,
+    NumberFormat,
+    PlotMark,
     Points,
-    draw_curve_chart,
+    TextMark,
+    build_curve_chart,
     format_percent,
     render_figure,
-    render_legend,
-    render_page,
+    render_png,
     thin_points,
-    value_range,
 )
+from alembert.html import COLOURS, colour_name, render_legend, render_page, render_table
 from alembert.train.runlog import RunLog, iterate_scalars
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 _MOST_POINTS: Final = 600
+_LEGEND_COLUMNS, _LEGEND_LINE = 3, 16
+"""The legend of a picture: names in a line, and its height."""
 _LOWER_IS_BETTER: Final = ("mse", "mae")
 """Measures that are the better the lower they are."""
-_COLOURS: Final = ("#2f6fb4", "#d9822b", "#2c8a5b", "#8a55b8", "#b5465a")
 
 Series = Mapping[str, Points]
-NumberFormat = Callable[[float], str]
 BestOf = Callable[[Iterable[float]], float]
 
 
@@ -51,16 +54,20 @@ class Panel:
     """`min` or `max`; none: there is no better or worse."""
 
     @property
-    def clear(self) -> list[Curve]:
+    def named_curves(self) -> list[Curve]:
         """The curves that have a name in the legend."""
         return [curve for curve in self.curves if not curve.faint]
+
+    def chart(self) -> Chart:
+        return build_curve_chart(self.title, self.curves, self.form)
 
 
 def write_curves(log: RunLog, folder: Path, title: str) -> list[Path]:
     """Draw the log into a folder; without matplotlib, `loss.png` is not among the files that were written."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = build_panels(log)
-    files = {"loss.html": render_html(drawn, title, _summary(log)).encode(), "loss.png": _png(drawn, title)}
+    panels = build_panels(log)
+    page = render_curves_page(panels, title, _summary(log)).encode()
+    files = {"loss.html": page, "loss.png": _render_picture(panels, title)}
     written = []
     for name, content in files.items():
         if content is not None:
@@ -72,7 +79,7 @@ def write_curves(log: RunLog, folder: Path, title: str) -> list[Path]:
 def build_panels(log: RunLog) -> list[Panel]:
     """Lay out what is to be drawn; a panel without a point is left out."""
     steps, held_out = _series(log.rows("step")), _series(log.rows("held_out"))
-    found = [
+    panels = [
         *_losses(steps, held_out),
         Panel("Held-out accuracy", tuple(_accuracies(held_out)), format_percent, max),
         *_task_panels(held_out),
@@ -80,7 +87,7 @@ def build_panels(log: RunLog) -> list[Panel]:
         Panel("Norm of the gradient", tuple(_smoothed_curves(steps, "norm")), "{:.3g}".format),
         Panel("Tokens a second", tuple(_smoothed_curves(steps, "tokens_per_second")), "{:,.0f}".format),
     ]
-    return [panel for panel in found if panel.curves]
+    return [panel for panel in panels if panel.curves]
 
 
 def smooth(points: Points) -> list[tuple[float, float]]:
@@ -127,8 +134,7 @@ def _losses(steps: Series, held_out: Series) -> Iterator[Panel]:
 def _scores(held_out: Series, measure: str) -> Iterator[Curve]:
     """Draw one measure of everything that is scored."""
     ending = f"/{measure}"
-    found = [name for name in held_out if name.endswith(ending)]
-    for colour, name in enumerate(found):
+    for colour, name in enumerate(name for name in held_out if name.endswith(ending)):
         short = name.removeprefix("scores/").removesuffix(ending)
         yield Curve(short, thin_points(held_out[name], _MOST_POINTS), colour)
 
@@ -150,7 +156,7 @@ def _task_panels(held_out: Series) -> Iterator[Panel]:
         drawn = [name for name in inside if all(-1 <= value <= 1 for _, value in held_out[name])]
         curves = tuple(
             Curve(name.rpartition("/")[2], thin_points(held_out[name], _MOST_POINTS), colour)
-            for colour, name in enumerate(drawn[: len(_COLOURS)])
+            for colour, name in enumerate(drawn[: len(COLOURS)])
         )
         if task not in objectives:
             yield Panel(f"Scores on {task}", curves, "{:.4g}".format, max)
@@ -167,7 +173,7 @@ def _smoothed_curves(steps: Series, name: str) -> Iterator[Curve]:
 
 
 def _summary(log: RunLog) -> str:
-    """Say in a sentence how far the run is."""
+    """Return a sentence on how far the run is."""
     last: Mapping[str, Any] = {}
     for row in log.rows("step"):
         last = row
@@ -178,35 +184,28 @@ def _summary(log: RunLog) -> str:
     return f"Step {last['step']:,}, {last.get('tokens') or 0:,} tokens, {(last.get('seconds') or 0) / 3600:.2f} hours{again}."
 
 
-def render_html(drawn: list[Panel], title: str, summary: str) -> str:
-    """Write the page."""
-    body = f"<p>{escape(summary)}</p>\n{_table(drawn)}\n{render_plots(drawn)}"
+def render_curves_page(panels: Sequence[Panel], title: str, summary: str) -> str:
+    body = f"<p>{escape(summary)}</p>\n{_table(panels)}\n{render_panels(panels)}"
     return render_page(f"Training: {title}", title, body)
 
 
-def render_plots(drawn: Iterable[Panel]) -> str:
-    """Draw panels beside each other, to stand in any page."""
-    each = [
-        f"<div>{render_figure(draw_curve_chart(panel.title, panel.curves, panel.form), f'{panel.title}, by step')}"
-        f"{render_legend({curve.name: curve.colour for curve in panel.clear})}</div>\n"
-        for panel in drawn
+def render_panels(panels: Iterable[Panel]) -> str:
+    """Return the panels beside each other, to stand in any page."""
+    parts = [
+        f"<div>{render_figure(panel.chart(), f'{panel.title}, by step')}"
+        f"{render_legend({curve.name: curve.colour for curve in panel.named_curves})}</div>\n"
+        for panel in panels
     ]
-    return f'<div class="several">\n{"".join(each)}\n</div>'
+    return f'<div class="several">\n{"".join(parts)}\n</div>'
 
 
-def _table(drawn: list[Panel]) -> str:
-    head = "".join(f"<th>{cell}</th>" for cell in ("", "first", "last", "best", "at step"))
-    rows = [
-        "".join(f"<td>{escape(cell)}</td>" for cell in _numbers(panel, curve))
-        for panel in drawn
-        for curve in panel.clear
-    ]
-    lines = "\n".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<div class="wide"><table>\n<tr>{head}</tr>\n{lines}\n</table></div>' if rows else ""
+def _table(panels: Sequence[Panel]) -> str:
+    rows = [tuple(_numbers(panel, curve)) for panel in panels for curve in panel.named_curves]
+    return render_table(("", "first", "last", "best", "at step"), rows) if rows else ""
 
 
 def _numbers(panel: Panel, curve: Curve) -> Iterator[str]:
-    yield f"{panel.title}, {curve.name}" if len(panel.clear) > 1 else panel.title
+    yield f"{panel.title}, {curve.name}" if len(panel.named_curves) > 1 else panel.title
     yield panel.form(curve.points[0][1])
     yield panel.form(curve.points[-1][1])
     if panel.best is None:
@@ -217,42 +216,25 @@ def _numbers(panel: Panel, curve: Curve) -> Iterator[str]:
         yield f"{next(x for x, y in curve.points if y == value):,.0f}"
 
 
-def _png(drawn: list[Panel], title: str) -> bytes | None:
-    """Draw the panels two in a row; the same log gives the same bytes."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    from io import BytesIO
-
-    rows = max(1, -(-len(drawn) // 2))
-    content = BytesIO()
-    with mpl.rc_context():
-        mpl.rcdefaults()  # a user's own style must not change the picture
-        picture = Figure(figsize=(12, 3.4 * rows), layout="constrained")
-        FigureCanvasAgg(picture)
-        for number, panel in enumerate(drawn, 1):
-            _draw(picture.add_subplot(rows, 2, number), panel)
-        # The name is not drawn: it may need letters that the font does not have.
-        picture.savefig(content, format="png", dpi=100, metadata={"Title": title, "Software": None})
-    return content.getvalue()
+def _render_picture(panels: Sequence[Panel], title: str) -> bytes | None:
+    """Draw the panels with their titles and legends, which a page writes around them."""
+    names = max((len(_legend_curves(panel)) for panel in panels), default=0)
+    top = -24.0 - _LEGEND_LINE * -(-names // _LEGEND_COLUMNS)
+    charts = [replace(panel.chart(), marks=(*panel.chart().marks, *_heading_marks(panel)), top=top) for panel in panels]
+    # The title of the run is not drawn: it may need letters that the font does not have.
+    return render_png(charts, columns=2, title=title)
 
 
-def _draw(axes: Axes, panel: Panel) -> None:
-    for curve in panel.curves:
-        (line,) = axes.plot(*zip(*curve.points, strict=True), color=_COLOURS[curve.colour % len(_COLOURS)])
-        line.set(linewidth=0.8 if curve.faint else 1.8, alpha=0.4 if curve.faint else 1.0)
-        line.set(marker="o" if curve.dotted else "", markersize=3.5)
-        # A name that begins with _ stays out of the legend.
-        line.set_label("_" if curve.faint else curve.name)
-    low, high = value_range(panel.curves)
-    axes.set_ylim(low - 0.04 * (high - low), high + 0.04 * (high - low))
-    axes.set_title(panel.title, fontsize=11)
-    axes.locator_params(axis="x", integer=True)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.yaxis.set_major_formatter(lambda value, _: panel.form(value))
-    axes.grid(alpha=0.3)
-    if len(panel.clear) > 1:
-        axes.legend(frameon=False, fontsize=9)
+def _legend_curves(panel: Panel) -> list[Curve]:
+    return panel.named_curves if len(panel.named_curves) > 1 else []
+
+
+def _heading_marks(panel: Panel) -> Iterator[PlotMark]:
+    curves = _legend_curves(panel)
+    top = -4.0 - _LEGEND_LINE * -(-len(curves) // _LEGEND_COLUMNS)
+    yield TextMark((LEFT, top), panel.title, colour="ink")
+    for number, curve in enumerate(curves):
+        row, column = divmod(number, _LEGEND_COLUMNS)
+        x, y = LEFT + column * (WIDTH - LEFT) / _LEGEND_COLUMNS, top + _LEGEND_LINE * (row + 1)
+        yield CircleMark((x + 4, y - 4), 4.0, colour_name(curve.colour))
+        yield TextMark((x + 12, y), curve.name)

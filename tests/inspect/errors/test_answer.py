@@ -44,7 +44,7 @@ def test_errors_are_counted_by_what_is_wrong() -> None:
 
 def test_the_surest_error_comes_first_and_is_marked_in_the_passage() -> None:
     first = FOUND.cases[0]
-    assert (first.id, first.told) == ("place", "place: right: Aspirin; answered: Fever (0.95)")
+    assert (first.id, first.problem) == ("place", "place: right: Aspirin; answered: Fever (0.95)")
     assert first.texts[0] == PASSAGE
     assert first.marks == (
         EntityMark(0, 7, "answer", "gold", "place"),

@@ -32,7 +32,7 @@ def test_errors_are_counted() -> None:
 
 def test_the_surest_error_comes_first_with_its_choices() -> None:
     first = FOUND.cases[0]
-    assert (first.where, first.told) == ("sure", "right: 3; guessed: 1 (0.90)")
+    assert (first.where, first.problem) == ("sure", "right: 3; guessed: 1 (0.90)")
     assert first.texts == ("which?", "1. a", "2. b", "3. c")
 
 

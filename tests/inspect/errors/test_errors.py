@@ -1,6 +1,7 @@
 """The error atlas: kinds, groups, the worst examples, and how they are shown."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.errors import BadSetting
+from alembert.html import EntityMark, split_runs
 from alembert.inspect.errors import ErrorReport, find_errors, render_errors_page
 from alembert.inspect.errors.tag import WindowAlignment, match_entities
-from alembert.inspect.marked import EntityMark, choose_excerpts, format_run, split_runs
+from alembert.inspect.marked import choose_excerpts, format_run
 from alembert.tasks.classify.decode import ClassifyAnswer
 from alembert.tasks.example import surface_key
 from alembert.tasks.metrics import spans
@@ -179,8 +181,8 @@ def test_json_has_tables_and_examples_with_offsets(atlas: ErrorReport) -> None:
 def test_a_page_shows_both_sides_and_fetches_nothing(atlas: ErrorReport) -> None:
     html = render_errors_page(atlas)
     assert html.startswith("<!doctype html>")
-    assert "border-bottom:3px solid" in html
-    assert "border-top:3px double" in html
+    classes = {name for names in re.findall(r'<mark class="([^"]*)"', html) for name in names.split()}
+    assert {"gold", "guess"} <= classes
     assert "guessed: Disease (0.70), type" in html
     assert "http" not in html
     assert "<script" not in html
@@ -217,8 +219,8 @@ def test_confident_errors_come_first(tmp_path: Path) -> None:
     said = {name: answer("yes", score) for name, score in zip(rows, (0.9, 0.6, 0.95, 0.7), strict=True)}
     atlas = find_errors(classifier(said), [write_labelled(tmp_path / "test.jsonl", rows)])
     assert [case.id for case in atlas.worst] == ["3", "2"]
-    assert atlas.worst[0].told == "right: no; guessed: yes (0.95)"
-    assert atlas.told == "2 of 4 answers are wrong"
+    assert atlas.worst[0].problem == "right: no; guessed: yes (0.95)"
+    assert atlas.summary == "2 of 4 answers are wrong"
     assert table(atlas, "confusions") == {"no": ("yes", 2)}
     assert table(atlas, "by_confidence") == {
         "0.5 to 0.7": (1, 0.0),
@@ -239,7 +241,7 @@ def test_of_several_labels_all_must_be_right(tmp_path: Path) -> None:
     }
     model = classifier(said, ("a", "b", "c"), "multi")
     atlas = find_errors(model, [write_labelled(tmp_path / "test.jsonl", rows)])
-    assert [case.told for case in atlas.worst] == ["right: a, b; guessed: a, c (0.70)"]
+    assert [case.problem for case in atlas.worst] == ["right: a, b; guessed: a, c (0.70)"]
     assert table(atlas, "confusions") == {"b": ("c", 1)}
 
 
@@ -247,7 +249,7 @@ def test_of_numbers_the_largest_error_comes_first(tmp_path: Path) -> None:
     rows = {"1": ("breast", 0.5), "2": ("cancer", 1.5)}
     said = {"1": ClassifyAnswer(value=0.75), "2": ClassifyAnswer(value=4.5)}
     atlas = find_errors(classifier(said, (), "number"), [write_labelled(tmp_path / "test.jsonl", rows)])
-    assert [case.told for case in atlas.worst] == ["right: 1.5; guessed: 4.5", "right: 0.5; guessed: 0.75"]
+    assert [case.problem for case in atlas.worst] == ["right: 1.5; guessed: 4.5", "right: 0.5; guessed: 0.75"]
     assert table(atlas, "by_value") == {"0.5 to 0.5": (1, 0.25), "1.5 to 1.5": (1, 3.0)}
 
 

@@ -30,7 +30,7 @@ def test_how_much_is_wrong_is_told() -> None:
 
 
 def test_the_furthest_apart_come_first_and_perfect_ones_are_no_cases() -> None:
-    assert [(case.id, case.told) for case in FOUND.cases] == [("1", "rougeL 0.00"), ("0", "rougeL 0.80")]
+    assert [(case.id, case.problem) for case in FOUND.cases] == [("1", "rougeL 0.00"), ("0", "rougeL 0.80")]
 
 
 def test_cut_sources_are_apart() -> None:

@@ -28,6 +28,6 @@ def test_a_wrong_pair_is_shown_with_its_entities(tmp_path: Path) -> None:
     (example,) = task.read([path], task.settings, ReadOptions()).examples
     pairs = tuple(list_candidate_pairs(example, rules))
     found = find_errors(model, [path])
-    assert found.told == "1 of 1 answers are wrong"
+    assert found.summary == "1 of 1 answers are wrong"
     assert found.worst[0].texts == ("Abc lowers Ras. | Abc (drug) -> Ras (gene)",)
-    assert found.worst[0].told == "right: inhibits; guessed: none (0.90)"
+    assert found.worst[0].problem == "right: inhibits; guessed: none (0.90)"

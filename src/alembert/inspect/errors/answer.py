@@ -1,6 +1,6 @@
 """Errors of the task `answer`: whether the place, the borders or the silence is wrong; the most confident errors first.
 
-Questions with labels are surveyed as pairs of `classify`.
+Questions with labels are analysed as pairs of `classify`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from alembert.html import EntityMark
 from alembert.inspect.errors import ErrorAnalysis, ErrorCase, classify
-from alembert.inspect.marked import EntityMark
 from alembert.inspect.tables import Table
 from alembert.tasks.answer.data import AnswerExample
 from alembert.tasks.answer.label import LabelAnswerTask, to_classify_examples
@@ -53,70 +53,72 @@ def analyse_errors(model: TaskModel, examples: Sequence[AnswerExample], predicti
     task: Any = model.task
     if isinstance(task, LabelAnswerTask):
         return classify.analyse_errors(replace(model, task=task.inner), to_classify_examples(examples), predictions)
-    found = [
+    answers = [
         _ScoredAnswer(example, guess, *task.script.best(example.gold_texts, guess.text))
         for example, guess in zip(examples, predictions, strict=True)
     ]
-    wrong = sorted((each for each in found if each.exact < 1), key=lambda each: -each.guess.score)
-    unreachable = sum(each.guess.coverage.unreachable for each in found)
+    wrong = sorted((answer for answer in answers if answer.exact < 1), key=lambda answer: -answer.guess.score)
+    unreachable = sum(answer.guess.coverage.unreachable for answer in answers)
     return ErrorAnalysis(
-        summary=f"{len(wrong):,} of {len(found):,} questions are not answered word for word",
+        summary=f"{len(wrong):,} of {len(answers):,} questions are not answered word for word",
         tables=(
-            _by_kind(found),
-            _group_table(found, "by_windows", "By windows of the passage", "windows", _windows),
-            _group_table(found, "by_first_word", "By the first word of the question", "word", _first_word),
+            _by_kind(answers),
+            _group_table(answers, "by_windows", "By windows of the passage", "windows", _windows),
+            _group_table(answers, "by_first_word", "By the first word of the question", "word", _first_word),
         ),
         cases=tuple(map(_case, wrong)),
         notes=(f"{unreachable:,} right answers are out of the model's reach",) if unreachable else (),
     )
 
 
-def _by_kind(found: Sequence[_ScoredAnswer]) -> Table:
-    kinds = [each.kind for each in found]
-    rows = tuple((name, kinds.count(name), told) for name, told in _KINDS.items() if name in kinds)
+def _by_kind(answers: Sequence[_ScoredAnswer]) -> Table:
+    kinds = [answer.kind for answer in answers]
+    rows = tuple((name, kinds.count(name), meaning) for name, meaning in _KINDS.items() if name in kinds)
     return Table(name="by_kind", title="What became of the questions", header=("kind", "questions", "what"), rows=rows)
 
 
 def _group_table(
-    found: Sequence[_ScoredAnswer], name: str, title: str, of: str, value: Callable[[_ScoredAnswer], str]
+    answers: Sequence[_ScoredAnswer], name: str, title: str, unit: str, value: Callable[[_ScoredAnswer], str]
 ) -> Table:
     """Score groups of questions, the ten largest."""
     groups: dict[str, list[_ScoredAnswer]] = {}
-    for each in found:
-        groups.setdefault(value(each), []).append(each)
+    for answer in answers:
+        groups.setdefault(value(answer), []).append(answer)
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:10]
     rows = tuple((key, len(part), _mean([e.exact for e in part]), _mean([e.f1 for e in part])) for key, part in largest)
-    return Table(name=name, title=title, header=(of, "questions", "exact", "f1"), rows=rows)
+    return Table(name=name, title=title, header=(unit, "questions", "exact", "f1"), rows=rows)
 
 
-def _windows(each: _ScoredAnswer) -> str:
-    return str(each.guess.coverage.windows)
+def _windows(answer: _ScoredAnswer) -> str:
+    return str(answer.guess.coverage.windows)
 
 
-def _first_word(each: _ScoredAnswer) -> str:
-    return each.example.question.split()[0].lower()[:20]
+def _first_word(answer: _ScoredAnswer) -> str:
+    return answer.example.question.split()[0].lower()[:20]
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _case(each: _ScoredAnswer) -> ErrorCase:
-    right = " | ".join(dict.fromkeys(each.example.gold_texts)) or "(no answer)"
-    told = f"{each.kind}: right: {right}; answered: {each.guess.text or '(no answer)'} ({each.guess.score:.2f})"
-    example = each.example
+def _case(answer: _ScoredAnswer) -> ErrorCase:
+    right = " | ".join(dict.fromkeys(answer.example.gold_texts)) or "(no answer)"
+    problem = (
+        f"{answer.kind}: right: {right}; answered: {answer.guess.text or '(no answer)'} ({answer.guess.score:.2f})"
+    )
+    example = answer.example
     return ErrorCase(
         id=example.id,
         where=example.where,
-        told=told,
+        problem=problem,
         texts=(example.passage, example.question),
-        marks=tuple(_marks(each)),
+        marks=tuple(_marks(answer)),
     )
 
 
-def _marks(each: _ScoredAnswer) -> Iterator[EntityMark]:
-    places = {span for answer in each.example.answers or () for span in answer.spans[:1]}
-    yield from (EntityMark(start, end, "answer", "gold", each.kind) for start, end in sorted(places))
-    answer = each.guess.answer
-    if answer is not None:
-        yield EntityMark(answer.start, answer.end, "answer", "guess", each.kind, answer.score)
+def _marks(answer: _ScoredAnswer) -> Iterator[EntityMark]:
+    gold = {span for right in answer.example.answers or () for span in right.spans[:1]}
+    yield from (EntityMark(start, end, "answer", "gold", answer.kind) for start, end in sorted(gold))
+    guess = answer.guess.answer
+    if guess is not None:
+        yield EntityMark(guess.start, guess.end, "answer", "guess", answer.kind, guess.score)

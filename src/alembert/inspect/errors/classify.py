@@ -31,13 +31,13 @@ _QUANTILES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class _ScoredPrediction:
-    """One answer beside the right one."""
+    """One prediction beside the right answer."""
 
     id: str
     where: str
     texts: tuple[str, ...]
     gold: LabelValue
-    answer: ClassifyAnswer
+    prediction: ClassifyAnswer
     windows: int
 
     @property
@@ -46,19 +46,19 @@ class _ScoredPrediction:
 
     @property
     def labels(self) -> frozenset[str]:
-        one = (self.answer.label,) if self.answer.label is not None else ()
-        return frozenset(self.answer.labels if self.answer.labels is not None else one)
+        one = (self.prediction.label,) if self.prediction.label is not None else ()
+        return frozenset(self.prediction.labels if self.prediction.labels is not None else one)
 
     @property
     def error(self) -> float:
         """How wrong it is: 0 or 1, or the distance of a number."""
-        if self.answer.value is not None:
-            return abs(self.answer.value - self.number)
+        if self.prediction.value is not None:
+            return abs(self.prediction.value - self.number)
         return float(self.right_labels != self.labels)
 
     @property
-    def sure(self) -> float:
-        return self.answer.score or 0.0
+    def confidence(self) -> float:
+        return self.prediction.score or 0.0
 
     @property
     def number(self) -> float:
@@ -70,72 +70,74 @@ def analyse_errors(
 ) -> ErrorAnalysis:
     """Sort the errors of a classifier."""
     task: Any = model.task
-    found = [each for pair in zip(examples, predictions, strict=True) for each in _answers(*pair, kind=task.kind)]
-    wrong = sorted((each for each in found if each.error), key=lambda each: (-each.error, -each.sure))
-    is_number = task.kind == "number"
-    tables = _number_tables(found) if is_number else _label_tables(found, task.labels)
-    told = (
-        f"the guesses for {len(found):,} texts are off by {fmean(each.error for each in found):.4g} on average"
-        if is_number
-        else f"{len(wrong):,} of {len(found):,} answers are wrong"
+    scored = [answer for pair in zip(examples, predictions, strict=True) for answer in _answers(*pair, kind=task.kind)]
+    wrong = sorted(
+        (answer for answer in scored if answer.error), key=lambda answer: (-answer.error, -answer.confidence)
     )
-    return ErrorAnalysis(summary=told, tables=tuple(tables), cases=tuple(map(_case, wrong)))
+    is_number = task.kind == "number"
+    tables = _number_tables(scored) if is_number else _label_tables(scored, task.labels)
+    summary = (
+        f"the guesses for {len(scored):,} texts are off by {fmean(answer.error for answer in scored):.4g} on average"
+        if is_number
+        else f"{len(wrong):,} of {len(scored):,} answers are wrong"
+    )
+    return ErrorAnalysis(summary=summary, tables=tuple(tables), cases=tuple(map(_case, wrong)))
 
 
 def _answers(example: ClassifyExample, prediction: ClassifyPrediction, *, kind: Any) -> Iterator[_ScoredPrediction]:
-    for place, (gold, answer) in enumerate(zip(example.golds, prediction.answers, strict=True)):
+    for index, (gold, answer) in enumerate(zip(example.golds, prediction.answers, strict=True)):
         fitting = convert_label(gold, kind)
         if fitting is not None:
-            texts = (example.texts[place],) if example.is_document else example.texts
-            where = example.line_of(place)
+            texts = (example.texts[index],) if example.is_document else example.texts
+            where = example.line_of(index)
             yield _ScoredPrediction(example.id, where, texts, fitting, answer, prediction.coverage.windows)
 
 
 # -- tables
 
 
-def _label_tables(found: Sequence[_ScoredPrediction], labels: Sequence[str]) -> Iterator[Table]:
-    yield from _confusions(found)
-    yield _by_label(found, labels)
-    names = [_confidence_name(place) for place in range(len(_CONFIDENCES))]
-    yield _group_table(Grouping("by_confidence", "By confidence", "confidence", names, _confidence), found)
-    for sorting in _GROUPINGS:
-        yield _group_table(sorting, found)
+def _label_tables(scored: Sequence[_ScoredPrediction], labels: Sequence[str]) -> Iterator[Table]:
+    yield from _confusions(scored)
+    yield _by_label(scored, labels)
+    names = [_confidence_name(index) for index in range(len(_CONFIDENCES))]
+    yield _group_table(Grouping("by_confidence", "By confidence", "confidence", names, _confidence), scored)
+    for grouping in _GROUPINGS:
+        yield _group_table(grouping, scored)
 
 
-def _number_tables(found: Sequence[_ScoredPrediction]) -> Iterator[Table]:
-    ordered = sorted(found, key=lambda each: each.number)
+def _number_tables(scored: Sequence[_ScoredPrediction]) -> Iterator[Table]:
+    ordered = sorted(scored, key=lambda answer: answer.number)
     size = -(-len(ordered) // _QUANTILES)
     rows = []
     for start in range(0, len(ordered), size):
         part = ordered[start : start + size]
         name = f"{part[0].number:g} to {part[-1].number:g}"
-        rows.append((name, len(part), fmean(each.error for each in part)))
+        rows.append((name, len(part), fmean(answer.error for answer in part)))
     header = ("right value", "answers", "mean error")
     yield Table(name="by_value", title="By the right value", header=header, rows=tuple(rows))
-    for sorting in _GROUPINGS:
-        yield _group_table(sorting, found)
+    for grouping in _GROUPINGS:
+        yield _group_table(grouping, scored)
 
 
-def _group_table(sorting: Grouping[_ScoredPrediction], found: Sequence[_ScoredPrediction]) -> Table:
-    is_number = any(each.answer.value is not None for each in found)
+def _group_table(grouping: Grouping[_ScoredPrediction], scored: Sequence[_ScoredPrediction]) -> Table:
+    is_number = any(answer.prediction.value is not None for answer in scored)
     errors: dict[str, list[float]] = {}
-    for each in found:
-        errors.setdefault(sorting.group(each), []).append(each.error)
+    for answer in scored:
+        errors.setdefault(grouping.group(answer), []).append(answer.error)
     rows = []
-    for group in (group for group in sorting.groups if group in errors):
+    for group in (group for group in grouping.groups if group in errors):
         mean = fmean(errors[group])
         rows.append((group, len(errors[group]), mean if is_number else 1 - mean))
-    header = (sorting.unit, "answers", "mean error" if is_number else "accuracy")
-    return Table(name=sorting.name, title=sorting.title, header=header, rows=tuple(rows))
+    header = (grouping.unit, "answers", "mean error" if is_number else "accuracy")
+    return Table(name=grouping.name, title=grouping.title, header=header, rows=tuple(rows))
 
 
-def _confusions(found: Sequence[_ScoredPrediction]) -> Iterator[Table]:
+def _confusions(scored: Sequence[_ScoredPrediction]) -> Iterator[Table]:
     counts = Counter(
         (gold, guess)
-        for each in found
-        for gold in each.right_labels - each.labels
-        for guess in each.labels - each.right_labels
+        for answer in scored
+        for gold in answer.right_labels - answer.labels
+        for guess in answer.labels - answer.right_labels
     )
     if counts:
         rows = tuple(
@@ -146,12 +148,12 @@ def _confusions(found: Sequence[_ScoredPrediction]) -> Iterator[Table]:
         yield Table(name="confusions", title="Labels taken for others", header=header, rows=rows)
 
 
-def _by_label(found: Sequence[_ScoredPrediction], labels: Sequence[str]) -> Table:
+def _by_label(scored: Sequence[_ScoredPrediction], labels: Sequence[str]) -> Table:
     rows = []
     for label in labels:
-        tp = sum(label in each.right_labels and label in each.labels for each in found)
-        gold = sum(label in each.right_labels for each in found)
-        guess = sum(label in each.labels for each in found)
+        tp = sum(label in answer.right_labels and label in answer.labels for answer in scored)
+        gold = sum(label in answer.right_labels for answer in scored)
+        guess = sum(label in answer.labels for answer in scored)
         rows.append((gold, (label, *score_cells(Tally(tp=tp, fp=guess - tp, fn=gold - tp)))))
     rows.sort(key=lambda row: -row[0])
     return Table(
@@ -162,13 +164,13 @@ def _by_label(found: Sequence[_ScoredPrediction], labels: Sequence[str]) -> Tabl
     )
 
 
-def _confidence(each: _ScoredPrediction) -> str:
-    return _confidence_name(max(place for place, low in enumerate(_CONFIDENCES) if each.sure >= low))
+def _confidence(answer: _ScoredPrediction) -> str:
+    return _confidence_name(max(index for index, low in enumerate(_CONFIDENCES) if answer.confidence >= low))
 
 
-def _confidence_name(place: int) -> str:
-    high = _CONFIDENCES[place + 1] if place + 1 < len(_CONFIDENCES) else 1
-    return f"{_CONFIDENCES[place]:g} to {high:g}"
+def _confidence_name(index: int) -> str:
+    high = _CONFIDENCES[index + 1] if index + 1 < len(_CONFIDENCES) else 1
+    return f"{_CONFIDENCES[index]:g} to {high:g}"
 
 
 _GROUPINGS: Final[tuple[Grouping[_ScoredPrediction], ...]] = (
@@ -177,14 +179,14 @@ _GROUPINGS: Final[tuple[Grouping[_ScoredPrediction], ...]] = (
         "By length of the text",
         "characters",
         _CHARACTERS,
-        lambda each: sum(map(len, each.texts)),
+        lambda answer: sum(map(len, answer.texts)),
     ),
     Grouping.by_range(
         "by_windows",
         "By windows that the example was read through",
         "windows",
         _WINDOWS,
-        lambda each: each.windows,
+        lambda answer: answer.windows,
     ),
 )
 
@@ -192,10 +194,10 @@ _GROUPINGS: Final[tuple[Grouping[_ScoredPrediction], ...]] = (
 # -- examples
 
 
-def _case(each: _ScoredPrediction) -> ErrorCase:
-    if each.answer.value is not None:
-        told = f"right: {each.number:g}; guessed: {each.answer.value:.4g}"
+def _case(answer: _ScoredPrediction) -> ErrorCase:
+    if answer.prediction.value is not None:
+        problem = f"right: {answer.number:g}; guessed: {answer.prediction.value:.4g}"
     else:
-        right, guess = (", ".join(sorted(side)) or "(none)" for side in (each.right_labels, each.labels))
-        told = f"right: {right}; guessed: {guess} ({each.sure:.2f})"
-    return ErrorCase(id=each.id, where=each.where, told=told, texts=each.texts)
+        right, guess = (", ".join(sorted(side)) or "(none)" for side in (answer.right_labels, answer.labels))
+        problem = f"right: {right}; guessed: {guess} ({answer.confidence:.2f})"
+    return ErrorCase(id=answer.id, where=answer.where, problem=problem, texts=answer.texts)

@@ -43,17 +43,17 @@ def analyse_errors(
     model: TaskModel, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]
 ) -> ErrorAnalysis:
     """Sort what a model writes by how far it is from what is right."""
-    found = [
+    scored = [
         _score_text(example, prediction.text, example.target, prediction)
         for example, prediction in zip(examples, predictions, strict=True)
         if prediction.text is not None and example.target is not None
     ]
-    worst = sorted((each for each in found if each.value < 1), key=lambda each: each.value)
-    mean = fmean(each.value for each in found) if found else 0.0
-    strange = sum(each.value == 0 for each in found)
+    worst = sorted((text for text in scored if text.value < 1), key=lambda text: text.value)
+    mean = fmean(text.value for text in scored) if scored else 0.0
+    unrelated = sum(text.value == 0 for text in scored)
     return ErrorAnalysis(
-        summary=f"{MAIN_METRIC} is {mean:.3f} over {len(found):,} texts; {strange:,} share no word with the right one",
-        tables=tuple(_table(found, sorting) for sorting in _GROUPINGS),
+        summary=f"{MAIN_METRIC} is {mean:.3f} over {len(scored):,} texts; {unrelated:,} share no word with the right one",
+        tables=tuple(_table(scored, grouping) for grouping in _GROUPINGS),
         cases=tuple(map(_case, worst)),
     )
 
@@ -64,23 +64,23 @@ def _score_text(example: GenerateExample, written: str, right: str, prediction: 
     return _ScoredText(example, written, right, coverage.tokens, coverage.cut_characters, value)
 
 
-def _table(found: Sequence[_ScoredText], sorting: Grouping[_ScoredText]) -> Table:
+def _table(scored: Sequence[_ScoredText], grouping: Grouping[_ScoredText]) -> Table:
     rows = []
-    for group in sorting.groups:
-        part = [each for each in found if sorting.group(each) == group]
+    for group in grouping.groups:
+        part = [text for text in scored if grouping.group(text) == group]
         if part:
             ratio = sum(len(rouge_words(e.written)) for e in part) / max(
                 1, sum(len(rouge_words(e.right)) for e in part)
             )
-            rows.append((group, len(part), fmean(each.value for each in part), ratio))
-    header = (sorting.unit, "texts", MAIN_METRIC, "length ratio")
-    return Table(name=sorting.name, title=sorting.title, header=header, rows=tuple(rows))
+            rows.append((group, len(part), fmean(text.value for text in part), ratio))
+    header = (grouping.unit, "texts", MAIN_METRIC, "length ratio")
+    return Table(name=grouping.name, title=grouping.title, header=header, rows=tuple(rows))
 
 
-def _case(each: _ScoredText) -> ErrorCase:
+def _case(text: _ScoredText) -> ErrorCase:
     return ErrorCase(
-        id=each.example.id,
-        where=each.example.where,
-        told=f"{MAIN_METRIC} {each.value:.2f}",
-        texts=(f"written: {each.written}", f"right: {each.right}", each.example.source),
+        id=text.example.id,
+        where=text.example.where,
+        problem=f"{MAIN_METRIC} {text.value:.2f}",
+        texts=(f"written: {text.written}", f"right: {text.right}", text.example.source),
     )

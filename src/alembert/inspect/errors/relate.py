@@ -21,13 +21,13 @@ def analyse_errors(
 ) -> ErrorAnalysis:
     """Sort the errors of a relation model."""
     pairs = [pair for both in zip(examples, predictions, strict=True) for pair in _pairs(*both)]
-    return classify.analyse_errors(model, [text for text, _ in pairs], [said for _, said in pairs])
+    return classify.analyse_errors(model, [text for text, _ in pairs], [prediction for _, prediction in pairs])
 
 
 def _pairs(
     example: RelateExample, prediction: RelatePrediction
 ) -> Iterator[tuple[ClassifyExample, ClassifyPrediction]]:
-    """Give each pair that has a right answer as a text with its answer."""
+    """Yield each pair that has a right answer as a text with its prediction."""
     for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
         if pair.label is not None:
             text = ClassifyExample(
@@ -37,10 +37,10 @@ def _pairs(
 
 
 def _format_pair(example: RelateExample, pair: CandidatePair) -> str:
-    """Give the text of a pair; in documents, with the entities behind it, since nothing marks them."""
+    """Return the text of a pair; in documents, with the entities behind it, since nothing marks them."""
     if example.form != "document":
         return example.text
     start, end = get_context(example, pair)
-    head, tail = (example.mentions[each] for each in (pair.head, pair.tail))
-    words = [f"{example.text[each.start : each.end]} ({each.type})" for each in (head, tail)]
+    head, tail = (example.mentions[number] for number in (pair.head, pair.tail))
+    words = [f"{example.text[mention.start : mention.end]} ({mention.type})" for mention in (head, tail)]
     return f"{example.text[start:end]} | {words[0]} -> {words[1]}"

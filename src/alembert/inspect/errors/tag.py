@@ -3,16 +3,12 @@
 Recall of a row is over the right entities that fall into it, precision over the guesses that do, so a row can have the
 one without the other. A row is a description, not a cause: long entities are also rarer, and split into more pieces.
 
-Where entities of an example stand for the model: in words, in pieces, and in the windows that it reads.
-
-Right entities against guessed ones, each with what became of it.
-
 Each entity is paired with at most one of the other side, in this order: equal ones (right), the same borders with another
 type (type), the same type with other borders (boundary), and whatever overlaps (both). Of several overlaps the longest
 counts. What is left is missed or spurious. So right ones are exactly those of the strict score, and an entity that was
 guessed in two parts is one error of the border and one spurious guess.
 
->>> [found.kind for found in match_entities([(0, 13, "Disease"), (20, 24, "Gene")], [(7, 13, "Disease"), (20, 24, "Drug")])]
+>>> [match.kind for match in match_entities([(0, 13, "Disease"), (20, 24, "Gene")], [(7, 13, "Disease"), (20, 24, "Drug")])]
 ['type', 'boundary']
 """
 
@@ -26,8 +22,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from alembert.data.windows import Row
+from alembert.html import EntityMark
 from alembert.inspect.errors import ErrorAnalysis, ErrorCase
-from alembert.inspect.marked import EntityMark
 from alembert.inspect.tables import (
     SCORE_HEADER,
     Grouping,
@@ -53,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Pieces that are read at once, and the words that are answered for there."""
+    """Pieces that are read at once, and the words that are predicted from them."""
 
     start: int
     end: int
@@ -72,17 +68,17 @@ class WindowAlignment:
         """Find words and windows; a window in which no word begins is of no use here."""
         layout = encoded.layout
         parts = zip(encoded.rows, layout.first_words, layout.own, strict=True)
-        found = [_to_window(row, first, own, layout.words) for row, first, own in parts if len(row.positions)]
-        return cls(layout.words, tuple(found))
+        windows = [_to_window(row, first, own, layout.words) for row, first, own in parts if len(row.positions)]
+        return cls(layout.words, tuple(windows))
 
     def words_of(self, entity: EntityTuple) -> tuple[int, int]:
-        """Give the words that an entity touches; at least one, if there is any."""
+        """Return the words that an entity touches; at least one, if there is any."""
         first = int(np.searchsorted(self.words.ends_W, entity[0], side="right"))
         first = min(first, max(0, len(self.words) - 1))
         return first, max(first + 1, int(np.searchsorted(self.words.starts_W, entity[1], side="left")))
 
     def pieces_of(self, entity: EntityTuple) -> tuple[int, int]:
-        """Give the pieces of those words."""
+        """Return the pieces of those words."""
         first, end = self.words_of(entity)
         return self._piece(first), self._piece(end)
 
@@ -125,16 +121,16 @@ class EntityMatch:
 
 
 def match_entities(gold: Iterable[EntityTuple], guess: Iterable[EntityTuple]) -> list[EntityMatch]:
-    """Say what became of each entity of one document."""
+    """Pair the entities of one document; the order of kinds is that of the module's description."""
     left, right = set(gold), set(guess)
-    found: list[EntityMatch] = []
+    matches: list[EntityMatch] = []
     for kind, pairs in _MATCH_STEPS:
         for one, other in list(pairs(left, right)):
-            found.append(EntityMatch(kind, one, other))
+            matches.append(EntityMatch(kind, one, other))
             left.discard(one)
             right.discard(other)
-    found += [EntityMatch("missed", one, None) for one in sorted(left)]
-    return found + [EntityMatch("spurious", None, other) for other in sorted(right)]
+    matches += [EntityMatch("missed", one, None) for one in sorted(left)]
+    return matches + [EntityMatch("spurious", None, other) for other in sorted(right)]
 
 
 def _equal(gold: set[EntityTuple], guess: set[EntityTuple]) -> EntityPairs:
@@ -192,28 +188,28 @@ class EntityFeatures:
     text_words: int
     to_border: int | None
     times: int | None
-    """How often it was an entity of this type in training; none: not known."""
+    """How often it was an entity of this type in training; None: the training data is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ComparedExample:
-    """One example with its findings; an entity with a gap is a finding of its own, which nothing can match."""
+    """One example with its matches; an entity with a gap is missed, since no guess can match it."""
 
     example: TagExample
-    findings: tuple[EntityMatch, ...]
+    matches: tuple[EntityMatch, ...]
     scores: Mapping[EntityTuple, float]
-    ground: WindowAlignment
+    alignment: WindowAlignment
 
     @property
     def tally(self) -> Tally:
-        right = sum(found.kind == "right" for found in self.findings)
-        gold = sum(found.gold is not None for found in self.findings)
-        guess = sum(found.guess is not None for found in self.findings)
+        right = sum(match.kind == "right" for match in self.matches)
+        gold = sum(match.gold is not None for match in self.matches)
+        guess = sum(match.guess is not None for match in self.matches)
         return Tally(tp=right, fp=guess - right, fn=gold - right)
 
     @property
     def errors(self) -> int:
-        return sum(found.kind != "right" for found in self.findings)
+        return sum(match.kind != "right" for match in self.matches)
 
 
 def analyse_errors(
@@ -222,19 +218,19 @@ def analyse_errors(
     """Sort the errors of a tagger."""
     encoded = model.task.encode(examples, model.engine.tokenizer, model.engine.max_tokens)
     compared = [
-        _compare_example(example, prediction, WindowAlignment.from_encoded(each))
-        for example, prediction, each in zip(examples, predictions, encoded, strict=True)
+        _compare_example(example, prediction, WindowAlignment.from_encoded(rows))
+        for example, prediction, rows in zip(examples, predictions, encoded, strict=True)
     ]
     surfaces = model.surfaces()
-    facts = [fact for each in compared for fact in _iter_features(each, surfaces)]
-    wrong = sorted((each for each in compared if each.errors), key=lambda each: (-each.errors, each.tally.f1))
+    facts = [fact for example in compared for fact in _iter_features(example, surfaces)]
+    wrong = sorted((example for example in compared if example.errors), key=lambda case: (-case.errors, case.tally.f1))
     tables = (_kind_table(compared), *_breakdowns(facts), *_confusions(compared))
     notes = () if surfaces is not None else (f"Which entities were seen in training is not known: {NO_HASHES_REASON}.",)
-    told = f"{len(wrong):,} with errors, {sum(each.errors for each in wrong):,} in all"
-    return ErrorAnalysis(summary=told, tables=tables, cases=tuple(map(_case, wrong)), notes=notes)
+    summary = f"{len(wrong):,} with errors, {sum(example.errors for example in wrong):,} in all"
+    return ErrorAnalysis(summary=summary, tables=tables, cases=tuple(map(_case, wrong)), notes=notes)
 
 
-def _compare_example(example: TagExample, prediction: TagPrediction, ground: WindowAlignment) -> _ComparedExample:
+def _compare_example(example: TagExample, prediction: TagPrediction, alignment: WindowAlignment) -> _ComparedExample:
     scores = {
         (entity.start, entity.end, entity.label): entity.score
         for entity in prediction.entities
@@ -242,44 +238,44 @@ def _compare_example(example: TagExample, prediction: TagPrediction, ground: Win
     }
     gold = [span for span in example.entities or () if example.annotates(span[2])]
     gaps = [EntityMatch("missed", span, None) for span in example.discontinuous if example.annotates(span[2])]
-    return _ComparedExample(example, (*match_entities(gold, scores), *gaps), scores, ground)
+    return _ComparedExample(example, (*match_entities(gold, scores), *gaps), scores, alignment)
 
 
 # -- tables
 
 
 def _kind_table(compared: Sequence[_ComparedExample]) -> Table:
-    counts = Counter(found.kind for each in compared for found in each.findings)
-    rows = tuple((kind, counts[kind], told) for kind, told in MATCH_KINDS.items())
+    counts = Counter(match.kind for example in compared for match in example.matches)
+    rows = tuple((kind, counts[kind], meaning) for kind, meaning in MATCH_KINDS.items())
     return Table(name="kinds", title="Kinds of errors", header=("kind", "count", "what it is"), rows=rows)
 
 
 def _iter_features(
     compared: _ComparedExample, surfaces: Mapping[str, int] | None
 ) -> Iterator[tuple[EntityFeatures, str]]:
-    """Give the facts of each entity with what it counts as: `tp`, `fp` or `fn`."""
-    for found in compared.findings:
-        if found.kind == "right" and found.gold is not None:
-            yield _entity_features(found.gold, compared, surfaces), "tp"
+    """Yield the features of each entity with what it counts as: `tp`, `fp` or `fn`."""
+    for match in compared.matches:
+        if match.kind == "right" and match.gold is not None:
+            yield _entity_features(match.gold, compared, surfaces), "tp"
             continue
-        if found.gold is not None:
-            yield _entity_features(found.gold, compared, surfaces), "fn"
-        if found.guess is not None:
-            yield _entity_features(found.guess, compared, surfaces), "fp"
+        if match.gold is not None:
+            yield _entity_features(match.gold, compared, surfaces), "fn"
+        if match.guess is not None:
+            yield _entity_features(match.guess, compared, surfaces), "fp"
 
 
 def _entity_features(
     entity: EntityTuple, compared: _ComparedExample, surfaces: Mapping[str, int] | None
 ) -> EntityFeatures:
-    ground = compared.ground
-    words, pieces = ground.words_of(entity), ground.pieces_of(entity)
+    alignment = compared.alignment
+    words, pieces = alignment.words_of(entity), alignment.pieces_of(entity)
     surface = compared.example.text[entity[0] : entity[1]]
     return EntityFeatures(
         label=entity[2],
         words=words[1] - words[0],
         pieces=pieces[1] - pieces[0],
-        text_words=len(ground.words),
-        to_border=ground.distance_to_border(entity),
+        text_words=len(alignment.words),
+        to_border=alignment.distance_to_border(entity),
         times=None if surfaces is None else surfaces.get(surface_key(surface, entity[2]), 0),
     )
 
@@ -287,22 +283,22 @@ def _entity_features(
 def _breakdowns(facts: Sequence[tuple[EntityFeatures, str]]) -> Iterator[Table]:
     types = sorted({fact.label for fact, _ in facts})
     yield _breakdown(Grouping("by_type", "By type", "type", types, lambda fact: fact.label), facts)
-    for sorting in _GROUPINGS:
-        yield _breakdown(sorting, facts)
+    for grouping in _GROUPINGS:
+        yield _breakdown(grouping, facts)
     if any(fact.times is not None for fact, _ in facts):
-        for sorting in _TRAINING_GROUPINGS:
-            yield _breakdown(sorting, facts)
+        for grouping in _TRAINING_GROUPINGS:
+            yield _breakdown(grouping, facts)
 
 
-def _breakdown(sorting: Grouping[EntityFeatures], facts: Sequence[tuple[EntityFeatures, str]]) -> Table:
+def _breakdown(grouping: Grouping[EntityFeatures], facts: Sequence[tuple[EntityFeatures, str]]) -> Table:
     """Score each group of entities on its own; groups without any are left out."""
-    counts = Counter((sorting.group(fact), outcome) for fact, outcome in facts)
+    counts = Counter((grouping.group(fact), outcome) for fact, outcome in facts)
     rows = []
-    for group in sorting.groups:
+    for group in grouping.groups:
         tally = Tally(**{outcome: counts[group, outcome] for outcome in ("tp", "fp", "fn")})
         if tally.occurs:
             rows.append((group, *score_cells(tally)))
-    return Table(name=sorting.name, title=sorting.title, header=(sorting.unit, *SCORE_HEADER), rows=tuple(rows))
+    return Table(name=grouping.name, title=grouping.title, header=(grouping.unit, *SCORE_HEADER), rows=tuple(rows))
 
 
 def _seen(fact: EntityFeatures) -> str:
@@ -333,10 +329,10 @@ _TRAINING_GROUPINGS: Final[tuple[Grouping[EntityFeatures], ...]] = (
 
 def _confusions(compared: Sequence[_ComparedExample]) -> Iterator[Table]:
     counts = Counter(
-        (found.gold[2], found.guess[2])
-        for each in compared
-        for found in each.findings
-        if found.kind in ("type", "both") and found.gold is not None and found.guess is not None
+        (match.gold[2], match.guess[2])
+        for example in compared
+        for match in example.matches
+        if match.kind in ("type", "both") and match.gold is not None and match.guess is not None
     )
     if counts:
         rows = tuple((gold, guess, count) for (gold, guess), count in counts.most_common())
@@ -348,24 +344,26 @@ def _confusions(compared: Sequence[_ComparedExample]) -> Iterator[Table]:
 
 def _case(compared: _ComparedExample) -> ErrorCase:
     tally = compared.tally
-    told = f"{compared.errors} error{'s' * (compared.errors > 1)}; {tally.tp:.0f} of {tally.support:.0f} entities found"
-    told += f", {tally.fp:.0f} of {tally.guessed:.0f} guesses wrong" if tally.guessed else ", nothing guessed"
-    marks = [mark for found in compared.findings for mark in _marks(found, compared.scores)]
+    problem = (
+        f"{compared.errors} error{'s' * (compared.errors > 1)}; {tally.tp:.0f} of {tally.support:.0f} entities found"
+    )
+    problem += f", {tally.fp:.0f} of {tally.guessed:.0f} guesses wrong" if tally.guessed else ", nothing guessed"
+    marks = [mark for match in compared.matches for mark in _marks(match, compared.scores)]
     example = compared.example
     return ErrorCase(
         id=example.id,
         where=example.where,
-        told=told,
+        problem=problem,
         texts=example.texts,
         marks=tuple(sorted(marks, key=_mark_order)),
     )
 
 
-def _marks(found: EntityMatch, scores: Mapping[EntityTuple, float]) -> Iterator[EntityMark]:
-    if found.gold is not None:
-        yield EntityMark(*found.gold, "gold", found.kind)
-    if found.guess is not None:
-        yield EntityMark(*found.guess, "guess", found.kind, scores[found.guess])
+def _marks(match: EntityMatch, scores: Mapping[EntityTuple, float]) -> Iterator[EntityMark]:
+    if match.gold is not None:
+        yield EntityMark(*match.gold, "gold", match.kind)
+    if match.guess is not None:
+        yield EntityMark(*match.guess, "guess", match.kind, scores[match.guess])
 
 
 def _mark_order(mark: EntityMark) -> tuple[int, int, str]:

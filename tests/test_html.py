@@ -1,0 +1,149 @@
+"""Pages: readable in both themes and on a small screen, safe, self-contained; marks that need no colours."""
+
+import re
+
+import pytest
+
+from alembert.charts import Curve, build_bar_chart, build_curve_chart, render_figure
+from alembert.html import (
+    COLOURS,
+    DARK,
+    LIGHT,
+    STYLE,
+    EntityMark,
+    Html,
+    colour_by_label,
+    render_fragment,
+    render_legend,
+    render_page,
+    render_runs,
+    render_table,
+    render_text,
+    split_runs,
+)
+
+TEXT = "breast <cancer> again"
+MARKS = [EntityMark(0, 15, "Disease", "gold", "boundary"), EntityMark(7, 15, "Disease", "guess", "boundary", 0.5)]
+
+
+def marked(marks: list[EntityMark]) -> str:
+    return render_runs(split_runs(TEXT, marks), lambda run: len(run.inside))
+
+
+def mixed(colour: str, other: str, share: float) -> str:
+    pairs = ((int(colour[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(one * share + two * (1 - share)):02x}" for one, two in pairs)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_everything_written_or_drawn_has_enough_contrast(theme: dict[str, str]) -> None:
+    assert all(contrast(theme[name], theme["paper"]) >= 4.5 for name in ("ink", "dim", *COLOURS))
+    shares = [int(share) / 100 for share in re.findall(r"var\(--colour\) (\d+)%", STYLE)]
+    assert shares
+    backgrounds = [mixed(theme[name], theme["paper"], share) for name in COLOURS for share in shares]
+    assert all(contrast(theme["ink"], background) >= 4.5 for background in backgrounds)
+    # The darkest shade of a confusion matrix.
+    assert contrast(theme["ink"], mixed(theme["a"], theme["paper"], 0.5)) >= 4.5
+
+
+def test_both_themes_have_the_same_names_and_every_name_in_use_is_one_of_them() -> None:
+    assert LIGHT.keys() == DARK.keys()
+    assert set(re.findall(r"var\(--(\w+)\)", STYLE)) <= {*LIGHT, "colour", "share"}
+
+
+@pytest.mark.parametrize("font", ["Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei"])
+def test_fonts_for_chinese_are_named(font: str) -> None:
+    assert f'"{font}"' in STYLE
+
+
+def test_the_style_of_a_fragment_reaches_only_the_fragment() -> None:
+    (style,) = re.findall(r"<style>(.*?)</style>", render_fragment(""), re.DOTALL)
+    selectors = [selector.strip() for selector in re.findall(r"([^{}]+)\{[^{}]*", style) if selector.strip()]
+    assert selectors
+    assert all(part.strip().startswith(".alembert") for rule in selectors for part in re.split(r",(?![^(]*\))", rule))
+
+
+def test_a_page_escapes_its_title_and_fetches_nothing() -> None:
+    page = render_page("<b>", "<i>", "")
+    assert "<title>&lt;b&gt;</title>" in page
+    assert "<h1>&lt;i&gt;</h1>" in page
+    assert re.findall(r"https?:|<script|<link|<img|<iframe|@import|url\(", page) == []
+
+
+def test_a_table_scrolls_in_its_own_box_and_aligns_words_left() -> None:
+    html = render_table(("", "n"), [("<b>", "1"), (Html("<i>x</i>"), "2")])
+    assert re.match(r'<div class="scroll" role="region" aria-label="n" tabindex="0"><table>', html)
+    assert '<td class="words">&lt;b&gt;</td><td>1</td>' in html
+    assert '<td class="words"><i>x</i></td><td>2</td>' in html
+    assert html.count("<th ") == 1
+
+
+def test_a_table_without_names_of_columns_has_no_head() -> None:
+    assert "<thead>" not in render_table((), [("a", "1")])
+
+
+def test_a_single_colour_needs_no_legend() -> None:
+    assert render_legend({"a": 0}) == ""
+    assert render_legend({"<a>": 0, "b": 7}).count("<i class=") == 2
+
+
+def test_a_chart_has_a_name_and_tooltips_that_are_escaped() -> None:
+    bars = build_bar_chart("<t>", ["<1>"], {"<s>": [0.5]}).svg()
+    assert 'role="img" aria-label="&lt;t&gt;"' in bars
+    assert "<title>&lt;s&gt;, &lt;1&gt;: 50.00%</title>" in bars
+    curves = build_curve_chart("t", [Curve("<c>", [(1.0, 2.0), (2.0, 3.0)])], str)
+    assert "&lt;c&gt;, 1: 2.0" in curves.svg()
+    assert "<figcaption>&lt;what&gt;</figcaption>" in render_figure(curves, "<what>")
+
+
+def test_a_chart_of_counts_has_whole_numbers_and_leaves_out_names_that_would_touch() -> None:
+    names = [str(number) for number in range(30)]
+    svg = build_bar_chart("t", names, {"documents": [float(n * 1000) for n in range(30)]}, counts=True).svg()
+    labels = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
+    assert "10k" in labels
+    assert svg.count("<rect") == 30
+    assert len([label for label in labels if label in names]) <= 10
+
+
+def test_right_ones_have_a_line_below_and_guesses_one_above() -> None:
+    first, second = (set(names.split()) for names in re.findall(r'<mark class="([^"]*)"', marked(MARKS)))
+    assert ("gold" in first, "guess" in first) == (True, False)
+    assert ("gold" in second, "guess" in second) == (True, True)
+    assert ".alembert mark.gold { border-bottom: 3px" in STYLE
+    assert ".alembert mark.guess { border-top: 3px" in STYLE
+
+
+def test_the_page_chooses_the_colour_of_each_run() -> None:
+    assert re.findall(r'<mark class="(\w) ', marked(MARKS)) == ["b", "c"]
+
+
+def test_the_text_is_whole_and_escaped() -> None:
+    without_labels = re.sub(r"<su[bp].*?</su[bp]>", "", marked(MARKS))
+    assert re.sub(r"<[^>]*>", "", without_labels) == "breast &lt;cancer&gt; again"
+
+
+def test_an_entity_that_nothing_is_compared_with_has_its_label_once() -> None:
+    html = marked([EntityMark(0, 6, "Part", score=0.25)])
+    assert '<mark class="b" title="Part (0.25)">breast<small>Part</small></mark>' in html
+
+
+def test_labels_have_the_colours_of_their_order() -> None:
+    runs = split_runs(TEXT, [EntityMark(0, 6, "y"), EntityMark(7, 15, "x")])
+    assert re.findall(r'<mark class="(\w)"', render_runs(runs, colour_by_label(["x", "y"]))) == ["b", "a"]
+
+
+def test_a_text_says_its_language() -> None:
+    assert render_text(Html("x"), "zh").startswith('<div class="text" lang="zh">')
+    assert "lang=" not in render_text(Html("x"))
