@@ -2,8 +2,6 @@
 
 In: a folder. Out: steps as they are done, and in the folder everything that they made, with `demo.html`: one page that
 needs nothing else. Every step works on what the steps before it left in the folder, as a user's own run would.
-
-What a step of the demo leaves behind: folders on the disk, and a few lines about itself.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DemoStep:
-    """One link of the chain and what it did."""
+    """A step of the chain and what it did."""
 
     title: str
     lines: tuple[str, ...]
@@ -35,7 +33,7 @@ class DemoStep:
     """The models side by side, of the step that compares them."""
 
     def to_table(self) -> dict[str, Any]:
-        """Give everything as plain values."""
+        """Return everything as plain values."""
         compared = None if self.comparison is None else self.comparison.to_table()
         return asdict(replace(self, comparison=None)) | {"comparison": compared}
 
@@ -52,7 +50,7 @@ class DemoFolders:
 
     @property
     def held_out(self) -> Path:
-        """The texts of the test part, without what is known about them."""
+        """The texts of the test part, without their labels."""
         return self.out / "held-out.jsonl"
 
     @property
@@ -126,7 +124,7 @@ def format_command(verb: str, *arguments: str | Path, **flags: str | Path | floa
     >>> format_command("vocab learn", Path("my corpus"), size=1500, held_out=5)
     "alembert vocab learn 'my corpus' --size 1500 --held-out 5"
     """
-    words = [str(each) for each in arguments]
+    words = [str(argument) for argument in arguments]
     for name, value in flags.items():
         words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
     return f"alembert {verb} {shlex.join(words)}"
@@ -144,7 +142,7 @@ def run(out: Path) -> Iterator[DemoStep]:
     for number, step in enumerate(_steps(), 1):
         done.append(_run_timed(number, step, folders))
         yield done[-1]
-    yield _report(folders, done)
+    yield _write_page(folders, done)
 
 
 def _create_folders(out: Path) -> DemoFolders:
@@ -173,17 +171,16 @@ def _run_timed(number: int, step: Callable[[DemoFolders], DemoStep], folders: De
     return replace(done, title=f"{number}. {done.title}", seconds=time.perf_counter() - start)
 
 
-def _report(folders: DemoFolders, done: list[DemoStep]) -> DemoStep:
-    """Write the page."""
+def _write_page(folders: DemoFolders, done: list[DemoStep]) -> DemoStep:
     from alembert.artifact import atomic_write
     from alembert.demo.page import render_demo_page
 
-    next_ = _what_next(folders)
-    atomic_write(folders.page, render_demo_page(folders, done, next_).encode())
-    return DemoStep("The report, and what to try next", (f"open {folders.page} in a browser", *next_))
+    next_commands = _next_commands(folders)
+    atomic_write(folders.page, render_demo_page(folders, done, next_commands).encode())
+    return DemoStep("The report, and what to try next", (f"open {folders.page} in a browser", *next_commands))
 
 
-def _what_next(folders: DemoFolders) -> tuple[str, ...]:
+def _next_commands(folders: DemoFolders) -> tuple[str, ...]:
     corpus, model, test = folders.corpus, folders.pretrained, folders.labelled("tag", "test")
     return (
         format_command("corpus show", corpus, sample=2),

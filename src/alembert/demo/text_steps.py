@@ -20,7 +20,7 @@ HELD_OUT_EVERY = 5
 
 
 def machine(folders: DemoFolders) -> DemoStep:
-    """Say what was chosen on this machine."""
+    """Show what was chosen on this machine."""
     choices = hardware.detect_capabilities().choices
     lines = (f"{choice.name.replace('_', ' ')}: {choice.value}. {choice.reason}" for choice in choices)
     return DemoStep("This machine", tuple(lines), ("alembert doctor",))
@@ -33,14 +33,14 @@ def corpus(folders: DemoFolders) -> DemoStep:
     _write_sample(folders)
     lexicons = {label: folders.lexicon(label) for label in sample.LABELS}
     counts = build([folders.raw], folders.corpus, words=LexiconFiles(lexicons=lexicons)).manifest.counts
-    found = ", ".join(f"{counts.get(f'entities: {label}', 0)} {label}s" for label in sample.LABELS)
+    entities = ", ".join(f"{counts.get(f'entities: {label}', 0)} {label}s" for label in sample.LABELS)
     flags = [word for label, path in lexicons.items() for word in ("--lexicon", f"{label}={path}")]
     return DemoStep(
         "A corpus from raw text: cleaned, split into sentences, entities found by dictionary",
         (
             f"{counts['documents']} documents, English and Chinese, {counts['characters']:,} characters, "
             f"{counts['sentences']:,} sentences",
-            f"found with a dictionary of the training part's entities: {found}",
+            f"found with a dictionary of the training part's entities: {entities}",
         ),
         (format_command("corpus build", folders.raw, *flags, out=folders.corpus),),
     )

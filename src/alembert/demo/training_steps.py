@@ -81,15 +81,15 @@ def classifier(folders: DemoFolders) -> DemoStep:
 
 @dataclass(frozen=True)
 class TrainingPace:
-    """How long and how fast a model learns; chosen on the development part."""
+    """Epochs, learning rate and tokens of a step; chosen on the development part."""
 
-    passes: float
-    rate: float
-    step: int
+    epochs: float
+    learning_rate: float
+    batch_tokens: int
 
 
 def _finetune(
-    folders: DemoFolders, task: str, of_task: TagSettings | ClassifySettings, title: str, pace: TrainingPace
+    folders: DemoFolders, task: str, task_settings: TagSettings | ClassifySettings, title: str, pace: TrainingPace
 ) -> DemoStep:
     """Fine-tune the pre-trained model on the sample's labels and evaluate it on the test part."""
     from alembert.corpus.readers.contract import ReadOptions
@@ -103,22 +103,22 @@ def _finetune(
 
     train, dev, test = (_write_labelled(folders, task, split) for split in sample.SPLITS)
     out, data = folders.model(task), DataFiles(train=(train,), dev=(dev,))
-    job = SingleTaskJob(task=task, data=data, model=str(folders.pretrained), settings=of_task)
+    job = SingleTaskJob(task=task, data=data, model=str(folders.pretrained), settings=task_settings)
     batch, optimiser = (
-        BatchSettings(tokens=pace.step, micro_tokens=pace.step),
-        OptimiserSettings(rate=pace.rate),
+        BatchSettings(tokens=pace.batch_tokens, micro_tokens=pace.batch_tokens),
+        OptimiserSettings(rate=pace.learning_rate),
     )
-    settings = FinetuneSettings(epochs=pace.passes, optimiser=optimiser, batch=batch)
+    settings = FinetuneSettings(epochs=pace.epochs, optimiser=optimiser, batch=batch)
     done = finetune(job, out, settings, around=RunContext(overwrite=True))
-    found = evaluate(TaskModel.open(out), [test], ReadOptions())
-    config = _write_text(folders.settings(task), f"{to_toml(settings)}\n[task]\n{to_toml(of_task, 'task')}")
+    evaluation = evaluate(TaskModel.open(out), [test], ReadOptions())
+    config = _write_text(folders.settings(task), f"{to_toml(settings)}\n[task]\n{to_toml(task_settings, 'task')}")
     flags: dict[str, Any] = {"task": task, "model": folders.pretrained, "train": train, "dev": dev}
     return DemoStep(
         title,
         (
-            f"{done.report.parts[0].examples} examples, {pace.passes:g} passes; {_on_dev(done)}",
-            f"test part, {found.scores.coverage.examples} examples: {found.scores.main} {found.scores.value:.3f}, "
-            f"95 % of resamples {found.interval.low:.3f} to {found.interval.high:.3f}",
+            f"{done.report.parts[0].examples} examples, {pace.epochs:g} passes; {_on_dev(done)}",
+            f"test part, {evaluation.scores.coverage.examples} examples: {evaluation.scores.main} {evaluation.scores.value:.3f}, "
+            f"95 % of resamples {evaluation.interval.low:.3f} to {evaluation.interval.high:.3f}",
         ),
         (
             f"{format_command('finetune', **flags, config=config, out=out)} --overwrite",
@@ -140,8 +140,8 @@ def _write_labelled(folders: DemoFolders, task: str, split: str) -> Path:
 
 def _example(passage: sample.SamplePassage, task: str) -> dict[str, Any]:
     entities = [
-        {"id": f"T{number}", "label": each.label, "spans": [[each.start, each.end]]}
-        for number, each in enumerate(passage.entities, 1)
+        {"id": f"T{number}", "label": entity.label, "spans": [[entity.start, entity.end]]}
+        for number, entity in enumerate(passage.entities, 1)
     ]
     answer = {"entities": entities} if task == "tag" else {"label": passage.kind}
     return {"id": passage.id, "text": passage.text, **answer}
@@ -156,26 +156,26 @@ def student(folders: DemoFolders) -> DemoStep:
     from alembert.train.run import RunContext
 
     train, dev = (folders.labelled("tag", split) for split in ("train", "dev"))
-    wish = DistillJob(teacher=str(folders.tagger), student=STUDENT_SHAPE, data=DataFiles(train=(train,), dev=(dev,)))
+    job = DistillJob(teacher=str(folders.tagger), student=STUDENT_SHAPE, data=DataFiles(train=(train,), dev=(dev,)))
     settings, around = student_settings(), RunContext(overwrite=True)
-    taught = distill(wish, folders.student, settings, around=around)
-    alone = distill(
-        wish, folders.student_baseline, build_controls(settings)["without distillation"].settings, around=around
+    distilled = distill(job, folders.student, settings, around=around)
+    baseline = distill(
+        job, folders.student_baseline, build_controls(settings)["without distillation"].settings, around=around
     )
     config = _write_text(folders.settings("distill"), to_toml(settings))
     flags: dict[str, Any] = {"student": STUDENT_SHAPE, "train": train, "dev": dev, "config": config}
     return DemoStep(
         f"The tagger distilled into a student of {STUDENT_SHAPE} its layers",
         (
-            f"with its teacher: {_on_dev(taught)}",
-            f"the same student, from the same start, without: {_on_dev(alone)}",
+            f"with its teacher: {_on_dev(distilled)}",
+            f"the same student, from the same start, without: {_on_dev(baseline)}",
         ),
         (f"{format_command('distill', folders.tagger, **flags, out=folders.student)} --overwrite",),
     )
 
 
 def student_settings() -> DistillSettings:
-    """Give the settings that the student learns with."""
+    """Return the settings that the student learns with."""
     from alembert.train.distill.settings import fast
     from alembert.train.settings import BatchSettings
 

@@ -43,7 +43,7 @@ def export(folders: DemoFolders) -> DemoStep:
 
 
 def annotate(folders: DemoFolders) -> DemoStep:
-    """Annotate the texts of the test part, as if nothing were known about them."""
+    """Annotate the texts of the test part, without their labels."""
     from alembert.infer.annotate import annotate as run
     from alembert.infer.annotate_pipeline import Pipeline
 
@@ -73,16 +73,16 @@ def read_annotated(folders: DemoFolders) -> Iterator[Document]:
 
 
 def entity_marks(document: Document) -> list[EntityMark]:
-    """Put together what was found in a passage of the sample and what is right there."""
+    """Return what is right in a passage of the sample, then what the model found there."""
     from alembert.html import EntityMark
     from alembert.inspect.errors.tag import match_entities
 
-    passage = next(each for each in sample.load_passages() if each.id == document.id)
-    right = [(each.start, each.end, each.label) for each in passage.entities]
-    found = [(*entity.spans[0], entity.label) for entity in document.entities]
-    compared = match_entities(right, found)
-    gold = [EntityMark(*each.gold, "gold", each.kind) for each in compared if each.gold]
-    return gold + [EntityMark(*each.guess, "guess", each.kind) for each in compared if each.guess]
+    passage = next(passage for passage in sample.load_passages() if passage.id == document.id)
+    gold = [(entity.start, entity.end, entity.label) for entity in passage.entities]
+    guesses = [(*entity.spans[0], entity.label) for entity in document.entities]
+    matches = match_entities(gold, guesses)
+    marks = [EntityMark(*match.gold, "gold", match.kind) for match in matches if match.gold]
+    return marks + [EntityMark(*match.guess, "guess", match.kind) for match in matches if match.guess]
 
 
 def _bracketed(document: Document) -> str:
@@ -110,12 +110,12 @@ def compare_side_by_side(folders: DemoFolders) -> DemoStep:
     from alembert.inspect.report_pages import write_comparison
     from alembert.inspect.reports import comparison_sentences, model_table
 
-    found = score_all_models(folders)
-    write_comparison(found, folders.out / "comparison")
-    others = [word for model in found.models[1:] for word in ("--against", model.folder)]
+    comparison = score_all_models(folders)
+    write_comparison(comparison, folders.out / "comparison")
+    others = [word for model in comparison.models[1:] for word in ("--against", model.folder)]
     return DemoStep(
         "The models on the way: score, size and speed",
-        (*model_table(found).lines(), *comparison_sentences(found, brief=True)),
-        (format_command("evaluate", found.reference.folder, folders.labelled("tag", "test"), *others),),
-        comparison=found,
+        (*model_table(comparison).lines(), *comparison_sentences(comparison, brief=True)),
+        (format_command("evaluate", comparison.reference.folder, folders.labelled("tag", "test"), *others),),
+        comparison=comparison,
     )

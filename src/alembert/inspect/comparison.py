@@ -1,6 +1,6 @@
 """Models side by side: score, size and speed, and what each keeps of the score of one of them.
 
-In: folders of models for the same task, by name, and labelled files; or a contest that was held already. Out: a
+In: folders of models for the same task, by name, and labelled files; or models that were scored already. Out: a
 `ComparisonReport` of plain values, which the terminal, a page, a plot and JSON show each in its own form. Scores never depend
 on speed: it is measured afterwards, and not at all if no time is allowed for it.
 """
@@ -30,7 +30,7 @@ from alembert.tasks.metrics.bootstrap import Interval
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSummary:
-    """What is known of one model."""
+    """Score, size and speed of one model."""
 
     name: str
     folder: str
@@ -70,21 +70,21 @@ class ComparisonReport:
         return self.models[self.against]
 
     def score_ratio(self, model: ModelSummary) -> float | None:
-        """Give the share of the reference's score that a model has; none: there is nothing to keep."""
+        """Return the share of the reference's score that a model has; None if the reference scores nothing."""
         return model.score / self.reference.score if self.reference.score > 0 else None
 
     def speed_up(self, model: ModelSummary) -> float | None:
-        """Say how many times the texts of the reference a model reads in the same time; none: it was not measured."""
+        """Return how many times as many texts as the reference a model reads in the same time; None if not measured."""
         if model.speed is None or self.reference.speed is None:
             return None
         return model.speed.texts_per_second / self.reference.speed.texts_per_second
 
     def multiplication_ratio(self, model: ModelSummary) -> float:
-        """Say how many times fewer multiplications than the reference a model's encoder needs."""
+        """Return how many times fewer multiplications than the reference a model's encoder needs."""
         return self.reference.size.multiplications / model.size.multiplications
 
     def to_table(self) -> dict[str, Any]:
-        """Give everything as plain values; docs/evaluate.md names the keys."""
+        """Return everything as plain values; docs/evaluate.md names the keys."""
         table = asdict(self)
         table["reference"] = self.models[table.pop("against")].name
         for row, model in zip(table["models"], self.models, strict=True):
@@ -114,12 +114,12 @@ def compare_models(
     if not models:
         raise BadSetting("There is no model to compare. Give at least one folder.")
     opened = open_models([Path(folder) for folder in models.values()], device, task)
-    contest = score_models(opened, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
-    return build_comparison(contest, list(models), device=device, speed_seconds=speed_seconds, tell=tell)
+    scored = score_models(opened, files, options, part=part, rounds=rounds, seed=seed, tell=tell)
+    return build_comparison(scored, list(models), device=device, speed_seconds=speed_seconds, tell=tell)
 
 
 def build_comparison(
-    contest: ModelComparison,
+    scored: ModelComparison,
     names: Sequence[str],
     *,
     reference: int = 0,
@@ -128,38 +128,38 @@ def build_comparison(
     clock: Clock = perf_counter,
     tell: ProgressCallback = lambda _: None,
 ) -> ComparisonReport:
-    """Compare the models of a contest, which have these names, with one of them."""
-    models = [entrant.model for entrant in contest.models]
+    """Compare models that were scored on the same examples, and have these names, with one of them."""
+    models = [model.model for model in scored.models]
     measured: Sequence[Speed | None] = [None] * len(models)
     if speed_seconds is not None:
-        measured = measure_speeds(models, contest.examples, seconds=speed_seconds, clock=clock, tell=tell)
+        measured = measure_speeds(models, scored.examples, seconds=speed_seconds, clock=clock, tell=tell)
     others = [
-        None if number == reference else contest.paired_bootstrap(entrant, contest.models[reference])
-        for number, entrant in enumerate(contest.models)
+        None if number == reference else scored.paired_bootstrap(model, scored.models[reference])
+        for number, model in enumerate(scored.models)
     ]
     return ComparisonReport(
         task=models[0].task.name,
-        files=contest.files,
-        examples=len(contest.examples),
-        documents=contest.documents,
-        set_aside=sum(item.kind != "annotation" for item in contest.reading.set_aside),
-        measure=contest.models[0].scores.main,
-        rounds=contest.rounds,
+        files=scored.files,
+        examples=len(scored.examples),
+        documents=scored.documents,
+        set_aside=sum(item.kind != "annotation" for item in scored.reading.set_aside),
+        measure=scored.models[0].scores.main,
+        rounds=scored.rounds,
         against=reference,
-        models=tuple(map(_summarise_model, names, contest.models, measured, others)),
+        models=tuple(map(_summarise_model, names, scored.models, measured, others)),
         machine=None if speed_seconds is None else describe_machine(device),
     )
 
 
 def _summarise_model(
-    name: str, entrant: ScoredModel, speed: Speed | None, against: bootstrap.PairedComparison | None
+    name: str, scored: ScoredModel, speed: Speed | None, against: bootstrap.PairedComparison | None
 ) -> ModelSummary:
     return ModelSummary(
         name=name,
-        folder=str(entrant.model.folder),
-        score=entrant.scores.value,
-        interval=entrant.interval,
-        size=entrant.model.engine.size,
+        folder=str(scored.model.folder),
+        score=scored.scores.value,
+        interval=scored.interval,
+        size=scored.model.engine.size,
         speed=speed,
         against=against,
     )

@@ -1,10 +1,9 @@
 """What the trainer masks: training sequences with marks, and counts over many of them.
 
-In: documents as numbers (shards, or an excerpt), a tokenizer, and a `MaskingPlan` that says how sequences are cut and masked.
-Out: a `MaskReport` of the first sequences of a run with this seed, in their order. Sequences and masks are made by the code
-that training uses, from the same addresses of chance, so what is shown here is what the model is given.
-
-Counts over masked sequences: how much is predicted, what became of it, and whether words and entities are whole.
+In: documents as token ids (shards, or an excerpt), a tokenizer, and a `MaskingPlan` that says how sequences are cut and masked.
+Out: a `MaskReport` of the first sequences of a run with this seed, in their order: what is predicted, what became of it, and
+whether words and entities are masked whole. Sequences and masks are made by the code that training uses, with the same
+random numbers, so what is shown here is what the model reads.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class MaskedInstance:
-    """A training sequence, what is to be predicted in it, and what the model is given."""
+    """A training sequence, what is to be predicted in it, and what the model reads."""
 
     instance: Instance
     chosen: MaskedPositions
@@ -49,13 +48,13 @@ class UnitCounts:
     whole: int = 0
     partly: int = 0
 
-    def annotate(self, places: npt.NDArray[np.int64], begins: BoolArray, chosen: BoolArray) -> None:
-        """Count those that stand at some places of a sequence; each begins where `begins` is true, or after a gap."""
-        if not len(places):
+    def add(self, positions: npt.NDArray[np.int64], begins: BoolArray, chosen: BoolArray) -> None:
+        """Count the units at some positions of a sequence; a unit begins where `begins` is true, or after a gap."""
+        if not len(positions):
             return
-        numbers = np.cumsum(begins[places] | (np.diff(places, prepend=-2) != 1)) - 1
+        numbers = np.cumsum(begins[positions] | (np.diff(positions, prepend=-2) != 1)) - 1
         sizes = np.bincount(numbers)
-        hits = np.bincount(numbers[chosen[places]], minlength=len(sizes))
+        hits = np.bincount(numbers[chosen[positions]], minlength=len(sizes))
         self.total += len(sizes)
         self.whole += int((hits == sizes).sum())
         self.partly += int(((hits > 0) & (hits < sizes)).sum())
@@ -89,24 +88,24 @@ class MaskStatistics:
     labels: Counter[int | None] = field(default_factory=Counter)
     """How many sequences have the label of a pair; none: no pair."""
 
-    def annotate(self, stretch: TokenSpan, marked: MaskedInstance) -> None:
+    def add(self, span: TokenSpan, marked: MaskedInstance) -> None:
         """Count one sequence."""
         self.sequences += 1
-        self.labels[stretch.label] += 1
+        self.labels[span.label] += 1
         self.lengths[len(marked.instance)] += 1
         self.tokens += len(marked.instance)
         self._add_tokens(marked)
         self._add_parts(marked)
 
     def _add_tokens(self, marked: MaskedInstance) -> None:
-        places = marked.chosen.positions
-        seen, right = marked.input_ids[places], marked.instance.ids[places]
-        masked = int((seen == marked.mask_id).sum())
-        kept = int(((seen == right) & (seen != marked.mask_id)).sum())
-        self.chosen += len(places)
+        positions = marked.chosen.positions
+        read, right = marked.input_ids[positions], marked.instance.ids[positions]
+        masked = int((read == marked.mask_id).sum())
+        kept = int(((read == right) & (read != marked.mask_id)).sum())
+        self.chosen += len(positions)
         self.masked += masked
         self.kept += kept
-        self.replaced += len(places) - masked - kept
+        self.replaced += len(positions) - masked - kept
         _, sizes = np.unique(marked.chosen.units, return_counts=True)
         self.unit_sizes.update(sizes.tolist())
 
@@ -117,8 +116,8 @@ class MaskStatistics:
         inside = flags & IN_ENTITY > 0
         self.in_entities += int(inside.sum())
         self.chosen_in_entities += int((inside & chosen).sum())
-        self.words.annotate(np.flatnonzero(~marked.instance.special), flags & WORD_START > 0, chosen)
-        self.entities.annotate(np.flatnonzero(inside), flags & ENTITY_START > 0, chosen)
+        self.words.add(np.flatnonzero(~marked.instance.special), flags & WORD_START > 0, chosen)
+        self.entities.add(np.flatnonzero(inside), flags & ENTITY_START > 0, chosen)
 
     @property
     def units(self) -> int:
@@ -130,7 +129,7 @@ class MaskStatistics:
         return self.tokens / max(1, self.sequences)
 
     def shares(self) -> dict[str, float]:
-        """Give the shares that people ask for, by name; 0 where there is nothing to have a share of."""
+        """Return the shares that people ask for, by name; 0 where there is nothing to have a share of."""
         pairs = {
             "chosen": (self.chosen, self.tokens),
             "masked": (self.masked, self.chosen),
@@ -146,7 +145,7 @@ class MaskStatistics:
         return {name: part / whole if whole else 0.0 for name, (part, whole) in pairs.items()}
 
     def histogram(self) -> list[float]:
-        """Give the share of chosen units of each size, for `PIECE_BARS`."""
+        """Return the share of chosen units of each size, for `PIECE_BARS`."""
         last = len(PIECE_BARS)
         long = sum(count for size, count in self.unit_sizes.items() if size >= last)
         counts = [*(self.unit_sizes[size] for size in range(1, last)), long]
@@ -187,17 +186,17 @@ class MaskStatistics:
     def _entity_rows(self, share: dict[str, float]) -> list[tuple[str, str]]:
         if not self.entities.total:
             return []
-        found = f"whole {share['entities_whole']:.1%}, partly {share['entities_partly']:.1%}"
+        chosen = f"whole {share['entities_whole']:.1%}, partly {share['entities_partly']:.1%}"
         inside = f"{share['chosen_in_entities']:.1%} of those to predict, {share['in_entities']:.1%} of all"
         return [
-            ("entities to predict", f"{found} of {self.entities.total:,}"),
+            ("entities to predict", f"{chosen} of {self.entities.total:,}"),
             ("tokens inside entities", inside),
         ]
 
     def _pair_rows(self, labels: tuple[str, str]) -> list[tuple[str, str]]:
         named: dict[int | None, str] = {0: labels[0], 1: labels[1], None: "single"}
-        found = [f"{name} {self.labels[n] / self.sequences:.1%}" for n, name in named.items() if self.labels[n]]
-        return [("pairs", ", ".join(found))] if self.labels.keys() - {None} else []
+        shares = [f"{name} {self.labels[n] / self.sequences:.1%}" for n, name in named.items() if self.labels[n]]
+        return [("pairs", ", ".join(shares))] if self.labels.keys() - {None} else []
 
 
 MaskAction = Literal["mask", "random", "kept"]
@@ -225,7 +224,7 @@ class MaskedToken:
     text: str
     """The right answer."""
     seen: str
-    """What the model is given instead; the same where nothing was hidden."""
+    """What the model reads instead; the same where nothing was hidden."""
     mark: MaskAction | None
     """What became of it if it is to be predicted."""
     unit: int | None
@@ -286,22 +285,22 @@ def report_masks(
     shown: list[MaskedSequence] = []
     statistics = MaskStatistics()
     split = _split(tokens, plan)
-    for copy, stretch in islice(_first_pass(tokens, split, plan), max(count, most)):
-        marked = _mask_sequence(stretch, copy, tokens, tokenizer, plan)
-        statistics.annotate(stretch, marked)
+    for copy, span in islice(_first_pass(tokens, split, plan), max(count, most)):
+        marked = _mask_sequence(span, copy, tokens, tokenizer, plan)
+        statistics.add(span, marked)
         if len(shown) < count:
-            shown.append(MaskedSequence(stretch.document, stretch.label, tuple(_pieces(marked, tokenizer))))
+            shown.append(MaskedSequence(span.document, span.label, tuple(_pieces(marked, tokenizer))))
     return MaskReport(plan, tuple(shown), statistics, split.held_out_count)
 
 
 def _first_pass(tokens: TokenArrays, split: HeldOutSplit, plan: MaskingPlan) -> Iterator[tuple[int, TokenSpan]]:
-    """Give the sequences of a run's first pass over the documents, each with its set of chance."""
-    feed = SequenceSampler(tokens, split, seed=plan.seed, micro_tokens=plan.micro_tokens)
+    """Yield the sequences of a run's first pass over the documents, each with the number of its masking."""
+    sampler = SequenceSampler(tokens, split, seed=plan.seed, micro_tokens=plan.micro_tokens)
     cursor = Cursor()
     while cursor.epoch == 0:
-        (portion,), cursor = feed.take(cursor, 1, plan.cutting)
-        if portion.cursor.epoch == 0:
-            yield from ((portion.copy, stretch) for stretch in portion.spans)
+        (batch,), cursor = sampler.take(cursor, 1, plan.cutting)
+        if batch.cursor.epoch == 0:
+            yield from ((batch.copy, span) for span in batch.spans)
 
 
 def _split(tokens: TokenArrays, plan: MaskingPlan) -> HeldOutSplit:
@@ -317,36 +316,37 @@ def _split(tokens: TokenArrays, plan: MaskingPlan) -> HeldOutSplit:
 
 
 def _mask_sequence(
-    stretch: TokenSpan, copy: int, tokens: TokenArrays, tokenizer: Tokenizer, plan: MaskingPlan
+    span: TokenSpan, copy: int, tokens: TokenArrays, tokenizer: Tokenizer, plan: MaskingPlan
 ) -> MaskedInstance:
-    instance = build_instance(stretch, tokens.ids, tokens.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
-    rng = make_rng(plan.seed, "masks", copy, stretch.document, stretch.a[0])
+    instance = build_instance(span, tokens.ids, tokens.flags, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
+    rng = make_rng(plan.seed, "masks", copy, span.document, span.a[0])
     chosen = choose_positions(instance, plan.masks, rng)
-    seen = corrupt(instance.ids, chosen, plan.masks, rng, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size)
-    return MaskedInstance(instance, chosen, seen, tokenizer.mask_id)
+    input_ids = corrupt(
+        instance.ids, chosen, plan.masks, rng, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size
+    )
+    return MaskedInstance(instance, chosen, input_ids, tokenizer.mask_id)
 
 
 def _pieces(marked: MaskedInstance, tokenizer: Tokenizer) -> Iterator[MaskedToken]:
     instance, chosen = marked.instance, marked.chosen
     units = dict(zip(chosen.positions.tolist(), chosen.units.tolist(), strict=True))
     texts, seen = tokenizer.tokens(instance.ids), tokenizer.tokens(marked.input_ids)
-    for place, (flags, segment) in enumerate(zip(instance.flags.tolist(), instance.segments.tolist(), strict=True)):
+    for position, (flags, segment) in enumerate(zip(instance.flags.tolist(), instance.segments.tolist(), strict=True)):
+        right, read = int(instance.ids[position]), int(marked.input_ids[position])
         yield MaskedToken(
-            texts[place],
-            seen[place],
-            _mask_action(int(instance.ids[place]), int(marked.input_ids[place]), marked.mask_id)
-            if place in units
-            else None,
-            units.get(place),
+            texts[position],
+            seen[position],
+            _mask_action(right, read, marked.mask_id) if position in units else None,
+            units.get(position),
             bool(flags & WORD_START),
             ("first" if flags & ENTITY_START else "inside") if flags & IN_ENTITY else None,
             segment,
-            bool(instance.special[place]),
+            bool(instance.special[position]),
         )
 
 
-def _mask_action(right: int, seen: int, mask_id: int) -> MaskAction:
-    """Say what the model sees: a random token that happens to be the right one counts as kept."""
-    if seen == mask_id:
+def _mask_action(right: int, read: int, mask_id: int) -> MaskAction:
+    """Name what was done to a token; a random one that happens to be the right one counts as kept."""
+    if read == mask_id:
         return "mask"
-    return "kept" if seen == right else "random"
+    return "kept" if read == right else "random"

@@ -1,7 +1,4 @@
-"""An evaluation for people: tables and sentences, which the command prints and the page shows.
-
-A comparison of models for people: one table, a column for each model, and the sentences that belong to it.
-"""
+"""Evaluations and comparisons for people: tables and sentences, which commands print and pages show."""
 
 from __future__ import annotations
 
@@ -21,32 +18,31 @@ _MIN_DOCUMENTS: Final = 10
 """Documents below which an interval comes with a warning: percentiles of so few draws are too narrow."""
 
 
-def evaluation_headline(found: Evaluation) -> str:
-    """Give the main score with its interval."""
+def evaluation_headline(evaluation: Evaluation) -> str:
+    """Return the main score with its interval."""
     return (
-        f"{found.scores.main} {found.scores.value:.4f}, 95 % interval {format_interval(found.interval)} "
-        f"({found.rounds:,} samples of {found.examples:,} examples)"
+        f"{evaluation.scores.main} {evaluation.scores.value:.4f}, 95 % interval {format_interval(evaluation.interval)} "
+        f"({evaluation.rounds:,} samples of {evaluation.examples:,} examples)"
     )
 
 
-def evaluation_tables(found: Evaluation) -> Iterator[Table]:
-    """Give all measures, those of each label, and what is left when unsure answers are withheld."""
-    mine = found.scores.measures
+def evaluation_tables(evaluation: Evaluation) -> Iterator[Table]:
+    """Yield all measures, those of each label, and what is left when unsure answers are withheld."""
+    mine = evaluation.scores.measures
     yield Table(name="measures", title="Scores", header=("measure", "value"), rows=tuple(mine.items()))
-    if found.scores.by_label:
-        yield _by_label(found.scores.by_label)
-    if found.against:
-        theirs = found.against.scores.measures
+    if evaluation.scores.by_label:
+        yield _by_label(evaluation.scores.by_label)
+    if evaluation.against:
+        theirs = evaluation.against.scores.measures
         rows = tuple((name, value, theirs[name], value - theirs[name]) for name, value in mine.items())
         header = ("measure", "this", "other", "difference")
-        yield Table(name="against", title=f"Against {found.against.model}", header=header, rows=rows)
-    if found.trust:
-        wanted = (0.8, 0.9, 0.95, 0.98)
-        points = [(share, found.trust.find_operating_point(share)) for share in wanted]
+        yield Table(name="against", title=f"Against {evaluation.against.model}", header=header, rows=rows)
+    if evaluation.trust:
+        points = [(share, evaluation.trust.find_operating_point(share)) for share in (0.8, 0.9, 0.95, 0.98)]
         kept = tuple((f"{share:.0%}", at.threshold, at.coverage, at.accuracy) for share, at in points if at)
         if kept:
             header = ("wanted", "threshold", "share kept", "right among them")
-            title = f"If {found.trust.what} below a threshold are withheld"
+            title = f"If {evaluation.trust.what} below a threshold are withheld"
             yield Table(name="abstaining", title=title, header=header, rows=kept)
 
 
@@ -59,33 +55,33 @@ def _by_label(by_label: Mapping[str, Mapping[str, float]]) -> Table:
     return Table(name="by_label", title="By label", header=("label", *columns), rows=tuple(rows))
 
 
-def evaluation_sentences(found: Evaluation) -> Iterator[str]:
-    """Say what stands behind the scores."""
-    yield from warn_few_documents(found.documents)
-    yield from found.scores.notes
-    yield coverage_sentence(found.scores.coverage)
-    if found.spread:
-        each = ", ".join(f"{seed.name}: {seed.value:.4f}" for seed in found.spread.seeds)
+def evaluation_sentences(evaluation: Evaluation) -> Iterator[str]:
+    """Yield what stands behind the scores."""
+    yield from warn_few_documents(evaluation.documents)
+    yield from evaluation.scores.notes
+    yield coverage_sentence(evaluation.scores.coverage)
+    if evaluation.spread:
+        scores = ", ".join(f"{seed.name}: {seed.value:.4f}" for seed in evaluation.spread.seeds)
         yield (
-            f"Over {len(found.spread.seeds)} seeds {found.scores.main} is {found.spread.mean:.4f} on average, standard "
-            f"deviation {found.spread.deviation:.4f} ({each})."
+            f"Over {len(evaluation.spread.seeds)} seeds {evaluation.scores.main} is {evaluation.spread.mean:.4f} on average, standard "
+            f"deviation {evaluation.spread.deviation:.4f} ({scores})."
         )
-    yield _overlap_sentence(found)
-    if found.trust:
+    yield _overlap_sentence(evaluation)
+    if evaluation.trust:
         yield (
-            f"Confidence differs from the share of right {found.trust.what} by {found.trust.ece:.4f} on average "
-            f"(expected calibration error, {found.trust.answers:,} {found.trust.what})."
+            f"Confidence differs from the share of right {evaluation.trust.what} by {evaluation.trust.ece:.4f} on average "
+            f"(expected calibration error, {evaluation.trust.answers:,} {evaluation.trust.what})."
         )
-    if found.against:
-        yield _baseline_sentence(found)
-    if lost := sum(item.kind != "annotation" for item in found.set_aside):
+    if evaluation.against:
+        yield _baseline_sentence(evaluation)
+    if lost := sum(item.kind != "annotation" for item in evaluation.set_aside):
         yield f"{lost:,} items of the files were set aside and are not in the scores."
-    if unused := len(found.set_aside) - lost:
+    if unused := len(evaluation.set_aside) - lost:
         yield f"{unused:,} annotations of examples that are scored could not be used; the notes say why."
 
 
 def coverage_sentence(coverage: Coverage) -> str:
-    """Say what became of the text and of the right answers."""
+    """Return a sentence on what became of the text and of the right answers."""
     parts = [
         f"{coverage.characters:,} characters read as {coverage.tokens:,} tokens in {coverage.windows:,} windows",
         f"{coverage.split_examples:,} of {coverage.examples:,} examples needed several windows",
@@ -96,15 +92,13 @@ def coverage_sentence(coverage: Coverage) -> str:
     return f"Coverage: {'; '.join(parts)}; {coverage.gold:,} right answers{lost}."
 
 
-def warn_overlap(found: Evaluation) -> str | None:
+def warn_overlap(evaluation: Evaluation) -> str | None:
     """Warn if the model has seen some of the examples in training."""
-    if not found.seen or not found.seen.count:
+    if not evaluation.seen or not evaluation.seen.count:
         return None
-    left = found.seen.value_without
-    without = "there is no other" if left is None else f"without them {found.scores.main} is {left:.4f}"
-    return (
-        f"{found.seen.count:,} of the {found.examples:,} examples have a text that the model was trained on; {without}."
-    )
+    left = evaluation.seen.value_without
+    without = "there is no other" if left is None else f"without them {evaluation.scores.main} is {left:.4f}"
+    return f"{evaluation.seen.count:,} of the {evaluation.examples:,} examples have a text that the model was trained on; {without}."
 
 
 def warn_few_documents(documents: int) -> Iterator[str]:
@@ -118,17 +112,17 @@ def warn_few_documents(documents: int) -> Iterator[str]:
         )
 
 
-def _overlap_sentence(found: Evaluation) -> str:
-    if found.seen is None:
+def _overlap_sentence(evaluation: Evaluation) -> str:
+    if evaluation.seen is None:
         return f"Overlap with the training data is not known: {NO_HASHES_REASON}."
-    return warn_overlap(found) or "No example has a text that the model was trained on."
+    return warn_overlap(evaluation) or "No example has a text that the model was trained on."
 
 
-def _baseline_sentence(found: Evaluation) -> str:
-    other = found.against
+def _baseline_sentence(evaluation: Evaluation) -> str:
+    other = evaluation.against
     assert other is not None
     return (
-        f"Against {other.model}: {found.scores.main} differs by {other.difference:+.4f}, 95 % interval "
+        f"Against {other.model}: {evaluation.scores.main} differs by {other.difference:+.4f}, 95 % interval "
         f"{format_interval(other.difference_interval)}, p = {other.p_value:.3g} (paired bootstrap on the same examples)."
     )
 
@@ -138,19 +132,19 @@ def format_interval(interval: Interval) -> str:
     return f"{interval.low:.4f} to {interval.high:.4f}"
 
 
-def comparison_table(found: ComparisonReport) -> Table:
+def comparison_table(comparison: ComparisonReport) -> Table:
     """Put the models side by side."""
-    columns = [dict(_facts(found, model)) for model in found.models]
+    columns = [dict(_facts(comparison, model)) for model in comparison.models]
     rows = tuple((what, *(column[what] for column in columns)) for what in columns[0])
-    header = ("", *(model.name for model in found.models))
+    header = ("", *(model.name for model in comparison.models))
     return Table(name="comparison", title="Score, size and speed", header=header, rows=rows)
 
 
-def model_table(found: ComparisonReport) -> Table:
+def model_table(comparison: ComparisonReport) -> Table:
     """Put the models one below the other, with what matters most of each."""
-    speeds = () if found.machine is None else ("texts a second", "tokens a second", "speed-up")
-    header = ("model", found.measure, "95 % interval", "layers x width", "weights", *speeds)
-    rows = tuple((*_brief(model), *_rates(found, model)) for model in found.models)
+    speeds = () if comparison.machine is None else ("texts a second", "tokens a second", "speed-up")
+    header = ("model", comparison.measure, "95 % interval", "layers x width", "weights", *speeds)
+    rows = tuple((*_brief(model), *_rates(comparison, model)) for model in comparison.models)
     return Table(name="models", title="Score, size and speed", header=header, rows=rows)
 
 
@@ -160,64 +154,64 @@ def _brief(model: ModelSummary) -> tuple[Cell, ...]:
     return model.name, model.score, format_interval(model.interval), shape, weights
 
 
-def _rates(found: ComparisonReport, model: ModelSummary) -> tuple[Cell, ...]:
-    speed, times = model.speed, found.speed_up(model)
+def _rates(comparison: ComparisonReport, model: ModelSummary) -> tuple[Cell, ...]:
+    speed, times = model.speed, comparison.speed_up(model)
     if speed is None or times is None:
         return ()
     return round(speed.texts_per_second), round(speed.tokens_per_second), f"{times:.2f}x"
 
 
-def comparison_lines(found: ComparisonReport) -> list[str]:
+def comparison_lines(comparison: ComparisonReport) -> list[str]:
     """Write the comparison for a terminal."""
-    drawn = comparison_table(found)
-    return [drawn.title, *drawn.lines(), "", *comparison_sentences(found)]
+    table = comparison_table(comparison)
+    return [table.title, *table.lines(), "", *comparison_sentences(comparison)]
 
 
-def comparison_sentences(found: ComparisonReport, *, brief: bool = False) -> Iterator[str]:
-    """Say what the numbers of the table are, or of that which has one row a model (`brief`)."""
+def comparison_sentences(comparison: ComparisonReport, *, brief: bool = False) -> Iterator[str]:
+    """Yield what the numbers of `comparison_table` mean, or those of `model_table` (`brief`)."""
     compared = "speed-up is" if brief else "difference, share and factors are"
     paired = "" if brief else ", p by paired bootstrap"
     yield (
-        f"Score: {found.measure} on {found.examples:,} examples, 95 % interval from {found.rounds:,} samples; {compared} "
-        f"against {found.reference.name}{paired}."
+        f"Score: {comparison.measure} on {comparison.examples:,} examples, 95 % interval from {comparison.rounds:,} samples; {compared} "
+        f"against {comparison.reference.name}{paired}."
     )
-    yield from warn_few_documents(found.documents)
+    yield from warn_few_documents(comparison.documents)
     if not brief:
         yield f"Multiplications: of the encoder, for a token of a text of {REFERENCE_TOKENS} tokens."
-    if found.machine is None:
+    if comparison.machine is None:
         yield "Speed was not measured."
     else:
-        yield _speed_sentence(found)
-    if found.set_aside:
-        yield f"{found.set_aside:,} items of the files were set aside and are not in the scores."
+        yield _speed_sentence(comparison)
+    if comparison.set_aside:
+        yield f"{comparison.set_aside:,} items of the files were set aside and are not in the scores."
 
 
-def _speed_sentence(found: ComparisonReport) -> str:
-    measured = [model.speed for model in found.models if model.speed is not None]
+def _speed_sentence(comparison: ComparisonReport) -> str:
+    measured = [model.speed for model in comparison.models if model.speed is not None]
     rounds, texts = len(measured[0].seconds), measured[0].texts
-    unrest = max(speed.relative_range for speed in measured)
+    spread = max(speed.relative_range for speed in measured)
     return (
-        f"Speed: measured on this machine ({found.machine}), from text to answer, {texts:,} of the examples, the models in "
-        f"turn, middle of {rounds} rounds, which differ by up to {unrest:.0%}."
+        f"Speed: measured on this machine ({comparison.machine}), from text to answer, {texts:,} of the examples, the models in "
+        f"turn, middle of {rounds} rounds, which differ by up to {spread:.0%}."
     )
 
 
-def _facts(found: ComparisonReport, model: ModelSummary) -> Iterator[tuple[str, str]]:
-    yield found.measure, f"{model.score:.4f}"
+def _facts(comparison: ComparisonReport, model: ModelSummary) -> Iterator[tuple[str, str]]:
+    yield comparison.measure, f"{model.score:.4f}"
     yield "95 % interval", format_interval(model.interval)
-    if len(found.models) > 1:
-        kept = found.score_ratio(model)
+    if len(comparison.models) > 1:
+        kept = comparison.score_ratio(model)
         yield "share kept", "-" if kept is None else f"{kept:.1%}"
         yield "difference", _difference(model)
     yield "parameters", format_count(model.size.parameters)
     yield "weights", f"{model.size.bytes / 1e6:,.1f} MB"
     yield "layers x width", f"{model.size.layers} x {model.size.width}"
-    yield "multiplications", _multiplications(found, model)
+    yield "multiplications", _multiplications(comparison, model)
     if model.speed is not None:
         yield "texts a second", _format_rate(model.speed.texts_per_second)
         yield "tokens a second", _format_rate(model.speed.tokens_per_second)
-    speed_up = found.speed_up(model)
-    if speed_up is not None and len(found.models) > 1:
+    speed_up = comparison.speed_up(model)
+    if speed_up is not None and len(comparison.models) > 1:
         yield "speed-up", f"{speed_up:.2f}x"
 
 
@@ -227,8 +221,8 @@ def _difference(model: ModelSummary) -> str:
     return f"{model.against.difference:+.4f} (p = {model.against.p_value:.2g})"
 
 
-def _multiplications(found: ComparisonReport, model: ModelSummary) -> str:
-    times, count = found.multiplication_ratio(model), format_count(model.size.multiplications)
+def _multiplications(comparison: ComparisonReport, model: ModelSummary) -> str:
+    times, count = comparison.multiplication_ratio(model), format_count(model.size.multiplications)
     if times == 1:
         return count
     return f"{count} ({times:.1f}x fewer)" if times > 1 else f"{count} ({1 / times:.1f}x more)"
