@@ -19,6 +19,7 @@ from alembert.inspect.comparison import ComparisonReport, ModelSummary
 from alembert.inspect.reports import comparison_sentences, model_table
 from alembert.tasks.metrics.bootstrap import Interval
 from alembert.train.runlog import RunLog
+from page_checks import check_page
 
 MODELS = {"teacher": 2, "student": 1, "student without distillation": 1, "student, int8": 1}
 COMMAND = "alembert distill 'my teacher' --student 1x96"
@@ -81,6 +82,7 @@ def shown() -> list[sample.SamplePassage]:
 
 def test_the_page_fetches_and_runs_nothing(html: str) -> None:
     assert re.findall(r"https?:|<script|<link|<img|<iframe|@import|url\(|\b(?:src|href)=", html) == []
+    check_page(html)
 
 
 @pytest.mark.parametrize("passage", shown(), ids=lambda passage: passage.id)

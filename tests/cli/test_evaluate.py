@@ -12,6 +12,7 @@ from alembert.cli import run
 from alembert.errors import BadFile
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.example import Example
+from page_checks import check_page
 from scripted_models import answer, classifier, tagger, write_labelled, write_tagged
 
 TEXT = "breast cancer and aspirin"
@@ -138,6 +139,7 @@ def test_the_report_is_one_page(arguments: str, command: Any) -> None:
     assert (code, "the page is out/report.html" in err) == (0, True)
     assert html.startswith("<!doctype html>")
     assert html.count("<svg") == 3
+    check_page(html)
     assert ("Confusion" in html) == ("cls" in arguments)
     assert "http" not in html
 

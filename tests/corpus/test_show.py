@@ -16,6 +16,7 @@ from alembert.corpus.statistics import Histogram, compute_statistics, sample_doc
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile
 from alembert.inspect.corpus_page import render_corpus_page
+from page_checks import check_page
 
 TEXTS = [
     "Aspirin was given to the first patient. Gout did not return to her.",
@@ -113,7 +114,9 @@ class _Checker(HTMLParser):
 
 def test_the_page_needs_nothing_else_and_escapes_texts(corpus: Corpus) -> None:
     checker = _Checker()
-    checker.feed(render_corpus_page(compute_statistics(corpus), sample_documents(corpus, 3, seed=0)))
+    page = render_corpus_page(compute_statistics(corpus), sample_documents(corpus, 3, seed=0))
+    check_page(page)
+    checker.feed(page)
     assert checker.foreign == []
     assert not {"script", "link", "img", "iframe"} & set(checker.tags)
     assert checker.tags.count("svg") == 3

@@ -31,6 +31,7 @@ from alembert.nn.config import EncoderConfig
 from alembert.tasks.files import write_task, write_tasks
 from alembert.tasks.metrics import bootstrap
 from alembert.tasks.metrics.bootstrap import Interval
+from page_checks import check_page
 from scripted_models import Engine, tagger, write_tagged
 
 DOCUMENTS: dict[str, Any] = {
@@ -292,6 +293,7 @@ def test_the_page_needs_nothing_else(found: ComparisonReport) -> None:
     html = render_comparison_page(replace(found, files=("<b>.tsv",)))
     assert html.startswith("<!doctype html>")
     assert html.count("<svg") == 1
+    check_page(html)
     assert not any(foreign in html for foreign in ("http", "<script", "<b>", "<img"))
 
 

@@ -40,6 +40,7 @@ from alembert.text.vocabulary import SpecialTokens, Vocabulary
 from alembert.train.objective import MicroBatch
 from alembert.train.pretrain.lm import PretrainObjective
 from alembert.train.settings import ObjectiveWeights, PretrainSettings
+from page_checks import check_page
 
 MARKS = sorted({m for passage in sample.load_passages() for m in passage.text.lower() if not m.isspace()})
 TOKENIZER = Tokenizer.from_vocabulary(
@@ -286,6 +287,7 @@ class Balanced(HTMLParser):
 
 def test_the_page_is_well_formed_and_marks_each_run(shards: Shards) -> None:
     found = survey_of(shards, "entity", count=4, next_sentence=1.0)
+    check_page(render_masks_page(found, "Masks", "a note"))
     seen = Balanced(render_masks_page(found, "Masks", "a note")).seen
     runs = [run for s in found.sequences for side in group_segments(s) for group in side for run in group.runs]
     assert seen["mark"] == sum(run.mark is not None for run in runs)

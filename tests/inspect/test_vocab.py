@@ -12,6 +12,7 @@ from alembert.text.extend import add_vocabulary_terms
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
 from alembert.text.word_counts import TextSample
+from page_checks import check_page
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 OLD = Tokenizer.from_vocabulary(
@@ -87,6 +88,7 @@ def test_tokenizers_of_another_case_are_measured_on_words_of_their_own() -> None
 
 
 def test_the_page_fetches_and_runs_nothing(both: VocabReport) -> None:
+    check_page(render_vocab_page(both))
     elements = Elements(render_vocab_page(both))
     assert not {"script", "link", "img", "iframe", "b"} & set(elements.opened)
     assert not [name for name, _ in elements.attributes if name in ("href", "src") or name.startswith("on")]

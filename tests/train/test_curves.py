@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from alembert.charts import Curve, build_curve_chart, choose_ticks, thin_points, value_range
 from alembert.train.curves import build_panels, render_curves_page, smooth, write_curves
 from alembert.train.runlog import RunLog
+from page_checks import check_page
 
 finite = st.floats(-1e9, 1e9, allow_subnormal=False)
 
@@ -59,6 +60,7 @@ def page_of(log: RunLog) -> str:
 
 
 def test_the_page_fetches_and_runs_nothing(tmp_path: Path) -> None:
+    check_page(page_of(written(tmp_path, 20)))
     elements = Elements(page_of(written(tmp_path, 20)))
     assert not {"script", "link", "img", "iframe"} & set(elements.opened)
     assert not [name for name, _ in elements.attributes if name in ("href", "src") or name.startswith("on")]

@@ -18,6 +18,7 @@ from alembert.tasks.classify.decode import ClassifyAnswer
 from alembert.tasks.example import surface_key
 from alembert.tasks.metrics import spans
 from alembert.tasks.tag.data import TagExample
+from page_checks import check_page
 from scripted_models import answer, classifier, tagger, write_labelled, write_tagged
 
 ENTITIES = st.lists(
@@ -180,6 +181,7 @@ def test_json_has_tables_and_examples_with_offsets(atlas: ErrorReport) -> None:
 
 def test_a_page_shows_both_sides_and_fetches_nothing(atlas: ErrorReport) -> None:
     html = render_errors_page(atlas)
+    check_page(html)
     assert html.startswith("<!doctype html>")
     classes = {name for names in re.findall(r'<mark class="([^"]*)"', html) for name in names.split()}
     assert {"gold", "guess"} <= classes
