@@ -72,7 +72,7 @@ svg text {{ font-size: 12px; fill: var(--dim); stroke: var(--paper); stroke-widt
 svg text.ink {{ fill: var(--ink) }} .whole svg {{ min-width: 30rem }}
 @media (max-width: 40rem) {{ th, td {{ padding: .2rem .5rem }} .share {{ margin: -.2rem -.5rem }} }}
 @container (max-width: 32rem) {{ figure:not(.whole) svg text {{ font-size: 18px }} }}
-.underlined {{ border-bottom: 2px solid var(--colour) }}
+.underlined {{ border-bottom: 2px solid var(--colour); padding-bottom: .25em }}
 """
 
 
