@@ -1,4 +1,4 @@
-"""Charts as marks, drawn twice alike: as SVG for a page, and as PNG where matplotlib is installed.
+"""Charts as marks: the same as SVG for a page, and as PNG where matplotlib is installed.
 
 In: names and numbers. Out: a `Chart`: lines, bars, circles and words on a canvas whose y grows downwards. Colours are names
 of the page's style, which follows the reader's light or dark setting; pictures have those of a light page. Bars and points

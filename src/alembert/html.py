@@ -1,4 +1,4 @@
-"""Pages that need nothing else: one frame, one style sheet, tables, legends, and texts with entities marked in them.
+"""Pages: one frame, one style sheet, tables, legends, and texts with entities marked in them.
 
 In: names, numbers and texts. Out: HTML that fetches and runs nothing and follows the reader's light or dark setting. Charts
 come from `alembert.charts`. Notebooks get the same marks and tables as a fragment that brings its own style.

@@ -1,4 +1,4 @@
-"""The page of a corpus: what it holds, what was dropped, and some of its documents with their entities."""
+"""The page of a corpus: what it holds, what was dropped, and documents with their entities."""
 
 from __future__ import annotations
 

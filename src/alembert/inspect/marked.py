@@ -1,4 +1,4 @@
-"""A text with right and guessed entities marked in it: the excerpts worth showing, and brackets for terminals.
+"""Right and guessed entities in a text: the excerpts worth showing, and brackets for terminals.
 
 Right answers stand in [brackets], guesses in {braces}, each followed by its label; where both end together with the same
 label it is written once. So they can be told apart without colours.

@@ -1,4 +1,4 @@
-"""Evaluations and comparisons for people: tables and sentences, which commands print and pages show."""
+"""Evaluations and comparisons as tables and sentences, which commands print and pages show."""
 
 from __future__ import annotations
 

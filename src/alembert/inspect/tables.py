@@ -1,4 +1,7 @@
-"""Tables of names and numbers, which the terminal, a page and JSON show each in its own form; and groups for their rows."""
+"""Tables of names and numbers, which the terminal, a page and JSON show each in its own form.
+
+Groups, such as ranges of a number, sort what stands in their rows.
+"""
 
 from __future__ import annotations
 

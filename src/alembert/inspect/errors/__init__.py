@@ -1,4 +1,4 @@
-"""The error atlas: what kinds of errors a fine-tuned model makes, where they gather, and the worst examples.
+"""The errors of a fine-tuned model: their kinds, where they gather, and the worst examples.
 
 In: a model and labelled files. Out: tables, and examples with what is right and what was guessed marked in them, for the
 terminal, a page or JSON. Each task has an analysis of its own, in the module of its name. This is the one place, beside

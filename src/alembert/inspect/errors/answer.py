@@ -1,4 +1,4 @@
-"""Errors of the task `answer`: whether the place, the borders or the silence is wrong; the most confident errors first.
+"""Errors of the task `answer`: a wrong span, wrong borders or none; the most confident first.
 
 Questions with labels are analysed as pairs of `classify`.
 """

@@ -1,4 +1,4 @@
-"""Errors of the task `choose`: which positions and how many choices they gather at; the most confident errors first."""
+"""Errors of the task `choose`: by position and number of choices; the most confident first."""
 
 from __future__ import annotations
 

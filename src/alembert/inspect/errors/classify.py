@@ -1,4 +1,4 @@
-"""Errors of the task `classify`: what is taken for what, and by what errors gather; the most confident errors first.
+"""Errors of the task `classify`: what is taken for what, and where; the most confident first.
 
 An answer is what is said of one text, pair, or sentence of a document. Of several labels an answer is right if all are.
 Numbers are never quite right: of them the mean absolute error takes the place of accuracy, and the largest comes first.

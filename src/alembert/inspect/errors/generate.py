@@ -1,4 +1,4 @@
-"""Errors of the task `generate`: where written texts share little with the right ones; the furthest apart first.
+"""Errors of the task `generate`: texts that share little with the right ones; the worst first.
 
 A written text is never quite right, so ROUGE-L takes the place of accuracy, and all texts but perfect ones are cases.
 """

@@ -1,4 +1,4 @@
-"""Errors of the task `relate`: those of a classifier, each pair being a text of its own with its entities marked."""
+"""Errors of the task `relate`: those of a classifier, each pair being a text of its own."""
 
 from __future__ import annotations
 
