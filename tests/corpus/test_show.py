@@ -35,7 +35,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     (folder / "drug.txt").write_text("aspirin\n")
     (folder / "disease.txt").write_text("gout\n")
     lexicons = {"drug": folder / "drug.txt", "disease": folder / "disease.txt"}
-    build([folder / "in.jsonl"], folder / "out", words=LexiconFiles(lexicons=lexicons), workers=1)
+    build([folder / "in.jsonl"], folder / "out", lexicon_files=LexiconFiles(lexicons=lexicons), workers=1)
     return Corpus.open(folder / "out")
 
 

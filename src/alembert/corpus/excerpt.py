@@ -117,12 +117,12 @@ def _corpus_batches(corpus: Corpus) -> Iterator[Any]:
 
 
 def _read_files(files: Sequence[Path], cutter: ShardTokenizer, limit: ExcerptLimit) -> Excerpt:
-    refinery = ChunkProcessor(RAW_FILE_SETTINGS.clean, None)
+    processor = ChunkProcessor(RAW_FILE_SETTINGS.clean, None)
     entries = []
     meter = _LimitCounter(limit)
     for path, name in zip(files, make_source_names(files), strict=True):
         items = list(_up_to_limit(read(path, RAW_FILE_SETTINGS.read), meter))
-        entries += refinery.process(items, name, None).entries
+        entries += processor.process(items, name, None).entries
     return Excerpt(
         tokens=_tokens(cutter, to_table(entries)),
         documents=len(entries),

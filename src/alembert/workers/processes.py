@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -40,6 +40,17 @@ def default_workers() -> int:
 
     quota = cpu_quota()
     return max(1, min(len(allowed_cpus()), int(quota) if quota else len(allowed_cpus())))
+
+
+def claim_numbers(counter: Any, total: int) -> Iterator[int]:
+    """Yield the numbers below `total` that no other process has claimed from a shared counter."""
+    while True:
+        with counter.get_lock():
+            number = int(counter.value)
+            counter.value += 1
+        if number >= total:
+            return
+        yield number
 
 
 def run_processes(job: ProcessJob, workers: int, tick: Callable[[], None]) -> None:
