@@ -137,6 +137,6 @@ def test_a_page_that_cannot_be_written_is_refused(
 @given(st.lists(st.integers(0, 2000)))
 def test_every_value_is_in_one_bin(values: list[int]) -> None:
     histogram = Histogram((1, 2, 5, 10, 1000))
-    histogram.annotate(np.array(values, dtype=np.int64))
+    histogram.add(np.array(values, dtype=np.int64))
     assert sum(count for _, count in histogram.bins()) == len(values)
     assert dict(histogram.bins())["5-9"] == sum(5 <= value <= 9 for value in values)

@@ -147,7 +147,7 @@ def build(
     _check(inputs, lexicon_files, settings)
     executor_factory = executor_factory or partial(local_executor, workers or processes.default_workers())
     with fetch_inputs(inputs, out, tell) as local:
-        files = list_input_files(local.paths, out=out, called=local.get_display_name, format=settings.format)
+        files = list_input_files(local.paths, out=out, get_display_name=local.get_display_name, format=settings.format)
         _refuse_streams(files.paths)
         plan: dict[str, Any] = {
             "config": {**settings.as_config(), **lexicon_files.as_config()},

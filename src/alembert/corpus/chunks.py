@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from alembert.corpus.clean import CleanedText, CleanSettings, clean
-from alembert.corpus.document import Document, Entity, Relation, Section, Span
+from alembert.corpus.document import Document, Entity, Relation, Section, Span, collect_targets
 from alembert.corpus.duplicates import compute_signature
 from alembert.corpus.readers import DeletedRecord, Item, Remark, SetAside
 from alembert.corpus.store import CorpusDocument, CorpusEntity
@@ -190,7 +190,7 @@ def _move_sections(document: Document, cleaned: CleanedText) -> Iterator[Section
 
 def _keep_linked_relations(relations: Sequence[Relation], entities: Sequence[Entity]) -> Iterator[Relation]:
     """Yield the relations whose arguments remain."""
-    targets = {entity.id for entity in entities} | {concept for entity in entities for concept in entity.concepts}
+    targets = collect_targets(entities)
     for relation in relations:
         if all(target in targets for _, target in relation.arguments):
             targets.add(relation.id)
