@@ -1,4 +1,4 @@
-"""Label Studio JSON, to have documents looked over and corrected by people; written only.
+"""Label Studio JSON, for reviewing and correcting documents; written only.
 
 Each document is a task with one annotation: a region per mention, a link per relation of two mentions, choices for the
 labels. Offsets count code points, as Label Studio does since version 1.5. The names "label", "text" and "choice" are
@@ -23,7 +23,7 @@ from alembert.corpus.writers.contract import (
 
 
 def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
-    """Write documents as a JSON array of tasks; give what the tasks could not hold."""
+    """Write documents as a JSON array of tasks; return what the tasks cannot hold."""
     losses = ConversionLosses()
     with open_output(target) as file:
         file.write(b"[")
