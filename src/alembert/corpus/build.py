@@ -245,7 +245,7 @@ class _Build:
             lexicons = [read_lexicon(path, label) for label, path in self.lexicon_files.lexicons.items()]
             gazetteer = self._build_gazetteer(lexicons) if lexicons else None
         self.notes += [note for lexicon in lexicons for note in lexicon.warnings()]
-        self.notes += gazetteer.built.warnings() if gazetteer else []
+        self.notes += gazetteer.counts.warnings() if gazetteer else []
         counts = _lexicon_counts(lexicons, gazetteer)
         artifact.atomic_write(self.stage.folder / "lexicons.json", json.dumps(counts).encode())
         return gazetteer
@@ -329,10 +329,10 @@ def _pause_garbage_collection() -> Iterator[None]:
 def _lexicon_counts(lexicons: list[Lexicon], gazetteer: Gazetteer | None) -> dict[str, int]:
     if gazetteer is None:
         return {}
-    built = gazetteer.built
+    counts = gazetteer.counts
     return {
-        "lexicon rows": built.rows,
+        "lexicon rows": counts.rows,
         "lexicon rows set aside": sum(lexicon.bad_count for lexicon in lexicons),
-        "lexicon rows stopped": built.stopped,
-        "lexicon names turned round": built.turned,
+        "lexicon rows stopped": counts.stopped,
+        "lexicon names turned round": counts.turned,
     }

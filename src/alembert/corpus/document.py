@@ -32,7 +32,7 @@ FROM_LEXICON: Final[StringPairs] = (("source", "lexicon"),)
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A stretch of the text: a title, a heading, a part of an abstract, a paragraph group, a sentence."""
+    """A part of the text: a title, a heading, a part of an abstract, a paragraph group, a sentence."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""Words that look like terms of a lexicon and almost never are.
+"""Stop words: words that look like terms of a lexicon and almost never are.
 
 Gene and drug lexicons hold symbols that are spelt like English words ("WAS", "CAT", "REST"), units ("MG") or statistics
 ("CI"); phenotype lexicons hold plain adjectives ("severe", "left"). A term that is, as a whole, one of these words is
