@@ -224,11 +224,7 @@ def _section_record(section: Section) -> dict[str, Any]:
 
 
 def _entity_record(entity: Entity) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "id": entity.id,
-        "label": entity.label,
-        "spans": [list(span) for span in entity.spans],
-    }
+    record: dict[str, Any] = {"id": entity.id, "label": entity.label, "spans": [list(span) for span in entity.spans]}
     if entity.concepts:
         record["concepts"] = list(entity.concepts)
     return record | ({"attributes": [list(pair) for pair in entity.attributes]} if entity.attributes else {})

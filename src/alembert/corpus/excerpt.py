@@ -72,10 +72,7 @@ class Excerpt:
 
 
 def read_excerpt(
-    inputs: Corpus | Sequence[Path],
-    tokenizer: Tokenizer,
-    words: WordSettings,
-    limit: ExcerptLimit | None = None,
+    inputs: Corpus | Sequence[Path], tokenizer: Tokenizer, words: WordSettings, limit: ExcerptLimit | None = None
 ) -> Excerpt:
     """Read the first documents of a Corpus, or of raw files, which are not cleaned, as in training."""
     require("Cutting documents into training sequences", "pyarrow")

@@ -29,13 +29,7 @@ _ADDRESS: Final = re.compile(
 )
 _CODE: Final = re.compile(r"(?:AWS Error |google::cloud::Status\()([A-Z_]+(?: \(HTTP status \d+\))?)")
 _URI_SAFE: Final = ":/?#[]@!$&'()*+,;=%~"
-_UNREACHABLE_CODES: Final = {
-    "NETWORK_CONNECTION",
-    "REQUEST_TIMEOUT",
-    "SLOW_DOWN",
-    "SERVICE_UNAVAILABLE",
-    "UNAVAILABLE",
-}
+_UNREACHABLE_CODES: Final = {"NETWORK_CONNECTION", "REQUEST_TIMEOUT", "SLOW_DOWN", "SERVICE_UNAVAILABLE", "UNAVAILABLE"}
 _RETRY_LIMIT: Final = "retry_limit_seconds"
 """The option of gs:// for the time limit of retries; the default is a quarter of an hour without any message."""
 

@@ -101,13 +101,7 @@ def id_dtype(vocab_size: int) -> str:
 
 def array_dtypes(vocab_size: int) -> dict[str, str]:
     """Return the type of each array, in the order of the files above."""
-    return {
-        "ids": id_dtype(vocab_size),
-        "flags": "|u1",
-        "sentences": "<i8",
-        "documents": "<i8",
-        "hashes": "<u8",
-    }
+    return {"ids": id_dtype(vocab_size), "flags": "|u1", "sentences": "<i8", "documents": "<i8", "hashes": "<u8"}
 
 
 def _dtypes(manifest: artifact.Manifest) -> dict[str, str]:

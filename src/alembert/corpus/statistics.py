@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert.corpus.chunks import count_words
+from alembert.corpus.document import to_record
 from alembert.corpus.store import Corpus, CorpusDocument, row_to_document
 
 READ_COUNT_NAMES = (
@@ -201,8 +202,6 @@ def sample_documents(corpus: Corpus, number: int, seed: int) -> list[CorpusDocum
 
 def make_document_record(entry: CorpusDocument) -> dict[str, Any]:
     """Convert a document to a JSON object, with its sentences and all entities."""
-    from alembert.corpus.document import to_record
-
     spans = [{**mention._asdict(), "concepts": list(mention.concepts)} for mention in entry.entities]
     record = to_record(entry.document) | {"source": entry.source, "entities": spans}
     return record | {"sentences": [list(span) for span in entry.sentences]}

@@ -20,14 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from alembert import artifact
-from alembert.corpus.document import (
-    Document,
-    Section,
-    Span,
-    add_lexicon_terms,
-    from_record,
-    to_record,
-)
+from alembert.corpus.document import Document, Section, Span, add_lexicon_terms, from_record, to_record
 from alembert.extras import require
 
 KIND = "Corpus"

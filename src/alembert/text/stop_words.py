@@ -100,15 +100,7 @@ proximal rabbit recurrent refractory secondary severe severity solution solution
 disease diseases disorder disorders syndrome syndromes illness drug drugs enzyme enzymes peptide peptides acid acids
 """
 
-STOP_PHRASES = (
-    "part of",
-    "parts of",
-    "improved by",
-    "triggered by",
-    "worsened by",
-    "health status",
-    "clinical course",
-)
+STOP_PHRASES = ("part of", "parts of", "improved by", "triggered by", "worsened by", "health status", "clinical course")
 
 UNITS_AND_STATISTICS = """
 aa bp ca cf ci cm com cv df dl dpi ed eds eg etc fps gb gmbh gov gr hr hrs hz inc kb kda kg km lb li lt ltd mb md mg min

@@ -209,10 +209,7 @@ class Tokenizer:
             return self
         parts = self._parts
         vocabulary = Vocabulary((*parts.vocabulary.pieces, *fresh), parts.vocabulary.special)
-        added = (
-            *parts.added,
-            *(AddedToken(content=piece, special=True, normalized=False) for piece in fresh),
-        )
+        added = (*parts.added, *(AddedToken(content=piece, special=True, normalized=False) for piece in fresh))
         return Tokenizer(TokenizerParts(vocabulary, parts.settings, added, parts.model_size or len(parts.vocabulary)))
 
     @property

@@ -22,13 +22,7 @@ from alembert.text.vocabulary import MAX_FILE_BYTES, SpecialTokens, Vocabulary
 MAX_WORD_CHARACTERS = 100
 """The default of transformers for BERT (the original program had 200)."""
 _NOT_IN_CONFIG = ("model_max_length", "max_input_chars_per_word")
-_BERT_CLASSES = {
-    "BertTokenizer",
-    "DistilBertTokenizer",
-    "ElectraTokenizer",
-    "PreTrainedTokenizer",
-    "TokenizersBackend",
-}
+_BERT_CLASSES = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "PreTrainedTokenizer", "TokenizersBackend"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,11 +144,7 @@ def _from_lines(
             f"{path} has an added_tokens.json beside it, a form of the past. "
             "Open the folder with transformers and save it again, which writes a tokenizer.json."
         )
-    defaults = {
-        "do_lower_case": not vocabulary.is_cased(),
-        "strip_accents": None,
-        "tokenize_chinese_chars": True,
-    }
+    defaults = {"do_lower_case": not vocabulary.is_cased(), "strip_accents": None, "tokenize_chinese_chars": True}
     settings = _settings(path, config, defaults, lowercase)
     return _with_added(path, vocabulary.pieces, special, settings, _listed_tokens(config))
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from alembert.corpus.examples.labelled import collect_records
 from alembert.corpus.examples.records import FieldRecord
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
-from alembert.corpus.readers.records import get_field
+from alembert.corpus.readers.records import get_first_field
 from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadInput
 
@@ -88,7 +88,7 @@ def parse_choice_question(fields: Mapping[str, Any], options: ReadOptions | None
     fields = _flatten_question(fields)
     names, texts = _choices(fields)
     passage, question = _read_passage_and_question(fields, options)
-    answer = _first(fields, (options.label,) if options.label else ANSWER_FIELDS)
+    answer = get_first_field(fields, (options.label,) if options.label else ANSWER_FIELDS)
     return ChoiceQuestion(
         question=question,
         choices=texts,
@@ -104,7 +104,7 @@ def _questions(
     for record in records:
         for fields, position, name in _unnest_questions(record):
             number += 1
-            stated_id = _first(fields, (options.id,) if options.id else ID_FIELDS)
+            stated_id = get_first_field(fields, (options.id,) if options.id else ID_FIELDS)
             question_id = name or (str(stated_id) if stated_id not in (None, "") else f"{source.stem}-{number}")
             try:
                 question = parse_choice_question(fields, options)
@@ -157,17 +157,13 @@ def _flatten_question(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**{name: value for name, value in fields.items() if name != "question"}, **inner}
 
 
-def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next((value for name in names if (value := get_field(fields, name)) is not None), None)
-
-
 def _read_passage_and_question(fields: Mapping[str, Any], options: ReadOptions) -> tuple[str | None, str]:
     """Return passage and question; the first of two sentences that choices continue is their passage."""
     if len(options.text) > 2:
         raise BadInput(f"{len(options.text)} columns of text were asked for; expected passage and question")
     *before, name = options.text or (None,)
-    question = _text(_first(fields, (name,) if name else QUESTION_FIELDS))
-    passage = _text(_first(fields, before or (() if name else PASSAGE_FIELDS)))
+    question = _text(get_first_field(fields, (name,) if name else QUESTION_FIELDS))
+    passage = _text(get_first_field(fields, before or (() if name else PASSAGE_FIELDS)))
     if not question:
         question, passage = passage, ""
     if not question:
@@ -184,7 +180,7 @@ def _text(value: Any) -> str:
 
 def _choices(fields: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the choices, if they have any, and their texts."""
-    choices = _first(fields, CHOICE_FIELDS)
+    choices = get_first_field(fields, CHOICE_FIELDS)
     if isinstance(choices, Mapping):
         names, texts = _read_mapping(choices)
     elif isinstance(choices, list):
@@ -216,8 +212,8 @@ def _read_list(choices: Sequence[Any]) -> tuple[tuple[str, ...], tuple[str, ...]
     objects = [choice for choice in choices if isinstance(choice, Mapping)]
     if len(objects) < len(choices):
         return (), tuple(map(_text, choices))
-    names = [_first(choice, _NAMES) for choice in objects]
-    texts = tuple(_text(_first(choice, _TEXTS)) for choice in objects)
+    names = [get_first_field(choice, _NAMES) for choice in objects]
+    texts = tuple(_text(get_first_field(choice, _TEXTS)) for choice in objects)
     return () if None in names else tuple(map(str, names)), texts
 
 

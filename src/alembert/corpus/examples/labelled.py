@@ -35,13 +35,7 @@ from alembert.corpus.examples.records import (
     parse_number,
     read_records,
 )
-from alembert.corpus.readers.contract import (
-    DamagedFile,
-    ReadOptions,
-    Remark,
-    SetAside,
-    describe_option,
-)
+from alembert.corpus.readers.contract import DamagedFile, ReadOptions, Remark, SetAside, describe_option
 from alembert.corpus.readers.records import get_field
 from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadInput

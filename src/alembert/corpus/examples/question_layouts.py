@@ -10,7 +10,7 @@ from typing import Any, Final
 from alembert.corpus.examples.records import read_records
 from alembert.corpus.readers.contract import SetAside
 from alembert.corpus.readers.jsonlines import check_json_value, is_json_object, iter_json_values, read_json_records
-from alembert.corpus.readers.records import get_field
+from alembert.corpus.readers.records import get_field, get_first_field
 from alembert.corpus.readers.source import SourceFile
 
 ID_FIELDS: Final = ("id", "_id", "qid", "query_id", "question_id")
@@ -108,9 +108,9 @@ def _read_question(
         return source.set_aside("a question is not a JSON object with named fields", article)
     return RawQuestion(
         id=_name(question, ID_FIELDS),
-        question=_first(question, QUESTION_FIELDS),
-        passage=_first(paragraph, PASSAGE_FIELDS),
-        answers=_first(question, ANSWER_FIELDS),
+        question=get_first_field(question, QUESTION_FIELDS),
+        passage=get_first_field(paragraph, PASSAGE_FIELDS),
+        answers=get_first_field(question, ANSWER_FIELDS),
         is_impossible=question.get("is_impossible"),
         article=article,
     )
@@ -131,7 +131,7 @@ def _read_bioasq(question: Any, source: SourceFile) -> RawQuestionIterator:
     exact = question.get("exact_answer")
     yield RawQuestion(
         id=_name(question, ID_FIELDS),
-        question=_first(question, QUESTION_FIELDS),
+        question=get_first_field(question, QUESTION_FIELDS),
         passage=texts,
         answers=exact if kind == "factoid" else None,
         label=exact if kind == "yesno" else None,
@@ -157,23 +157,19 @@ def _read_fields(record: Mapping[str, Any], source: SourceFile) -> RawQuestion:
     """Read a record with the usual fields, or those of the options: two texts, and the answer as label."""
     options = source.options
     question, passage = options.text if len(options.text) == 2 else (None, None)
-    answers = get_field(record, options.label) if options.label else _first(record, ANSWER_FIELDS)
+    answers = get_field(record, options.label) if options.label else get_first_field(record, ANSWER_FIELDS)
     if isinstance(answers, str):  # a blank one is an empty cell of a table
         answers = {"text": answers, "answer_start": record.get("answer_start")} if answers.strip() else None
     return RawQuestion(
         id=_name(record, ID_FIELDS),
-        question=get_field(record, question) if question else _first(record, QUESTION_FIELDS),
-        passage=get_field(record, passage) if passage else _first(record, PASSAGE_FIELDS),
+        question=get_field(record, question) if question else get_first_field(record, QUESTION_FIELDS),
+        passage=get_field(record, passage) if passage else get_first_field(record, PASSAGE_FIELDS),
         answers=answers,
-        label=None if answers is not None else _first(record, DECISION_FIELDS),
+        label=None if answers is not None else get_first_field(record, DECISION_FIELDS),
         is_impossible=record.get("is_impossible"),
         article=_name(record, (options.id,) if options.id else ARTICLE_FIELDS),
         position=source.position,
     )
-
-
-def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((record[name] for name in names if record.get(name) is not None), None)
 
 
 def _name(record: Mapping[str, Any], names: tuple[str, ...]) -> str | None:

@@ -38,16 +38,7 @@ PAIR_COLUMNS: Final = (
 )
 """First and second text of a pair."""
 TEXT_COLUMNS: Final = (*TEXT_FIELDS, "abstract", "document", "review", "utterance")
-LABEL_COLUMNS: Final = (
-    "gold_label",
-    *LABEL_FIELDS,
-    "target",
-    "score",
-    "similarity",
-    "rating",
-    "sentiment",
-    "relation",
-)
+LABEL_COLUMNS: Final = ("gold_label", *LABEL_FIELDS, "target", "score", "similarity", "rating", "sentiment", "relation")
 """The first one in a file is its label."""
 SECTION_ID: Final = "###"
 """Precedes the id of a document in a file of sections."""

@@ -11,14 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from alembert.corpus.readers.contract import (
-    DamagedFile,
-    DeletedRecord,
-    Item,
-    ReadOptions,
-    Remark,
-    SetAside,
-)
+from alembert.corpus.readers.contract import DamagedFile, DeletedRecord, Item, ReadOptions, Remark, SetAside
 from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadFile, BadSetting
 

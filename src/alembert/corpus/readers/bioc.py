@@ -79,9 +79,7 @@ def build_bioc_items(entry: BioCDocument, source: SourceFile) -> Iterator[Item]:
             entity = _entity(annotation, text, shift, source, named)
             if entity is None:
                 yield source.set_aside(
-                    f"annotation {annotation.id} has no place that its words agree on",
-                    entry.id,
-                    kind="annotation",
+                    f"annotation {annotation.id} has no place that its words agree on", entry.id, kind="annotation"
                 )
             else:
                 entities.append(entity)

@@ -93,8 +93,5 @@ def _annotation(record: Mapping[str, Any], number: int) -> BioCAnnotation:
     spans = tuple((start, start + length) for start, length in locations)
     surface = record.get("text")
     return BioCAnnotation(
-        str(record.get("id") or f"T{number}"),
-        _infons(record),
-        spans,
-        surface if isinstance(surface, str) else None,
+        str(record.get("id") or f"T{number}"), _infons(record), spans, surface if isinstance(surface, str) else None
     )

@@ -63,8 +63,7 @@ def _passage(passage: Any) -> BioCPassage:
     if text is None:
         sentences = passage.iterfind("sentence")
         text = join_sentences(
-            ((int(element.findtext("offset") or 0), element.findtext("text") or "") for element in sentences),
-            offset,
+            ((int(element.findtext("offset") or 0), element.findtext("text") or "") for element in sentences), offset
         )
     return BioCPassage(offset, _infons(passage), text, annotations)
 

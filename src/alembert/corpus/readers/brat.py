@@ -20,18 +20,8 @@ from urllib.parse import unquote
 from alembert.artifact import is_artifact
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers.contract import DamagedFile, Item, ReadOptions, SetAside
-from alembert.corpus.readers.mentions import (
-    locate_mention,
-    make_ids_unique,
-    partition_relations,
-    unlinked_reason,
-)
-from alembert.corpus.readers.source import (
-    COMPRESSED_SUFFIXES,
-    SourceFile,
-    SourceLine,
-    strip_compression_suffix,
-)
+from alembert.corpus.readers.mentions import locate_mention, make_ids_unique, partition_relations, unlinked_reason
+from alembert.corpus.readers.source import COMPRESSED_SUFFIXES, SourceFile, SourceLine, strip_compression_suffix
 
 NO_DATABASE = "id:"
 TRIGGER = "Trigger"

@@ -26,13 +26,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from alembert.corpus.document import Document, Entity, Section
-from alembert.corpus.readers.contract import (
-    DamagedFile,
-    Item,
-    ReadOptions,
-    SetAside,
-    describe_option,
-)
+from alembert.corpus.readers.contract import DamagedFile, Item, ReadOptions, SetAside, describe_option
 from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 
 TAG_PATTERN = re.compile(r"(?:([BIESLUMW])(?:[-_](\S.*))?|O)")

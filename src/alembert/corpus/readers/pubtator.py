@@ -16,12 +16,7 @@ from itertools import pairwise
 
 from alembert.corpus.document import Document, Entity, Relation, Section
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
-from alembert.corpus.readers.mentions import (
-    locate_mention,
-    partition_relations,
-    split_concepts,
-    unlinked_reason,
-)
+from alembert.corpus.readers.mentions import locate_mention, partition_relations, split_concepts, unlinked_reason
 from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 
 TITLE_PATTERN = re.compile(r"([^|\t]+)\|t\|(.*)", re.DOTALL)

@@ -10,18 +10,10 @@ their ids. A malformed entity is set aside alone, without quoting the record.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from alembert.corpus.document import (
-    Document,
-    Entity,
-    Relation,
-    Section,
-    StringPairs,
-    from_record,
-    parse_offset,
-)
+from alembert.corpus.document import Document, Entity, Relation, Section, StringPairs, from_record, parse_offset
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside, describe_option
 from alembert.corpus.readers.mentions import (
     Composer,
@@ -41,8 +33,7 @@ _NATIVE_FIELDS = {"id", "text", "language", "sections", "entities", "relations",
     "unlinked_relations"
 }
 _PART_HEADING = re.compile(
-    r"^[ \t]*(?:(?P<title>TITLE):\s*|(?P<part>ABSTRACT|BODY)(?P<heading>(?:\.[^\n]*)?):[ \t]*\n)",
-    re.MULTILINE,
+    r"^[ \t]*(?:(?P<title>TITLE):\s*|(?P<part>ABSTRACT|BODY)(?P<heading>(?:\.[^\n]*)?):[ \t]*\n)", re.MULTILINE
 )
 _MAX_META_LENGTH = 500
 _TextContent = tuple[str, tuple[Section, ...], int]
@@ -100,13 +91,13 @@ def get_field(record: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _first(record: Mapping[str, Any], requested: str | None, defaults: tuple[str, ...]) -> Any:
-    names = (requested,) if requested else defaults
+def get_first_field(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Return the value of the first of these fields that has one."""
     return next((value for name in names if (value := get_field(record, name)) is not None), None)
 
 
 def _id(record: Mapping[str, Any], options: ReadOptions, source: SourceFile, number: int) -> str:
-    value = _first(record, options.id, ID_FIELDS)
+    value = get_first_field(record, (options.id,) if options.id else ID_FIELDS)
     return str(value) if isinstance(value, str | int) and value != "" else f"{source.stem}-{number}"
 
 
@@ -206,22 +197,14 @@ def _parts(value: Any) -> list[str]:
 
 
 def _labels(record: Mapping[str, Any], options: ReadOptions) -> tuple[str, ...]:
-    value = _first(record, options.label, LABEL_FIELDS)
+    value = get_first_field(record, (options.label,) if options.label else LABEL_FIELDS)
     values = value if isinstance(value, list) else [] if value is None else [value]
     return tuple(str(label) for label in values if isinstance(label, str | int | float))
 
 
 def _meta(record: Mapping[str, Any], options: ReadOptions) -> dict[str, Any]:
     """Collect the short values that are not used elsewhere in the document."""
-    used = {
-        *options.text,
-        *TEXT_FIELDS,
-        *ID_FIELDS[:1],
-        *LABEL_FIELDS,
-        *ENTITY_FIELDS,
-        "abstract",
-        "paragraphs",
-    }
+    used = {*options.text, *TEXT_FIELDS, *ID_FIELDS[:1], *LABEL_FIELDS, *ENTITY_FIELDS, "abstract", "paragraphs"}
     used |= {name for name in (options.id, options.title or "title", options.label, options.entities) if name}
     return {name: value for name, value in record.items() if name not in used and _is_short(value)}
 
@@ -233,7 +216,7 @@ def _is_short(value: Any) -> bool:
 def _entities(
     record: Mapping[str, Any], options: ReadOptions, source: SourceFile, name: str, text_and_shift: tuple[str, int]
 ) -> Iterator[Entity | SetAside]:
-    stated = _first(record, options.entities, ENTITY_FIELDS)
+    stated = get_first_field(record, (options.entities,) if options.entities else ENTITY_FIELDS)
     for number, entity in enumerate(stated if isinstance(stated, list) else (), start=1):
         try:
             yield _entity(entity, number, source, text_and_shift)
@@ -255,7 +238,7 @@ def _relations(record: Mapping[str, Any]) -> tuple[list[Relation], list[str]]:
     stated = record.get("relations")
     for number, relation in enumerate(stated if isinstance(stated, list) else (), start=1):
         try:
-            label = _first(relation, None, ("label", "type", "relation"))
+            label = get_first_field(relation, ("label", "type", "relation"))
             name = str(relation.get("id") or f"R{number}")
             relations.append(Relation(name, str(label or "relation"), _arguments(relation)))
         except (AttributeError, TypeError, ValueError):
@@ -267,7 +250,7 @@ def _arguments(record: Mapping[str, Any]) -> StringPairs:
     if "arguments" in record:
         return tuple((str(role), str(target)) for role, target in record["arguments"])
     ends = (("head", "from_id", "from"), ("tail", "to_id", "to"))
-    targets = (_first(record, None, names) for names in ends)
+    targets = (get_first_field(record, names) for names in ends)
     return tuple((f"Arg{number}", str(target)) for number, target in enumerate(targets, start=1))
 
 
@@ -276,24 +259,24 @@ def _entity(record: Any, number: int, source: SourceFile, text_and_shift: tuple[
     if not isinstance(record, Mapping):
         start, end, label = record[:3]
         record = {"start": start, "end": end, "label": label}
-    surface = _first(record, None, ("mention", "surface", "text", "word"))
+    surface = get_first_field(record, ("mention", "surface", "text", "word"))
     spans = tuple((start + shift, end + shift) for start, end in _spans(record, surface))
     located = locate_mention(source, text, spans, surface if isinstance(surface, str) else None)
     if located is None:
         raise BadInput("The mention is not where it is said to be.")
-    label = _first(record, None, ("label", "type", "entity", "entity_group"))
+    label = get_first_field(record, ("label", "type", "entity", "entity_group"))
     return Entity(str(record.get("id") or f"T{number}"), str(label), located, _concepts(record))
 
 
 def _spans(record: Mapping[str, Any], surface: Any) -> list[tuple[int, int]]:
     if "spans" in record:
         return [(parse_offset(start), parse_offset(end)) for start, end in record["spans"]]
-    start = parse_offset(_first(record, None, ("start", "start_offset", "offset", "begin")))
-    end = _first(record, None, ("end", "end_offset", "stop"))
+    start = parse_offset(get_first_field(record, ("start", "start_offset", "offset", "begin")))
+    end = get_first_field(record, ("end", "end_offset", "stop"))
     return [(start, parse_offset(end) if end is not None else start + len(surface))]
 
 
 def _concepts(record: Mapping[str, Any]) -> tuple[str, ...]:
-    value = _first(record, None, ("concepts", "concept", "identifier", "cui", "guid"))
+    value = get_first_field(record, ("concepts", "concept", "identifier", "cui", "guid"))
     values = value if isinstance(value, list) else [value]
     return tuple(str(concept) for concept in values if concept not in (None, "", "None"))

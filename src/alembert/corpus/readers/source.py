@@ -22,20 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from alembert.corpus.readers.contract import (
-    MEGABYTE,
-    DamagedFile,
-    ReadOptions,
-    Remark,
-    SetAside,
-    SetAsideKind,
-)
-from alembert.corpus.readers.encoding import (
-    ENCODING_HINT,
-    SURROGATE,
-    detect_encoding,
-    resolve_encoding,
-)
+from alembert.corpus.readers.contract import MEGABYTE, DamagedFile, ReadOptions, Remark, SetAside, SetAsideKind
+from alembert.corpus.readers.encoding import ENCODING_HINT, SURROGATE, detect_encoding, resolve_encoding
 from alembert.extras import require
 
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"

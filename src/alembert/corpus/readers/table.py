@@ -26,14 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from alembert.corpus.readers.contract import (
-    DELIMITERS,
-    DamagedFile,
-    Item,
-    ReadOptions,
-    SetAside,
-    describe_option,
-)
+from alembert.corpus.readers.contract import DELIMITERS, DamagedFile, Item, ReadOptions, SetAside, describe_option
 from alembert.corpus.readers.records import ID_FIELDS, LABEL_FIELDS, TEXT_FIELDS, build_record_items
 from alembert.corpus.readers.source import SourceFile, SourceLine, strip_compression_suffix
 

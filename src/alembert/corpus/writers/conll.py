@@ -67,10 +67,7 @@ def _sentences(text: str, mentions: list[_Mention]) -> Iterator[tuple[int, int]]
     """Split at line breaks that are not inside a mention; blank lines are no sentences."""
     inside = {position for start, end, _ in mentions for position in range(start, end) if text[position] == "\n"}
     start = 0
-    for end in [
-        *(at for at, character in enumerate(text) if character == "\n" and at not in inside),
-        len(text),
-    ]:
+    for end in [*(at for at, character in enumerate(text) if character == "\n" and at not in inside), len(text)]:
         if text[start:end].strip():
             yield start, end
         start = end + 1

@@ -36,12 +36,7 @@ def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLoss
 
 def _task(document: Document, losses: ConversionLosses) -> dict[str, Any]:
     count_unsupported_fields(document, losses, "relations", "labels", "meta", "language")
-    data = {
-        "text": document.text,
-        "id": document.id,
-        "language": document.language,
-        "meta": dict(document.meta),
-    }
+    data = {"text": document.text, "id": document.id, "language": document.language, "meta": dict(document.meta)}
     return {"data": data, "annotations": [{"result": list(_results(document, losses))}]}
 
 
@@ -71,10 +66,4 @@ def _region(entity: Entity, text: str, losses: ConversionLosses) -> dict[str, An
 def _link(relation: Relation, targets: list[str], losses: ConversionLosses) -> dict[str, Any]:
     count_unsupported_attributes(relation, losses)
     first, second = targets
-    return {
-        "type": "relation",
-        "from_id": first,
-        "to_id": second,
-        "direction": "right",
-        "labels": [relation.label],
-    }
+    return {"type": "relation", "from_id": first, "to_id": second, "direction": "right", "labels": [relation.label]}
