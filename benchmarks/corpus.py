@@ -165,7 +165,7 @@ def build_here(task: dict) -> dict[str, float]:
 
     lexicons = {name: Path(task["lexicons"]) / f"{name}.tsv.gz" for name in LEXICONS}
     start = time.perf_counter()
-    result = build_corpus(task["files"], task["out"], words=LexiconFiles(lexicons=lexicons))
+    result = build_corpus(task["files"], task["out"], lexicon_files=LexiconFiles(lexicons=lexicons))
     seconds = time.perf_counter() - start
     worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     cpu = sum(os.times()[:4])

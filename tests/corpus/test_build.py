@@ -96,7 +96,7 @@ def test_documents_come_in_the_order_of_the_inputs(inputs: list[Path], tmp_path:
 
 
 def test_sentences_and_entities_are_exact_slices(inputs: list[Path], words: LexiconFiles, tmp_path: Path) -> None:
-    _, corpus = built(inputs[:1], tmp_path / "out", words=words)
+    _, corpus = built(inputs[:1], tmp_path / "out", lexicon_files=words)
     first = next(iter(corpus.entries()))
     text = first.document.text
     expected = [article(0)["title"], *(sentence(place) for place in range(6))]
@@ -138,7 +138,7 @@ def test_discontinuous_mentions_and_relations_survive(tmp_path: Path) -> None:
 
 def test_any_number_of_workers_writes_the_same_bytes(inputs: list[Path], words: LexiconFiles, tmp_path: Path) -> None:
     for workers in (1, 2, 5):
-        build(inputs, tmp_path / str(workers), words=words, settings=SMALL, workers=workers)
+        build(inputs, tmp_path / str(workers), lexicon_files=words, settings=SMALL, workers=workers)
     assert content(tmp_path / "1") == content(tmp_path / "2") == content(tmp_path / "5")
 
 
@@ -224,7 +224,7 @@ def test_counts_have_names_that_read_well(reason: str, kind: str) -> None:
 
 
 def test_counts_are_those_of_the_parts(inputs: list[Path], words: LexiconFiles, tmp_path: Path) -> None:
-    result, corpus = built([*inputs, inputs[0]], tmp_path / "out", words=words, settings=SMALL)
+    result, corpus = built([*inputs, inputs[0]], tmp_path / "out", lexicon_files=words, settings=SMALL)
     counts = result.manifest.counts
     entries = list(corpus.entries())
     assert counts["documents"] == len(entries) == 60
@@ -407,7 +407,7 @@ def test_a_bad_setting_is_named(table: dict[str, Any], sentence: str) -> None:
 
 
 def test_the_manifest_says_how_it_was_built(inputs: list[Path], words: LexiconFiles, tmp_path: Path) -> None:
-    build(inputs, tmp_path / "out", words=words, workers=1)
+    build(inputs, tmp_path / "out", lexicon_files=words, workers=1)
     manifest = artifact.verify(tmp_path / "out")
     assert manifest.config["clean"]["min_words"] == 4
     assert manifest.config["lexicons"][0] == {"label": "drug", "file": "drug.tsv"}
@@ -526,7 +526,7 @@ def test_terms_that_were_never_found_are_counted_and_named(tmp_path: Path) -> No
     (tmp_path / "d.txt").write_text("gout\nLeukemia, Myeloid, Acute\nlupus\nscurvy\n")
     (tmp_path / "e.txt").write_text("lupus\n")
     words = LexiconFiles(lexicons={"disease": tmp_path / "d.txt", "other": tmp_path / "e.txt"})
-    result = build([source], tmp_path / "out", words=words, workers=2)
+    result = build([source], tmp_path / "out", lexicon_files=words, workers=2)
     counts = result.manifest.counts
     assert (counts["terms not found: disease"], counts["terms not found: other"]) == (2, 1)
     assert "disease: 2 of 4 terms were not found, such as lupus, scurvy" in result.notes

@@ -55,7 +55,14 @@ def text(number: int) -> str:
 
 def built(work: Path, out: Path, site: BuildExecutorFactory | None = None, files: int = 3) -> dict[str, bytes]:
     inputs = [work / f"{file}.jsonl" for file in range(files)]
-    build(inputs, out, words=LexiconFiles(lexicons={"drug": work / "drug.txt"}), settings=SMALL, workers=2, site=site)
+    build(
+        inputs,
+        out,
+        lexicon_files=LexiconFiles(lexicons={"drug": work / "drug.txt"}),
+        settings=SMALL,
+        workers=2,
+        executor_factory=site,
+    )
     return content(out)
 
 
@@ -70,7 +77,7 @@ class Connected:
     workers: int
 
     def run(self, work: Any, jobs: Iterator[Any]) -> Iterator[Any]:
-        return (work.open()(job) for job in jobs)
+        return (work.make_worker()(job) for job in jobs)
 
 
 @contextmanager
@@ -119,7 +126,7 @@ class Losing:
 def test_each_chunk_of_each_input_that_is_left_is_in_one_share(done: list[bool], workers: int) -> None:
     sources = [BuildInput(file, InputFile(Path(__file__))) for file, ended in enumerate(done) if not ended]
     shares = split_into_shares(sources, workers)
-    taken = [(share.source.number, chunk) for share in shares for chunk in range(share.number, 40, share.of)]
+    taken = [(share.source.number, chunk) for share in shares for chunk in range(share.number, 40, share.total)]
     left = [file for file, ended in enumerate(done) if not ended]
     assert sorted(taken) == [(file, chunk) for file in left for chunk in range(40)]
     assert not left or len(shares) >= workers

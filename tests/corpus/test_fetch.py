@@ -256,7 +256,7 @@ def test_annotation_that_was_stopped_goes_on_to_the_same_bytes(
 def test_copying_that_was_refused_goes_on_behind_what_is_there(
     notes: Path, store: FakeS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alembert.corpus.fetch._AT_ONCE", 1)
+    monkeypatch.setattr("alembert.corpus.fetch._PARALLEL_COPIES", 1)
     store.denied.add("data/notes/deep/e.txt")
     with pytest.raises(UserError, match=r"s3://bucket/data/notes/deep/e\.txt cannot be read"):
         build(["s3://bucket/data/notes/"], tmp_path / "out", settings=LOOSE, workers=1)
@@ -453,11 +453,11 @@ def test_an_address_shows_bucket_and_key_alone() -> None:
         "咳",
         "region=x&endpoint_override=host",
     )
-    assert address.given.isascii()
+    assert address.uri.isascii()
     assert ObjectAddress.parse("s3://bucket").is_folder
     with pytest.raises(BadSetting):
         ObjectAddress.parse("s3://bucket/a#b")
-    assert replace(address, given="").below("c") == "s3://bucket/a b/咳/c"
+    assert replace(address, uri="").get_object_name("c") == "s3://bucket/a b/咳/c"
 
 
 # -- standard input, and commands without a result

@@ -113,7 +113,7 @@ def test_objects_of_a_store_are_named_by_their_addresses(tmp_path: Path) -> None
         number, _, *rest = path.relative_to(tmp_path).parts
         return "/".join([addresses[number], *rest[1:]])
 
-    found = list_input_files([tmp_path / "1/files/p", tmp_path / "2/files/p"], called=called)
+    found = list_input_files([tmp_path / "1/files/p", tmp_path / "2/files/p"], get_display_name=called)
     assert names(found) == ["x/p/a.txt", "y/p/a.txt"]
 
 

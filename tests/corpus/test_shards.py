@@ -258,7 +258,7 @@ def test_any_text_is_cut_as_by_the_tokenizer_and_marked_as_by_a_plain_reading(
     path = tmp_path / "part"
     path.write_bytes(to_bytes(to_table(found)))
     cutter = ShardTokenizer(TOKENIZER, PLAIN)
-    counts, arrays = cutter.cut(path)
+    counts, arrays = cutter.tokenize_part(path)
     full = [rows for rows in map(plainly, found) if rows]
     flat = [row for rows in full for row in rows]
     assert arrays["ids"].tolist() == [row[0] for row in flat]

@@ -36,7 +36,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     (folder / "drug.txt").write_text("aspirin\n")
     (folder / "disease.txt").write_text("gout\n")
     lexicons = {"drug": folder / "drug.txt", "disease": folder / "disease.txt"}
-    build([folder / "in.jsonl"], folder / "out", words=LexiconFiles(lexicons=lexicons), workers=1)
+    build([folder / "in.jsonl"], folder / "out", lexicon_files=LexiconFiles(lexicons=lexicons), workers=1)
     return Corpus.open(folder / "out")
 
 
@@ -144,6 +144,6 @@ def test_a_page_that_cannot_be_written_is_refused(
 @given(st.lists(st.integers(0, 2000)))
 def test_every_value_is_in_one_bin(values: list[int]) -> None:
     histogram = Histogram((1, 2, 5, 10, 1000))
-    histogram.annotate(np.array(values, dtype=np.int64))
+    histogram.add(np.array(values, dtype=np.int64))
     assert sum(count for _, count in histogram.bins()) == len(values)
     assert dict(histogram.bins())["5-9"] == sum(5 <= value <= 9 for value in values)

@@ -54,7 +54,7 @@ def run_build(work: Path, out: Path) -> None:
     words = LexiconFiles(lexicons={"drug": work / "drug.txt"})
     while True:
         try:
-            build(inputs, out, words=words, settings=SETTINGS, workers=2)
+            build(inputs, out, lexicon_files=words, settings=SETTINGS, workers=2)
         except FolderBusy:  # the workers of a killed build see within milliseconds that it is gone
             os.sched_yield()
         else:

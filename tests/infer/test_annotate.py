@@ -260,7 +260,12 @@ def test_ids_that_stand_twice_inside_files_are_counted(pipeline: Pipeline, tmp_p
 def test_what_lexicons_found_in_a_corpus_is_an_annotation_of_the_input(tmp_path: Path, keep: bool) -> None:
     source = write_lines(tmp_path / "in.jsonl", ["The gout of this patient came back after a week of aspirin."])
     (tmp_path / "disease.tsv").write_text("gout\tD006073\n")
-    build([source], tmp_path / "corpus", words=LexiconFiles(lexicons={"Disease": tmp_path / "disease.tsv"}), workers=1)
+    build(
+        [source],
+        tmp_path / "corpus",
+        lexicon_files=LexiconFiles(lexicons={"Disease": tmp_path / "disease.tsv"}),
+        workers=1,
+    )
     pipeline = Pipeline.from_models([finder(tmp_path / "model")], keep=keep)
     counts = annotate(pipeline, [tmp_path / "corpus"], tmp_path / "out").manifest.counts
     (document,) = documents_in(tmp_path / "out")

@@ -88,7 +88,7 @@ def test_a_corpus_teaches_ordinary_words():
 
 
 def test_what_was_left_out_is_counted():
-    built = of("WAS", "BRAF", "Abdomen, Acute").built
+    built = of("WAS", "BRAF", "Abdomen, Acute").counts
     assert (built.rows, built.stopped, built.turned) == (3, 1, 1)
 
 

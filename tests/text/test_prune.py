@@ -31,7 +31,7 @@ def test_every_word_is_cut_as_before(words: list[str], first: set[str], rest: se
     assert pruning.proof.changed == 0
     for word in words:
         ids = new.encode(word, add_special_tokens=False).ids
-        assert [pruning.kept[number] for number in ids] == list(old.encode(word, add_special_tokens=False).ids)
+        assert [pruning.kept_ids[number] for number in ids] == list(old.encode(word, add_special_tokens=False).ids)
 
 
 def test_unused_pieces_go_and_characters_stay() -> None:

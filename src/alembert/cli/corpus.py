@@ -77,10 +77,10 @@ def build(
         result = verb.build(
             files,
             out,
-            words=_words(lexicon or [], stop, keep),
+            lexicon_files=_lexicon_files(lexicon or [], stop, keep),
             settings=_settings(config, format, encoding, language),
             workers=workers,
-            site=partial(ray_executor, cluster) if cluster else None,
+            executor_factory=partial(ray_executor, cluster) if cluster else None,
             overwrite=overwrite,
             tell=bar.show,
         )
@@ -115,7 +115,7 @@ def _settings(
     return dataclasses.replace(settings, **changes)
 
 
-def _words(options: list[str], stop: Path | None, keep: Path | None) -> LexiconFiles:
+def _lexicon_files(options: list[str], stop: Path | None, keep: Path | None) -> LexiconFiles:
     from alembert.corpus.build import LexiconFiles
     from alembert.text.lexicon import parse_lexicon_options
 

@@ -298,7 +298,7 @@ def _held_out_line(before: TokenizerReport, after: TokenizerReport) -> str:
 
 def _pruned_lines(done: VocabPruneResult) -> list[str]:
     found = done.pruning
-    lines = [f"{found.dropped:,} pieces dropped, {len(found.kept):,} kept", *_proof_lines(found.proof)]
+    lines = [f"{found.dropped:,} pieces dropped, {len(found.kept_ids):,} kept", *_proof_lines(found.proof)]
     if done.parameters_before:
         lines.append(
             f"{done.parameters_before:,} parameters before, {done.parameters_after:,} after; "
@@ -312,7 +312,7 @@ def _pruned_json(done: VocabPruneResult) -> dict[str, Any]:
 
     numbers = {name: value for name, value in vars(done).items() if name != "pruning"}
     found = done.pruning
-    return {"pieces": len(found.kept), "dropped": found.dropped, **numbers, "proof": asdict(found.proof)}
+    return {"pieces": len(found.kept_ids), "dropped": found.dropped, **numbers, "proof": asdict(found.proof)}
 
 
 def _print_tables(tables: tuple[VocabTable, ...]) -> None:

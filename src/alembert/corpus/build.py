@@ -1,17 +1,19 @@
 """`corpus build`: raw files to a Corpus of cleaned documents with sentences and dictionary entities.
 
-Three phases, each of which may be killed at any point and goes on where it was:
+A build has three phases. It may be killed at any point and resumes where it stopped:
 
-1. Worker processes read the inputs, cut them into chunks, and refine and stage each chunk (`refine`, `staging`).
-2. One decision over all documents: superseded and deleted citations, exact and near duplicates (`decide`).
-3. Worker processes put the documents that stay into the final parts; a chunk that loses none is only renamed.
+1. Worker processes read the inputs, split them into chunks, and clean, annotate and stage each chunk (`chunks`,
+   `staging`).
+2. One process decides over all documents: superseded and deleted citations, exact and near duplicates (`decide`).
+3. Worker processes write the remaining documents to the final parts; a chunk that loses none is only renamed.
 
-Chunks and decisions depend on the inputs and settings alone, so any number of workers writes the same bytes. Memory
-is that of one chunk for each worker, the lexicons once, and what the decision holds for each document (`decide`). Workers claim the chunks
-of an input in order; a worker without an input of its own reads along in a file that another one is busy with and
-takes every chunk that is not claimed. So one huge file keeps all cores busy up to about the ratio between the cost of a
-chunk and that of reading it (3 to 4 workers for MEDLINE, 15 to 20 for JSON lines); several files have no such limit.
-Where the workers are (`BuildExecutorFactory`: processes of this machine, or a cluster, `build_ray`) is no matter of the bytes either.
+Chunks and decisions depend on the inputs and settings alone, so any number of workers, on this machine or on a cluster
+(`BuildExecutorFactory`, `build_ray`), writes the same bytes. Memory holds one chunk per worker, the lexicons once, and
+what the decision needs of each document (`decide`).
+
+Workers claim the chunks of an input in order. A worker without an input of its own reads along in a file of another
+worker and takes every chunk that nobody has claimed. One huge file thus keeps as many cores busy as a chunk costs more
+than reading it (3 to 4 workers for MEDLINE, 15 to 20 for JSON lines); several files have no such limit.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ _MAX_TERMS_NAMED: Final = 3
 
 @dataclass(frozen=True, kw_only=True)
 class LexiconFiles:
-    """The lists that say which terms are entities: lexicons by label in order of precedence, and exceptions."""
+    """The files that define which terms are entities: lexicons by label in order of precedence, and exceptions."""
 
     lexicons: Mapping[str, Path] = field(default_factory=dict)
     stop: Path | None = None
@@ -71,7 +73,7 @@ class LexiconFiles:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """A finished corpus; `fresh` is False if it was complete before."""
+    """A complete corpus; `fresh` is False if it was complete before this call."""
 
     manifest: artifact.Manifest
     fresh: bool
@@ -81,17 +83,17 @@ class BuildResult:
 
 @dataclass(frozen=True)
 class StagingJob:
-    """What the first phase has to do: the inputs, which of them are done, and how chunks are made."""
+    """The work of the first phase: the inputs, which of them are done, and how to process chunks."""
 
     files: Sequence[InputFile]
     done: Sequence[bool]
     stage: ChunkStore
-    refinery: ChunkProcessor
+    processor: ChunkProcessor
     settings: BuildSettings
 
 
 class BuildExecutor(Protocol):
-    """Those who do the work of a build."""
+    """Runs the work of a build."""
 
     def stage(self, staging: StagingJob, tell: Callable[[Progress], None]) -> None:
         """Stage all chunks of all inputs that are not done."""
@@ -101,12 +103,12 @@ class BuildExecutor(Protocol):
 
 
 BuildExecutorFactory = Callable[[], AbstractContextManager[BuildExecutor]]
-"""Where the work is done: gives the workers, and ends them with the build."""
+"""Starts an executor, and stops it at the end of the build."""
 
 
 @contextmanager
 def local_executor(workers: int) -> Iterator[BuildExecutor]:
-    """Give processes of this machine, which are started anew for each phase."""
+    """Run the build in processes of this machine, started anew for each phase."""
     yield _LocalExecutor(workers)
 
 
@@ -115,9 +117,9 @@ class _LocalExecutor:
     workers: int
 
     def stage(self, staging: StagingJob, tell: Callable[[Progress], None]) -> None:
-        board = ChunkScheduler(staging.files, staging.done)
-        job = partial(stage_chunks, board, staging.stage, staging.refinery, staging.settings)
-        processes.run_processes(job, self.workers, lambda: tell(board.progress()))
+        scheduler = ChunkScheduler(staging.files, staging.done)
+        job = partial(stage_chunks, scheduler, staging.stage, staging.processor, staging.settings)
+        processes.run_processes(job, self.workers, lambda: tell(scheduler.progress()))
 
     def write(self, parts: Sequence[CorpusPart], tell: Callable[[Progress], None]) -> None:
         counter = processes.get_context().Value("q", 0)
@@ -129,46 +131,49 @@ def build(
     inputs: Sequence[str | Path],
     out: str | Path,
     *,
-    words: LexiconFiles | None = None,
+    lexicon_files: LexiconFiles | None = None,
     settings: BuildSettings | None = None,
     workers: int | None = None,
-    site: BuildExecutorFactory | None = None,
+    executor_factory: BuildExecutorFactory | None = None,
     overwrite: bool = False,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> BuildResult:
-    """Build a corpus from files, or go on with a build that was stopped; this very corpus, if complete, is left as it is.
+    """Build a corpus from files, or resume a stopped build; a complete corpus of the same plan is left as it is.
 
-    `overwrite` replaces a complete corpus that was built from other inputs or with other settings. The work is done at
-    `site`; if none is given, in so many processes of this machine (`workers`).
+    `overwrite` replaces a complete corpus that was built from other inputs or with other settings. Without an
+    `executor_factory` the build runs in `workers` processes of this machine.
     """
-    words, settings = words or LexiconFiles(), settings or BuildSettings()
-    _check(inputs, words, settings)
-    site = site or partial(local_executor, workers or processes.default_workers())
-    with fetch_inputs(inputs, out, tell) as given:
-        files = list_input_files(given.paths, out=out, called=given.get_display_name, format=settings.format)
+    lexicon_files, settings = lexicon_files or LexiconFiles(), settings or BuildSettings()
+    _check(inputs, lexicon_files, settings)
+    executor_factory = executor_factory or partial(local_executor, workers or processes.default_workers())
+    with fetch_inputs(inputs, out, tell) as local:
+        files = list_input_files(local.paths, out=out, get_display_name=local.get_display_name, format=settings.format)
         _refuse_streams(files.paths)
         plan: dict[str, Any] = {
-            "config": {**settings.as_config(), **words.as_config()},
-            "inputs": [*given.to_manifest_inputs(files.contents), *words.files],
+            "config": {**settings.as_config(), **lexicon_files.as_config()},
+            "inputs": [*local.to_manifest_inputs(files.contents), *lexicon_files.files],
         }
         if done := artifact.find_finished(out, KIND, **plan):
             return BuildResult(done, fresh=False, notes=tuple(files.notes()))
-        with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft, site() as hands:
-            job = _Build(draft.path, files.files, words, settings, hands, tell)
+        with (
+            artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft,
+            executor_factory() as executor,
+        ):
+            job = _Build(draft.path, files.files, lexicon_files, settings, executor, tell)
             draft.counts.update(job.run())
     return BuildResult(artifact.open_artifact(out, KIND), fresh=True, notes=(*files.notes(), *job.notes))
 
 
-def _check(inputs: Sequence[str | Path], words: LexiconFiles, settings: BuildSettings) -> None:
-    """Refuse what can be refused before anything is fetched."""
+def _check(inputs: Sequence[str | Path], lexicon_files: LexiconFiles, settings: BuildSettings) -> None:
+    """Check all that can be checked before anything is fetched."""
     require(PYARROW_PURPOSE, "pyarrow")
     if settings.read.encoding:
         resolve_encoding(settings.read.encoding)
     if not inputs:
         raise BadSetting("No input was given. Name at least one file.")
     check_inputs(inputs)
-    check_paths_exist(words.files)
-    _refuse_streams(words.files)
+    check_paths_exist(lexicon_files.files)
+    _refuse_streams(lexicon_files.files)
 
 
 def _refuse_streams(files: Sequence[Path]) -> None:
@@ -181,9 +186,9 @@ def _refuse_streams(files: Sequence[Path]) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Tell what can be read once only; a worker's standard input is another one, even if it is a file here."""
-    place = str(path.absolute())
-    standard = place == "/dev/stdin" or place.startswith(("/dev/fd/", "/proc/self/fd/"))
+    """Check for a path that can be read only once; a worker has another standard input, even if it is a file here."""
+    name = str(path.absolute())
+    standard = name == "/dev/stdin" or name.startswith(("/dev/fd/", "/proc/self/fd/"))
     return standard or (path.exists() and not (path.is_file() or path.is_dir()))
 
 
@@ -193,30 +198,32 @@ class _Build:
 
     folder: Path
     files: Sequence[InputFile]
-    words: LexiconFiles
+    lexicon_files: LexiconFiles
     settings: BuildSettings
-    workers: BuildExecutor
+    executor: BuildExecutor
     tell: Callable[[Progress], None]
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.stage = ChunkStore(self.folder / ".stage", tuple(self.words.lexicons))
+        self.stage = ChunkStore(self.folder / ".stage", tuple(self.lexicon_files.lexicons))
         self.stage.prepare(len(self.files))
         (self.folder / PARTS_FOLDER).mkdir(exist_ok=True)
 
     def run(self) -> dict[str, int]:
-        """Run the phases that are not done yet and give all counts."""
-        ended = [self.stage.get_chunk_count(number) for number in range(len(self.files))]
-        if None in ended:
-            self._stage_inputs([chunks is not None for chunks in ended])
-        places = list(self._list_chunks())
-        fates = self._load_or_decide(places)
-        self._write_parts(places, fates)
+        """Run the phases that are not done yet and return all counts."""
+        chunk_counts = [self.stage.get_chunk_count(number) for number in range(len(self.files))]
+        if None in chunk_counts:
+            self._stage_inputs([chunks is not None for chunks in chunk_counts])
+        chunk_ids = list(self._list_chunks())
+        decisions = self._load_or_decide(chunk_ids)
+        self._write_parts(chunk_ids, decisions)
         with (self.folder / SET_ASIDE_FILE).open("w", encoding="utf-8") as lines:
-            lines.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in read_set_aside(self.stage, places))
-        counts = {**sum_counts(self.stage, places, fates), "inputs": len(self.files)}
+            lines.writelines(
+                f"{json.dumps(row, ensure_ascii=False)}\n" for row in read_set_aside(self.stage, chunk_ids)
+            )
+        counts = {**sum_counts(self.stage, chunk_ids, decisions), "inputs": len(self.files)}
         lexicons: dict[str, int] = json.loads((self.stage.folder / "lexicons.json").read_bytes())
-        return counts | lexicons | self._count_terms_not_found(places)
+        return counts | lexicons | self._count_terms_not_found(chunk_ids)
 
     def _list_chunks(self) -> Iterator[ChunkId]:
         for file in range(len(self.files)):
@@ -228,41 +235,41 @@ class _Build:
     def _stage_inputs(self, done: list[bool]) -> None:
         self.tell(Progress("reading the lexicons", 0, 0))
         gazetteer = self._gazetteer()
-        refinery = ChunkProcessor(self.settings.clean, gazetteer)
-        staging = StagingJob(self.files, done, self.stage, refinery, self.settings)
-        self.workers.stage(staging, self.tell)
+        processor = ChunkProcessor(self.settings.clean, gazetteer)
+        staging = StagingJob(self.files, done, self.stage, processor, self.settings)
+        self.executor.stage(staging, self.tell)
 
     def _gazetteer(self) -> Gazetteer | None:
         """Build the gazetteer once, before the workers are forked."""
         with _pause_garbage_collection():
-            lexicons = [read_lexicon(path, label) for label, path in self.words.lexicons.items()]
+            lexicons = [read_lexicon(path, label) for label, path in self.lexicon_files.lexicons.items()]
             gazetteer = self._build_gazetteer(lexicons) if lexicons else None
         self.notes += [note for lexicon in lexicons for note in lexicon.warnings()]
-        self.notes += gazetteer.built.warnings() if gazetteer else []
+        self.notes += gazetteer.counts.warnings() if gazetteer else []
         counts = _lexicon_counts(lexicons, gazetteer)
         artifact.atomic_write(self.stage.folder / "lexicons.json", json.dumps(counts).encode())
         return gazetteer
 
     def _build_gazetteer(self, lexicons: list[Lexicon]) -> Gazetteer:
-        """Build the gazetteer, and write down its terms, of which some may never be found."""
+        """Build the gazetteer, and store its terms to report those that no document has."""
         stop = STOP_WORDS if self.settings.default_stop_words else frozenset()
         gazetteer, terms = Gazetteer.from_lexicons_with_terms(
             lexicons,
-            stop=stop | (read_word_list(self.words.stop) if self.words.stop else frozenset()),
-            keep=read_word_list(self.words.keep) if self.words.keep else (),
+            stop=stop | (read_word_list(self.lexicon_files.stop) if self.lexicon_files.stop else frozenset()),
+            keep=read_word_list(self.lexicon_files.keep) if self.lexicon_files.keep else (),
         )
         lines = (f"{term.label}\t{','.join(map(str, term.entries))}\t{term.text}\n" for term in terms)
         artifact.atomic_write(self.stage.folder / _TERMS_FILE, "".join(lines).encode())
         return gazetteer
 
-    def _count_terms_not_found(self, places: list[ChunkId]) -> dict[str, int]:
+    def _count_terms_not_found(self, chunk_ids: list[ChunkId]) -> dict[str, int]:
         """Count the terms that no document has, by lexicon, and note a few of each."""
-        if not self.words.lexicons:
+        if not self.lexicon_files.lexicons:
             return {}
         totals: Counter[str] = Counter()
         missed: Counter[str] = Counter()
-        named: dict[str, list[str]] = {label: [] for label in self.words.lexicons}
-        for label, text, is_found in self._terms(places):
+        named: dict[str, list[str]] = {label: [] for label in self.lexicon_files.lexicons}
+        for label, text, is_found in self._terms(chunk_ids):
             totals[label] += 1
             missed[label] += not is_found
             if not is_found and len(named[label]) < _MAX_TERMS_NAMED:
@@ -272,44 +279,44 @@ class _Build:
             for label, terms in named.items()
             if terms
         ]
-        return {f"terms not found: {label}": many for label, many in missed.items() if many}
+        return {f"terms not found: {label}": count for label, count in missed.items() if count}
 
-    def _terms(self, places: list[ChunkId]) -> Iterator[tuple[str, str, bool]]:
-        """Yield the label and text of each term that can be matched, and whether it was."""
-        matched = {str(entry) for place in places for entry in self.stage.read_sidecar(*place).matched}
+    def _terms(self, chunk_ids: list[ChunkId]) -> Iterator[tuple[str, str, bool]]:
+        """Yield the label and text of each term, and whether it was matched."""
+        matched = {str(entry) for chunk_id in chunk_ids for entry in self.stage.read_sidecar(*chunk_id).matched}
         with (self.stage.folder / _TERMS_FILE).open(encoding="utf8", newline="\n") as lines:
             for line in lines:
                 label, entries, text = line.rstrip("\n").split("\t", 2)
                 yield label, text, not matched.isdisjoint(entries.split(","))
 
-    def _load_or_decide(self, places: list[ChunkId]) -> list[Decisions]:
-        """Decide, or load what was decided before a kill."""
+    def _load_or_decide(self, chunk_ids: list[ChunkId]) -> list[Decisions]:
+        """Decide, or load the decisions of a run that was stopped."""
         self.tell(Progress("looking for duplicates", 0, 0))
         path = self.stage.folder / "decisions.npy"
         if not path.exists():
-            fates = decide(self.stage, places, self.settings.clean, self.stage.folder)
+            decisions = decide(self.stage, chunk_ids, self.settings.clean, self.stage.folder)
             content = io.BytesIO()
-            np.save(content, np.concatenate([*fates, np.zeros(0, np.uint8)]))
+            np.save(content, np.concatenate([*decisions, np.zeros(0, np.uint8)]))
             artifact.atomic_write(path, content.getvalue())
-        lengths = [len(self.stage.read_sidecar(*place).signatures) for place in places]
-        return np.split(np.load(path), np.cumsum(lengths)[:-1]) if places else []
+        lengths = [len(self.stage.read_sidecar(*chunk_id).signatures) for chunk_id in chunk_ids]
+        return np.split(np.load(path), np.cumsum(lengths)[:-1]) if chunk_ids else []
 
-    def _write_parts(self, places: list[ChunkId], fates: list[Decisions]) -> None:
-        full = [number for number, chunk in enumerate(fates) if (chunk == KEPT).any()]
-        tasks = [
+    def _write_parts(self, chunk_ids: list[ChunkId], decisions: list[Decisions]) -> None:
+        chunks = [pair for pair in zip(chunk_ids, decisions, strict=True) if (pair[1] == KEPT).any()]
+        parts = [
             CorpusPart(
                 self.folder / PARTS_FOLDER / f"part-{number:05}.parquet",
-                self.stage.get_documents_path(*places[at]),
-                fates[at],
+                self.stage.get_documents_path(*chunk_id),
+                chunk_decisions,
             )
-            for number, at in enumerate(full)
+            for number, (chunk_id, chunk_decisions) in enumerate(chunks)
         ]
-        self.workers.write(tasks, self.tell)
+        self.executor.write(parts, self.tell)
 
 
 @contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Keep the garbage collector from looking at millions of lasting tuples again and again."""
+    """Keep the garbage collector from visiting millions of long-lived tuples again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -322,10 +329,10 @@ def _pause_garbage_collection() -> Iterator[None]:
 def _lexicon_counts(lexicons: list[Lexicon], gazetteer: Gazetteer | None) -> dict[str, int]:
     if gazetteer is None:
         return {}
-    built = gazetteer.built
+    counts = gazetteer.counts
     return {
-        "lexicon rows": built.rows,
+        "lexicon rows": counts.rows,
         "lexicon rows set aside": sum(lexicon.bad_count for lexicon in lexicons),
-        "lexicon rows stopped": built.stopped,
-        "lexicon names turned round": built.turned,
+        "lexicon rows stopped": counts.stopped,
+        "lexicon names turned round": counts.turned,
     }

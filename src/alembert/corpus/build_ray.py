@@ -1,9 +1,9 @@
 """`corpus build` on a Ray cluster: its workers read the inputs, stage chunks and write parts.
 
-In: what a build has to do, phase by phase. Out: the same files that processes of one machine write, in the same folder,
-whichever workers died meanwhile. Inputs and the folder must be there under the same paths on all machines: what is read
-and written does not go through this one. A job is an input. Where there are fewer inputs than workers, several read the
-same one, and each makes its share of the chunks. The trade-off: progress is known by whole jobs.
+In: the work of a build, phase by phase. Out: the same files as those of a build on one machine, in the same folder,
+even if workers die. All machines must have the inputs and the folder under the same paths: what is read and written
+does not pass through this one. A job is an input; where there are fewer inputs than workers, several workers read the
+same one, and each processes its share of the chunks. The trade-off: progress advances by whole jobs.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from alembert.workers.ray import RayCluster, RayConnection, WorkerSpec, connect
 
 @contextmanager
 def ray_executor(cluster: RayCluster) -> Iterator[BuildExecutor]:
-    """Give the workers of a cluster, to which the connection lasts as long as the block."""
+    """Run the build on a cluster; the connection is closed at the end of the block."""
     with connect(cluster) as connection:
         yield _RayExecutor(connection)
 
 
 @dataclass(frozen=True)
 class InputShare:
-    """One of so many equal shares of an input."""
+    """One of `total` equal shares of an input."""
 
     source: BuildInput
     number: int
-    of: int
+    total: int
 
 
 @dataclass
 class _StridedClaims:
-    """Every so-manieth chunk, without a word with the others."""
+    """Claims every n-th chunk, without communication between workers."""
 
     share: InputShare
     characters: int = 0
 
     def claim(self, file: int, chunk: int) -> bool:
-        return chunk % self.share.of == self.share.number
+        return chunk % self.share.total == self.share.number
 
     def mark_done(self, file: int) -> None:
-        """Nobody waits for it."""
+        """Do nothing: the other shares are read to their end."""
 
     def is_done(self, file: int) -> bool:
         return False
 
-    def report_progress(self, file: int, place: int, characters: int) -> None:
+    def report_progress(self, file: int, position: int, characters: int) -> None:
         self.characters += characters
 
 
@@ -67,13 +67,13 @@ class _RayExecutor:
         sizes = [count_bytes(file.path) for file in staging.files]
         done = sum(size for size, ended in zip(sizes, staging.done, strict=True) if ended)
         stage = replace(staging.stage, folder=staging.stage.folder.absolute())
-        opener = partial(_make_stager, stage, staging.refinery, staging.settings)
+        opener = partial(_make_stager, stage, staging.processor, staging.settings)
         characters = 0
         tell(Progress("building", done, sum(sizes)))
         with closing(self.connection.run(WorkerSpec(opener, _describe_share), iter(shares))) as results:
-            for share, found in zip(shares, results, strict=True):
-                done += sizes[share.source.number] // share.of
-                characters += found
+            for share, share_characters in zip(shares, results, strict=True):
+                done += sizes[share.source.number] // share.total
+                characters += share_characters
                 tell(Progress("building", done, sum(sizes), characters))
 
     def write(self, parts: Sequence[CorpusPart], tell: Callable[[Progress], None]) -> None:
@@ -93,20 +93,20 @@ def _list_unfinished_inputs(staging: StagingJob) -> list[BuildInput]:
 
 
 def split_into_shares(sources: Sequence[BuildInput], workers: int) -> list[InputShare]:
-    """Share out inputs, the largest first."""
-    each = -(-workers // len(sources)) if sources else 1
+    """Split inputs so that every worker has a share, the largest inputs first."""
+    shares = -(-workers // len(sources)) if sources else 1
     largest_first = sorted(sources, key=lambda source: -count_bytes(source.file.path))
-    return [InputShare(source, number, each) for source in largest_first for number in range(each)]
+    return [InputShare(source, number, shares) for source in largest_first for number in range(shares)]
 
 
-def _make_stager(stage: ChunkStore, refinery: ChunkProcessor, settings: BuildSettings) -> Callable[[InputShare], int]:
-    return partial(_stage_share, stage, refinery, settings)
+def _make_stager(stage: ChunkStore, processor: ChunkProcessor, settings: BuildSettings) -> Callable[[InputShare], int]:
+    return partial(_stage_share, stage, processor, settings)
 
 
-def _stage_share(stage: ChunkStore, refinery: ChunkProcessor, settings: BuildSettings, share: InputShare) -> int:
-    """Stage a share of an input; give the characters that were read for it."""
+def _stage_share(stage: ChunkStore, processor: ChunkProcessor, settings: BuildSettings, share: InputShare) -> int:
+    """Stage a share of an input and return how many characters it has."""
     claims = _StridedClaims(share)
-    stage_input(share.source, claims, stage, refinery, settings)
+    stage_input(share.source, claims, stage, processor, settings)
     return claims.characters
 
 

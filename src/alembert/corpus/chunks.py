@@ -1,8 +1,8 @@
-"""One chunk of work: items of a reader in, cleaned and annotated documents out, with everything counted.
+"""Process one chunk of an input: items of a reader in, cleaned and annotated documents out, with everything counted.
 
-Each document is cleaned, its sections and annotations are carried to the clean text, its sentences are split (never
-across a section's border), the lexicons are matched for all documents of the chunk at once, and a signature is taken
-for the search for duplicates. The result depends on the chunk alone, so it does not matter which process makes it.
+Each document is cleaned, its sections and annotations are mapped to the clean text, it is split into sentences (never
+across the border of a section), the lexicons are matched in all documents of the chunk at once, and a signature is
+computed for the search for duplicates. The result depends on the chunk alone, whichever process computes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from alembert.corpus.clean import CleanedText, CleanSettings, clean
-from alembert.corpus.document import Document, Entity, Relation, Section, Span
+from alembert.corpus.document import Document, Entity, Relation, Section, Span, collect_targets
 from alembert.corpus.duplicates import compute_signature
 from alembert.corpus.readers import DeletedRecord, Item, Remark, SetAside
 from alembert.corpus.store import CorpusDocument, CorpusEntity
@@ -33,7 +33,7 @@ MEDLINE = "medline"
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A PMID at one record: how many documents of the chunk it gave, or that it was deleted there."""
+    """A PMID of one record: how many documents the record gave, or that it deletes the citation."""
 
     pmid: str
     documents: int
@@ -42,7 +42,7 @@ class Citation:
 
 @dataclass
 class Chunk:
-    """What became of the items of a chunk; the lists `entries`, `signatures` and `sizes` are parallel."""
+    """A processed chunk; `entries` and `signatures` are parallel lists."""
 
     entries: list[CorpusDocument] = field(default_factory=list)
     signatures: list[bytes] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ChunkProcessor:
-    """Turns items into a chunk; `gazetteer` is None where no lexicon was given."""
+    """Turns the items of a reader into a chunk; without lexicons, `gazetteer` is None."""
 
     clean: CleanSettings
     gazetteer: Gazetteer | None
@@ -64,9 +64,9 @@ class ChunkProcessor:
         """Clean and annotate the items of one chunk of one source."""
         chunk = Chunk()
         for item in items:
-            kept = self._process_item(item, source, chunk)
+            is_kept = self._process_item(item, source, chunk)
             if format == MEDLINE:
-                _record_citation(item, kept, chunk.citations)
+                _record_citation(item, is_kept, chunk.citations)
         self._match(chunk)
         return chunk
 
@@ -101,13 +101,15 @@ class ChunkProcessor:
         return True
 
     def _match(self, chunk: Chunk) -> None:
-        """Add the entities: those of the input, and those that the lexicons find."""
+        """Add the entities of the input and those of the lexicons."""
         texts = [entry.document.text for entry in chunk.entries]
-        found = self.gazetteer.find_all(texts, chunk.matched) if self.gazetteer and texts else [[] for _ in texts]
-        for number, (entry, matches) in enumerate(zip(chunk.entries, found, strict=True)):
+        matches_per_text = (
+            self.gazetteer.find_all(texts, chunk.matched) if self.gazetteer and texts else [[] for _ in texts]
+        )
+        for number, (entry, matches) in enumerate(zip(chunk.entries, matches_per_text, strict=True)):
             mentions = [CorpusEntity(*match) for match in matches]
             if entry.document.entities:
-                mentions = sorted([*_read_gold_mentions(entry.document), *mentions], key=lambda each: each[:2])
+                mentions = sorted([*_read_gold_mentions(entry.document), *mentions], key=lambda mention: mention[:2])
             if mentions:
                 chunk.entries[number] = dataclasses.replace(entry, entities=tuple(mentions))
 
@@ -118,7 +120,7 @@ def _read_gold_mentions(document: Document) -> Iterator[CorpusEntity]:
 
 
 def generalise_reason(reason: str) -> str:
-    """Give what reasons have in common that differ in numbers, ids and details only.
+    """Remove numbers, ids and details from a reason, so that similar ones are counted together.
 
     >>> generalise_reason("the row has 3 columns where the first has 12 (see line 1)")
     'the row has N columns where the first has N'
@@ -137,37 +139,39 @@ def _count_read(document: Document, cleaned: CleanedText, counts: Counter[str]) 
         counts[f"cleaned: {step}, places"] += times
 
 
-def _record_citation(item: Item, kept: bool, citations: list[Citation]) -> None:
-    """Write down which PMID an item belongs to; a translation belongs to the citation before it.
+def _record_citation(item: Item, is_kept: bool, citations: list[Citation]) -> None:
+    """Record which PMID an item belongs to; a translation belongs to the citation before it.
 
-    A record that was set aside is not written down: it must not replace an earlier one that can be used.
+    A record that was set aside is left out: it must not replace an earlier one that can be used.
     """
     if isinstance(item, DeletedRecord):
         citations.append(Citation(item.id, 0, deleted=True))
     elif isinstance(item, Document):
         original = item.meta.get("translation_of")
         if original is None or not citations or citations[-1].pmid != original:
-            citations.append(Citation(original or item.id, int(kept)))
-        elif kept:
+            citations.append(Citation(original or item.id, int(is_kept)))
+        elif is_kept:
             citations[-1] = Citation(original, citations[-1].documents + 1)
 
 
 def apply_cleaning(document: Document, cleaned: CleanedText, counts: Counter[str]) -> Document:
-    """Give the document with its clean text and everything on it in its new place."""
+    """Return the document with its clean text, and all spans mapped to it."""
     if not cleaned.steps:
         return document
     entities = tuple(_move_entity(entity, cleaned) for entity in document.entities)
-    kept = tuple(entity for entity in entities if entity.spans)
+    remaining = tuple(entity for entity in entities if entity.spans)
     relations = (
-        document.relations if len(kept) == len(entities) else tuple(_keep_linked_relations(document.relations, kept))
+        document.relations
+        if len(remaining) == len(entities)
+        else tuple(_keep_linked_relations(document.relations, remaining))
     )
-    counts["gold entities cleaned away"] += len(entities) - len(kept)
+    counts["gold entities cleaned away"] += len(entities) - len(remaining)
     counts["relations cleaned away"] += len(document.relations) - len(relations)
     return dataclasses.replace(
         document,
         text=cleaned.text,
         sections=tuple(_move_sections(document, cleaned)),
-        entities=kept,
+        entities=remaining,
         relations=relations,
     )
 
@@ -185,11 +189,11 @@ def _move_sections(document: Document, cleaned: CleanedText) -> Iterator[Section
 
 
 def _keep_linked_relations(relations: Sequence[Relation], entities: Sequence[Entity]) -> Iterator[Relation]:
-    """Give the relations whose arguments are still there."""
-    known = {entity.id for entity in entities} | {concept for each in entities for concept in each.concepts}
+    """Yield the relations whose arguments remain."""
+    targets = collect_targets(entities)
     for relation in relations:
-        if all(target in known for _, target in relation.arguments):
-            known.add(relation.id)
+        if all(target in targets for _, target in relation.arguments):
+            targets.add(relation.id)
             yield relation
 
 
@@ -197,7 +201,7 @@ def split_into_sentences(document: Document, language: str) -> Iterator[Span]:
     """Split a document into sentences, each inside one section or between two."""
     text = document.text
     rules = "zh" if language == "zh" else guess_language(text)
-    borders = [0, *(place for part in document.sections for place in (part.start, part.end)), len(text)]
+    borders = [0, *(border for part in document.sections for border in (part.start, part.end)), len(text)]
     for start, end in pairwise(borders):
         if end - start > 1 or not text[start:end].isspace():
             yield from ((start + first, start + last) for first, last in split_sentences(text[start:end], rules))
@@ -215,22 +219,22 @@ def count_words(text: str) -> int:
 
 
 def compute_sizes(entry: CorpusDocument, labels: Sequence[str]) -> list[int]:
-    """Sum up a document in numbers: sentences, words, characters, gold entities, and entities found by label."""
-    found = Counter(each.label for each in entry.entities if not each.gold)
+    """Count a document's sentences, words, characters, gold entities, and the lexicon's entities by label."""
+    counts = Counter(mention.label for mention in entry.entities if not mention.gold)
     text = entry.document.text
     gold = len(entry.document.entities)
-    return [len(entry.sentences), count_words(text), len(text), gold, *(found[label] for label in labels)]
+    return [len(entry.sentences), count_words(text), len(text), gold, *(counts[label] for label in labels)]
 
 
 def to_set_aside_records(asides: Sequence[SetAside]) -> list[dict[str, Any]]:
-    """Write down what was set aside as it stands in `set-aside.jsonl`."""
+    """Return the records of `set-aside.jsonl`."""
     return [
         {
-            "file": each.source,
-            "position": each.position,
-            "id": each.id,
-            "reason": each.reason,
-            "kind": each.kind,
+            "file": record.source,
+            "position": record.position,
+            "id": record.id,
+            "reason": record.reason,
+            "kind": record.kind,
         }
-        for each in asides
+        for record in asides
     ]

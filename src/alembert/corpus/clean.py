@@ -1,15 +1,12 @@
-"""Clean one document: make its text plain, take boilerplate out, and decide whether it is worth keeping.
+"""Clean one document: normalise its text, remove boilerplate, and decide whether to keep it.
 
-In: a text and `CleanSettings`. Out: `CleanedText`, with the new text, the way from old to new offsets and back, what each
-step did, and the reason if the document is to be dropped. Each step is a setting and is counted; nothing is lost
-silently. Duplicates need all documents and are decided afterwards (`duplicates`).
+In: a text and `CleanSettings`. Out: `CleanedText`, with the new text, the mapping between old and new offsets, what each
+step did, and the reason if the document is dropped. Each step is a setting and is counted; nothing is lost silently.
+Duplicates need all documents and are decided afterwards (`decide`).
 
-Find the parts of a text that say nothing about its subject.
-
-In: a text. Out: the spans to take out, by kind: machine-made headings ("ABSTRACT.METHODS:" on a line of its own, and
-the "TITLE:" before a title), copyright notices ("© 2020 Elsevier Ltd. All rights reserved."), and publishers' notes
-("The pre-publication history for this paper can be accessed here: ..."). A heading's blank lines stay, so that a border
-between sections remains where it stood.
+Boilerplate is machine-made headings ("ABSTRACT.METHODS:" on a line of its own, and the "TITLE:" before a title),
+copyright notices ("© 2020 Elsevier Ltd. All rights reserved."), and publishers' notes ("The pre-publication history for
+this paper can be accessed here: ..."). The blank lines of a heading stay, so that sections remain separated.
 """
 
 from __future__ import annotations
@@ -50,39 +47,36 @@ _NOTE = re.compile(
 
 
 def find_headings(text: str) -> Iterator[tuple[int, int]]:
-    """Give the spans of machine-made headings."""
-    return (found.span() for found in _HEADING.finditer(text))
+    return (match.span() for match in _HEADING.finditer(text))
 
 
 def find_copyright_notices(text: str) -> Iterator[tuple[int, int]]:
-    """Give the spans of copyright notices, each at the end of a line."""
     return _search_near_signs(_COPYRIGHT, _COPYRIGHT_SIGNS, text)
 
 
 def find_publisher_notes(text: str) -> Iterator[tuple[int, int]]:
-    """Give the spans of publishers' notes that take a whole line."""
     return _search_near_signs(_NOTE, _NOTE_SIGNS, text)
 
 
 def _search_near_signs(pattern: re.Pattern[str], signs: tuple[str, ...], text: str) -> Iterator[tuple[int, int]]:
-    """Try a slow pattern only on the lines where one of its signs stands."""
+    """Try a slow pattern only on lines with one of its signs."""
     done = 0
-    for place in sorted(place for sign in signs for place in _places(sign, text)):
-        if place < done:
+    for position in sorted(position for sign in signs for position in _find_all(sign, text)):
+        if position < done:
             continue
-        start = text.rfind("\n", done, place) + 1 or done
-        end = text.find("\n", place)
+        start = text.rfind("\n", done, position) + 1 or done
+        end = text.find("\n", position)
         done = len(text) if end < 0 else end
         match = pattern.search(text, start, done)
         if match:
             yield match.span()
 
 
-def _places(sign: str, text: str) -> Iterator[int]:
-    place = text.find(sign)
-    while place >= 0:
-        yield place
-        place = text.find(sign, place + len(sign))
+def _find_all(sign: str, text: str) -> Iterator[int]:
+    position = text.find(sign)
+    while position >= 0:
+        yield position
+        position = text.find(sign, position + len(sign))
 
 
 DropReason = Literal["too short", "wrong language", "exact duplicate", "near duplicate"]
@@ -140,24 +134,24 @@ class CleanedText:
     counts: dict[str, int] = field(default_factory=dict)
     """How often each step changed something; steps that did nothing are absent."""
     language: str = UNKNOWN_LANGUAGE
-    """Found only if `languages` is set."""
+    """Detected only if `languages` is set."""
     drop_reason: DropReason | None = None
 
     def to_clean(self, start: int, end: int) -> tuple[int, int]:
-        """Carry a span of the original text to the cleaned one; empty if it was taken out."""
+        """Map a span of the original text to the cleaned one; empty if it was removed."""
         for step in self.steps:
             start, end = step.to_plain(start, end)
         return start, end
 
     def to_original(self, start: int, end: int) -> tuple[int, int]:
-        """Carry a span of the cleaned text to the original."""
+        """Map a span of the cleaned text to the original."""
         for step in reversed(self.steps):
             start, end = step.to_original(start, end)
         return start, end
 
 
 def clean(text: str, settings: CleanSettings, *, annotated: bool = False) -> CleanedText:
-    """Run the steps that concern one document; one that is annotated by hand is never too short.
+    """Run the steps that need one document alone; a document annotated by hand is never too short.
 
     >>> clean("TITLE: Aspirin in the treatment of gout", CleanSettings()).text
     'Aspirin in the treatment of gout'
@@ -180,27 +174,22 @@ _Step = Callable[[str], tuple[NormalisedText, int]]
 
 def _steps(settings: CleanSettings) -> Iterator[tuple[str, _Step]]:
     if settings.normalise:
-        yield (
-            "normalised",
-            lambda text: (
-                normalise(text, settings.form, collapse_spaces=settings.collapse_spaces),
-                1,
-            ),
-        )
+        collapse = settings.collapse_spaces
+        yield "normalised", lambda text: (normalise(text, settings.form, collapse_spaces=collapse), 1)
     if settings.headings:
-        yield "headings", lambda text: _take_out(text, find_headings(text))
+        yield "headings", lambda text: _remove(text, find_headings(text))
     if settings.notices:
-        yield "copyright notices", lambda text: _take_out(text, find_copyright_notices(text))
-        yield "publisher notes", lambda text: _take_out(text, find_publisher_notes(text))
+        yield "copyright notices", lambda text: _remove(text, find_copyright_notices(text))
+        yield "publisher notes", lambda text: _remove(text, find_publisher_notes(text))
 
 
-def _take_out(text: str, spans: Iterable[tuple[int, int]]) -> tuple[NormalisedText, int]:
-    found = list(spans)
-    return remove_spans(text, found), len(found)
+def _remove(text: str, spans: Iterable[tuple[int, int]]) -> tuple[NormalisedText, int]:
+    spans = list(spans)
+    return remove_spans(text, spans), len(spans)
 
 
 def _is_short(text: str, settings: CleanSettings) -> bool:
-    """Tell a text that says too little; a Chinese question of twelve characters says as much as forty letters do."""
+    """Compare with the minimum length; twelve Chinese characters say as much as forty letters, so only words count."""
     few = len(text.strip()) < settings.min_characters and guess_language(text) != "zh"
     return few or not _has_words(text, settings.min_words)
 
@@ -214,6 +203,6 @@ def _reason(short: bool, language: str, settings: CleanSettings) -> DropReason |
 
 
 def _has_words(text: str, count: int) -> bool:
-    """Count words only as far as needed."""
+    """Check for at least `count` words, without counting further."""
     words = _WORD.finditer(text)
     return all(next(words, None) is not None for _ in range(count))

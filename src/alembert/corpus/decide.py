@@ -1,15 +1,16 @@
-"""Which documents stay: one decision over all chunks, in document order.
+"""Decide which documents a corpus keeps: one decision over all chunks, in document order.
 
-In: the side files of all chunks (`staging`). Out: one small number for each document, an index into `DECISION_NAMES`. First
-MEDLINE: of a PMID that comes several times the last record that gave a document stays, and a deletion ends it; a record
-that was set aside or gave none (too short, another language) replaces nothing. Then duplicates: the first
-that is annotated stays, or the first if none is. The order of documents is that of the inputs on the command line, so the
-answer does not depend on the workers.
+In: the side files of all chunks (`staging`). Out: one small number for each document, an index into `DECISION_NAMES`.
+First MEDLINE: of several records with the same PMID the last one that gave a document is kept, and a deletion removes
+the citation; a record that was set aside or gave no document (too short, another language) replaces nothing. Then
+duplicates: the first annotated document is kept, or the first if none is annotated. Documents have the order of the
+inputs on the command line, so the result does not depend on the workers.
 
-It runs in one process and holds up to about 100 bytes for each document or MEDLINE record, most of it while it sorts; signatures
-are in files that the system can page out. Two documents that `Deduplicator` takes for duplicates share at least one word of eight bytes of
-their signatures, so it is asked only about those documents of which a word occurs twice, which sorting finds a hundred
-times faster. The trade-off: superseded citations were already cleaned and matched in vain, but no file is read twice.
+The decision runs in one process and holds up to about 100 bytes for each document or MEDLINE record, most of it while
+sorting; signatures are in files that the system can page out. Two documents that `Deduplicator` takes for duplicates
+share at least one word of eight bytes of their signatures, so it checks only the documents with a repeated word, which
+sorting finds a hundred times faster. The trade-off: superseded citations are cleaned and matched in vain, but no file
+is read twice.
 """
 
 from __future__ import annotations
@@ -36,29 +37,29 @@ _ALWAYS_COUNTED = {"documents", "records read", "documents read", "set aside", *
 
 
 class _Records(NamedTuple):
-    """The deletions and the MEDLINE records of a chunk that gave documents; `documents` says how many each gave."""
+    """The deletions and the MEDLINE records of a chunk that gave documents; `documents` counts those of each."""
 
     keys: NDArray[np.uint64]
     deleted: NDArray[np.bool_]
     documents: NDArray[np.int64]
 
 
-def decide(stage: ChunkStore, places: Sequence[ChunkId], settings: CleanSettings, scratch: Path) -> list[Decisions]:
-    """Decide on the documents of the chunks at `places`, which come in document order; one array for each chunk."""
-    fates = _find_superseded(stage, places)
+def decide(stage: ChunkStore, chunk_ids: Sequence[ChunkId], settings: CleanSettings, scratch: Path) -> list[Decisions]:
+    """Decide on the documents of the chunks, which are in document order; return one array for each chunk."""
+    decisions = _find_superseded(stage, chunk_ids)
     if not (settings.exact_duplicates or settings.near_duplicates):
-        return fates
-    known = Deduplicator(settings.similarity if settings.near_duplicates else None, scratch)
-    suspects = _find_duplicate_candidates(stage, places, fates, scratch)
-    for annotated in (True, False):  # those that are asked about first stay
-        for place, chunk, perhaps in zip(places, fates, suspects, strict=True):
-            side = stage.read_sidecar(*place)
-            asked = perhaps & (chunk == KEPT) & (_annotated(side) == annotated)
-            _mark_duplicates(known, side, np.flatnonzero(asked), chunk)
+        return decisions
+    deduplicator = Deduplicator(settings.similarity if settings.near_duplicates else None, scratch)
+    candidates = _find_duplicate_candidates(stage, chunk_ids, decisions, scratch)
+    for annotated in (True, False):  # of several duplicates, the one that is checked first is kept
+        for chunk_id, chunk_decisions, is_candidate in zip(chunk_ids, decisions, candidates, strict=True):
+            side = stage.read_sidecar(*chunk_id)
+            to_check = is_candidate & (chunk_decisions == KEPT) & (_annotated(side) == annotated)
+            _mark_duplicates(deduplicator, side, np.flatnonzero(to_check), chunk_decisions)
     if not settings.exact_duplicates:
-        for chunk in fates:
-            chunk[chunk == EXACT_DUPLICATE] = KEPT
-    return fates
+        for chunk_decisions in decisions:
+            chunk_decisions[chunk_decisions == EXACT_DUPLICATE] = KEPT
+    return decisions
 
 
 def _annotated(side: ChunkSidecar) -> NDArray[np.bool_]:
@@ -67,29 +68,31 @@ def _annotated(side: ChunkSidecar) -> NDArray[np.bool_]:
     return marked
 
 
-def _mark_duplicates(known: Deduplicator, side: ChunkSidecar, numbers: NDArray[np.int64], chunk: Decisions) -> None:
-    """Ask about documents of a chunk, and write down the fate of those that repeat another."""
+def _mark_duplicates(
+    deduplicator: Deduplicator, side: ChunkSidecar, numbers: NDArray[np.int64], decisions: Decisions
+) -> None:
+    """Check documents of a chunk, and mark those that repeat another."""
     for number in numbers.tolist():
-        twin = known.check_and_add(side.signatures[number].tobytes())
-        if twin is not None:
-            chunk[number] = EXACT_DUPLICATE if twin.exact else NEAR_DUPLICATE
+        duplicate = deduplicator.check_and_add(side.signatures[number].tobytes())
+        if duplicate is not None:
+            decisions[number] = EXACT_DUPLICATE if duplicate.exact else NEAR_DUPLICATE
 
 
 def _find_duplicate_candidates(
-    stage: ChunkStore, places: Sequence[ChunkId], fates: Sequence[Decisions], scratch: Path
+    stage: ChunkStore, chunk_ids: Sequence[ChunkId], decisions: Sequence[Decisions], scratch: Path
 ) -> list[NDArray[np.bool_]]:
     """Find the documents that share a word of their signature with another one."""
-    borders = np.cumsum([0, *map(len, fates)])
+    borders = np.cumsum([0, *map(len, decisions)])
     if not borders[-1]:
-        return [np.zeros(len(chunk), dtype=bool) for chunk in fates]
+        return [np.zeros(len(chunk), dtype=bool) for chunk in decisions]
     shape = (SIGNATURE_BYTES // 8, int(borders[-1]))
     columns = np.memmap(scratch / "words.bin", dtype=np.uint64, mode="w+", shape=shape)
-    for place, start, end in zip(places, borders, borders[1:], strict=False):
-        columns[:, start:end] = stage.read_sidecar(*place).signatures.view(np.uint64).T
-    found = np.zeros(shape[1], dtype=bool)
+    for chunk_id, start, end in zip(chunk_ids, borders, borders[1:], strict=False):
+        columns[:, start:end] = stage.read_sidecar(*chunk_id).signatures.view(np.uint64).T
+    is_candidate = np.zeros(shape[1], dtype=bool)
     for column in columns:
-        found |= _repeated(np.asarray(column))
-    return np.split(found, borders[1:-1])
+        is_candidate |= _repeated(np.asarray(column))
+    return np.split(is_candidate, borders[1:-1])
 
 
 def _repeated(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -99,46 +102,46 @@ def _repeated(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return np.isin(values, twice)
 
 
-def _find_superseded(stage: ChunkStore, places: Sequence[ChunkId]) -> list[Decisions]:
-    """Find the documents of MEDLINE records that a later record replaces or deletes."""
-    chunks, fates = [], []
-    for place in places:
-        side = stage.read_sidecar(*place)
+def _find_superseded(stage: ChunkStore, chunk_ids: Sequence[ChunkId]) -> list[Decisions]:
+    """Mark the documents of MEDLINE records that a later record replaces or deletes."""
+    chunks, decisions = [], []
+    for chunk_id in chunk_ids:
+        side = stage.read_sidecar(*chunk_id)
         chunks.append(_records(side))
-        fates.append(np.full(len(side.signatures), KEPT, dtype=np.uint8))
+        decisions.append(np.full(len(side.signatures), KEPT, dtype=np.uint8))
     keys = np.concatenate([chunk.keys for chunk in chunks] or [np.zeros(0, np.uint64)])
     deleted = np.concatenate([chunk.deleted for chunk in chunks] or [np.zeros(0, bool)])
     of_record = _decide_records(keys, deleted)
     borders = np.cumsum([len(chunk.keys) for chunk in chunks])[:-1]
     for number, part in enumerate(np.split(of_record, borders) if chunks else []):
         if len(part):
-            fates[number] = np.repeat(part, chunks[number].documents)
-    return fates
+            decisions[number] = np.repeat(part, chunks[number].documents)
+    return decisions
 
 
 def _records(side: ChunkSidecar) -> _Records:
-    useful = (each for each in side.citations if each.documents or each.deleted)
-    rows = [(hash_id(each.pmid), each.deleted, each.documents) for each in useful]
+    useful = (citation for citation in side.citations if citation.documents or citation.deleted)
+    rows = [(hash_id(citation.pmid), citation.deleted, citation.documents) for citation in useful]
     keys, deleted, documents = zip(*rows, strict=True) if rows else ((), (), ())
     return _Records(np.array(keys, dtype=np.uint64), np.array(deleted, dtype=bool), np.array(documents, dtype=np.int64))
 
 
 def _decide_records(keys: NDArray[np.uint64], deleted: NDArray[np.bool_]) -> Decisions:
-    """Say for each record whether the last one with its key is itself, another, or a deletion."""
+    """Decide on each record by the last one with its key: itself, another record, or a deletion."""
     _, first_from_behind, which = np.unique(keys[::-1], return_index=True, return_inverse=True)
     last = (len(keys) - 1 - first_from_behind)[which[::-1]]
-    fates: Decisions = np.where(last == np.arange(len(keys)), KEPT, SUPERSEDED).astype(np.uint8)
-    fates[deleted[last] & ~deleted] = DELETED
-    return fates
+    decisions: Decisions = np.where(last == np.arange(len(keys)), KEPT, SUPERSEDED).astype(np.uint8)
+    decisions[deleted[last] & ~deleted] = DELETED
+    return decisions
 
 
-def sum_counts(stage: ChunkStore, places: Sequence[ChunkId], fates: Sequence[Decisions]) -> dict[str, int]:
-    """Add everything up: what was read, cleaned, dropped, set aside, and what the documents that stay hold."""
+def sum_counts(stage: ChunkStore, chunk_ids: Sequence[ChunkId], decisions: Sequence[Decisions]) -> dict[str, int]:
+    """Sum up what was read, cleaned, dropped and set aside, and what the remaining documents contain."""
     counts: Counter[str] = Counter()
     totals = np.zeros(len(SIZE_NAMES) + len(stage.labels), dtype=np.int64)
     keys = [np.zeros(0, dtype=np.uint64)]
-    for place, chunk in zip(places, fates, strict=True):
-        side = stage.read_sidecar(*place)
+    for chunk_id, chunk in zip(chunk_ids, decisions, strict=True):
+        side = stage.read_sidecar(*chunk_id)
         counts.update(side.counts)
         totals += side.sizes[chunk == KEPT].sum(axis=0, dtype=np.int64)
         counts["gold entities dropped"] += int(side.sizes[chunk != KEPT, _GOLD].sum(dtype=np.int64))
@@ -155,12 +158,11 @@ def sum_counts(stage: ChunkStore, places: Sequence[ChunkId], fates: Sequence[Dec
 
 
 def _repeats(values: NDArray[np.uint64]) -> int:
-    """Count the values that stand earlier, too."""
+    """Count the values that repeat an earlier one."""
     ordered = np.sort(values)
     return int((ordered[1:] == ordered[:-1]).sum())
 
 
-def read_set_aside(stage: ChunkStore, places: Sequence[ChunkId]) -> Iterator[dict[str, str | None]]:
-    """Give what was set aside, in the order of the inputs."""
-    for place in places:
-        yield from stage.read_sidecar(*place).set_aside
+def read_set_aside(stage: ChunkStore, chunk_ids: Sequence[ChunkId]) -> Iterator[dict[str, str | None]]:
+    for chunk_id in chunk_ids:
+        yield from stage.read_sidecar(*chunk_id).set_aside

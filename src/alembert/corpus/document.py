@@ -1,14 +1,14 @@
-"""What every reader makes and every writer takes: a text with everything known about it.
+"""The `Document`, which readers return and writers take: a text with all its annotations.
 
 A `Document` is one text with sections, entities, relations and labels; every offset counts characters (code points) of
 `Document.text`, the end not included, so that ``text[start:end]`` is the surface. Nothing in here knows a file format.
 The record form (`to_record`, `from_record`) is the native JSON lines annotation format, described in docs/formats.md.
 
-Conventions that all readers keep: sections come in order and do not overlap; a heading that is text in the source is
-text here, in a section of kind "heading"; a heading that is an attribute in the source is only `Section.heading`. The
-arguments of a relation name entities or other relations of the same document, or, where the source relates concepts
-and not mentions (PubTator), a concept id that at least one entity carries. A relation that names anything else is kept
-apart in `unlinked_relations`: the document does say that it is there, and whoever learns or scores relations must know.
+Conventions of all readers: sections are in order and do not overlap; a heading that is text in the source is text here,
+in a section of kind "heading"; a heading that is an attribute in the source is only `Section.heading`. The arguments of
+a relation name entities or other relations of the same document, or, where the source relates concepts and not mentions
+(PubTator), a concept id that at least one entity has. A relation that names anything else is in `unlinked_relations`:
+the source states it, and training and scoring must take it into account.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from alembert.errors import BadInput
 Span = tuple[int, int]
 StringPairs = tuple[tuple[str, str], ...]
 SCORE_ATTRIBUTE: Final = "score"
-"""Attribute under which a model's confidence in an entity or a relation stands."""
+"""Attribute with the model's confidence in an entity or a relation."""
 TermSpan = tuple[int, int, str, tuple[str, ...]]
-"""Start, end, label and concepts of a place where a term of a lexicon stands."""
+"""Start, end, label and concepts of a match of a lexicon."""
 FROM_LEXICON: Final[StringPairs] = (("source", "lexicon"),)
 """Attributes of an entity that a lexicon found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A stretch of the text: a title, a heading, a part of an abstract, a paragraph group, a sentence."""
+    """A part of the text: a title, a heading, a part of an abstract, a paragraph group, a sentence."""
 
     start: int
     end: int
@@ -109,7 +109,7 @@ class Document:
     def __post_init__(self) -> None:
         # Always from this text: an entity that comes from another document may carry the surface it had there.
         if self.entities:
-            object.__setattr__(self, "entities", tuple(_with_surface(each, self.text) for each in self.entities))
+            object.__setattr__(self, "entities", tuple(_with_surface(entity, self.text) for entity in self.entities))
 
     @property
     def is_annotated(self) -> bool:
@@ -138,7 +138,7 @@ def get_score(attributes: StringPairs) -> float | None:
 
 
 def add_lexicon_terms(document: Document, terms: Iterable[TermSpan]) -> Document:
-    """Add the terms of lexicons as entities, in the order of the text, marked as what they are."""
+    """Add matches of lexicons as entities, sorted by offset and marked with `FROM_LEXICON`."""
     names = generate_unused_ids("T", document)
     fresh = [
         Entity(next(names), label, ((start, end),), concepts, FROM_LEXICON) for start, end, label, concepts in terms
@@ -148,14 +148,19 @@ def add_lexicon_terms(document: Document, terms: Iterable[TermSpan]) -> Document
 
 
 def generate_unused_ids(letter: str, document: Document) -> Iterator[str]:
-    """Number ids that no annotation of a document has."""
-    taken = {entity.id for entity in document.entities} | {each.id for each in document.relations}
-    taken.update(concept for entity in document.entities for concept in entity.concepts)
-    return (name for name in (f"{letter}{number}" for number in count(1)) if name not in taken)
+    """Yield numbered ids that no annotation of a document has."""
+    used = collect_targets(document.entities, document.relations)
+    return (name for name in (f"{letter}{number}" for number in count(1)) if name not in used)
+
+
+def collect_targets(entities: Iterable[Entity], relations: Iterable[Relation] = ()) -> set[str]:
+    """Collect what the arguments of a relation may name: ids of entities, their concepts, and ids of relations."""
+    names = {name for entity in entities for name in (entity.id, *entity.concepts)}
+    return names | {relation.id for relation in relations}
 
 
 def find_problems(document: Document) -> Iterator[str]:
-    """Say, one sentence each, what is wrong with a document; nothing when it is sound."""
+    """Yield a sentence for each inconsistency of a document."""
     yield from _section_problems(document)
     yield from _entity_problems(document)
     yield from _relation_problems(document)
@@ -180,16 +185,15 @@ def _entity_problems(document: Document) -> Iterator[str]:
 
 
 def _relation_problems(document: Document) -> Iterator[str]:
-    known = {entity.id for entity in document.entities} | {relation.id for relation in document.relations}
-    known.update(concept for entity in document.entities for concept in entity.concepts)
+    targets = collect_targets(document.entities, document.relations)
     for relation in document.relations:
-        missing = [target for _, target in relation.arguments if target not in known]
+        missing = [target for _, target in relation.arguments if target not in targets]
         if missing:
             yield f"relation {relation.id} names {missing[0]}, which the document does not have"
 
 
 def are_valid_spans(spans: tuple[Span, ...], length: int) -> bool:
-    """Tell whether spans are at least one, not empty, in order, apart from each other and inside the text."""
+    """Check for at least one span, and that spans are not empty, in order, disjoint and inside the text."""
     before = 0
     for start, end in spans:
         if not before <= start < end <= length:
@@ -199,7 +203,7 @@ def are_valid_spans(spans: tuple[Span, ...], length: int) -> bool:
 
 
 def to_record(document: Document) -> dict[str, Any]:
-    """Turn a document into the JSON object of the native annotation format; empty fields are left out."""
+    """Convert a document to the JSON object of the native annotation format, without empty fields."""
     record: dict[str, Any] = {"id": document.id, "text": document.text}
     if document.language is not None:
         record["language"] = document.language
@@ -220,11 +224,7 @@ def _section_record(section: Section) -> dict[str, Any]:
 
 
 def _entity_record(entity: Entity) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "id": entity.id,
-        "label": entity.label,
-        "spans": [list(span) for span in entity.spans],
-    }
+    record: dict[str, Any] = {"id": entity.id, "label": entity.label, "spans": [list(span) for span in entity.spans]}
     if entity.concepts:
         record["concepts"] = list(entity.concepts)
     return record | ({"attributes": [list(pair) for pair in entity.attributes]} if entity.attributes else {})
@@ -240,7 +240,7 @@ def _relation_record(relation: Relation) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any]) -> Document:
-    """Turn a JSON object of the native format into a document, or raise `BadInput` saying what does not fit."""
+    """Convert a JSON object of the native format to a document, or raise `BadInput` with the reason."""
     try:
         document = Document(
             id=_string(record["id"]),
@@ -259,14 +259,14 @@ def from_record(record: Mapping[str, Any]) -> Document:
         raise BadInput(
             "The annotation record has a field of the wrong type; docs/formats.md shows the layout."
         ) from None
-    wrong = next(find_problems(document), None)
-    if wrong is not None:
-        raise BadInput(f"The annotation record is not sound: {wrong}.")
+    problem = next(find_problems(document), None)
+    if problem is not None:
+        raise BadInput(f"The annotation record is not sound: {problem}.")
     return document
 
 
 def parse_offset(value: Any) -> int:
-    """Give a stated offset as a number: a whole number or its digits; anything else raises ValueError."""
+    """Parse an offset, an integer or its decimal digits; raise ValueError for anything else."""
     if isinstance(value, str) and value.strip().isdecimal():
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):

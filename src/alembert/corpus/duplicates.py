@@ -1,14 +1,14 @@
-"""Find documents that occur twice, word for word or nearly so.
+"""Find exact and near duplicates among documents.
 
-In: documents in order. Out: for each, the number of the first document it repeats, or nothing. Two phases: `compute_signature`
-is a pure function of one text, to be run in parallel; `Deduplicator` takes the signatures in document order and
-decides, so the answer does not depend on the number of workers.
+In: documents in order. Out: for each, the number of the first document it repeats, if any. There are two phases:
+`compute_signature` is a pure function of one text and runs in parallel; `Deduplicator` takes the signatures in document
+order and decides, so the result does not depend on the number of workers.
 
 A signature has 144 bytes: a digest of the text without case and spacing (exact duplicates) and 128 one-byte MinHash
 values over runs of five words (near duplicates; Broder 1997; one-permutation hashing with rotation, Shrivastava and Li
-2014). Sixteen bands of eight values are looked up: documents that share 80 % of their runs meet in at least one band
-with a probability of 0.95, those that share 90 % with 0.9999. Memory is about 300 bytes for each document that is kept,
-in files that the system pages in and out if a folder is given.
+2014). Sixteen bands of eight values are looked up: documents that share 80 % of their runs agree in at least one band
+with a probability of 0.95, those that share 90 % with 0.9999. Memory is about 300 bytes for each remaining document, in
+files that the system pages in and out if a folder is given.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SALT = np.arange(len(_KEYS), dtype=np.uint64) * np.uint64(0xA24BAED4963EE407)
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A document repeats an earlier one."""
+    """The earlier document that a document repeats."""
 
     original: int
     """The number of the earlier document."""
@@ -49,7 +49,7 @@ class Duplicate:
 
 
 def compute_signature(text: str) -> bytes:
-    """Sum up a text in 144 bytes. Texts of fewer than 24 words or so can only be exact duplicates."""
+    """Compute the signature of a text; one of fewer than about 24 words can only be an exact duplicate."""
     digest = hashlib.blake2b(
         " ".join(fold_case(text).split()).encode("utf-8", "surrogatepass"), digest_size=16
     ).digest()
@@ -63,24 +63,24 @@ def _shingles(words: Uint64Array) -> Uint64Array:
     """Hash every run of five words."""
     count = max(0, len(words) - _SHINGLE + 1)
     runs = np.zeros(count, dtype=np.uint64)
-    for place in range(_SHINGLE):
-        runs = (runs ^ words[place : place + count]) * _MIX
+    for offset in range(_SHINGLE):
+        runs = (runs ^ words[offset : offset + count]) * _MIX
         runs ^= runs >> np.uint64(29)
     return runs
 
 
 def _minhash(shingles: Uint64Array) -> NDArray[np.uint8]:
-    """Take the smallest hash of each 128th of the range; an empty part borrows from the next one that is not."""
+    """Take the smallest hash of each 128th of the range; an empty part borrows from the next nonempty one."""
     ordered = np.sort(shingles)
-    places = np.searchsorted(ordered, _BORDERS) % len(ordered)
-    return ((ordered[places] * _MIX) >> np.uint64(56)).astype(np.uint8)
+    positions = np.searchsorted(ordered, _BORDERS) % len(ordered)
+    return ((ordered[positions] * _MIX) >> np.uint64(56)).astype(np.uint8)
 
 
 class Deduplicator:
     """Remembers the signatures of the documents that were kept."""
 
     def __init__(self, similarity: float | None = 0.8, folder: Path | None = None) -> None:
-        """Set the similarity from which on a document is a near duplicate; None looks for exact ones alone."""
+        """Set the least similarity of near duplicates; None looks for exact ones alone."""
         if similarity is not None and not 0.5 <= similarity <= 1:
             raise BadSetting(f"`similarity` is {similarity}; near duplicates can be told from 0.5 to 1.")
         self._similarity = similarity
@@ -91,9 +91,9 @@ class Deduplicator:
         self._numbers = self._array("numbers", (1024,), np.int64)
         self._table = self._array("table", (2 * 1024 * len(_KEYS),), np.uint32)
 
-    def check_and_add(self, signed: bytes) -> Duplicate | None:
-        """Ask about the next document: the earlier one it repeats, or None, and then it is remembered."""
-        words = np.frombuffer(signed, dtype=np.uint64)
+    def check_and_add(self, signature: bytes) -> Duplicate | None:
+        """Return the earlier document that the next one repeats; if there is none, remember the new one."""
+        words = np.frombuffer(signature, dtype=np.uint64)
         slots = self._slots(words)
         duplicate = self._find(words, slots)
         if duplicate is None:
@@ -102,11 +102,11 @@ class Deduplicator:
         return duplicate
 
     def _slots(self, words: Uint64Array) -> NDArray[np.int64]:
-        """Where each key of a signature may stand: one row of places for each key."""
+        """Compute the slots of the hash table for each key of a signature, one row for each key."""
         mixed = (words[_KEYS] ^ _SALT) * _MIX
         home = (mixed ^ (mixed >> np.uint64(32))) % np.uint64(len(self._table))
-        places: NDArray[np.int64] = (home.astype(np.int64)[:, None] + np.arange(_PROBES)) % len(self._table)
-        return places
+        slots: NDArray[np.int64] = (home.astype(np.int64)[:, None] + np.arange(_PROBES)) % len(self._table)
+        return slots
 
     def _find(self, words: Uint64Array, slots: NDArray[np.int64]) -> Duplicate | None:
         owners = self._table[slots].astype(np.int64) - 1
@@ -134,11 +134,11 @@ class Deduplicator:
         self._enter(self._kept, slots)
         self._kept += 1
 
-    def _enter(self, kept: int, slots: NDArray[np.int64]) -> None:
-        """Write a document into the first free place for each key; where all are taken, the key is passed over."""
+    def _enter(self, number: int, slots: NDArray[np.int64]) -> None:
+        """Write a document into the first free slot of each key; a key without a free slot is skipped."""
         free = self._table[slots] == 0
         rows = np.flatnonzero(free.any(axis=1))
-        self._table[slots[rows, free[rows].argmax(axis=1)]] = kept + 1
+        self._table[slots[rows, free[rows].argmax(axis=1)]] = number + 1
 
     def _grow(self) -> None:
         size = 2 * len(self._numbers)
@@ -148,11 +148,11 @@ class Deduplicator:
         numbers[: self._kept] = self._numbers
         self._signatures, self._numbers = signatures, numbers
         self._table = self._array("table", (2 * size * len(_KEYS),), np.uint32)
-        for kept in range(self._kept):
-            self._enter(kept, self._slots(signatures[kept]))
+        for number in range(self._kept):
+            self._enter(number, self._slots(signatures[number]))
 
     def _array(self, name: str, shape: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
-        """Make an array of zeros, in memory or in a file; a file of the same name that is in use lives on unnamed."""
+        """Create an array of zeros, in memory or in a file; an earlier file of that name stays valid while mapped."""
         if self._folder is None:
             return np.zeros(shape, dtype=kind)
         path = self._folder / f"{name}.bin"

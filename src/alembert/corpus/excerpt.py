@@ -1,14 +1,12 @@
-"""The first documents of a corpus as numbers, in memory: what shards would begin with, in seconds and without a file.
+"""Read a Corpus or raw files in memory, without writing shards: the first documents as tokens, or all texts.
 
-In: a Corpus, or raw files, and a limit. Out: an `Excerpt`. Its documents and tokens have the same numbers as in the
-shards of the whole, and are cut by the same code. The trade-off: the first documents are not a random sample, but
-chance that is looked up by these numbers, as that of masks, comes out as in training.
+`read_excerpt` returns the first documents as an `Excerpt` in seconds. Its documents and tokens have the same numbers as
+in the shards of the whole, and the same code tokenizes them. The trade-off: the first documents are not a random
+sample, but random choices that depend on these numbers, such as masks, are those of training.
 
-What the vocabulary verbs read: texts with the entities in them, from a Corpus or from plain files.
-
-In: Corpus folders, or files of any format that the readers know, and lexicons. Out: `TextSampleReader`, which can be gone
-through any number of times, in the same order. Entities are those of the input; where lexicons are given, theirs
-replace entities of the same label. What the readers set aside is counted, and the first reason kept.
+`TextSampleReader` yields texts with their entities for the vocabulary commands; it can be iterated any number of times,
+in the same order. Entities are those of the input; entities of lexicons replace those of the same label. What the
+readers set aside is counted, and the first reason stored.
 """
 
 from __future__ import annotations
@@ -24,9 +22,10 @@ import numpy as np
 from alembert import artifact
 from alembert.corpus.chunks import ChunkProcessor
 from alembert.corpus.document import Document
-from alembert.corpus.inputs import RAW_FILE_SETTINGS, count_entities
+from alembert.corpus.inputs import count_entities
 from alembert.corpus.jobs import Progress, make_source_names
 from alembert.corpus.readers import Item, SetAside, read
+from alembert.corpus.settings import RAW_FILE_SETTINGS
 from alembert.corpus.shard_tokenizer import CORPUS_COLUMNS, ShardTokenizer, WordSettings
 from alembert.corpus.shards import TokenArrays
 from alembert.corpus.store import KIND, Corpus, to_table
@@ -42,7 +41,7 @@ _BATCH = 64
 
 @dataclass(frozen=True, kw_only=True)
 class ExcerptLimit:
-    """Where an excerpt ends: after so many documents, or with so many characters in at least three."""
+    """The size of an excerpt: so many documents, or so many characters in at least three documents."""
 
     documents: int = 1000
     characters: int = 1_000_000
@@ -57,13 +56,13 @@ class Excerpt:
     """The first documents of a corpus."""
 
     tokens: TokenArrays
-    """Those that have tokens."""
+    """The documents that have tokens."""
     documents: int
-    """How many were read."""
+    """Documents that were read."""
     total: int | None
-    """How many the corpus has; none: more than were read, and nobody has counted them."""
+    """Documents of the corpus; None if there are more than were read and they are not counted."""
     entities: int
-    """Entities of the whole corpus; of raw files, those of the documents that were read."""
+    """Entities of the whole corpus; for raw files, those of the documents that were read."""
     set_aside: int = 0
     """Records of raw files that could not be read."""
 
@@ -73,40 +72,37 @@ class Excerpt:
 
 
 def read_excerpt(
-    inputs: Corpus | Sequence[Path],
-    tokenizer: Tokenizer,
-    words: WordSettings,
-    limit: ExcerptLimit | None = None,
+    inputs: Corpus | Sequence[Path], tokenizer: Tokenizer, words: WordSettings, limit: ExcerptLimit | None = None
 ) -> Excerpt:
-    """Read the first documents of a Corpus, or of raw files (taken as they are, as training takes them)."""
+    """Read the first documents of a Corpus, or of raw files, which are not cleaned, as in training."""
     require("Cutting documents into training sequences", "pyarrow")
     limit = limit or ExcerptLimit()
-    cutter = ShardTokenizer(tokenizer, words.resolved())
+    shard_tokenizer = ShardTokenizer(tokenizer, words.resolved())
     if isinstance(inputs, Corpus):
         table = _corpus_table(inputs, limit)
         return Excerpt(
-            tokens=_tokens(cutter, table),
+            tokens=_tokens(shard_tokenizer, table),
             documents=len(table),
             total=inputs.counts["documents"],
             entities=count_entities(inputs),
         )
-    return _read_files(inputs, cutter, limit)
+    return _read_files(inputs, shard_tokenizer, limit)
 
 
 def _corpus_table(corpus: Corpus, limit: ExcerptLimit) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    taken: list[Any] = []
-    meter = _LimitCounter(limit)
+    batches: list[Any] = []
+    counter = _LimitCounter(limit)
     for batch in _corpus_batches(corpus):
-        before = meter.documents
+        before = counter.documents
         for length in pc.utf8_length(batch.column("text")).to_pylist():
-            meter.count(length)
-        taken.append(batch.slice(0, meter.documents - before))
-        if meter.is_full:
+            counter.count(length)
+        batches.append(batch.slice(0, counter.documents - before))
+        if counter.is_full:
             break
-    return pa.Table.from_batches(taken) if taken else to_table([]).select(list(CORPUS_COLUMNS))
+    return pa.Table.from_batches(batches) if batches else to_table([]).select(list(CORPUS_COLUMNS))
 
 
 def _corpus_batches(corpus: Corpus) -> Iterator[Any]:
@@ -116,25 +112,25 @@ def _corpus_batches(corpus: Corpus) -> Iterator[Any]:
         yield from pq.ParquetFile(part).iter_batches(_BATCH, columns=list(CORPUS_COLUMNS), use_threads=False)
 
 
-def _read_files(files: Sequence[Path], cutter: ShardTokenizer, limit: ExcerptLimit) -> Excerpt:
-    refinery = ChunkProcessor(RAW_FILE_SETTINGS.clean, None)
+def _read_files(files: Sequence[Path], shard_tokenizer: ShardTokenizer, limit: ExcerptLimit) -> Excerpt:
+    processor = ChunkProcessor(RAW_FILE_SETTINGS.clean, None)
     entries = []
-    meter = _LimitCounter(limit)
+    counter = _LimitCounter(limit)
     for path, name in zip(files, make_source_names(files), strict=True):
-        items = list(_up_to_limit(read(path, RAW_FILE_SETTINGS.read), meter))
-        entries += refinery.process(items, name, None).entries
+        items = list(_up_to_limit(read(path, RAW_FILE_SETTINGS.read), counter))
+        entries += processor.process(items, name, None).entries
     return Excerpt(
-        tokens=_tokens(cutter, to_table(entries)),
+        tokens=_tokens(shard_tokenizer, to_table(entries)),
         documents=len(entries),
-        total=None if meter.has_left_out else len(entries),
+        total=None if counter.has_left_out else len(entries),
         entities=sum(len(entry.entities) for entry in entries),
-        set_aside=meter.set_aside,
+        set_aside=counter.set_aside,
     )
 
 
 @dataclass
 class _LimitCounter:
-    """Counts documents until the limit is reached, and knows whether any was left out."""
+    """Counts documents until the limit is reached, and whether any was left out."""
 
     limit: ExcerptLimit
     documents: int = 0
@@ -155,58 +151,55 @@ class _LimitCounter:
         self.characters += characters
 
 
-def _up_to_limit(items: Iterator[Item], meter: _LimitCounter) -> Iterator[Item]:
+def _up_to_limit(items: Iterator[Item], counter: _LimitCounter) -> Iterator[Item]:
     for item in items:
         if isinstance(item, Document):
-            meter.count(len(item.text))
-        if meter.has_left_out:
+            counter.count(len(item.text))
+        if counter.has_left_out:
             return
-        meter.set_aside += isinstance(item, SetAside)
+        counter.set_aside += isinstance(item, SetAside)
         yield item
 
 
-def _tokens(cutter: ShardTokenizer, table: Any) -> TokenArrays:
-    _, arrays = cutter.cut_table(table)
+def _tokens(shard_tokenizer: ShardTokenizer, table: Any) -> TokenArrays:
+    _, arrays = shard_tokenizer.tokenize_table(table)
     borders = {name: np.append(0, np.cumsum(arrays[name])) for name in ("sentences", "documents")}
     return TokenArrays(**(arrays | borders))
 
 
-_SAMPLE_BATCH = 64
-
-
 @dataclass
 class TextSampleReader:
-    """The samples of one or more inputs."""
+    """Iterates over the samples of one or more inputs."""
 
     paths: Sequence[Path]
     gazetteer: Gazetteer | None = None
     tell: Callable[[Progress], None] | None = None
-    """Called now and then with how far the reading has come."""
+    """Called regularly with the progress."""
     set_aside: int = field(default=0, init=False)
-    """Records that could not be read, the last time that all were gone through."""
+    """Records that could not be read in the last iteration."""
     first_reason: str = field(default="", init=False)
-    """Why the first of them could not."""
+    """Why the first of them could not be read."""
 
     @classmethod
     def open(cls, paths: Iterable[str | Path], lexicons: Sequence[Lexicon] = ()) -> TextSampleReader:
-        """Check that the inputs are there, before anything is read."""
-        found = [Path(path) for path in paths]
-        for path in found:
+        """Check that the inputs exist before anything is read."""
+        resolved = [Path(path) for path in paths]
+        for path in resolved:
             _check(path)
-        return cls(found, Gazetteer.from_lexicons(lexicons) if lexicons else None)
+        return cls(resolved, Gazetteer.from_lexicons(lexicons) if lexicons else None)
 
     def __iter__(self) -> Iterator[TextSample]:
         self.set_aside = 0
-        given = (sample for path in self.paths for sample in self._read(path))
-        found = given if self.gazetteer is None else _add_lexicon_entities(given, self.gazetteer)
-        return found if self.tell is None else self._watched(found, self.tell)
+        read_samples = (sample for path in self.paths for sample in self._read(path))
+        samples = read_samples if self.gazetteer is None else _add_lexicon_entities(read_samples, self.gazetteer)
+        return samples if self.tell is None else self._with_progress(samples, self.tell)
 
-    def _watched(self, samples: Iterator[TextSample], tell: Callable[[Progress], None]) -> Iterator[TextSample]:
-        known = all(_is_corpus(path) for path in self.paths)
-        total = sum(Corpus.open(path).counts["documents"] for path in self.paths) if known else 0
+    def _with_progress(self, samples: Iterator[TextSample], tell: Callable[[Progress], None]) -> Iterator[TextSample]:
+        has_total = all(_is_corpus(path) for path in self.paths)
+        total = sum(Corpus.open(path).counts["documents"] for path in self.paths) if has_total else 0
         characters = 0
         for done, sample in enumerate(samples):
-            if done % _SAMPLE_BATCH == 0:
+            if done % _BATCH == 0:
                 tell(Progress("reading", done, total, characters))
             characters += len(sample.text)
             yield sample
@@ -238,15 +231,15 @@ def _from_corpus(folder: Path) -> Iterator[TextSample]:
     for table in Corpus.open(folder).tables("text", "entities"):
         for batch in table.to_batches(max_chunksize=256):
             rows = zip(batch.column("text").to_pylist(), batch.column("entities").to_pylist(), strict=True)
-            for text, found in rows:
-                yield TextSample(text, tuple((e["label"], text[e["start"] : e["end"]]) for e in found))
+            for text, entities in rows:
+                yield TextSample(text, tuple((e["label"], text[e["start"] : e["end"]]) for e in entities))
 
 
 def _add_lexicon_entities(samples: Iterator[TextSample], gazetteer: Gazetteer) -> Iterator[TextSample]:
-    known = set(gazetteer.labels)
-    while batch := list(islice(samples, _SAMPLE_BATCH)):
-        found = gazetteer.find_all([sample.text for sample in batch])
-        for sample, matches in zip(batch, found, strict=True):
-            others = tuple(mention for mention in sample.mentions if mention[0] not in known)
+    labels = set(gazetteer.labels)
+    while batch := list(islice(samples, _BATCH)):
+        matches_per_text = gazetteer.find_all([sample.text for sample in batch])
+        for sample, matches in zip(batch, matches_per_text, strict=True):
+            others = tuple(mention for mention in sample.mentions if mention[0] not in labels)
             matched = tuple((match.label, sample.text[match.start : match.end]) for match in matches)
             yield TextSample(sample.text, others + matched)

@@ -1,18 +1,14 @@
-"""Which files a command reads: each once, under a name that no other input has.
+"""The inputs of a command: one Corpus folder, or raw files, each read once and under a unique name.
 
-In: what a user named: files, folders and patterns (`corpus/*.tsv`). Out: inputs in the order given, those of a folder or
-pattern in the order of their names.
-A file that was named twice, through a link, or beside its folder is one input, and so are the two files of a brat pair;
-a folder of brat pairs and a Corpus stay whole. The result of the command itself is never an input, nor is unfinished
-work of another one, so that results may lie among the inputs.
+In: what a user named: a Corpus, files, folders and patterns (`corpus/*.tsv`). Out: the Corpus, checked for what
+training needs, or a list of files, in the order given and by name inside a folder or pattern; `InputReader` reads one
+and knows how far it has come. A file that was named twice, through a link, or beside its folder is one input, and so
+are the two files of a brat pair; a folder of brat pairs and a Corpus stay whole. The result of the command itself and
+unfinished work of other commands are never inputs, so that results may lie among the inputs.
 
-Documents of many formats are named by their file. Where two files would give the same id, both use their path below the
-folder that all inputs share (`a/letter`, `b/letter`), so ids depend on which files there are, not on their order, and
-all others stay as they are. Ids that stand inside files are not looked at here.
-
-An input file as its readers' items, with how far it is read.
-
-What a user names as text: one Corpus folder, or raw files and folders; and whether it has what training asks for.
+Documents of many formats are named after their file. Where two files would give the same id, both use their path below
+the folder that all inputs share (`a/letter`, `b/letter`), so ids depend on the set of files, not on their order. Ids
+inside files are not checked here.
 """
 
 from __future__ import annotations
@@ -27,42 +23,28 @@ from pathlib import Path
 from typing import Final
 
 from alembert import artifact
-from alembert.corpus.clean import CleanSettings
 from alembert.corpus.object_store import SCHEMES
 from alembert.corpus.readers import Item, ReadOptions, brat, detect_file_format, read
 from alembert.corpus.readers.contract import Remark
 from alembert.corpus.readers.source import readable_name, strip_compression_suffix
-from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import Corpus
 from alembert.errors import BadFile, BadSetting
 from alembert.extras import require
 
-# Raw files are taken as they are: what a user trains on directly is not judged.
-RAW_FILE_SETTINGS: Final = BuildSettings(
-    clean=CleanSettings(
-        headings=False,
-        notices=False,
-        min_characters=0,
-        min_words=0,
-        exact_duplicates=False,
-        near_duplicates=False,
-    )
-)
-
 
 def expand_inputs(inputs: Sequence[str | Path]) -> list[Path]:
-    """Return inputs with what patterns match in their place; refuse those that are not there, and none at all."""
+    """Replace patterns by what they match; raise if there is no input, or one does not exist."""
     if not inputs:
         raise BadSetting("No input was given. Name a Corpus folder, or files with text.")
-    paths = expand_patterns([Path(each) for each in inputs])
+    paths = expand_patterns([Path(path) for path in inputs])
     check_paths_exist(paths)
     return paths
 
 
 def expand_patterns(paths: Sequence[Path]) -> list[Path]:
-    """Put what a pattern matches (`corpus/*.tsv`, `**` for folders of any depth) in its place, in the order of names.
+    """Replace patterns (`corpus/*.tsv`, `**` for folders of any depth) by what they match, sorted by name.
 
-    A path at which something is stands for itself, whatever signs its name has.
+    A path that exists is no pattern, whatever characters its name has.
     """
     return [match for path in paths for match in ([path] if _is_no_pattern(path) else _matches(path))]
 
@@ -72,15 +54,14 @@ def _is_no_pattern(path: Path) -> bool:
 
 
 def _matches(pattern: Path) -> list[Path]:
-    found = {Path(each) for each in glob.iglob(str(pattern), recursive=True)}  # noqa: PTH207 (Path.glob takes hidden files)
-    if not found:
+    matches = {Path(match) for match in glob.iglob(str(pattern), recursive=True)}  # noqa: PTH207 (Path.glob takes hidden files)
+    if not matches:
         raise BadFile(f"No file matches {pattern}. Check the pattern, in which ** stands for folders of any depth.")
-    # What lies in a folder that matches too is read with it.
-    return sorted(path for path in found if found.isdisjoint(path.parents))
+    # A folder that matches is read with all its files.
+    return sorted(path for path in matches if matches.isdisjoint(path.parents))
 
 
 def check_paths_exist(paths: Sequence[Path]) -> None:
-    """Refuse paths at which nothing is."""
     for path in paths:
         if path.exists():
             continue
@@ -93,7 +74,7 @@ def check_paths_exist(paths: Sequence[Path]) -> None:
 
 
 def open_input_corpus(inputs: Sequence[Path]) -> Corpus | None:
-    """Open the Corpus that was named; none, if the inputs are raw files."""
+    """Open the Corpus among the inputs; None if they are raw files."""
     folders = [path for path in inputs if (path / artifact.MANIFEST).is_file()]
     if folders and len(inputs) > 1:
         raise BadSetting(
@@ -104,7 +85,7 @@ def open_input_corpus(inputs: Sequence[Path]) -> Corpus | None:
 
 
 def count_entities(corpus: Corpus) -> int:
-    """Count the entities of a corpus: those of the input, and those that dictionaries found."""
+    """Count the entities of the input and of the lexicons."""
     counts = corpus.counts
     return counts.get("gold entities", 0) + sum(
         count for name, count in counts.items() if name.startswith("entities: ")
@@ -114,7 +95,7 @@ def count_entities(corpus: Corpus) -> int:
 def check_objective_data(
     corpus: Path, *, documents: int, entities: int, next_sentence: bool, wants_entities: bool
 ) -> None:
-    """Refuse objectives that a corpus of so many documents and entities has nothing for."""
+    """Raise for objectives that a corpus with so few documents or entities cannot serve."""
     if documents < 1:
         raise BadFile(f"The corpus {corpus} has no documents. Build it from files with text.")
     if next_sentence and documents < 3:
@@ -142,14 +123,14 @@ class InputFile:
     name: str = ""
     """The path below the folder that all inputs share."""
     more: tuple[Path, ...] = ()
-    """Further files that are read with it: the annotations of a brat pair."""
+    """Files that are read with it: the annotations of a brat pair."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """Ids by the name of a file, for names that another input has too."""
 
 
 @dataclass(frozen=True)
 class InputFiles:
-    """All inputs of a command, and what was found out about them."""
+    """All inputs of a command, and counts of what was left out."""
 
     files: tuple[InputFile, ...]
     repeated: int = 0
@@ -165,11 +146,11 @@ class InputFiles:
 
     @property
     def contents(self) -> list[Path]:
-        """Everything that is read."""
+        """All files that are read."""
         return [path for file in self.files for path in (file.path, *file.more)]
 
     def left_out(self) -> Iterator[str]:
-        """Say what was named, and is not read."""
+        """Yield a sentence for each kind of input that is not read."""
         if self.repeated:
             yield (
                 f"files that were named twice, or are the other file of a brat pair: {self.repeated:,}; each document is "
@@ -186,7 +167,7 @@ class InputFiles:
         return tuple(Remark(source, sentence, 1) for sentence in self.left_out())
 
     def notes(self) -> Iterator[str]:
-        """Say what was left out, and which ids are not the names of files."""
+        """Yield sentences about what was left out, and about ids that differ from the names of files."""
         yield from self.left_out()
         if renamed := [name for file in self.files for name in file.ids.values()]:
             yield (
@@ -199,44 +180,46 @@ def list_input_files(
     inputs: Sequence[Path],
     *,
     out: str | Path | None = None,
-    called: Callable[[Path], str] = str,
+    get_display_name: Callable[[Path], str] = str,
     format: str | None = None,  # noqa: A002
 ) -> InputFiles:
-    """List the inputs of a command whose result goes to `out`; `called` says what a copy of an object is called."""
-    given = expand_inputs(inputs)
+    """List the inputs of a command whose result goes to `out`; `get_display_name` names copies of objects."""
+    expanded = expand_inputs(inputs)
     walk = _FolderWalk(out)
     try:
-        paths = [file for path in given for file in walk.files(path)]
+        paths = [file for path in expanded for file in walk.files(path)]
     except OSError as error:
         raise BadFile(
             f"The folder {error.filename} cannot be read: {error.strerror}. Check its permissions, or leave it out."
         ) from None
     if not paths:
         raise BadFile(
-            f"There is no file to read: {given[0]} is empty. Name a folder with files, or the files themselves."
+            f"There is no file to read: {expanded[0]} is empty. Name a folder with files, or the files themselves."
         )
     if packed := {path.suffix for path in paths} & _PYARROW_SUFFIXES:
         require(f"Reading {min(packed)} files", "pyarrow")
     files = list(_deduplicate(paths, has_pairs=format in (None, "brat")))
-    parts = [_parts(file.path, called) for file in files]
-    shared = _count_shared_folders([_parts(path if path.is_dir() else path.parent, called) for path in given])
+    parts = [_parts(file.path, get_display_name) for file in files]
+    shared = _count_shared_folders(
+        [_parts(path if path.is_dir() else path.parent, get_display_name) for path in expanded]
+    )
     named = [
-        replace(file, name=readable_name("/".join(each[shared:]) or each[-1]))
-        for file, each in zip(files, parts, strict=True)
+        replace(file, name=readable_name("/".join(file_parts[shared:]) or file_parts[-1]))
+        for file, file_parts in zip(files, parts, strict=True)
     ]
     return InputFiles(_assign_ids(named), len(paths) - len(files), walk.empty, walk.unfinished)
 
 
 class _FolderWalk:
-    """Goes through folders, and counts those that hold nothing to read."""
+    """Lists the files of folders, and counts folders without anything to read."""
 
     def __init__(self, out: str | Path | None) -> None:
         self.empty = self.unfinished = 0
-        place = None if out is None else artifact.locate_artifact(out)
-        self._own = {place.target, place.partial} if place else set()
+        location = None if out is None else artifact.locate_artifact(out)
+        self._own = {location.target, location.partial} if location else set()
 
     def files(self, path: Path) -> Iterator[Path]:
-        """Put the files of a folder in its place; what a reader takes whole stays."""
+        """Yield the files of a folder; what a reader reads as a whole is one path."""
         if self._is_own(path) or _is_setting_of_brat(path):
             return
         if not path.is_dir() or (path / artifact.MANIFEST).is_file():
@@ -246,21 +229,21 @@ class _FolderWalk:
         elif brat.has_annotations(path):
             yield path
         else:
-            inside = [each for each in sorted(path.iterdir()) if not _is_ignored(each)]
-            self.empty += not inside
-            for each in inside:
+            children = [child for child in sorted(path.iterdir()) if not _is_ignored(child)]
+            self.empty += not children
+            for child in children:
                 # A link to a folder may lead back to where it stands: it is left to the readers, which set it aside.
-                yield from [each] if each.is_symlink() else self.files(each)
+                yield from [child] if child.is_symlink() else self.files(child)
 
     def _is_own(self, path: Path) -> bool:
         if not self._own:
             return False
-        place = path.resolve()
-        return not self._own.isdisjoint((place, *place.parents))
+        resolved = path.resolve()
+        return not self._own.isdisjoint((resolved, *resolved.parents))
 
 
 def _is_setting_of_brat(path: Path) -> bool:
-    """Tell whether a file that was named, as `corpus/*` does, holds settings of the brat corpus beside it."""
+    """Check for a settings file of a brat corpus, which patterns such as `corpus/*` match too."""
     return path.name in brat.BRAT_CONFIG_FILES and any(path.parent.glob("*.ann"))
 
 
@@ -273,15 +256,15 @@ def _deduplicate(paths: Sequence[Path], *, has_pairs: bool) -> Iterator[InputFil
     seen: set[Path] = set()
     for path in paths:
         first, *more = brat.find_pair_files(path) if has_pairs else (path,)
-        place = first.resolve()
-        in_folder = brat.is_text_or_annotations(path) and place.parent in folders
-        if place not in seen and not in_folder:
-            seen.add(place)
+        resolved = first.resolve()
+        in_folder = brat.is_text_or_annotations(path) and resolved.parent in folders
+        if resolved not in seen and not in_folder:
+            seen.add(resolved)
             yield InputFile(first, more=tuple(more))
 
 
-def _parts(path: Path, called: Callable[[Path], str]) -> tuple[str, ...]:
-    name = called(path)
+def _parts(path: Path, get_display_name: Callable[[Path], str]) -> tuple[str, ...]:
+    name = get_display_name(path)
     return Path(os.path.normpath(path.absolute())).parts if name == str(path) else tuple(name.split("/"))
 
 
@@ -296,12 +279,12 @@ _IdCandidates = tuple[int, str, tuple[str, str, str]]
 
 
 def _assign_ids(files: Sequence[InputFile]) -> tuple[InputFile, ...]:
-    """Choose different ids for documents that are named by their file."""
-    names = [each for number, file in enumerate(files) for each in _list_id_candidates(number, file)]
+    """Choose unique ids for documents that are named after their file."""
+    names = [candidate for number, file in enumerate(files) for candidate in _list_id_candidates(number, file)]
     levels = [0] * len(names)
     while rising := _find_repeated([ids[level] for (_, _, ids), level in zip(names, levels, strict=True)], levels):
-        for place in rising:
-            levels[place] += 1
+        for index in rising:
+            levels[index] += 1
     changed: dict[int, dict[str, str]] = {}
     for (number, name, ids), level in zip(names, levels, strict=True):
         if ids[level] != ids[0]:
@@ -311,7 +294,7 @@ def _assign_ids(files: Sequence[InputFile]) -> tuple[InputFile, ...]:
 
 def _find_repeated(ids: Sequence[str], levels: Sequence[int]) -> list[int]:
     counts = Counter(ids)
-    return [place for place, name in enumerate(ids) if counts[name] > 1 and levels[place] < 2]
+    return [index for index, name in enumerate(ids) if counts[name] > 1 and levels[index] < 2]
 
 
 def _list_id_candidates(number: int, file: InputFile) -> Iterator[_IdCandidates]:
@@ -334,7 +317,7 @@ def _get_stem_and_id(file: InputFile) -> tuple[str, str]:
 
 
 class InputReader:
-    """An input that knows how far it is read; folders and Parquet files need their path, and know it at the end."""
+    """Reads an input and knows the position; folders and Parquet files need their path, and have none."""
 
     def __init__(self, file: InputFile) -> None:
         self.path = file.path
@@ -359,7 +342,7 @@ class InputReader:
 
 
 def try_detect_format(path: Path) -> str | None:
-    """Name the format of an input; None if the reader is to say what is wrong with it."""
+    """Detect the format of an input; None if the reader will report what is wrong with it."""
     try:
         return detect_file_format(path)
     except BadFile:
@@ -367,7 +350,7 @@ def try_detect_format(path: Path) -> str | None:
 
 
 def count_bytes(path: Path) -> int:
-    """Count the bytes of a file, or of all files in a folder."""
+    """Return the size of a file, or of all files in a folder."""
     if path.is_dir():
         return sum(count_bytes(child) for child in path.iterdir())
     return path.stat().st_size

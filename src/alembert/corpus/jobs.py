@@ -1,8 +1,8 @@
-"""What the workers of a build do: stage the chunks of the inputs, then write the final parts.
+"""The jobs of a build's workers: stage the chunks of the inputs, then write the final parts.
 
-`ChunkClaims` say which chunks of an input a worker makes. For the processes of this machine that is a `ChunkScheduler` in shared memory:
-which chunks are claimed, and how far each input is read. Workers come to the chunks of an input in order, so one number
-for each input is enough to share them out.
+`ChunkClaims` decide which chunks of an input a worker processes. For processes of this machine that is a
+`ChunkScheduler` in shared memory. Workers reach the chunks of an input in order, so one number per input is enough to
+distribute them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from alembert.workers import processes
 
 @dataclass(frozen=True)
 class Progress:
-    """How far work has come; `done` and `total` count bytes of input or parts, the others what this run has done."""
+    """Progress of a phase: `done` and `total` count input bytes or parts, the other counts are those of this run."""
 
     phase: str
     done: int
@@ -37,30 +37,30 @@ class Progress:
     tokens: int = 0
 
 
-def make_source_names(files: Sequence[Path], called: Callable[[Path], str] = str) -> list[str]:
-    """Name each input by its file name, or by what it is called as a whole where several share a name."""
+def make_source_names(files: Sequence[Path], get_display_name: Callable[[Path], str] = str) -> list[str]:
+    """Name each input by its file name, or by its display name where several inputs share a file name."""
     names = Counter(path.name for path in dict.fromkeys(files))
-    return [readable_name(path.name if names[path.name] == 1 else called(path)) for path in files]
+    return [readable_name(path.name if names[path.name] == 1 else get_display_name(path)) for path in files]
 
 
 class ChunkClaims(Protocol):
-    """Which chunks of an input to make, and who hears of it."""
+    """Distributes the chunks of the inputs among workers."""
 
     def claim(self, file: int, chunk: int) -> bool:
-        """Take a chunk, unless another worker has it."""
+        """Claim a chunk; False if it is another worker's."""
 
     def mark_done(self, file: int) -> None:
-        """Hear that an input was read to its end."""
+        """Record that an input was read to its end."""
 
     def is_done(self, file: int) -> bool:
-        """Whether an input was read to its end, so that nobody needs to go on with it."""
+        """Whether an input was read to its end, so that no worker needs to read on."""
 
-    def report_progress(self, file: int, place: int, characters: int) -> None:
-        """Hear how far an input is read, and how much of it was in a chunk."""
+    def report_progress(self, file: int, position: int, characters: int) -> None:
+        """Record how far an input was read, and the characters of a chunk."""
 
 
 class ChunkScheduler:
-    """What the workers share: for each input, how many chunks are claimed, how far it is read, whether it is done."""
+    """Shared memory with, for each input, how many chunks are claimed, how far it was read and whether it is done."""
 
     def __init__(self, files: Sequence[InputFile], done: Sequence[bool]) -> None:
         context = processes.get_context()
@@ -68,27 +68,26 @@ class ChunkScheduler:
         self.sizes = [count_bytes(file.path) for file in files]
         self._lock = context.Lock()
         self._claimed = context.RawArray("q", len(files))
-        self._taken = context.RawArray("b", [bool(each) for each in done])
-        self._closed = context.RawArray("b", [bool(each) for each in done])
+        self._begun = context.RawArray("b", [bool(is_done) for is_done in done])
+        self._done = context.RawArray("b", [bool(is_done) for is_done in done])
         self._bytes = context.RawArray("q", [size * ended for size, ended in zip(self.sizes, done, strict=True)])
         self._characters = context.RawValue("q", 0)
 
     def inputs(self) -> Iterator[int]:
-        """Give the inputs to work on: those nobody has begun, the largest first, then any that is not done."""
+        """Yield the inputs to work on: those that no worker has begun, the largest first, then any unfinished one."""
         while (file := self._next()) is not None:
             yield file
 
     def _next(self) -> int | None:
         with self._lock:
-            free = [file for file in range(len(self.files)) if not self._taken[file]]
-            left = free or [file for file in range(len(self.files)) if not self._closed[file]]
-            file = max(left, key=lambda each: self.sizes[each] - self._bytes[each], default=None)
+            free = [file for file in range(len(self.files)) if not self._begun[file]]
+            left = free or [file for file in range(len(self.files)) if not self._done[file]]
+            file = max(left, key=lambda number: self.sizes[number] - self._bytes[number], default=None)
             if file is not None:
-                self._taken[file] = 1
+                self._begun[file] = 1
             return file
 
     def claim(self, file: int, chunk: int) -> bool:
-        """Take a chunk, unless another worker has it. Workers come to the chunks of an input in order."""
         with self._lock:
             if self._claimed[file] != chunk:
                 return False
@@ -96,38 +95,39 @@ class ChunkScheduler:
             return True
 
     def mark_done(self, file: int) -> None:
-        """Say that an input was read to its end, so that nobody needs to look at it again."""
-        self._closed[file] = 1
+        self._done[file] = 1
         self._bytes[file] = self.sizes[file]
 
     def is_done(self, file: int) -> bool:
-        return bool(self._closed[file])
+        return bool(self._done[file])
 
-    def report_progress(self, file: int, place: int, characters: int) -> None:
+    def report_progress(self, file: int, position: int, characters: int) -> None:
         with self._lock:
-            self._bytes[file] = max(self._bytes[file], place)
+            self._bytes[file] = max(self._bytes[file], position)
             self._characters.value += characters
 
     def progress(self) -> Progress:
         return Progress("building", sum(self._bytes), sum(self.sizes), self._characters.value)
 
 
-def stage_chunks(board: ChunkScheduler, stage: ChunkStore, refinery: ChunkProcessor, settings: BuildSettings) -> None:
+def stage_chunks(
+    scheduler: ChunkScheduler, stage: ChunkStore, processor: ChunkProcessor, settings: BuildSettings
+) -> None:
     """Stage chunks until every input is done."""
-    for file in board.inputs():
-        stage_input(BuildInput(file, board.files[file]), board, stage, refinery, settings)
+    for file in scheduler.inputs():
+        stage_input(BuildInput(file, scheduler.files[file]), scheduler, stage, processor, settings)
 
 
 @dataclass(frozen=True)
 class BuildInput:
-    """An input of a build and its number."""
+    """A numbered input of a build."""
 
     number: int
     file: InputFile
 
 
 def stage_input(
-    source: BuildInput, claims: ChunkClaims, stage: ChunkStore, refinery: ChunkProcessor, settings: BuildSettings
+    source: BuildInput, claims: ChunkClaims, stage: ChunkStore, processor: ChunkProcessor, settings: BuildSettings
 ) -> None:
     """Read an input and stage each chunk that can be claimed; stop as soon as it is done."""
     format, number = settings.format or try_detect_format(source.file.path), 0  # noqa: A001
@@ -137,7 +137,7 @@ def stage_input(
             if claims.is_done(file):
                 return
             if claims.claim(file, number) and not stage.has(file, number):
-                chunk = refinery.process(items, source.file.name, format)
+                chunk = processor.process(items, source.file.name, format)
                 stage.write_chunk(file, number, chunk)
                 claims.report_progress(file, stream.get_position(), chunk.counts["characters read"])
             number += 1
@@ -151,30 +151,25 @@ class CorpusPart:
 
     path: Path
     staged: Path
-    fates: Decisions
+    decisions: Decisions
 
 
-def write_parts(tasks: Sequence[CorpusPart], counter: Any) -> None:
-    """Write parts, each taken by its number from a shared counter, until none is left."""
-    while True:
-        with counter.get_lock():
-            number = counter.value
-            counter.value += 1
-        if number >= len(tasks):
-            return
-        write_corpus_part(tasks[number])
+def write_parts(parts: Sequence[CorpusPart], counter: Any) -> None:
+    """Write the parts that this process claims from a shared counter."""
+    for number in processes.claim_numbers(counter, len(parts)):
+        write_corpus_part(parts[number])
 
 
 def write_corpus_part(part: CorpusPart) -> None:
     """Write a part, unless it is there already."""
     if part.path.exists():
         return
-    stay = part.fates == KEPT
-    if stay.all():
+    is_kept = part.decisions == KEPT
+    if is_kept.all():
         part.staged.replace(part.path)
         return
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(part.staged, use_threads=False).filter(pa.array(stay))
+    table = pq.read_table(part.staged, use_threads=False).filter(pa.array(is_kept))
     artifact.atomic_write(part.path, to_bytes(table.combine_chunks()))

@@ -1,9 +1,9 @@
-"""Objects in a store (S3, Google Cloud Storage) as pyarrow sees them: what lies at an address, and copies of it.
+"""List and copy the objects of a store (S3, Google Cloud Storage) through pyarrow.
 
-In: an address such as `s3://bucket/prefix/`, in which pyarrow understands options and credentials. Out: what is there,
-by names below the address, and files with its bytes. The libraries of the stores start threads, which forks and the end
-of a process have to reckon with: call these functions in processes of their own (`crew`), which end without ceremony.
-What a store says in its errors may hold credentials; a code is passed on, and nothing else.
+In: an address such as `s3://bucket/prefix/`, which may carry options and credentials for pyarrow. Out: the objects by
+their names below the address, and files with their bytes. The libraries of the stores start threads, which do not
+survive a fork and delay the end of a process: call these functions in processes of their own (`workers.processes`).
+Error messages of a store may contain credentials, so only the error code is passed on.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 from alembert.artifact.disk import sync_folder, translate_os_errors
 from alembert.errors import BadFile, BadSetting
+from alembert.workers.processes import claim_numbers
 
 SCHEMES: Final = ("s3", "gs")
 _BLOCK_BYTES: Final = 8 << 20
@@ -28,44 +29,38 @@ _ADDRESS: Final = re.compile(
 )
 _CODE: Final = re.compile(r"(?:AWS Error |google::cloud::Status\()([A-Z_]+(?: \(HTTP status \d+\))?)")
 _URI_SAFE: Final = ":/?#[]@!$&'()*+,;=%~"
-_UNREACHABLE_CODES: Final = {
-    "NETWORK_CONNECTION",
-    "REQUEST_TIMEOUT",
-    "SLOW_DOWN",
-    "SERVICE_UNAVAILABLE",
-    "UNAVAILABLE",
-}
+_UNREACHABLE_CODES: Final = {"NETWORK_CONNECTION", "REQUEST_TIMEOUT", "SLOW_DOWN", "SERVICE_UNAVAILABLE", "UNAVAILABLE"}
 _RETRY_LIMIT: Final = "retry_limit_seconds"
-"""The option of gs:// that says how long to try; without it, a quarter of an hour without a word."""
+"""The option of gs:// for the time limit of retries; the default is a quarter of an hour without any message."""
 
 
 @dataclass(frozen=True)
 class ObjectAddress:
-    """Where objects lie."""
+    """The bucket and key of one object or of several."""
 
-    given: str
-    """As pyarrow takes it; may hold credentials, and is never shown."""
+    uri: str
+    """For pyarrow; may hold credentials, and is never shown."""
     display_name: str
-    """Bucket and key."""
+    """Scheme, bucket and key."""
     options: str
-    """What was said of the store beside them, without credentials."""
+    """Options of the store, without credentials."""
 
     @classmethod
-    def parse(cls, given: str) -> ObjectAddress:
-        """Understand `s3://bucket/key`, with credentials before the bucket and options behind the key if need be.
+    def parse(cls, uri: str) -> ObjectAddress:
+        """Parse `s3://bucket/key`, with optional credentials before the bucket and options behind the key.
 
-        >>> ObjectAddress.of("s3://name:secret@bucket/some%20key?region=eu-west-1").shown
+        >>> ObjectAddress.parse("s3://name:secret@bucket/some%20key?region=eu-west-1").display_name
         's3://bucket/some key'
         """
-        parts = _ADDRESS.fullmatch(given)
+        parts = _ADDRESS.fullmatch(uri)
         if parts is None:  # and may hold a secret where none is expected: it is not quoted
-            scheme = given.partition(":")[0]
+            scheme = uri.partition(":")[0]
             raise BadSetting(
                 f"An input that begins with {scheme}:// is not understood. Write {scheme}://bucket/key, and in a key ? and # "
                 "as %3F and %23, in credentials / as %2F."
             )
         shown = f"{parts['scheme']}://{parts['bucket']}{unquote(parts['key'] or '/')}"
-        return cls(_with_retry_limit(quote(given, safe=_URI_SAFE)), shown, parts["options"] or "")
+        return cls(_with_retry_limit(quote(uri, safe=_URI_SAFE)), shown, parts["options"] or "")
 
     @property
     def is_folder(self) -> bool:
@@ -76,30 +71,30 @@ class ObjectAddress:
         """The last part of the key, or the bucket."""
         return self.display_name.rstrip("/").rpartition("/")[2]
 
-    def below(self, name: str) -> str:
-        """Show an object by its name below the address."""
+    def get_object_name(self, name: str) -> str:
+        """Return the display name of an object below the address."""
         return f"{self.display_name.rstrip('/')}/{name}" if name else self.display_name
 
 
-def _with_retry_limit(given: str) -> str:
-    if not given.startswith("gs://") or _RETRY_LIMIT in given:
-        return given
-    return f"{given}{'&' if '?' in given else '?'}{_RETRY_LIMIT}=30"
+def _with_retry_limit(uri: str) -> str:
+    if not uri.startswith("gs://") or _RETRY_LIMIT in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}{_RETRY_LIMIT}=30"
 
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object: its name below the address, which is empty for the object at the address itself."""
+    """An object by its name below the address; the object at the address itself has an empty name."""
 
     name: str
     size: int
     seconds: int | None
-    """Time of change, if the store tells it; whole seconds, because some list fractions that they leave out elsewhere."""
+    """Modification time, if known; whole seconds, because some stores report fractions only in listings."""
 
 
 @dataclass(frozen=True)
 class ObjectCopy:
-    """An object to be copied: which, to where, and by which file on the way."""
+    """An object to copy, the target file, and the file that holds the bytes until the copy is complete."""
 
     stored: StoredObject
     target: Path
@@ -107,33 +102,27 @@ class ObjectCopy:
 
 
 def list_objects(address: ObjectAddress) -> list[StoredObject]:
-    """Name the object at an address, or those below it."""
+    """List the object at an address, or those below it."""
     store, root = _open_store(address)
     with _translate_errors(address.display_name):
-        if not address.is_folder and (found := store.get_file_info(root)).is_file:
-            return [_stored("", found)]
-        infos = store.get_file_info(_below(root))
+        if not address.is_folder and (target := store.get_file_info(root)).is_file:
+            return [_stored("", target)]
+        infos = store.get_file_info(_select_below(root))
     return [_stored(info.path.removeprefix(f"{root}/"), info) for info in infos if info.is_file]
 
 
 def copy_objects(address: ObjectAddress, copies: Sequence[ObjectCopy], numbers: Any, done: Any) -> None:
-    """Copy objects, each taken by its number from a shared counter, until none is left; `done` counts bytes."""
+    """Copy the objects that this process claims from the shared counter `numbers`; `done` counts bytes."""
     store, root = _open_store(address)
-    while (number := _next(numbers)) < len(copies):
+    for number in claim_numbers(numbers, len(copies)):
         _copy(store, root, address, copies[number])
         with done.get_lock():
             done.value += copies[number].stored.size
 
 
-def _next(numbers: Any) -> int:
-    with numbers.get_lock():
-        numbers.value += 1
-        return int(numbers.value) - 1
-
-
 def _copy(store: Any, root: str, address: ObjectAddress, copy: ObjectCopy) -> None:
-    """Copy an object: it has its name when all of it is on the disk, and the time of its change in the store."""
-    key, shown = f"{root}/{copy.stored.name}".rstrip("/"), address.below(copy.stored.name)
+    """Copy an object; the target appears when it is complete on disk, with the modification time of the store."""
+    key, shown = f"{root}/{copy.stored.name}".rstrip("/"), address.get_object_name(copy.stored.name)
     with translate_os_errors(f"Copying {shown}"):
         with copy.incoming.open("wb") as file:
             for block in _blocks(store, key, shown):
@@ -150,7 +139,7 @@ def _copy(store: Any, root: str, address: ObjectAddress, copy: ObjectCopy) -> No
 
 
 def _blocks(store: Any, key: str, shown: str) -> Iterator[bytes]:
-    """Give the bytes of an object as they are stored; each block is a request, so the object must stay the same."""
+    """Yield the stored bytes of an object; each block is a request, so the object must not change meanwhile."""
     with _translate_errors(shown), store.open_input_stream(key, compression=None) as stream:
         before = stream.metadata()
         while block := stream.read(_BLOCK_BYTES):
@@ -164,11 +153,11 @@ def _open_store(address: ObjectAddress) -> tuple[Any, str]:
     with _translate_errors(address.display_name):
         from pyarrow.fs import FileSystem
 
-        store, root = FileSystem.from_uri(address.given)
+        store, root = FileSystem.from_uri(address.uri)
         return store, str(root).rstrip("/")
 
 
-def _below(root: str) -> Any:
+def _select_below(root: str) -> Any:
     from pyarrow.fs import FileSelector
 
     return FileSelector(root, allow_not_found=True, recursive=True)
@@ -180,7 +169,7 @@ def _stored(name: str, info: Any) -> StoredObject:
 
 @contextmanager
 def _translate_errors(shown: str) -> Iterator[None]:
-    """Turn what pyarrow raises into a sentence of our own: its own may quote an address with credentials."""
+    """Replace the messages of pyarrow, which may quote an address with credentials."""
     import pyarrow as pa
 
     try:
@@ -202,7 +191,6 @@ def _translate_errors(shown: str) -> Iterator[None]:
 
 
 def make_not_found_error(shown: str) -> BadFile:
-    """Say that neither an object nor a folder of objects is there."""
     return BadFile(f"There is nothing at {shown}. Check bucket and key, and the region or endpoint.")
 
 
@@ -211,8 +199,8 @@ def _make_changed_error(shown: str) -> BadFile:
 
 
 def _explain_error(shown: str, problem: BaseException) -> str:
-    found = _CODE.search(str(problem))
-    code = found[1] if found else type(problem).__name__
+    match = _CODE.search(str(problem))
+    code = match[1] if match else type(problem).__name__
     if code in _UNREACHABLE_CODES:
         return (
             f"{shown} cannot be reached ({code}). Check the network, the endpoint and the credentials, and run the same "

@@ -1,15 +1,15 @@
-"""What `corpus build` can be told: one frozen dataclass, the same in Python, in a TOML file and in the manifest.
+"""The settings of `corpus build`: one frozen dataclass, the same in Python, in a TOML file and in the manifest.
 
-In: keyword arguments, or a TOML file whose tables `[clean]` and `[read]` are the dataclasses inside. Out: settings that
-were checked. Paths of lexicons and lists are not
-settings but inputs: they are known by their content, so a corpus does not depend on where they lie.
+In: keyword arguments, or a TOML file whose tables `[clean]` and `[read]` are the nested dataclasses. Out: checked
+settings. Paths of lexicons and word lists are inputs, not settings: they are identified by their content, so a corpus
+does not depend on where they are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from alembert.corpus.clean import CleanSettings
 from alembert.corpus.readers import FORMATS, ReadOptions
@@ -42,10 +42,22 @@ class BuildSettings:
                 raise BadSetting(f"`{name}` is {getattr(self, name)}; a part holds at least one.")
 
     def as_config(self) -> dict[str, Any]:
-        """Give the settings as plain values for the manifest."""
+        """Return plain values for the manifest."""
         return as_table(self)
 
 
+RAW_FILE_SETTINGS: Final = BuildSettings(
+    clean=CleanSettings(
+        headings=False,
+        notices=False,
+        min_characters=0,
+        min_words=0,
+        exact_duplicates=False,
+        near_duplicates=False,
+    )
+)
+"""For files that a user trains on directly: every document is kept as it is."""
+
+
 def read_build_settings(path: Path) -> BuildSettings:
-    """Read settings from a TOML file."""
     return apply_changes(BuildSettings(), read_toml(path), str(path))

@@ -1,11 +1,11 @@
-"""Corpus and tokenizer to Shards: each document cut into pieces once, its sentences, words and entities marked.
+"""Build Shards from a Corpus and a Tokenizer: documents are tokenized once, with sentences, words and entities marked.
 
-In: a Corpus, a Tokenizer, a folder for results, and how Chinese is cut into words. Out: Shards under a name made of the
-content of all these, so that what was built before is found again. Worker processes take the parts of the corpus one by
-one and stage each as one file; these are then joined in order. A killed build goes on with the parts that it lacks, and
-the bytes depend neither on kills nor on the number of workers.
+In: a Corpus, a Tokenizer, a cache folder, and how Chinese is segmented into words. Out: Shards whose folder name is a
+hash of all these, so that existing ones are reused. Worker processes claim the parts of the corpus and stage each as
+one file; the files are then joined in order. A killed build resumes with the missing parts; the bytes depend neither on
+kills nor on the number of workers.
 
-Memory is that of one part for each worker. The trade-off: while parts are joined, the tokens are on the disk twice.
+Memory holds one part per worker. The trade-off: while parts are joined, the tokens are on disk twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from alembert.text.tokenizer import Tokenizer
 from alembert.workers import processes
 
 _POLL_SECONDS = 0.25
-"""Seconds between two looks at what another process builds."""
+"""Seconds between checks for shards that another process builds."""
 
 
 def open_or_build_shards(
@@ -46,22 +46,22 @@ def open_or_build_shards(
     workers: int | None = None,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> Shards:
-    """Open the shards of this corpus, tokenizer and word settings in `cache`; build them if they are not there.
+    """Open the shards of this corpus, tokenizer and word settings in `cache`; build them if they do not exist.
 
-    Only one process builds; another one that wants the same shards waits for it.
+    Only one process builds; another one that needs the same shards waits for it.
     """
     words = (words or WordSettings()).resolved()
     plan = _plan(corpus, tokenizer, words)
     folder = Path(cache) / f"shards-{_key(plan)[:12]}"
     while not (folder / artifact.MANIFEST).is_file():
         try:
-            cutter = ShardTokenizer(tokenizer, words)
-            _build(folder, plan, corpus, cutter, workers=workers or processes.default_workers(), tell=tell)
+            shard_tokenizer = ShardTokenizer(tokenizer, words)
+            _build(folder, plan, corpus, shard_tokenizer, workers=workers or processes.default_workers(), tell=tell)
         except FolderBusy:
             tell(Progress("waiting for another process", 0, 0))
             time.sleep(_POLL_SECONDS)
         except BadFile:
-            # Another process may have finished between our look and our turn.
+            # Another process may have finished between our check and our build.
             if not (folder / artifact.MANIFEST).is_file():
                 raise
     return Shards.open(folder)
@@ -85,7 +85,7 @@ def _key(plan: Mapping[str, Any]) -> str:
 
 
 def _content_hash(tokenizer: Tokenizer) -> str:
-    """Hash all that decides about ids and offsets: not the length limit, and not the files."""
+    """Hash what determines ids and offsets: not the length limit, and not the files."""
     settings = replace(tokenizer.parts.settings, model_max_length=None)
     return artifact.hash_config(asdict(replace(tokenizer.parts, settings=settings)))
 
@@ -94,7 +94,7 @@ def _build(
     folder: Path,
     plan: Mapping[str, Any],
     corpus: Corpus,
-    cutter: ShardTokenizer,
+    shard_tokenizer: ShardTokenizer,
     *,
     workers: int,
     tell: Callable[[Progress], None],
@@ -107,9 +107,9 @@ def _build(
         tasks = [(part, stage / f"{number:06}") for number, part in enumerate(corpus.parts)]
         missing = [task for task in tasks if not task[1].exists()]
         counter = processes.get_context().Value("q", 0)
-        job = partial(_tokenize_parts, missing, counter, cutter)
+        job = partial(_tokenize_parts, missing, counter, shard_tokenizer)
         processes.run_processes(job, min(workers, len(missing)), lambda: tell(_read_progress(stage, len(tasks))))
-        draft.counts.update(_join([path for _, path in tasks], draft.path, cutter.types, tell))
+        draft.counts.update(_join([path for _, path in tasks], draft.path, shard_tokenizer.types, tell))
 
 
 def _read_progress(stage: Path, parts: int) -> Progress:
@@ -117,25 +117,18 @@ def _read_progress(stage: Path, parts: int) -> Progress:
     return Progress("tokenising", done, parts)
 
 
-def _tokenize_parts(tasks: Sequence[tuple[Path, Path]], counter: Any, cutter: ShardTokenizer) -> None:
-    """Cut parts of the corpus, each taken by its number from a shared counter, until none is left."""
-    # The processes share out the work, and threads that the library had do not survive a fork.
+def _tokenize_parts(tasks: Sequence[tuple[Path, Path]], counter: Any, shard_tokenizer: ShardTokenizer) -> None:
+    """Tokenize the parts that this process claims from a shared counter."""
+    # The work is parallel already, and threads of the library do not survive a fork.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    gc.disable()  # millions of offsets, none of them in a cycle, would be looked at again and again
-    while (number := _next(counter)) < len(tasks):
+    gc.disable()  # millions of offsets, none of them in a cycle, would be visited again and again
+    for number in processes.claim_numbers(counter, len(tasks)):
         part, path = tasks[number]
-        artifact.atomic_write(path, _to_bytes(*cutter.cut(part)))
-
-
-def _next(counter: Any) -> int:
-    with counter.get_lock():
-        number: int = counter.value
-        counter.value += 1
-        return number
+        artifact.atomic_write(path, _to_bytes(*shard_tokenizer.tokenize_part(part)))
 
 
 def _to_bytes(counts: Mapping[str, int], arrays: ShardArrays) -> bytes:
-    """Write a cut part: a line of JSON with counts and lengths, then the arrays."""
+    """Encode a tokenized part: a line of JSON with counts and lengths, then the arrays."""
     head = {"counts": counts, "lengths": {name: len(array) for name, array in arrays.items()}}
     return b"".join([json.dumps(head).encode(), b"\n", *(array.tobytes() for array in arrays.values())])
 
@@ -153,7 +146,7 @@ def _from_bytes(content: bytes, types: Mapping[str, str]) -> tuple[dict[str, int
 def _join(
     staged: Sequence[Path], folder: Path, types: Mapping[str, str], tell: Callable[[Progress], None]
 ) -> Counter[str]:
-    """Write the arrays of all parts one after the other, lengths turned into borders; give the sum of the counts."""
+    """Concatenate the arrays of all parts, with lengths turned into borders, and return the sum of the counts."""
     total = Counter(dict.fromkeys(COUNT_NAMES, 0))
     ends = {"sentences": 0, "documents": 0}
     with ExitStack() as stack:

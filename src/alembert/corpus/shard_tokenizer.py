@@ -1,6 +1,6 @@
-"""Documents cut into pieces, their sentences, words and entities marked, by whole columns at a time.
+"""Tokenize the documents of a corpus, and mark sentences, words and entities, by whole columns at a time.
 
-In: Arrow tables of a corpus. Out: the arrays of shards, with lengths where the finished files have borders, and counts.
+In: Arrow tables of a corpus. Out: counts and the arrays of shards, with lengths where the final files have borders.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from alembert.extras import is_installed, require
 from alembert.text.sentences import CJK
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import CONTINUATION_PREFIX
-from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, Segmenter
-from alembert.text.words import find_words as words_of
+from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, Segmenter, find_words
 
 _Int64Array = NDArray[np.int64]
 _BoolArray = NDArray[np.bool_]
 ShardArrays = dict[str, NDArray[Any]]
-"""One for each file of the shards; `sentences` and `documents` hold lengths here, which can be joined as they are."""
+"""One for each file of the shards; `sentences` and `documents` hold lengths, which can be concatenated."""
 
 COUNT_NAMES = (
     "documents",
@@ -44,10 +43,10 @@ COUNT_NAMES = (
 )
 
 CORPUS_COLUMNS = ("text", "sentences", "entities")
-"""Columns of a corpus that shards are made of."""
+"""Columns of a corpus that shards need."""
 
 _BATCH_CHARACTERS = 100_000
-"""More would not fit the caches: encodings take fifty times the memory of their text."""
+"""More would not fit the CPU caches: encodings take fifty times the memory of their text."""
 _HAS_CJK = re.compile(f"[{CJK}]")
 
 
@@ -61,7 +60,7 @@ class WordSettings:
     """Terms that stay whole in documents with Chinese characters: a UTF-8 file, one a line."""
 
     def resolved(self) -> WordSettings:
-        """Settle `auto`, and check that jieba is there if it was asked for."""
+        """Replace `auto`, and check that jieba is installed if it is required."""
         if self.segmenter == "jieba":
             require("Cutting Chinese text into words", "rjieba")
         if self.segmenter != "auto":
@@ -70,7 +69,7 @@ class WordSettings:
 
 
 class ShardTokenizer:
-    """Cuts documents of a corpus; what it needs for Chinese is made when the first Chinese document comes."""
+    """Tokenizes documents of a corpus; the segmenter for Chinese is loaded with the first Chinese document."""
 
     def __init__(self, tokenizer: Tokenizer, words: WordSettings) -> None:
         self.types = array_dtypes(tokenizer.vocab_size)
@@ -80,26 +79,26 @@ class ShardTokenizer:
         pieces = tokenizer.vocabulary.pieces
         self._goes_on = np.array([piece.startswith(CONTINUATION_PREFIX) for piece in pieces], bool)
 
-    def cut(self, part: Path) -> tuple[Counter[str], ShardArrays]:
-        """Cut the documents of a part; give counts and arrays."""
+    def tokenize_part(self, part: Path) -> tuple[Counter[str], ShardArrays]:
+        """Tokenize the documents of a part; return counts and arrays."""
         import pyarrow.parquet as pq
 
-        return self.cut_table(pq.read_table(part, columns=list(CORPUS_COLUMNS), use_threads=False))
+        return self.tokenize_table(pq.read_table(part, columns=list(CORPUS_COLUMNS), use_threads=False))
 
-    def cut_table(self, table: Any) -> tuple[Counter[str], ShardArrays]:
-        """Cut documents that are in memory: a table with `CORPUS_COLUMNS`."""
+    def tokenize_table(self, table: Any) -> tuple[Counter[str], ShardArrays]:
+        """Tokenize documents in memory: a table with `CORPUS_COLUMNS`."""
         counts: Counter[str] = Counter()
-        batches = [self._cut_batch(batch, counts) for batch in _batches(table)]
+        batches = [self._tokenize_batch(batch, counts) for batch in _batches(table)]
         empty = {name: np.zeros(0, kind) for name, kind in self.types.items()}
-        return counts, {name: np.concatenate([each[name] for each in (empty, *batches)]) for name in empty}
+        return counts, {name: np.concatenate([arrays[name] for arrays in (empty, *batches)]) for name in empty}
 
-    def _cut_batch(self, batch: Any, counts: Counter[str]) -> ShardArrays:
+    def _tokenize_batch(self, batch: Any, counts: Counter[str]) -> ShardArrays:
         texts: list[str] = batch.column("text").to_pylist()
-        pieces = _DocumentPieces.of(self._tokenizer, texts)
-        opens = _sentence_openings(pieces, _DocumentSpans.of(batch.column("sentences"), pieces.bases))
+        pieces = _DocumentPieces.encode(self._tokenizer, texts)
+        opens = _sentence_openings(pieces, _DocumentSpans.from_column(batch.column("sentences"), pieces.bases))
         begins = self._word_openings(pieces, texts) | opens
         flags = np.where(begins, WORD_START, 0).astype(np.uint8)
-        _mark_entities(flags, pieces, _DocumentSpans.of(batch.column("entities"), pieces.bases), counts)
+        _mark_entities(flags, pieces, _DocumentSpans.from_column(batch.column("entities"), pieces.bases), counts)
         full = pieces.sizes > 0
         counts["documents"] += int(full.sum())
         counts["documents without tokens"] += int((~full).sum())
@@ -107,24 +106,24 @@ class ShardTokenizer:
         counts["tokens"] += len(flags)
         counts["words"] += int(begins.sum())
         counts["unknown pieces"] += int((pieces.ids == self._tokenizer.unk_id).sum())
-        found: ShardArrays = {
+        arrays: ShardArrays = {
             "ids": pieces.ids,
             "flags": flags,
             "sentences": np.diff(np.append(np.flatnonzero(opens), len(flags))),
             "documents": np.bincount(pieces.documents[opens], minlength=len(texts))[full],
             "hashes": np.frombuffer(b"".join(map(_fingerprint, texts)), "<u8")[full],
         }
-        return {name: array.astype(self.types[name], copy=False) for name, array in found.items()}
+        return {name: array.astype(self.types[name], copy=False) for name, array in arrays.items()}
 
     def _word_openings(self, pieces: _DocumentPieces, texts: Sequence[str]) -> _BoolArray:
         begins: _BoolArray = ~self._goes_on[pieces.ids]
         if not (self._has_jieba or self._dictionary):
-            return begins  # BERT itself has every Chinese character stand alone
+            return begins  # BERT makes every Chinese character a word of its own
         ends = np.cumsum(pieces.sizes)
         for number, text in enumerate(texts):
             if not text.isascii() and _HAS_CJK.search(text):
                 own = slice(ends[number] - pieces.sizes[number], ends[number])
-                spans = words_of(text, self._segmenter, self._dictionary)
+                spans = find_words(text, self._segmenter, self._dictionary)
                 openings = pieces.bases[number] + np.array([start for start, _ in spans], np.int64)
                 begins[own] &= _find_changes(np.searchsorted(openings, pieces.starts[own], "right"))
         return begins
@@ -136,7 +135,7 @@ class ShardTokenizer:
 
 @dataclass(frozen=True)
 class _DocumentPieces:
-    """The pieces of some documents; places count characters from the first document on, with a gap after each."""
+    """The pieces of several documents; offsets count characters from the first document on, with a gap after each."""
 
     ids: _Int64Array
     starts: _Int64Array
@@ -146,24 +145,24 @@ class _DocumentPieces:
     sizes: _Int64Array
     """How many pieces each document has."""
     bases: _Int64Array
-    """The place at which each document begins."""
+    """The offset of each document."""
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, texts: Sequence[str]) -> _DocumentPieces:
-        found = [encoding.raw for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
-        sizes = np.array([len(each) for each in found], np.int64)
+    def encode(cls, tokenizer: Tokenizer, texts: Sequence[str]) -> _DocumentPieces:
+        encodings = [encoding.raw for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
+        sizes = np.array([len(encoding) for encoding in encodings], np.int64)
         lengths = np.array([len(text) + 1 for text in texts], np.int64)
         bases, documents = np.cumsum(lengths) - lengths, np.repeat(np.arange(len(texts)), sizes)
-        ids = np.array(list(chain.from_iterable(each.ids for each in found)), np.int64)
-        flat = list(chain.from_iterable(chain.from_iterable(each.offsets for each in found)))
-        places = np.array(flat, np.int64).reshape(-1, 2) + bases[documents][:, None]
-        # Normalisation may reorder a few rare marks; a search needs places that never go back.
-        starts, ends = np.maximum.accumulate(places, axis=0).T
+        ids = np.array(list(chain.from_iterable(encoding.ids for encoding in encodings)), np.int64)
+        flat = list(chain.from_iterable(chain.from_iterable(encoding.offsets for encoding in encodings)))
+        offsets = np.array(flat, np.int64).reshape(-1, 2) + bases[documents][:, None]
+        # Normalisation may reorder a few rare marks; a binary search needs ascending offsets.
+        starts, ends = np.maximum.accumulate(offsets, axis=0).T
         return cls(ids, starts, ends, documents, sizes, bases)
 
 
 def _batches(table: Any) -> Iterator[Any]:
-    """Cut a table into stretches of whole documents with about so many characters."""
+    """Split a table into batches of whole documents with about `_BATCH_CHARACTERS` characters."""
     import pyarrow.compute as pc
 
     characters = np.cumsum(pc.utf8_length(table["text"]).to_numpy())
@@ -175,15 +174,15 @@ def _batches(table: Any) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _DocumentSpans:
-    """The sentences or entities of some documents, by the same places as their pieces."""
+    """The sentences or entities of several documents, with the same offsets as their pieces."""
 
     starts: _Int64Array
     ends: _Int64Array
     sizes: _Int64Array
-    """How many each document has."""
+    """How many spans each document has."""
 
     @classmethod
-    def of(cls, column: Any, bases: _Int64Array) -> _DocumentSpans:
+    def from_column(cls, column: Any, bases: _Int64Array) -> _DocumentSpans:
         """Read a column of lists of spans."""
         import pyarrow.compute as pc
 
@@ -194,7 +193,7 @@ class _DocumentSpans:
 
 
 def _sentence_openings(pieces: _DocumentPieces, sentences: _DocumentSpans) -> _BoolArray:
-    """Tell which pieces open a sentence. The first sentence of a document holds all that comes before the second."""
+    """Mark the pieces that begin a sentence; the first sentence of a document holds all pieces before the second."""
     sizes = sentences.sizes
     later = np.ones(len(sentences.starts), bool)
     later[(np.cumsum(sizes) - sizes)[sizes > 0]] = False
@@ -210,36 +209,36 @@ def _find_changes(numbers: NDArray[np.intp]) -> _BoolArray:
 def _mark_entities(
     flags: NDArray[np.uint8], pieces: _DocumentPieces, entities: _DocumentSpans, counts: Counter[str]
 ) -> None:
-    """Mark the pieces of entities; of several that share a piece, the longest stays, then the leftmost."""
+    """Mark the pieces of entities; of several that share a piece, the longest is used, then the leftmost."""
     starts, ends = entities.starts, entities.ends
     first = np.searchsorted(pieces.ends, starts, "right")
     last = np.searchsorted(pieces.starts, ends, "left") - 1
     covered = np.flatnonzero((first <= last) & (starts < ends))
     order = covered[np.lexsort((starts[covered], (starts - ends)[covered]))]
-    kept = order[_select_non_overlapping(first[order], last[order])]
-    flags[first[kept]] |= ENTITY_START
-    flags[last[kept]] |= ENTITY_END
+    selected = order[_select_non_overlapping(first[order], last[order])]
+    flags[first[selected]] |= ENTITY_START
+    flags[last[selected]] |= ENTITY_END
     steps = np.zeros(len(flags) + 1, np.int8)
-    steps[first[kept]] += 1
-    steps[last[kept] + 1] -= 1
+    steps[first[selected]] += 1
+    steps[last[selected] + 1] -= 1
     flags[np.cumsum(steps[:-1]) > 0] |= IN_ENTITY
-    counts["entities"] += len(kept)
-    counts["entities dropped: overlap"] += len(covered) - len(kept)
+    counts["entities"] += len(selected)
+    counts["entities dropped: overlap"] += len(covered) - len(selected)
     counts["entities dropped: no token"] += len(starts) - len(covered)
 
 
 def _select_non_overlapping(first: NDArray[np.intp], last: NDArray[np.intp]) -> _BoolArray:
-    """Tell which ranges stay when each, in the order given, gives way to those before it that it meets."""
+    """Mark the ranges that overlap none of those selected before them, in the order given."""
     stays = np.ones(len(first), bool)
     order = np.argsort(first, kind="stable")
     reach = np.maximum.accumulate(last[order])
     group = np.cumsum(np.append(True, first[order][1:] > reach[:-1])[: len(order)])
     clashing = np.sort(order[np.bincount(group)[group] > 1])
-    taken: set[int] = set()
+    covered: set[int] = set()
     for number in clashing.tolist():
         own = range(first[number], last[number] + 1)
-        stays[number] = taken.isdisjoint(own)
-        taken.update(own if stays[number] else ())
+        stays[number] = covered.isdisjoint(own)
+        covered.update(own if stays[number] else ())
     return stays
 
 

@@ -1,14 +1,14 @@
-"""The Shards artefact: a corpus as numbers, ready to be trained on.
+"""The Shards artefact: a tokenized corpus, ready for training.
 
     ids.bin        uint16, or uint32 for more than 65,536 pieces   pieces of all documents, without special tokens
-    flags.bin      uint8    for each token: WORD, INSIDE, FIRST, LAST
+    flags.bin      uint8    for each token: WORD_START, IN_ENTITY, ENTITY_START, ENTITY_END
     sentences.bin  int64    token at which each sentence begins, and the number of tokens
     documents.bin  int64    sentence at which each document begins, and the number of sentences
     hashes.bin     uint64   first eight bytes of the SHA-256 of each document's text
 
-In goes a folder that `shard_build` has written; out come arrays that the system maps into memory, so that a corpus of
-any size opens at once, and all processes of a machine share one copy. The trade-off: plain little-endian arrays are not
-compressed (three bytes a token), and any token is one look away.
+In: a folder that `shard_build` has written. Out: memory-mapped arrays, so that a corpus of any size opens at once and
+all processes of a machine share one copy. The trade-off: plain little-endian arrays are not compressed (three bytes a
+token), but give direct access to every token.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ FORMAT = 1
 WORD_START = 1
 """A word begins here."""
 IN_ENTITY = 2
-"""Inside of an entity."""
+"""A piece of an entity."""
 ENTITY_START = 4
 """The first piece of an entity."""
 ENTITY_END = 8
-"""The last piece of an entity; one that has a single piece is first and last."""
+"""The last piece of an entity; a single piece is first and last."""
 
 _UINT16_IDS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TokenArrays:
-    """Documents as numbers."""
+    """Tokenized documents, with the arrays of the files above."""
 
     ids: NDArray[Any]
     flags: NDArray[np.uint8]
@@ -52,30 +52,30 @@ class TokenArrays:
         return len(self.hashes)
 
     def get_token_range(self, document: int) -> tuple[int, int]:
-        """Give the first token of a document, and the one after its last."""
+        """Return the first token of a document, and the one after its last."""
         first, end = self.documents[document], self.documents[document + 1]
         return int(self.sentences[first]), int(self.sentences[end])
 
     def get_sentence_borders(self, document: int) -> NDArray[np.int64]:
-        """Give the token at which each sentence of a document begins, and the one after its last."""
+        """Return the first token of each sentence of a document, and the one after its last."""
         first, end = self.documents[document], self.documents[document + 1]
         return self.sentences[first : end + 1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shards(TokenArrays):
-    """Complete shards on the disk; the arrays are read-only views of the files."""
+    """Complete shards on disk; the arrays are read-only views of the files."""
 
     folder: Path
     manifest: artifact.Manifest
 
     @classmethod
     def open(cls, folder: str | Path) -> Shards:
-        """Open shards; the files must be there, with sizes that fit each other and the manifest."""
+        """Open shards; the sizes of the files must fit each other and the manifest."""
         manifest, folder = artifact.open_artifact(folder, KIND), Path(folder)
         try:
-            found = {name: _mapped(folder / f"{name}.bin", kind) for name, kind in _kinds(manifest).items()}
-            sound = _is_sound(found, manifest.counts)
+            arrays = {name: _map(folder / f"{name}.bin", kind) for name, kind in _dtypes(manifest).items()}
+            sound = _is_sound(arrays, manifest.counts)
         except (KeyError, ValueError, OSError):
             sound = False
         if not sound:
@@ -83,7 +83,7 @@ class Shards(TokenArrays):
                 f"{folder} holds no sound shards: its files do not fit each other, or a newer alembert wrote them. "
                 "Delete the folder; it will be built anew."
             )
-        return cls(folder=folder, manifest=manifest, **found)
+        return cls(folder=folder, manifest=manifest, **arrays)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -91,7 +91,7 @@ class Shards(TokenArrays):
 
 
 def id_dtype(vocab_size: int) -> str:
-    """Name the smallest type that holds every id.
+    """Return the smallest type that holds every id.
 
     >>> id_dtype(30_522), id_dtype(119_547)
     ('<u2', '<u4')
@@ -100,33 +100,27 @@ def id_dtype(vocab_size: int) -> str:
 
 
 def array_dtypes(vocab_size: int) -> dict[str, str]:
-    """Name the type of each array, in the order of the files above."""
-    return {
-        "ids": id_dtype(vocab_size),
-        "flags": "|u1",
-        "sentences": "<i8",
-        "documents": "<i8",
-        "hashes": "<u8",
-    }
+    """Return the type of each array, in the order of the files above."""
+    return {"ids": id_dtype(vocab_size), "flags": "|u1", "sentences": "<i8", "documents": "<i8", "hashes": "<u8"}
 
 
-def _kinds(manifest: artifact.Manifest) -> dict[str, str]:
+def _dtypes(manifest: artifact.Manifest) -> dict[str, str]:
     if manifest.config["format"] != FORMAT:
         raise ValueError("another format")
     return array_dtypes(manifest.config["vocab_size"])
 
 
-def _mapped(path: Path, kind: str) -> NDArray[Any]:
-    if not path.stat().st_size:  # of nothing, the system makes no map
+def _map(path: Path, kind: str) -> NDArray[Any]:
+    if not path.stat().st_size:  # an empty file cannot be mapped
         return np.zeros(0, kind)
     return np.memmap(path, kind, mode="r")
 
 
-def _is_sound(found: dict[str, NDArray[Any]], counts: dict[str, int]) -> bool:
+def _is_sound(arrays: dict[str, NDArray[Any]], counts: dict[str, int]) -> bool:
     """Compare lengths and the last borders: reading every border would take as long as the corpus is large."""
     tokens, sentences, documents = (counts[name] for name in ("tokens", "sentences", "documents"))
     lengths = {"ids": tokens, "flags": tokens, "hashes": documents}
     lengths |= {"sentences": sentences + 1, "documents": documents + 1}
-    if any(len(found[name]) != length for name, length in lengths.items()):
+    if any(len(arrays[name]) != length for name, length in lengths.items()):
         return False
-    return bool(found["sentences"][-1] == tokens and found["documents"][-1] == sentences)
+    return bool(arrays["sentences"][-1] == tokens and arrays["documents"][-1] == sentences)

@@ -3,10 +3,10 @@
     .stage/00003/000012.parquet   documents of chunk 12 of input 3, before duplicates are taken out
     .stage/00003/000012.side      what the decision needs of them: a line of JSON, signatures, sizes, ids; written last
     .stage/00003/end              the number of chunks, written when the input was read to its end
-    .stage/decisions.npy          for each document of all chunks, why it goes or that it stays
+    .stage/decisions.npy          for each document of all chunks, why it is dropped or that it is kept
 
-A chunk's border depends on the input alone, so any worker, before or after a kill, makes the same chunk again; one
-whose side file is there is not made again. Side files are small: the decision over all documents reads them one by one.
+Where a chunk ends depends on the input alone, so every worker, before or after a kill, makes the same chunks; one whose
+side file exists is not made again. Side files are small: the decision over all documents reads them one by one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from alembert.corpus.settings import BuildSettings
 from alembert.corpus.store import to_bytes, to_table
 
 SIZE_NAMES = ("sentences", "words", "characters", "gold entities")
-"""What is summed up for each document, before the entities that each lexicon found."""
+"""The counts of each document, before those of the entities of each lexicon."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ChunkSidecar:
     citations: list[Citation]
     set_aside: list[dict[str, str | None]]
     annotated: list[int]
-    """Numbers of the documents that the input had annotated."""
+    """Numbers of the documents with annotations of the input."""
     matched: list[int]
     """Entries of the gazetteer that were found."""
     signatures: NDArray[np.uint8]
@@ -64,7 +64,7 @@ class ChunkStore:
         return self._path(file, chunk, "side").exists()
 
     def get_chunk_count(self, file: int) -> int | None:
-        """Give the number of chunks of an input that was read to its end, if all of them are there."""
+        """Return the number of chunks of an input that was read to its end, if all of them exist."""
         try:
             chunks = int((self._input(file) / "end").read_text())
         except FileNotFoundError:
@@ -109,7 +109,6 @@ class ChunkStore:
         )
 
     def get_documents_path(self, file: int, number: int) -> Path:
-        """Where the documents of a chunk are staged."""
         return self._path(file, number, "parquet")
 
     def _input(self, file: int) -> Path:
@@ -120,7 +119,6 @@ class ChunkStore:
 
 
 def hash_id(name: str) -> int:
-    """Hash an id to eight bytes."""
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 

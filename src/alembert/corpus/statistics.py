@@ -1,9 +1,9 @@
-"""`corpus show`: what a corpus holds, in numbers.
+"""`corpus show`: statistics of a corpus.
 
-In: a Corpus. Out: a `CorpusStatistics`: counts of the build, documents by language and source, how long documents and sentences
-are, and for each entity label how often it was found and its most frequent surfaces. Parts are read one at a time.
-Sentence lengths in words are taken from some 200,000 sentences, spread over all parts; everything else is exact, but
-surfaces that were seen once are forgotten when a label has more than a million different ones.
+In: a Corpus. Out: `CorpusStatistics`: counts of the build, documents by language and source, lengths of documents and
+sentences, and for each entity label its frequency and most frequent surfaces. Parts are read one at a time. Sentence
+lengths in words come from about 200,000 sentences, spread over all parts; everything else is exact, but surfaces that
+occurred once are forgotten when a label has more than a million different ones.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alembert.corpus.chunks import count_words
+from alembert.corpus.document import to_record
 from alembert.corpus.store import Corpus, CorpusDocument, row_to_document
 
 READ_COUNT_NAMES = (
@@ -58,10 +59,10 @@ class Histogram:
     def __post_init__(self) -> None:
         self.counts = np.zeros(len(self.edges), dtype=np.int64)
 
-    def annotate(self, values: NDArray[np.integer]) -> None:
+    def add(self, values: NDArray[np.integer]) -> None:
         """Count some values; one below the first edge goes into the first bin."""
-        places = np.searchsorted(self.edges, values, side="right") - 1
-        self.counts += np.bincount(np.maximum(places, 0), minlength=len(self.edges))
+        bins = np.searchsorted(self.edges, values, side="right") - 1
+        self.counts += np.bincount(np.maximum(bins, 0), minlength=len(self.edges))
         self.total += int(values.sum())
         self.number += len(values)
 
@@ -70,7 +71,7 @@ class Histogram:
         return self.total / self.number if self.number else 0.0
 
     def bins(self) -> list[tuple[str, int]]:
-        """Give each bin's name and count."""
+        """Return the name and count of each bin."""
         ends = [edge - 1 for edge in self.edges[1:]]
         names = [str(a) if a == b else f"{a}-{b}" for a, b in zip(self.edges, ends, strict=False)]
         return list(zip([*names, f"{self.edges[-1]}+"], self.counts.tolist(), strict=True))
@@ -92,7 +93,7 @@ class LabelStatistics:
 
 @dataclass
 class CorpusStatistics:
-    """What a corpus holds."""
+    """Statistics of a corpus."""
 
     name: str
     counts: dict[str, int]
@@ -104,15 +105,13 @@ class CorpusStatistics:
     labels: list[LabelStatistics] = field(default_factory=list)
 
     def get_counts(self, names: Sequence[str]) -> list[tuple[str, int]]:
-        """Give the counts of these names that there are."""
         return [(name, self.counts[name]) for name in names if name in self.counts]
 
     def get_counts_with_prefix(self, start: str) -> list[tuple[str, int]]:
-        """Give the counts whose names start so, without that start."""
+        """Return the counts whose names start with a prefix, which is removed."""
         return [(name.removeprefix(start), n) for name, n in self.counts.items() if name.startswith(start)]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the survey as plain values."""
         return {
             "counts": self.counts,
             "languages": dict(self.languages.most_common()),
@@ -125,30 +124,29 @@ class CorpusStatistics:
 
 
 def compute_statistics(corpus: Corpus) -> CorpusStatistics:
-    """Go through a corpus once and sum it up."""
-    found = CorpusStatistics(Path(corpus.folder).name, corpus.counts)
+    statistics = CorpusStatistics(Path(corpus.folder).name, corpus.counts)
     surfaces: defaultdict[tuple[bool, str], Counter[str]] = defaultdict(Counter)
     mentions: Counter[tuple[bool, str]] = Counter()
     share = -(-_WORD_SAMPLE // max(1, len(corpus.parts)))
     for table in corpus.tables("source", "language", "text", "sentences", "entities"):
         part = table.combine_chunks()
-        found.languages.update(part.column("language").to_pylist())
-        found.sources.update(part.column("source").to_pylist())
+        statistics.languages.update(part.column("language").to_pylist())
+        statistics.sources.update(part.column("source").to_pylist())
         texts = part.column("text").to_pylist()
-        _add_sentences(found, texts, part.column("sentences").chunk(0), share)
+        _add_sentences(statistics, texts, part.column("sentences").chunk(0), share)
         _add_entities(surfaces, mentions, texts, part.column("entities").chunk(0))
-    found.labels = [
+    statistics.labels = [
         LabelStatistics(name, gold, mentions[gold, name], len(counter), _top(counter))
         for (gold, name), counter in sorted(surfaces.items())
     ]
-    return found
+    return statistics
 
 
 def _top(counter: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:_TOP_SURFACES]
 
 
-def _places(column: Any) -> tuple[list[int], Any, Any, Any]:
+def _flatten(column: Any) -> tuple[list[int], Any, Any, Any]:
     """Flatten a column of lists: for each item its document, start and end, and the items themselves."""
     import pyarrow.compute as pc
 
@@ -157,13 +155,13 @@ def _places(column: Any) -> tuple[list[int], Any, Any, Any]:
     return owners, items.field("start").to_numpy(), items.field("end").to_numpy(), items
 
 
-def _add_sentences(found: CorpusStatistics, texts: list[str], column: Any, share: int) -> None:
-    owners, starts, ends, _ = _places(column)
-    found.per_document.annotate(np.bincount(owners, minlength=len(texts)))
-    found.characters.annotate(ends - starts)
+def _add_sentences(statistics: CorpusStatistics, texts: list[str], column: Any, share: int) -> None:
+    owners, starts, ends, _ = _flatten(column)
+    statistics.per_document.add(np.bincount(owners, minlength=len(texts)))
+    statistics.characters.add(ends - starts)
     step = max(1, len(owners) // share)
     chosen = zip(owners[::step], starts[::step].tolist(), ends[::step].tolist(), strict=True)
-    found.words.annotate(
+    statistics.words.add(
         np.array([count_words(texts[owner][start:end]) for owner, start, end in chosen], dtype=np.int64)
     )
 
@@ -174,11 +172,11 @@ def _add_entities(
     texts: list[str],
     column: Any,
 ) -> None:
-    owners, starts, ends, items = _places(column)
+    owners, starts, ends, items = _flatten(column)
     keys = list(zip(items.field("gold").to_pylist(), items.field("label").to_pylist(), strict=True))
     mentions.update(keys)
-    places = zip(owners, starts.tolist(), ends.tolist(), keys, strict=True)
-    for owner, start, end, key in places:
+    spans = zip(owners, starts.tolist(), ends.tolist(), keys, strict=True)
+    for owner, start, end, key in spans:
         surfaces[key][texts[owner][start:end]] += 1
     for key, counter in surfaces.items():
         if len(counter) > _MAX_SURFACES:
@@ -186,26 +184,24 @@ def _add_entities(
 
 
 def sample_documents(corpus: Corpus, number: int, seed: int) -> list[CorpusDocument]:
-    """Give some random documents, the same for the same seed, in their order."""
+    """Draw random documents without replacement, in document order."""
     import pyarrow.parquet as pq
 
     documents = corpus.counts["documents"]
-    wanted = sorted(random.Random(seed).sample(range(documents), min(number, documents)))
+    numbers = sorted(random.Random(seed).sample(range(documents), min(number, documents)))
     entries: list[CorpusDocument] = []
     first = 0
-    for path in corpus.parts if wanted else []:
+    for path in corpus.parts if numbers else []:
         rows = pq.read_metadata(path).num_rows
-        here = [place - first for place in wanted if first <= place < first + rows]
-        if here:
-            entries += map(row_to_document, pq.read_table(path, use_threads=False).take(here).to_pylist())
+        selected = [row - first for row in numbers if first <= row < first + rows]
+        if selected:
+            entries += map(row_to_document, pq.read_table(path, use_threads=False).take(selected).to_pylist())
         first += rows
     return entries
 
 
 def make_document_record(entry: CorpusDocument) -> dict[str, Any]:
-    """Write a document of a sample as plain values."""
-    from alembert.corpus.document import to_record
-
+    """Convert a document to a JSON object, with its sentences and all entities."""
     spans = [{**mention._asdict(), "concepts": list(mention.concepts)} for mention in entry.entities]
     record = to_record(entry.document) | {"source": entry.source, "entities": spans}
     return record | {"sentences": [list(span) for span in entry.sentences]}

@@ -1,4 +1,4 @@
-"""The Corpus artefact: Parquet parts with documents, their sentences and entities, and how to go through them.
+"""The Corpus artefact: Parquet parts with documents, their sentences and entities, read one part at a time.
 
     manifest.json           inputs, settings, counts
     parts/part-00000.parquet ...   documents in input order
@@ -6,8 +6,7 @@
 
 One row is one document. All offsets count characters of `text`, so ``text[start:end]`` is the surface. `entities`
 holds what the lexicons found and, with ``gold`` true, what the input had annotated; discontinuous mentions, attributes
-and relations of the input are kept whole in `annotations`, as JSON in the native format (offsets of the cleaned text).
-Everything is read part by part, so a corpus of any size can be gone through in little memory.
+and relations of the input are complete in `annotations`, as JSON in the native format (offsets of the cleaned text).
 """
 
 from __future__ import annotations
@@ -21,14 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from alembert import artifact
-from alembert.corpus.document import (
-    Document,
-    Section,
-    Span,
-    add_lexicon_terms,
-    from_record,
-    to_record,
-)
+from alembert.corpus.document import Document, Section, Span, add_lexicon_terms, from_record, to_record
 from alembert.extras import require
 
 KIND = "Corpus"
@@ -38,7 +30,7 @@ SET_ASIDE_FILE = "set-aside.jsonl"
 
 
 class CorpusEntity(NamedTuple):
-    """An entity in a text; `gold` tells whether the input had it, or a lexicon found it."""
+    """An entity in a text, annotated in the input (`gold`) or found by a lexicon."""
 
     start: int
     end: int
@@ -49,7 +41,7 @@ class CorpusEntity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CorpusDocument:
-    """One document of a corpus: `document` as it was read and cleaned, and what the build found in it."""
+    """One document of a corpus: the cleaned `document`, its sentences and all entities."""
 
     document: Document
     source: str
@@ -58,11 +50,11 @@ class CorpusDocument:
     entities: tuple[CorpusEntity, ...] = field(default=())
 
     def with_terms(self) -> Document:
-        """Return the document with what the lexicons found beside the entities of the input, the same ones once."""
-        known = {(each.spans, each.label) for each in self.document.entities}
-        found = [each for each in self.entities if not each.gold]
-        terms = [each[:4] for each in found if (((each.start, each.end),), each.label) not in known]
-        return add_lexicon_terms(self.document, terms)
+        """Add the entities of the lexicons to those of the input, without repeating any."""
+        gold = {(entity.spans, entity.label) for entity in self.document.entities}
+        terms = [entity for entity in self.entities if not entity.gold]
+        new = [term[:4] for term in terms if (((term.start, term.end),), term.label) not in gold]
+        return add_lexicon_terms(self.document, new)
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
-        """Open a corpus; its files must be there with the sizes that the manifest lists."""
+        """Open a corpus; its files must exist with the sizes in the manifest."""
         opened = cls(Path(folder), artifact.open_artifact(folder, KIND))
         require(PYARROW_PURPOSE, "pyarrow")
         return opened
@@ -89,36 +81,33 @@ class Corpus:
         return [self.folder / name for name in sorted(self.manifest.files) if name.startswith(f"{PARTS_FOLDER}/")]
 
     def tables(self, *columns: str) -> Iterator[Any]:
-        """Give each part as an Arrow table, with the named columns or all."""
+        """Yield each part as an Arrow table with the named columns, or all."""
         import pyarrow.parquet as pq
 
         for path in self.parts:
             yield pq.read_table(path, columns=list(columns) or None, use_threads=False)
 
     def entries(self) -> Iterator[CorpusDocument]:
-        """Give the documents one after the other."""
         for table in self.tables():
             for batch in table.to_batches(max_chunksize=256):
                 yield from map(row_to_document, batch.to_pylist())
 
     def texts(self) -> Iterator[str]:
-        """Give the text of each document."""
         for table in self.tables("text"):
             for batch in table.to_batches(max_chunksize=256):
                 yield from batch.column("text").to_pylist()
 
     def sentences(self) -> Iterator[str]:
-        """Give each sentence of each document."""
         for text, spans in self._with_text("sentences"):
             yield from (text[span["start"] : span["end"]] for span in spans)
 
     def mentions(self) -> Iterator[tuple[str, CorpusEntity]]:
-        """Give the surface of each entity, and the entity."""
-        for text, found in self._with_text("entities"):
-            yield from ((text[each["start"] : each["end"]], _mention(each)) for each in found)
+        """Yield each entity with its surface."""
+        for text, entities in self._with_text("entities"):
+            yield from ((text[entity["start"] : entity["end"]], _mention(entity)) for entity in entities)
 
     def set_aside(self) -> Iterator[dict[str, Any]]:
-        """Give what could not be read: file, position, id and reason."""
+        """Yield the file, position, id and reason of what could not be read."""
         with (self.folder / SET_ASIDE_FILE).open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
 
@@ -154,11 +143,11 @@ def _mention(record: dict[str, Any]) -> CorpusEntity:
 
 @cache
 def build_schema() -> Any:
-    """Give the Arrow schema of a part."""
+    """Return the Arrow schema of a part."""
     import pyarrow as pa
 
-    text, place = pa.string(), pa.int32()
-    span = {"start": place, "end": place}
+    text, offset = pa.string(), pa.int32()
+    span = {"start": offset, "end": offset}
     section = pa.struct({**span, "kind": text, "heading": text})
     entity = pa.struct({**span, "label": text, "concepts": pa.list_(text), "gold": pa.bool_()})
     columns = {"id": text, "source": text, "language": text, "text": text, "sections": pa.list_(section)}
@@ -167,7 +156,7 @@ def build_schema() -> Any:
 
 
 def to_table(entries: Sequence[CorpusDocument]) -> Any:
-    """Turn documents into an Arrow table, column by column, which is several times faster than row by row."""
+    """Build an Arrow table of documents column by column, which is several times faster than row by row."""
     import pyarrow as pa
 
     documents = [entry.document for entry in entries]
@@ -176,7 +165,7 @@ def to_table(entries: Sequence[CorpusDocument]) -> Any:
         [entry.source for entry in entries],
         [entry.language for entry in entries],
         [document.text for document in documents],
-        _lists("sections", [[_values(each) for each in document.sections] for document in documents]),
+        _lists("sections", [[_values(section) for section in document.sections] for document in documents]),
         _lists("sentences", [entry.sentences for entry in entries]),
         _lists("entities", [entry.entities for entry in entries]),
         [document.labels for document in documents],
@@ -210,12 +199,12 @@ def _lists(name: str, rows: Sequence[Sequence[tuple[Any, ...]]]) -> Any:
 def _annotations(document: Document) -> str | None:
     record = to_record(document)
     names = ("entities", "relations", "unlinked_relations")
-    kept = {name: record[name] for name in names if name in record}
-    return json.dumps(kept, ensure_ascii=False) if kept else None
+    annotations = {name: record[name] for name in names if name in record}
+    return json.dumps(annotations, ensure_ascii=False) if annotations else None
 
 
 def to_bytes(table: Any) -> bytes:
-    """Write a table as the bytes of a part: the same table always gives the same bytes."""
+    """Encode a table as the bytes of a part; the same table always gives the same bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

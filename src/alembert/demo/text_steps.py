@@ -32,7 +32,7 @@ def corpus(folders: DemoFolders) -> DemoStep:
 
     _write_sample(folders)
     lexicons = {label: folders.lexicon(label) for label in sample.LABELS}
-    counts = build([folders.raw], folders.corpus, words=LexiconFiles(lexicons=lexicons)).manifest.counts
+    counts = build([folders.raw], folders.corpus, lexicon_files=LexiconFiles(lexicons=lexicons)).manifest.counts
     entities = ", ".join(f"{counts.get(f'entities: {label}', 0)} {label}s" for label in sample.LABELS)
     flags = [word for label, path in lexicons.items() for word in ("--lexicon", f"{label}={path}")]
     return DemoStep(

@@ -180,12 +180,12 @@ def prune(subject: TokenizerWithModel, samples: Iterable[TextSample], output: Vo
         else:
             from alembert.files.surgery import with_kept_pieces
 
-            smaller = with_kept_pieces(subject.checkpoint, found.tokenizer, found.kept)
+            smaller = with_kept_pieces(subject.checkpoint, found.tokenizer, found.kept_ids)
             smaller.write(draft)
             before, after = subject.checkpoint.parameters, smaller.parameters
             saved = subject.checkpoint.bytes - smaller.bytes
         _write_report(draft, {"dropped": found.dropped, "proof": asdict(found.proof)})
-        draft.counts.update({"pieces": len(found.kept), "dropped": found.dropped, **found.proof.counts()})
+        draft.counts.update({"pieces": len(found.kept_ids), "dropped": found.dropped, **found.proof.counts()})
     return VocabPruneResult(found, before, after, saved)
 
 

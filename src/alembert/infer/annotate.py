@@ -163,7 +163,9 @@ def annotate(
     if settings.format == "parquet":
         require("Writing Parquet", "pyarrow")
     with fetch_inputs(inputs, out, tell) as given:
-        files = list_input_files(given.paths, out=out, called=given.get_display_name, format=settings.input_format)
+        files = list_input_files(
+            given.paths, out=out, get_display_name=given.get_display_name, format=settings.input_format
+        )
         supply = open_input_stream(files, settings.read, settings.input_format)
         origins = [*pipeline.folders, *pipeline.lexicons.values(), *given.to_manifest_inputs(files.contents)]
         plan: dict[str, Any] = {"config": _config(pipeline, settings), "inputs": origins}

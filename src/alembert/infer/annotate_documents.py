@@ -164,7 +164,7 @@ class LexiconMatcher:
         read = [read_lexicon(path, label) for label, path in lexicons.items()]
         gazetteer = Gazetteer.from_lexicons(read)
         notes = [note for lexicon in read for note in lexicon.warnings()]
-        return cls(gazetteer, sentence_labels, (*notes, *gazetteer.built.warnings()))
+        return cls(gazetteer, sentence_labels, (*notes, *gazetteer.counts.warnings()))
 
     def annotate(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
         found = self.gazetteer.find_all([document.text for document in documents])

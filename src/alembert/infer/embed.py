@@ -230,7 +230,7 @@ def encode(
     """Make a vector of each document or sentence, or go on where that was stopped; a complete result is left as it is."""
     settings = settings or EncodeSettings()
     with fetch_inputs(inputs, out, tell) as given:
-        files = list_input_files(given.paths, out=out, called=given.get_display_name, format=settings.format)
+        files = list_input_files(given.paths, out=out, get_display_name=given.get_display_name, format=settings.format)
         supply = open_unit_stream(files, settings.unit, settings.read, settings.format)
         origins = given.to_manifest_inputs(files.contents)
         plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": origins}

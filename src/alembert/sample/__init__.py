@@ -1,9 +1,8 @@
 """The embedded sample: made-up biomedical passages, English and Chinese, with gold annotation.
 
-It is what the demo, the docs and the fast tests run on: small enough to read, rich enough for a tiny model to learn
-from. Nothing goes in; out come passages with disease, chemical and gene spans, a topic, a split and, for most,
-questions. Offsets count characters, so that ``text[start:end]`` is the surface. The text was written for this project;
-the patients and studies in it do not exist.
+The demo, the docs and the fast tests use it: small enough to read, rich enough for a tiny model to learn from. Passages
+have disease, chemical and gene spans, a topic, a split and, for most, questions. Offsets count characters, so that
+``text[start:end]`` is the surface. The text was written for this project; its patients and studies do not exist.
 """
 
 import json
@@ -65,9 +64,9 @@ def load_passages(language: str | None = None, split: str | None = None) -> tupl
     return tuple(p for p in _all() if language in (None, p.language) and split in (None, p.split))
 
 
-def _check(name: str, value: str | None, known: tuple[str, ...]) -> None:
-    if value is not None and value not in known:
-        raise BadSetting(f"The sample has no {name} {value!r}. Use one of: {', '.join(known)}.")
+def _check(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise BadSetting(f"The sample has no {name} {value!r}. Use one of: {', '.join(choices)}.")
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Text without documents: sentences, words, lexicons, normalisation and tokenizers."""

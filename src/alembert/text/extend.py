@@ -1,16 +1,15 @@
 """Extend a WordPiece vocabulary so that chosen words become one token each.
 
-In: a tokenizer, a `WordCounts` of the corpus, how many terms. Out: an `Extension`: the new tokenizer, the old pieces that
-each new one stands for, and the proof of what changed. New entries sit in WordPiece itself, never among the added
-tokens, which would cut words that merely contain them. A WordPiece entry is one word between white space and
-punctuation, so "IL-6" cannot be one piece; of a term of several words, each word is made whole.
+In: a tokenizer, the `WordCounts` of a corpus, and the number of terms. Out: an `Extension`: the new tokenizer, the old
+pieces that each new one replaces, and a comparison of all segmentations. New entries are part of WordPiece itself, never
+added tokens, which would split words that merely contain them. A WordPiece entry is one word between white space and
+punctuation, so "IL-6" cannot be one piece; each word of a longer term becomes one piece.
 
 Candidates are words inside entities, ranked by the pieces saved there, and their inflected forms ("neutrophils" beside
-"neutrophil"); or any word of the corpus, ranked by all pieces saved. WordPiece takes the longest match, so a new entry "braf" also changes words that begin with it. In most,
-only the term's own pieces are joined ("bra ##f ##v ##600" becomes "braf ##v ##600"); in others the rest is cut anew
-("co ##valent" becomes "cov ##ale ##nt"). From what a candidate
-saves, the occurrences of words that it cuts anew are taken off.
-All changed words are counted, and the most frequent listed.
+"neutrophil"); or any word of the corpus, ranked by all pieces saved. WordPiece takes the longest match, so a new entry
+"braf" also changes words that begin with it. In most, only the term's own pieces are joined ("bra ##f ##v ##600" becomes
+"braf ##v ##600"); in others the rest is segmented differently ("co ##valent" becomes "cov ##ale ##nt"). Occurrences of
+the latter are subtracted from what a candidate saves. All changed words are counted, and the most frequent listed.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _SHORTEST_STEM = 5
 _LONGEST_ENDING = 3
 _ROUNDS = 6
 _CANDIDATES_PER_TERM = 4
-"""Candidates looked at first for each term wanted, since some will disturb more than they save."""
+"""Candidates examined first for each term, since some will disturb more than they save."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,7 @@ class TermCandidate:
 
     @property
     def rank_score(self) -> int:
-        """What the ranking goes by; an unknown word saves nothing and is ranked as if it had two pieces."""
+        """The ranking criterion; an unknown word saves nothing and is ranked as if it had two pieces."""
         return self.weight * max(1, self.pieces - 1)
 
 
@@ -108,11 +107,11 @@ class RequiredTerms:
 
     @classmethod
     def from_terms(cls, terms: Iterable[str], splitter: WordSplitter) -> RequiredTerms:
-        """Cut terms into words as the tokenizer does; punctuation and single characters are no words here.
+        """Split terms into words as the tokenizer does; punctuation and single characters are left out.
 
-        >>> from alembert.text.tokenizer_files import Settings
-        >>> RequiredTerms.of(["IL-6", "BRAF"], WordSplitter(Settings(do_lower_case=True)))
-        Forced(words=('il', 'braf'), several=1)
+        >>> from alembert.text.tokenizer_files import TokenizerSettings
+        >>> RequiredTerms.from_terms(["IL-6", "BRAF"], WordSplitter(TokenizerSettings(do_lower_case=True)))
+        RequiredTerms(words=('il', 'braf'), several=1)
         """
         split = [splitter.split(term) for term in terms]
         words = dict.fromkeys(word for term in split for word in term if 1 < len(word) <= MAX_WORD_CHARACTERS)
@@ -121,35 +120,39 @@ class RequiredTerms:
 
 def extend(
     tokenizer: Tokenizer,
-    census: WordCounts,
-    wish: ExtendSettings,
+    word_counts: WordCounts,
+    settings: ExtendSettings,
     forced: RequiredTerms | None = None,
     held_out: WordCounts | None = None,
 ) -> Extension:
-    """Choose terms by one part of a corpus, add them, and prove on both parts what became of every other word."""
-    if not census.words:
+    """Choose terms from one part of a corpus, add them, and compare the segmentation of all words of both parts."""
+    if not word_counts.words:
         raise BadInput("The corpus has no words, so there is nothing to choose terms from.")
     forced = forced or RequiredTerms()
-    whole = census if held_out is None else census.merge(held_out)
+    whole = word_counts if held_out is None else word_counts.merge(held_out)
     words = sorted({*whole.words, *forced.words})
-    cuts = segment_words(tokenizer, words)
-    must = [c for c in _make_candidates(forced.words, census, cuts) if c.word not in tokenizer.vocabulary]
-    # Held-out documents have no say in the choice, unless the promise is to change none of their words.
-    harm = _SideEffects(tokenizer, whole if wish.strict else census, cuts, joined_too=wish.strict)
-    chosen = (*must, *_choose(census, cuts, wish, must, harm))
-    extended = add_vocabulary_terms(tokenizer, [term.word for term in chosen], reuse_unused=wish.reuse_unused)
+    segmentations = segment_words(tokenizer, words)
+    required = [
+        c for c in _make_candidates(forced.words, word_counts, segmentations) if c.word not in tokenizer.vocabulary
+    ]
+    # Held-out documents do not influence the choice, unless none of their words may change.
+    side_effects = _SideEffects(
+        tokenizer, whole if settings.strict else word_counts, segmentations, joined_too=settings.strict
+    )
+    chosen = (*required, *_choose(word_counts, segmentations, settings, required, side_effects))
+    extended = add_vocabulary_terms(tokenizer, [term.word for term in chosen], reuse_unused=settings.reuse_unused)
     positions = {word: position for position, word in enumerate(words)}
     after = segment_words(extended, words)
     counts = {word: whole.words.get(word, 0) for word in words}
     return Extension(
         tokenizer=extended,
-        sources={extended.id_of(term.word): cuts.get_ids(positions[term.word]) for term in chosen},
+        sources={extended.id_of(term.word): segmentations.get_ids(positions[term.word]) for term in chosen},
         terms=chosen,
-        forced=len(must),
-        already_whole=len(forced.words) - len(must),
+        forced=len(required),
+        already_whole=len(forced.words) - len(required),
         several_words=forced.several,
         proof=compare_segmentations(
-            (tokenizer, cuts), (extended, after), counts, terms=frozenset(term.word for term in chosen)
+            (tokenizer, segmentations), (extended, after), counts, terms=frozenset(term.word for term in chosen)
         ),
     )
 
@@ -165,43 +168,43 @@ def add_vocabulary_terms(tokenizer: Tokenizer, terms: Sequence[str], *, reuse_un
     """
     parts = tokenizer.parts
     pieces = list(parts.vocabulary.pieces)
-    places = [i for i, piece in enumerate(pieces) if reuse_unused and _UNUSED.fullmatch(piece)]
-    for place, term in zip(places, terms, strict=False):
-        pieces[place] = term
-    pieces += terms[len(places) :]
-    # Tokens that stood outside WordPiece move into it, which keeps their ids below those of the new pieces.
+    slots = [i for i, piece in enumerate(pieces) if reuse_unused and _UNUSED.fullmatch(piece)]
+    for slot, term in zip(slots, terms, strict=False):
+        pieces[slot] = term
+    pieces += terms[len(slots) :]
+    # Tokens outside WordPiece move into it, which keeps their ids below those of the new pieces.
     vocabulary = Vocabulary(tuple(pieces), parts.vocabulary.special)
     added = tuple(token for token in parts.added if token.content in vocabulary)
     return Tokenizer(TokenizerParts(vocabulary, parts.settings, added))
 
 
 def rank_candidates(
-    census: WordCounts, cuts: Segmentations, *, min_count: int = 2, any_word: bool = False
+    word_counts: WordCounts, segmentations: Segmentations, *, min_count: int = 2, any_word: bool = False
 ) -> list[TermCandidate]:
-    """List the words that are split or unknown, the most worthwhile first."""
-    weights = census.words if any_word else _inside_entities(census)
-    found = [
+    """List the words that are split or unknown, the best candidates first."""
+    weights = word_counts.words if any_word else _inside_entities(word_counts)
+    candidates = [
         replace(candidate, weight=weights[candidate.word])
-        for candidate in _make_candidates(cuts.words, census, cuts, only_cut=True)
+        for candidate in _make_candidates(segmentations.words, word_counts, segmentations, only_split=True)
         if candidate.count >= min_count and weights.get(candidate.word) and _is_term(candidate.word)
     ]
-    return sorted(found, key=lambda candidate: (-candidate.rank_score, candidate.word))
+    return sorted(candidates, key=lambda candidate: (-candidate.rank_score, candidate.word))
 
 
-def _inside_entities(census: WordCounts) -> dict[str, int]:
-    """Count words inside entities; an inflected form that no lexicon has gets the share that its stem has."""
-    inside = census.mention_words()
-    weights = {word: min(count, census.words.get(word, 0)) for word, count in inside.items()}
-    for word, count in census.words.items():
+def _inside_entities(word_counts: WordCounts) -> dict[str, int]:
+    """Count words inside entities; an inflected form that no lexicon has gets the share of its stem."""
+    inside = word_counts.mention_words()
+    weights = {word: min(count, word_counts.words.get(word, 0)) for word, count in inside.items()}
+    for word, count in word_counts.words.items():
         if word not in inside and (stem := _stem(word, inside)):
-            weights[word] = count * weights[stem] // max(1, census.words.get(stem, 0))
+            weights[word] = count * weights[stem] // max(1, word_counts.words.get(stem, 0))
     return weights
 
 
-def _stem(word: str, known: Container[str]) -> str | None:
-    """Find a known word that this one adds a few letters to."""
+def _stem(word: str, words: Container[str]) -> str | None:
+    """Find one of the words that this one extends by a few letters."""
     stems = (word[:-ending] for ending in range(1, _LONGEST_ENDING + 1))
-    return next((stem for stem in stems if len(stem) >= _SHORTEST_STEM and stem in known), None)
+    return next((stem for stem in stems if len(stem) >= _SHORTEST_STEM and stem in words), None)
 
 
 def _is_term(word: str) -> bool:
@@ -209,48 +212,53 @@ def _is_term(word: str) -> bool:
 
 
 def _make_candidates(
-    words: Iterable[str], census: WordCounts, cuts: Segmentations, *, only_cut: bool = False
+    words: Iterable[str], word_counts: WordCounts, segmentations: Segmentations, *, only_split: bool = False
 ) -> list[TermCandidate]:
-    positions = {word: position for position, word in enumerate(cuts.words)}
-    sizes, cut_words = cuts.sizes.tolist(), ((cuts.sizes > 1) | cuts.unknown).tolist()
-    places = [(word, positions[word]) for word in words]
+    positions = {word: position for position, word in enumerate(segmentations.words)}
+    sizes, is_split = segmentations.sizes.tolist(), ((segmentations.sizes > 1) | segmentations.unknown).tolist()
     return [
-        TermCandidate(word, census.words.get(word, 0), sizes[place])
-        for word, place in places
-        if cut_words[place] or not only_cut
+        TermCandidate(word, word_counts.words.get(word, 0), sizes[positions[word]])
+        for word in words
+        if is_split[positions[word]] or not only_split
     ]
 
 
 def _choose(
-    census: WordCounts, cuts: Segmentations, wish: ExtendSettings, must: Sequence[TermCandidate], harm: _SideEffects
+    word_counts: WordCounts,
+    segmentations: Segmentations,
+    settings: ExtendSettings,
+    required: Sequence[TermCandidate],
+    side_effects: _SideEffects,
 ) -> list[TermCandidate]:
-    wanted = wish.terms - len(must)
-    if wanted < 0:
+    count = settings.terms - len(required)
+    if count < 0:
         raise BadSetting(
-            f"The list of terms holds {len(must):,} words that are not whole yet, more than the {wish.terms:,} "
+            f"The list of terms holds {len(required):,} words that are not whole yet, more than the {settings.terms:,} "
             "terms asked for. Ask for more terms, or shorten the list."
         )
-    taken = {term.word for term in must}
-    ranked = rank_candidates(census, cuts, min_count=wish.min_count, any_word=wish.any_word)
-    free = [candidate for candidate in ranked if candidate.word not in taken]
-    chosen = _choose_iteratively(free[: _CANDIDATES_PER_TERM * wanted], wanted, taken, harm, strict=wish.strict)
-    if len(chosen) < wanted:
-        chosen = _choose_iteratively(free, wanted, taken, harm, strict=wish.strict)
-    if len(chosen) < wanted:
-        raise BadSetting(_too_few(wish, len(chosen) + len(must)))
+    chosen_words = {term.word for term in required}
+    ranked = rank_candidates(word_counts, segmentations, min_count=settings.min_count, any_word=settings.any_word)
+    free = [candidate for candidate in ranked if candidate.word not in chosen_words]
+    chosen = _choose_iteratively(
+        free[: _CANDIDATES_PER_TERM * count], count, chosen_words, side_effects, strict=settings.strict
+    )
+    if len(chosen) < count:
+        chosen = _choose_iteratively(free, count, chosen_words, side_effects, strict=settings.strict)
+    if len(chosen) < count:
+        raise BadSetting(_too_few(settings, len(chosen) + len(required)))
     return chosen
 
 
 def _choose_iteratively(
-    pool: Sequence[TermCandidate], wanted: int, taken: set[str], harm: _SideEffects, *, strict: bool
+    pool: Sequence[TermCandidate], count: int, chosen_words: set[str], side_effects: _SideEffects, *, strict: bool
 ) -> list[TermCandidate]:
-    """Choose again and again: how much a term disturbs depends on which others are chosen beside it."""
-    chosen = list(pool[:wanted])
+    """Choose repeatedly: how much a term disturbs depends on the other chosen terms."""
+    chosen = list(pool[:count])
     for _ in range(1 if strict else _ROUNDS):
-        beside = taken if strict else taken | {candidate.word for candidate in chosen}
-        net = {c.word: _compute_net_saving(c, harm.of(c.word, beside), strict) for c in pool}
+        beside = chosen_words if strict else chosen_words | {candidate.word for candidate in chosen}
+        net = {c.word: _compute_net_saving(c, side_effects.count(c.word, beside), strict) for c in pool}
         useful = [candidate for candidate in pool if net[candidate.word] > 0]
-        best = sorted(useful, key=lambda candidate: (-net[candidate.word], candidate.word))[:wanted]
+        best = sorted(useful, key=lambda candidate: (-net[candidate.word], candidate.word))[:count]
         if best == chosen:
             break
         chosen = best
@@ -263,36 +271,40 @@ def _compute_net_saving(candidate: TermCandidate, disturbed: int, strict: bool) 
     return candidate.rank_score - disturbed
 
 
-def _too_few(wish: ExtendSettings, found: int) -> str:
-    where = "The corpus" if wish.any_word else "The entities of the corpus"
-    advice = "" if wish.any_word else " With any word of the corpus as a candidate (--any-word) there may be more."
-    if not found:
+def _too_few(settings: ExtendSettings, available: int) -> str:
+    where = "The corpus" if settings.any_word else "The entities of the corpus"
+    advice = "" if settings.any_word else " With any word of the corpus as a candidate (--any-word) there may be more."
+    if not available:
         return (
-            f"{where} can give no new term that occurs {wish.min_count} times or more and saves more than it disturbs. "
+            f"{where} can give no new term that occurs {settings.min_count} times or more and saves more than it disturbs. "
             f"Lower --min-count, or give another lexicon.{advice}"
         )
     return (
-        f"{where} can give {found:,} new terms that occur {wish.min_count} times or more and save more than they "
-        f"disturb; {wish.terms:,} were asked for. Ask for at most {found:,}.{advice}"
+        f"{where} can give {available:,} new terms that occur {settings.min_count} times or more and save more than they "
+        f"disturb; {settings.terms:,} were asked for. Ask for at most {available:,}.{advice}"
     )
 
 
 class _SideEffects:
-    """How many occurrences of other words a new piece would cut differently."""
+    """Counts the occurrences of other words that a new piece would split differently."""
 
-    def __init__(self, tokenizer: Tokenizer, census: WordCounts, cuts: Segmentations, *, joined_too: bool) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, word_counts: WordCounts, segmentations: Segmentations, *, joined_too: bool
+    ) -> None:
         self._lengths = [len(piece.removeprefix(CONTINUATION_PREFIX)) for piece in tokenizer.vocabulary]
-        self._words, self._cuts = cuts.words, cuts
-        self._first: Int64Array = np.where(cuts.unknown, 0, np.array(self._lengths, dtype=np.int64)[cuts.firsts])
-        self._counts = census.words
+        self._words, self._segmentations = segmentations.words, segmentations
+        self._first: Int64Array = np.where(
+            segmentations.unknown, 0, np.array(self._lengths, dtype=np.int64)[segmentations.firsts]
+        )
+        self._counts = word_counts.words
         self._joined_too = joined_too
-        self._known: dict[str, list[str]] = {}
+        self._cache: dict[str, list[str]] = {}
 
-    def of(self, term: str, beside: Container[str]) -> int:
-        """Count the occurrences of the words that the term disturbs and that are no terms themselves."""
-        if term not in self._known:
-            self._known[term] = list(self._disturbed(term))
-        return sum(self._counts.get(word, 0) for word in self._known[term] if word not in beside)
+    def count(self, term: str, beside: Container[str]) -> int:
+        """Count the occurrences of words that the term disturbs and that are no terms themselves."""
+        if term not in self._cache:
+            self._cache[term] = list(self._disturbed(term))
+        return sum(self._counts.get(word, 0) for word in self._cache[term] if word not in beside)
 
     def _disturbed(self, term: str) -> Iterator[str]:
         begin = bisect_left(self._words, term)
@@ -303,6 +315,6 @@ class _SideEffects:
             if word != term and (self._joined_too or not self._has_border(position, len(term))):
                 yield word
 
-    def _has_border(self, position: int, place: int) -> bool:
-        """Tell whether a word is cut at this place already, so that the rest of it stays as it is."""
-        return place in accumulate(self._lengths[number] for number in self._cuts.get_ids(position))
+    def _has_border(self, position: int, offset: int) -> bool:
+        """Whether a word is split at this offset already, so that the rest of it stays the same."""
+        return offset in accumulate(self._lengths[number] for number in self._segmentations.get_ids(position))

@@ -1,11 +1,11 @@
 """Find the terms of lexicons in text.
 
-In: lexicons (`lexicon`), then texts. Out: `Match(start, end, label, concepts)` with `text[start:end]` the very
-characters of the text. The leftmost match wins, then the longest; where two lexicons know the same words, the one given
-first. Terms stand between word borders, except Chinese and Japanese ones, which need none.
+In: lexicons (`lexicon`), then texts. Out: `TermMatch(start, end, label, concepts)` with offsets of the original text.
+The leftmost match wins, then the longest; where two lexicons have the same term, the first lexicon. Terms are matched
+between word borders, except Chinese and Japanese ones, which have none.
 
 The trade-off: a trie over hashed words (`trie`, `wordhash`) instead of an automaton over characters. It needs no
-further dependency, knows word borders and hyphen, plural and Greek spellings by construction, and is several times
+further dependency, handles word borders and hyphen, plural and Greek spellings by construction, and is several times
 faster (docs/lexicons.md has the figures); in return a term is found only as whole words.
 """
 
@@ -45,7 +45,7 @@ _SEPARATORS = re.compile(rf"[\s{re.escape(HYPHENS)}]+")
 
 
 _Group = tuple[int, int, int, str]
-"""Node, lexicon, rule of case, and the spelling where case matters."""
+"""Node, lexicon, case rule, and the spelling where case matters."""
 
 
 class TermMatch(NamedTuple):
@@ -59,16 +59,15 @@ class TermMatch(NamedTuple):
 
 @dataclass(frozen=True)
 class GazetteerCounts:
-    """What became of the lexicons' rows."""
+    """Counts of the rows of the lexicons."""
 
     rows: int
     stopped: int
     """Rows left out because their term is an ordinary word, a single character or a bare number."""
     turned: int
-    """Spellings added by turning inverted names round."""
+    """Spellings added for inverted names."""
 
     def warnings(self) -> list[str]:
-        """Say how many terms are not looked for."""
         if not self.stopped:
             return []
         return [
@@ -78,7 +77,7 @@ class GazetteerCounts:
 
 
 class TermEntries(NamedTuple):
-    """A term that can be matched, and the numbers by which `find_all` says that it was."""
+    """A term that can be matched, and the numbers by which `find_all` reports it."""
 
     label: str
     text: str
@@ -86,7 +85,7 @@ class TermEntries(NamedTuple):
 
 
 class TermSpelling(NamedTuple):
-    """One way to write a term of one lexicon."""
+    """One spelling of a term of one lexicon."""
 
     text: str
     order: int
@@ -95,10 +94,10 @@ class TermSpelling(NamedTuple):
 
 @dataclass(frozen=True)
 class TrieEntries:
-    """What stands at the trie's final nodes: parallel lists, sorted by node and then by lexicon."""
+    """The entries of the trie's final nodes: parallel lists, sorted by node and then by lexicon."""
 
     first: array[int]
-    """From a node to its first entry; a node's entries end where the next node's begin."""
+    """The first entry of each node; its entries end where those of the next node begin."""
     labels: bytes
     cases: bytes
     surfaces: list[str]
@@ -108,12 +107,12 @@ class TrieEntries:
 
 @dataclass(frozen=True)
 class Gazetteer:
-    """Lexicons made ready for matching. It can be pickled, and forked workers share its memory."""
+    """Lexicons prepared for matching. It can be pickled, and forked workers share its memory."""
 
     labels: tuple[str, ...]
     trie: Trie
     entries: TrieEntries
-    built: GazetteerCounts
+    counts: GazetteerCounts
 
     @classmethod
     def from_lexicons(
@@ -127,7 +126,7 @@ class Gazetteer:
         """Build from lexicons in order of precedence.
 
         Terms in `stop` are left out, whatever their case and hyphens, unless `keep` holds them. Symbols (terms whose
-        case matters) are left out also if they are spelt like a word in `ordinary` (`stop_words.ordinary_words`).
+        case matters) are left out also if they are spelt like a word in `ordinary` (`stop_words.find_ordinary_words`).
         """
         return cls.from_lexicons_with_terms(lexicons, stop=stop, keep=keep, ordinary=ordinary)[0]
 
@@ -140,19 +139,19 @@ class Gazetteer:
         keep: Iterable[str] = (),
         ordinary: Iterable[str] = (),
     ) -> tuple[Gazetteer, Iterator[TermEntries]]:
-        """Build, and also give the terms that can be matched, by which those that never are can be told."""
+        """Build, and also return the terms that can be matched, to find those that never are."""
         if len(lexicons) > _MAX_LABELS:
             raise BadSetting(f"{len(lexicons)} lexicons were given; at most {_MAX_LABELS} can be matched at once.")
         rows = sum(len(lexicon.terms) for lexicon in lexicons)
-        wanted = list(_select_spellings(lexicons, _StopFilter.of(stop, keep, ordinary)))
-        written = [
-            TermSpelling(text, order, concept) for term, order, concept in wanted for text in list_spellings(term)
+        terms = list(_select_spellings(lexicons, _StopFilter.from_lists(stop, keep, ordinary)))
+        spellings = [
+            TermSpelling(text, order, concept) for term, order, concept in terms for text in list_spellings(term)
         ]
-        trie, ends = _build_trie(written)
-        built = GazetteerCounts(rows, rows - len(wanted), len(written) - len(wanted))
+        trie, ends = _build_trie(spellings)
+        built = GazetteerCounts(rows, rows - len(terms), len(spellings) - len(terms))
         labels = tuple(lexicon.label for lexicon in lexicons)
-        entries, numbers = _group_entries(written, ends, len(trie.final))
-        return cls(labels, trie, entries, built), _terms(wanted, labels, numbers)
+        entries, numbers = _group_entries(spellings, ends, len(trie.final))
+        return cls(labels, trie, entries, built), _terms(terms, labels, numbers)
 
     def find(self, text: str, seen: set[int] | None = None) -> list[TermMatch]:
         """Find the terms of a text, in order, none overlapping another; `seen` gets the numbers of their entries."""
@@ -167,36 +166,36 @@ class Gazetteer:
         return matches
 
     def find_all(self, texts: Sequence[str], seen: set[int] | None = None) -> list[list[TermMatch]]:
-        """Find the terms of many texts. For short texts this is several times faster than one call for each."""
+        """Find the terms of many texts, which is several times faster than one call for each short text."""
         borders = np.cumsum([len(text) + len(_TEXT_SEPARATOR) for text in texts])
         matches = self.find(_TEXT_SEPARATOR.join(texts), seen)
         owners = np.searchsorted(borders, [match.start for match in matches], side="right")
-        found: list[list[TermMatch]] = [[] for _ in texts]
+        matches_per_text: list[list[TermMatch]] = [[] for _ in texts]
         shifts = [0, *borders.tolist()]
         for owner, (start, end, label, concepts) in zip(owners.tolist(), matches, strict=True):
             shift = shifts[owner]
-            found[owner].append(TermMatch(start - shift, end - shift, label, concepts))
-        return found
+            matches_per_text[owner].append(TermMatch(start - shift, end - shift, label, concepts))
+        return matches_per_text
 
     def _find_in(self, text: str, begin: int, end: int, cut: int, seen: set[int] | None) -> Iterator[TermMatch]:
-        """Give the matches that start between `begin` and `cut`; they may reach up to `end`."""
+        """Yield the matches that start between `begin` and `cut`; they may reach up to `end`."""
         words = hash_words(text[begin:end])
-        places, depths, nodes = self.trie.walk(words)
-        order = np.lexsort((-depths, places))
-        starts = (words.starts[places[order]] + begin).tolist()
-        ends = (words.ends[places[order] + depths[order] - 1] + begin).tolist()
-        taken = begin
+        positions, depths, nodes = self.trie.walk(words)
+        order = np.lexsort((-depths, positions))
+        starts = (words.starts[positions[order]] + begin).tolist()
+        ends = (words.ends[positions[order] + depths[order] - 1] + begin).tolist()
+        free_from = begin
         for start, stop, node in zip(starts, ends, nodes[order].tolist(), strict=True):
-            if taken <= start < cut:
+            if free_from <= start < cut:
                 entry = self._entry(node, text[start:stop])
                 if entry is not None:
-                    taken = stop
+                    free_from = stop
                     if seen is not None:
                         seen.add(entry)
                     yield TermMatch(start, stop, self.labels[self.entries.labels[entry]], self.entries.concepts[entry])
 
     def _entry(self, node: int, surface: str) -> int | None:
-        """Choose the first entry of a node whose case rule the surface keeps."""
+        """Choose the first entry of a node whose case rule allows the surface."""
         entries = self.entries
         for entry in range(entries.first[node], entries.first[node + 1]):
             rule = entries.cases[entry]
@@ -206,29 +205,29 @@ class Gazetteer:
 
 
 def make_stop_list_key(term: str) -> str:
-    """Write a term as stop lists are compared: folded, hyphens as spaces."""
+    """Normalise a term for comparison with stop lists: folded, with spaces for hyphens."""
     return _SEPARATORS.sub(" ", fold_case(term)).strip()
 
 
 @dataclass(frozen=True)
 class _StopFilter:
-    """Decide which terms are not to be matched."""
+    """Decides which terms are not matched."""
 
     stopped: frozenset[str]
-    kept: frozenset[str]
+    exceptions: frozenset[str]
     ordinary: frozenset[str]
     longest: int
 
     @classmethod
-    def of(cls, stop: Iterable[str], keep: Iterable[str], ordinary: Iterable[str]) -> _StopFilter:
-        stopped, kept, common = (frozenset(map(make_stop_list_key, words)) for words in (stop, keep, ordinary))
-        return cls(stopped, kept, common, max([_LONGEST_NUMBER, *map(len, stopped | common)]))
+    def from_lists(cls, stop: Iterable[str], keep: Iterable[str], ordinary: Iterable[str]) -> _StopFilter:
+        stopped, exceptions, common = (frozenset(map(make_stop_list_key, words)) for words in (stop, keep, ordinary))
+        return cls(stopped, exceptions, common, max([_LONGEST_NUMBER, *map(len, stopped | common)]))
 
     def excludes(self, term: str) -> bool:
         if len(term) > self.longest:
             return False
         key = make_stop_list_key(term)
-        if key in self.kept:
+        if key in self.exceptions:
             return False
         if len(key) == 1 or key.isdecimal() or key in self.stopped:
             return True
@@ -242,11 +241,11 @@ def _select_spellings(lexicons: Sequence[Lexicon], stops: _StopFilter) -> Iterat
                 yield TermSpelling(term, order, concept)
 
 
-def _build_trie(written: list[TermSpelling]) -> tuple[Trie, NDArray[np.int32]]:
-    """Cut all spellings into words, many at a time, and make their trie."""
+def _build_trie(spellings: list[TermSpelling]) -> tuple[Trie, NDArray[np.int32]]:
+    """Split all spellings into words, many at a time, and build their trie."""
     hashes, lengths = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
-    for begin in range(0, len(written), 4096):
-        texts = [row.text for row in written[begin : begin + 4096]]
+    for begin in range(0, len(spellings), 4096):
+        texts = [row.text for row in spellings[begin : begin + 4096]]
         words = hash_words("\n".join(texts))
         borders = np.cumsum([len(text) + 1 for text in texts])
         owner = np.searchsorted(borders, words.starts, side="right")
@@ -255,32 +254,32 @@ def _build_trie(written: list[TermSpelling]) -> tuple[Trie, NDArray[np.int32]]:
     return Trie.from_words(np.concatenate(hashes), np.concatenate(lengths))
 
 
-def _terms(wanted: list[TermSpelling], labels: Sequence[str], numbers: Sequence[int]) -> Iterator[TermEntries]:
-    """Yield each term with the entries of its spellings, whose numbers come in the same order."""
+def _terms(terms: list[TermSpelling], labels: Sequence[str], numbers: Sequence[int]) -> Iterator[TermEntries]:
+    """Yield each term with the entries of its spellings, whose numbers are in the same order."""
     rest = iter(numbers)
-    for term, order, _ in wanted:
+    for term, order, _ in terms:
         yield TermEntries(labels[order], term, tuple(islice(rest, len(list_spellings(term)))))
 
 
 def _group_entries(
-    written: list[TermSpelling], ends: NDArray[np.int32], nodes: int
+    spellings: list[TermSpelling], ends: NDArray[np.int32], nodes: int
 ) -> tuple[TrieEntries, Sequence[int]]:
-    """Group the spellings that are alike to the eye (same words, lexicon and case); say in which group each is."""
+    """Group the spellings that match alike (same words, lexicon and case); return also the group of each spelling."""
     groups: dict[_Group, tuple[str, ...]] = {}
     group_of: list[_Group] = []
     alone: dict[str, tuple[str, ...]] = {"": ()}  # one tuple for all spellings of a concept
-    for (text, order, concept), node in zip(written, ends.tolist(), strict=True):
+    for (text, order, concept), node in zip(spellings, ends.tolist(), strict=True):
         rule = choose_case_rule(text)
         key = (node, order, rule, strip_hyphens(text) if rule else "")
         group_of.append(key)
-        known = groups.get(key)
-        if not known:
+        concepts = groups.get(key)
+        if not concepts:
             groups[key] = alone.setdefault(concept, (concept,))
-        elif concept not in known:
-            groups[key] = known + alone.setdefault(concept, (concept,))
+        elif concept not in concepts:
+            groups[key] = concepts + alone.setdefault(concept, (concept,))
     keys = sorted(groups, key=itemgetter(0, 1))
     first = np.searchsorted([key[0] for key in keys], np.arange(nodes + 1)).astype(np.int32)
-    places = {key: number for number, key in enumerate(keys)}
+    numbers = {key: number for number, key in enumerate(keys)}
     entries = TrieEntries(
         first=array("i", first.tobytes()),
         labels=bytes(key[1] for key in keys),
@@ -288,4 +287,4 @@ def _group_entries(
         surfaces=[key[3] for key in keys],
         concepts=[groups[key] for key in keys],
     )
-    return entries, array("i", [places[key] for key in group_of])
+    return entries, array("i", [numbers[key] for key in group_of])

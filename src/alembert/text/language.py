@@ -1,11 +1,11 @@
-"""Tell the language of a text, without a model.
+"""Detect the language of a text, without a model.
 
-In: a text. Out: a code such as "en" or "zh", or "und" where the evidence is too thin to say. The script decides first
-(Chinese, Japanese, Korean, Russian, Arabic, Greek, Hebrew); among languages in Latin letters, the small words decide
-that every sentence is full of. A word that several languages share counts for each of them in part.
+In: a text. Out: a code such as "en" or "zh", or "und" where the evidence is too weak. The script decides first (Chinese,
+Japanese, Korean, Russian, Arabic, Greek, Hebrew); among languages in Latin letters, the frequent function words decide.
+A word that several languages share counts for each of them in part.
 
-The trade-off: titles of three words have no small words and stay "und"; whole abstracts are told reliably
-(docs/cleaning.md has the figures). Only the beginning and the middle of a long text are looked at.
+The trade-off: titles of three words have no function words and stay "und"; whole abstracts are detected reliably
+(docs/cleaning.md has the figures). Only the beginning and the middle of a long text are examined.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SCRIPTS = {
 _ASCII = re.compile("[\x00-\x7f]+")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
 _LETTERS_PER_IDEOGRAPH = 3
-_LEAST_SCORE = 2.0  # one small word is no proof: "non" and "die" stand in English titles too
+_LEAST_SCORE = 2.0  # one function word is no evidence: "non" and "die" occur in English titles too
 _SMALL_WORDS = {
     "en": """the of and in to with for was were that this is are by as from on at be or we an which have has not these
         between than after their it been but its during may can also both no who when there all using more into through
@@ -58,7 +58,7 @@ _SMALL_WORDS = {
 
 
 def detect_language(text: str) -> str:
-    """Name the language of a text.
+    """Detect the language of a text.
 
     >>> detect_language("The patients were treated with aspirin for a week."), detect_language("糖尿病患者的治疗")
     ('en', 'zh')
@@ -76,7 +76,7 @@ def _sample(text: str) -> str:
 
 
 def _script(sample: str) -> str | None:
-    """Decide by script, or give None if most of the text is in Latin letters (or has no letters at all)."""
+    """Decide by script; None if most of the text is in Latin letters, or has no letters at all."""
     if sample.isascii():
         return None
     foreign = _ASCII.sub("", sample)

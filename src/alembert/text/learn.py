@@ -1,13 +1,13 @@
 """Learn a WordPiece vocabulary from the words of a corpus.
 
-In: a `WordCounts` and the wanted size. Out: a `Vocabulary` with BERT's special tokens first ([PAD] is 0), then the
-characters, then the words that must be whole, then pieces in the order in which they were learnt.
+In: a `WordCounts` and the size. Out: a `Vocabulary` with BERT's special tokens first ([PAD] is 0), then the characters,
+then the words that must be whole, then pieces in the order in which they were learnt.
 
-Pieces are learnt by joining the most frequent pair again and again (byte-pair encoding on characters), as the trainer
-of the library `tokenizers` does under the name WordPiece, and are applied longest match first. It is written anew here
-because it works on counted words instead of the text, and because its result is the same on every run: equally
-frequent pairs are joined in the order of their pieces, where the library's order changes with its hash seed. Pieces that
-were only steps towards longer ones ("syndrom") and that longest match never takes give their places to more useful ones.
+Pieces are learnt by joining the most frequent pair repeatedly (byte-pair encoding on characters), as the trainer of the
+library `tokenizers` does under the name WordPiece, and are applied longest match first. This implementation works on
+counted words instead of the text, and its result is the same on every run: equally frequent pairs are joined in the
+order of their pieces, where the library's order changes with its hash seed. Pieces that were only steps towards longer
+ones ("syndrom") and that longest match never uses are replaced by more useful ones.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _ROUNDS = 4
 
 
 def learn(
-    census: WordCounts, size: int, *, whole: Iterable[str] = (), min_count: int = 2, grow: bool = False
+    word_counts: WordCounts, size: int, *, whole: Iterable[str] = (), min_count: int = 2, grow: bool = False
 ) -> Vocabulary:
     """Learn `size` pieces, or fewer if pairs that occur `min_count` times run out.
 
-    With `grow`, a corpus whose characters alone take more has them all; without it, it is refused.
+    With `grow`, the vocabulary is larger if the characters of the corpus need it; without, that is an error.
 
     >>> learn(WordCounts({"abab": 5, "abc": 3}), 13).pieces[5:]
     ('a', 'b', 'c', '##a', '##b', '##c', 'ab', '##ab')
     """
-    if not census.words:
+    if not word_counts.words:
         raise BadInput("The corpus has no words, so there is nothing to learn a vocabulary from.")
-    known = collect_alphabet(census.words)
-    start = [*SpecialTokens().roles().values(), *known, *_continued(known, census.words)]
-    words = sorted({word for word in whole if len(word) > 1 and set(word) <= set(known)})
+    alphabet = collect_alphabet(word_counts.words)
+    start = [*SpecialTokens().roles().values(), *alphabet, *_continued(alphabet, word_counts.words)]
+    words = sorted({word for word in whole if len(word) > 1 and set(word) <= set(alphabet)})
     if grow:
         size = max(size, len(start) + len(words))
     elif len(start) + len(words) > size:
@@ -54,8 +54,8 @@ def learn(
             f"{len(start):,}, and the words that must be whole {len(words):,}. Ask for more."
         )
     table = _PieceTable([*start, *words])
-    fitting = {w: n for w, n in census.words.items() if n >= min_count and 1 < len(w) <= MAX_WORD_CHARACTERS}
-    pairs = _PairCounts(table, {w: n for w, n in fitting.items() if set(w) <= set(known)})
+    fitting = {w: n for w, n in word_counts.words.items() if n >= min_count and 1 < len(w) <= MAX_WORD_CHARACTERS}
+    pairs = _PairCounts(table, {w: n for w, n in fitting.items() if set(w) <= set(alphabet)})
     return Vocabulary(tuple(_learn_used_pieces(pairs, list(fitting), len(start) + len(words), size, min_count)))
 
 
@@ -76,25 +76,25 @@ def collect_alphabet(words: Mapping[str, int]) -> list[str]:
 
 
 class _PieceTable:
-    """Pieces and their numbers; joining two may give a piece that is there already."""
+    """Pieces and their numbers; joining two may give an existing piece."""
 
     def __init__(self, pieces: list[str]) -> None:
         self.pieces = pieces
         self.ids = {piece: number for number, piece in enumerate(pieces)}
 
-    def joined(self, pair: PiecePair) -> int:
+    def join(self, pair: PiecePair) -> int:
         text = self.pieces[pair[0]] + self.pieces[pair[1]].removeprefix(CONTINUATION_PREFIX)
         if text not in self.ids:
             self.ids[text] = len(self.pieces)
             self.pieces.append(text)
         return self.ids[text]
 
-    def spelt(self, word: str) -> list[int]:
+    def spell(self, word: str) -> list[int]:
         return [self.ids[word[0]], *(self.ids[CONTINUATION_PREFIX + character] for character in word[1:])]
 
 
 def _continued(characters: Iterable[str], words: Iterable[str]) -> list[str]:
-    """Give a continuing form to each character that may stand inside a word, seen there or not."""
+    """Return the continuing form of each character that may occur inside a word, seen there or not."""
     seen = {character for word in words for character in word[1:]}
     # Punctuation and Chinese characters are words of their own.
     return [CONTINUATION_PREFIX + c for c in characters if c in seen or (c.isalnum() and not _is_ideograph(c))]
@@ -105,7 +105,7 @@ def _is_ideograph(character: str) -> bool:
 
 
 def _learn_used_pieces(pairs: _PairCounts, words: list[str], fixed: int, size: int, min_count: int) -> list[str]:
-    """Learn more pieces than wanted, until those that are of use are as many as wanted."""
+    """Learn more than `size` pieces, until that many of them are used."""
     target = size
     for _ in range(_ROUNDS):
         pairs.join_until(target, min_count)
@@ -115,8 +115,8 @@ def _learn_used_pieces(pairs: _PairCounts, words: list[str], fixed: int, size: i
             break
         target += size - len(useful)
     spare = sorted(set(range(len(pieces))) - set(useful))
-    kept = sorted([*useful, *spare][:size])
-    return [pieces[number] for number in kept]
+    numbers = sorted([*useful, *spare][:size])
+    return [pieces[number] for number in numbers]
 
 
 def _in_use(pieces: list[str], words: list[str], fixed: int) -> list[int]:
@@ -126,15 +126,15 @@ def _in_use(pieces: list[str], words: list[str], fixed: int) -> list[int]:
 
 
 class _PairCounts:
-    """The neighbours in all words: how often each pair occurs, and in which words."""
+    """The pairs of neighbours in all words: how often each occurs, and in which words."""
 
     def __init__(self, table: _PieceTable, counts: Mapping[str, int]) -> None:
         self.table = table
-        self._spelt = [table.spelt(word) for word in counts]
+        self._spellings = [table.spell(word) for word in counts]
         self._weights = list(counts.values())
         self._totals: defaultdict[PiecePair, int] = defaultdict(int)
-        self._places: defaultdict[PiecePair, set[int]] = defaultdict(set)
-        for position, pieces in enumerate(self._spelt):
+        self._positions: defaultdict[PiecePair, set[int]] = defaultdict(set)
+        for position, pieces in enumerate(self._spellings):
             self._add(position, pieces)
         self._heap = [(-total, pair) for pair, total in self._totals.items()]
         heapq.heapify(self._heap)
@@ -149,32 +149,32 @@ class _PairCounts:
             if -total != current:
                 heapq.heappush(self._heap, (-current, pair))
                 continue
-            for other in self._join(pair, self.table.joined(pair)):
-                heapq.heappush(self._heap, (-self._totals[other], other))
+            for grown_pair in self._join(pair, self.table.join(pair)):
+                heapq.heappush(self._heap, (-self._totals[grown_pair], grown_pair))
 
     def _join(self, pair: PiecePair, piece: int) -> set[PiecePair]:
-        """Join a pair wherever it stands and return the pairs that became more frequent."""
+        """Join all occurrences of a pair and return the pairs that became more frequent."""
         grown: set[PiecePair] = set()
-        for position in self._places.pop(pair):
-            before = self._spelt[position]
-            after = _with_joined(before, pair, piece)
+        for position in self._positions.pop(pair):
+            before = self._spellings[position]
+            after = _join_pieces(before, pair, piece)
             if len(after) == len(before):
-                continue  # the pair was here once, and another join has taken it
-            for other in pairwise(before):
-                self._totals[other] -= self._weights[position]
+                continue  # an earlier join has used one of the pair
+            for neighbours in pairwise(before):
+                self._totals[neighbours] -= self._weights[position]
             self._add(position, after)
-            self._spelt[position] = after
-            grown.update(other for other in pairwise(after) if piece in other)
+            self._spellings[position] = after
+            grown.update(neighbours for neighbours in pairwise(after) if piece in neighbours)
         self._totals.pop(pair, None)
         return grown
 
     def _add(self, position: int, pieces: list[int]) -> None:
         for pair in pairwise(pieces):
             self._totals[pair] += self._weights[position]
-            self._places[pair].add(position)
+            self._positions[pair].add(position)
 
 
-def _with_joined(pieces: list[int], pair: PiecePair, piece: int) -> list[int]:
+def _join_pieces(pieces: list[int], pair: PiecePair, piece: int) -> list[int]:
     result: list[int] = []
     for number in pieces:
         if result and result[-1] == pair[0] and number == pair[1]:

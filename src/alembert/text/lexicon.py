@@ -1,10 +1,11 @@
 """Lexicons: lists of terms of one kind, with the concept each stands for.
 
 In: a table (`term, id, source, kind`, with or without a header; TSV, or CSV with commas or semicolons) or a plain list
-(one term a line), gzipped or not. Out: the terms with their ids, and the rows that could not be used, each with its line and the reason. A row is
-set aside alone; a file of which most rows are bad is of another kind than expected, and is an error.
+(one term a line), gzipped or not. Out: the terms with their ids, and the rows that could not be used, each with its
+line and the reason. A bad row is set aside alone; a file of which most rows are bad is probably no lexicon, and is an
+error.
 
-The rules of language are here too: which spellings a term has, and where its letters' case matters.
+The linguistic rules are here too: the spellings of a term, and where its case matters.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _INVERTED = re.compile(r"[^\W\d_][\w'’/ -]*(?:, [^\W\d_][\w'’/ -]*[^\W_]){1,
 _SYMBOL = re.compile(r"[A-Z0-9]")
 _WORD = re.compile(r"[^\W_]")
 _NAME = re.compile(r"[^\W\d_]{2}")
-"""What the term of a row has, and a place number such as that of "2,4-D" has not."""
+"""In the term of a row, but not in a position number such as that of "2,4-D"."""
 _ID = re.compile(r"[\w.:/-]*\d[\w.:/-]*")
 _LINES_LOOKED_AT = 200
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
-# Where the case of letters matters when a term is looked for. Plain numbers: members of an Enum are slow to reach.
+# Where the case of letters matters in matching a term. Plain numbers: access to members of an Enum is slow.
 CASE_FREE = 0
 """Nowhere: "Acute Abdomen" is also "acute abdomen" and "ACUTE ABDOMEN"."""
 CASE_FIRST = 1
@@ -61,22 +62,22 @@ class Lexicon:
 
     label: str
     terms: list[tuple[str, str]]
-    """Each term with its concept's id; the id is empty where the file gives none."""
+    """Each term with the id of its concept, which is empty if the file has none."""
     path: Path | None = None
     bad_rows: tuple[BadLexiconRow, ...] = ()
     """The first bad rows."""
     bad_count: int = 0
 
     def warnings(self) -> list[str]:
-        """Say what was set aside, in sentences that name the file and the line."""
-        told = [f"{self.path}, line {row.line}: {row.reason}; the row is skipped." for row in self.bad_rows]
-        if self.bad_count > len(told):
-            told.append(f"{self.path}: {self.bad_count - len(told)} more rows are skipped.")
-        return told
+        """Return a sentence for each bad row, with the file and the line."""
+        warnings = [f"{self.path}, line {row.line}: {row.reason}; the row is skipped." for row in self.bad_rows]
+        if self.bad_count > len(warnings):
+            warnings.append(f"{self.path}: {self.bad_count - len(warnings)} more rows are skipped.")
+        return warnings
 
 
 def parse_lexicon_option(option: str, flag: str = "lexicon") -> tuple[str, Path]:
-    """Read the command-line form of a lexicon, which is given by a flag.
+    """Parse the value of a flag for a lexicon.
 
     >>> parse_lexicon_option("gene=hgnc.tsv.gz")[0]
     'gene'
@@ -88,7 +89,7 @@ def parse_lexicon_option(option: str, flag: str = "lexicon") -> tuple[str, Path]
 
 
 def parse_lexicon_options(options: Iterable[str]) -> dict[str, Path]:
-    """Read lexicons that are given by a flag, by label in the order given."""
+    """Parse the values of `--lexicon` into paths by label, in the order given."""
     lexicons: dict[str, Path] = {}
     for option in options:
         label, path = parse_lexicon_option(option)
@@ -130,7 +131,7 @@ def read_word_list(path: str | Path) -> frozenset[str]:
 
 
 def list_spellings(term: str) -> list[str]:
-    """Give a term and, if its name is inverted, also the name turned round.
+    """Return a term and, if it is inverted, also the name in its natural order.
 
     >>> list_spellings("Leukemia, Myeloid, Acute")
     ['Leukemia, Myeloid, Acute', 'Acute Myeloid Leukemia']
@@ -158,21 +159,21 @@ def choose_case_rule(term: str) -> int:
 
 
 def case_agrees(rule: int, term: str, surface: str) -> bool:
-    """Compare a place in the text with the term, whose words it has. Hyphens and a word's plural are free."""
-    found = surface.translate(_WITHOUT_HYPHENS)
+    """Compare the case of a surface with that of the term, whose words it has, ignoring hyphens and plurals."""
+    letters = surface.translate(_WITHOUT_HYPHENS)
     if rule == CASE_EXACT:
-        return found == term
-    return found[1:].removesuffix("s") == term[1:].removesuffix("s")
+        return letters == term
+    return letters[1:].removesuffix("s") == term[1:].removesuffix("s")
 
 
 def strip_hyphens(term: str) -> str:
-    """Write a term as `case_agrees` compares it."""
+    """Normalise a term for `case_agrees`."""
     return term.translate(_WITHOUT_HYPHENS)
 
 
 @dataclass(frozen=True)
 class _LexiconLayout:
-    """Which columns a file has: learnt from its first row."""
+    """The columns of a file, detected from its first row."""
 
     named: bool
     width: int
@@ -183,7 +184,7 @@ class _LexiconLayout:
         return row[self.term].strip(), "" if self.concept is None else row[self.concept].strip()
 
     def fault(self, row: list[str]) -> str | None:
-        """Say why a row cannot be used."""
+        """Return why a row cannot be used."""
         if len(row) != self.width:
             return f"it has {len(row)} columns and the first row has {self.width}"
         return _fault(row[self.term].strip())
@@ -198,7 +199,7 @@ def _layout(first: list[str], has_header: bool) -> _LexiconLayout:
 
 
 def _dialect(path: Path) -> tuple[str, bool]:
-    """Tell what separates columns, and whether the first row names them although it does not say `term`."""
+    """Detect the separator of columns, and a header without the word `term`."""
     lines = [text for _, text, fault in islice(_texts(path), _LINES_LOOKED_AT) if fault is None]
     if any("\t" in line for line in lines):
         return "\t", False
@@ -217,7 +218,7 @@ def _dialect(path: Path) -> tuple[str, bool]:
 
 
 def _is_table(rows: list[list[str]], *, is_csv: bool) -> bool:
-    """Tell a table from a list of terms that hold commas: by its header, its name, or a column of ids."""
+    """Distinguish a table from a list of terms that hold commas, by its header, its name, or a column of ids."""
     if not rows or len(rows[0]) < 2:
         return False
     if "term" in (cell.strip().lower() for cell in rows[0]):
@@ -242,7 +243,7 @@ def _check(path: Path, good: int, bad: list[BadLexiconRow]) -> None:
 
 
 def _are_counts(terms: list[tuple[str, str]]) -> bool:
-    """Tell frequencies from ids: a column of numbers that only falls was sorted by frequency."""
+    """Distinguish frequencies from ids: a column of descending numbers was sorted by frequency."""
     if not all(number.isdecimal() for _, number in terms):
         return False
     counts = [int(number) for _, number in terms]
@@ -260,7 +261,7 @@ def _cells(text: str, separator: str) -> list[str]:
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str, str | None]]:
-    """Yield each line that is not blank and no `#` comment, and why it cannot be read, if it cannot."""
+    """Yield each line that is neither blank nor a `#` comment, or why it cannot be read."""
     for line, raw in enumerate(_lines(path), start=1):
         if len(raw) > _LONGEST_ROW:
             yield line, "", f"it is longer than {_LONGEST_ROW} bytes"

@@ -1,11 +1,11 @@
-"""Unicode normalisation that remembers where each character came from.
+"""Unicode normalisation with an alignment between the original and the normalised text.
 
-In: a text. Out: the text made plain, and an alignment by which spans (entities, sentences) are carried to the plain
-text and back. Line ends become "\\n", odd spaces and tabs become spaces, soft hyphens, zero-width and control
-characters go, and the rest is composed (NFC) or also simplified (NFKC: "ﬁ" becomes "fi", "²" becomes "2").
+In: a text. Out: the normalised ("plain") text, and an alignment that maps spans (entities, sentences) to the plain text
+and back. Line ends become "\\n", odd spaces and tabs become spaces, soft hyphens, zero-width and control characters are
+removed, and the rest is composed (NFC) or also simplified (NFKC: "ﬁ" becomes "fi", "²" becomes "2").
 
-The alignment lists the places where characters came or went, and is no number per character. Most text needs no change
-at all, which two searches in C find out.
+The alignment lists the edits instead of a number per character. Most text needs no change at all, which two searches in
+C detect.
 
 >>> plain = normalise("IL\\u00ad-6\\u00a0is  up", collapse_spaces=True)
 >>> plain.text, plain.to_plain(3, 5), plain.to_original(0, 4)
@@ -39,7 +39,7 @@ _ANY_DROPPED = re.compile(f"[{_DROPPED}]+")
 
 @dataclass(frozen=True)
 class NormalisedText:
-    """A text made plain, and its alignment with the original.
+    """A normalised text, and its alignment with the original.
 
     The four sequences describe the edits that did not keep characters one to one, in order: where each begins and ends
     in the original and in the plain text. Between edits, the n-th characters belong together.
@@ -52,44 +52,44 @@ class NormalisedText:
     plain_ends: tuple[int, ...] = ()
 
     def to_plain(self, start: int, end: int) -> tuple[int, int]:
-        """Carry a span of the original to the plain text; a span that cuts an edit takes the whole of it."""
-        return _carry((start, end), self.starts, self.ends, self.plain_starts, self.plain_ends)
+        """Map a span of the original to the plain text; a span that cuts an edit includes the whole of it."""
+        return _map_span((start, end), self.starts, self.ends, self.plain_starts, self.plain_ends)
 
     def to_original(self, start: int, end: int) -> tuple[int, int]:
-        """Carry a span of the plain text to the original; what was dropped at its borders stays outside."""
-        return _carry((start, end), self.plain_starts, self.plain_ends, self.starts, self.ends)
+        """Map a span of the plain text to the original; what was removed at its borders stays outside."""
+        return _map_span((start, end), self.plain_starts, self.plain_ends, self.starts, self.ends)
 
 
 def normalise(text: str, form: UnicodeForm = "NFC", *, collapse_spaces: bool = False) -> NormalisedText:
-    """Make a text plain. With `collapse_spaces`, a run of spaces, as a lost formula leaves it, becomes one."""
+    """Normalise a text. With `collapse_spaces`, several spaces, as a lost formula leaves them, become one."""
     if _is_plain(text, form) and not (collapse_spaces and "  " in text):
         return NormalisedText(text)
     pieces: list[str] = []
     edits: list[tuple[int, int, int, int]] = []
     done = length = 0
-    for start, end in _stretches(text, form, collapse_spaces):
+    for start, end in _changing_spans(text, form, collapse_spaces):
         before = text[start:end]
         after = _plain(before, form, collapse_spaces)
         pieces += (text[done:start], after)
         length += start - done + len(after)
         done = end
         if len(after) != len(before) or any(_width(char, form) != 1 for char in before):
-            edits.append(_trimmed(before, after, done, length))
+            edits.append(_trim_edit(before, after, done, length))
     pieces.append(text[done:])
     return NormalisedText("".join(pieces), *zip(*edits, strict=True))
 
 
 def remove_spans(text: str, spans: Sequence[tuple[int, int]]) -> NormalisedText:
-    """Take spans, which come in order and do not overlap, out of a text.
+    """Remove spans, which are in order and do not overlap, from a text.
 
     >>> remove_spans("TITLE: Gout", [(0, 7)]).to_original(0, 4)
     (7, 11)
     """
     spans = [span for span in spans if span[0] < span[1]]
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
-    kept = [text[start:end] for start, end in zip([0, *ends], [*starts, len(text)], strict=True)]
-    places = tuple(accumulate(map(len, kept[:-1])))
-    return NormalisedText("".join(kept), tuple(starts), tuple(ends), places, places)
+    parts = [text[start:end] for start, end in zip([0, *ends], [*starts, len(text)], strict=True)]
+    offsets = tuple(accumulate(map(len, parts[:-1])))
+    return NormalisedText("".join(parts), tuple(starts), tuple(ends), offsets, offsets)
 
 
 def _is_plain(text: str, form: UnicodeForm) -> bool:
@@ -104,12 +104,12 @@ def _plain(text: str, form: UnicodeForm, collapse_spaces: bool) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _width(char: str, form: UnicodeForm) -> int:
-    """Say how many characters one becomes: losses and gains side by side may add up to the same length."""
+    """Count the characters that one becomes: adjacent losses and gains may add up to the same length."""
     return len(_plain(char, form, collapse_spaces=False))
 
 
-def _trimmed(before: str, after: str, end: int, plain_end: int) -> tuple[int, int, int, int]:
-    """Narrow an edit to what differs, but never to nothing of the original. Only its right borders are given."""
+def _trim_edit(before: str, after: str, end: int, plain_end: int) -> tuple[int, int, int, int]:
+    """Narrow an edit, given by its ends, to what differs, but never to nothing of the original."""
     start, plain_start = end - len(before), plain_end - len(after)
     shortest = min(len(before) - 1, len(after))
     head = next((i for i in range(shortest) if before[i] != after[i]), shortest)
@@ -118,7 +118,7 @@ def _trimmed(before: str, after: str, end: int, plain_end: int) -> tuple[int, in
     return start + head, end - tail, plain_start + head, plain_end - tail
 
 
-def _carry(
+def _map_span(
     span: tuple[int, int],
     starts: Sequence[int],
     ends: Sequence[int],
@@ -137,11 +137,11 @@ def _carry(
     return first, max(first, last)
 
 
-def _stretches(text: str, form: UnicodeForm, collapse_spaces: bool) -> Iterator[tuple[int, int]]:
-    """Find the stretches that may change, each wide enough to be made plain without looking at its neighbours."""
+def _changing_spans(text: str, form: UnicodeForm, collapse_spaces: bool) -> Iterator[tuple[int, int]]:
+    """Find the spans that may change, each wide enough to be normalised independently of its neighbours."""
     first = last = 0
-    for found in _touched(form, collapse_spaces).finditer(text):
-        start, end = found.span()
+    for match in _changing_pattern(form, collapse_spaces).finditer(text):
+        start, end = match.span()
         if text.startswith("\r\n", end - 1):
             end += 1
         if collapse_spaces:
@@ -165,7 +165,7 @@ def _with_spaces(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 @cache
-def _touched(form: UnicodeForm, collapse_spaces: bool) -> re.Pattern[str]:
+def _changing_pattern(form: UnicodeForm, collapse_spaces: bool) -> re.Pattern[str]:
     unstable = f"[\r{_SPACES}{_LINE_ENDS}{_DROPPED}{_unstable(form)}]+"
     return re.compile(f"{unstable}| {{2,}}" if collapse_spaces else unstable)
 
@@ -174,13 +174,13 @@ def _touched(form: UnicodeForm, collapse_spaces: bool) -> re.Pattern[str]:
 def _unstable(form: UnicodeForm) -> str:
     """Collect, as ranges for a regular expression, the characters that normalisation may change or join.
 
-    Above U+FFFF all count as such: `re` is fast on sets of 16-bit characters only, and looking twice does no harm.
+    All above U+FFFF are included: `re` is fast on sets of 16-bit characters only, and checking more does no harm.
     """
-    every = [chr(code) for code in range(0x80, 0x10000) if not 0xD800 <= code < 0xE000]
-    joining = {char for each in every for char in unicodedata.normalize("NFD", each)[1:]}
+    characters = [chr(code) for code in range(0x80, 0x10000) if not 0xD800 <= code < 0xE000]
+    joining = {char for base in characters for char in unicodedata.normalize("NFD", base)[1:]}
     changing = [
         ord(char)
-        for char in every
+        for char in characters
         if char in joining or unicodedata.combining(char) or unicodedata.normalize(form, char) != char
     ]
     return "".join(_ranges(changing)) + "\U00010000-\U0010ffff"

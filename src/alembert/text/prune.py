@@ -1,8 +1,9 @@
-"""Drop the pieces of a vocabulary that a corpus never uses.
+"""Remove the pieces of a vocabulary that a corpus never uses.
 
-In: a tokenizer and a `WordCounts`. Out: a `Pruning`: the smaller tokenizer, the ids that are kept, and the proof that every
-word of the corpus is cut as before. A piece that longest match never takes can go without changing any cut. Special
-tokens, added tokens and single characters stay, so that text from elsewhere is cut smaller but seldom unknown.
+In: a tokenizer and a `WordCounts`. Out: a `Pruning`: the smaller tokenizer, the remaining ids, and the proof that every
+word of the corpus is segmented as before. A piece that longest match never uses can be removed without changing any
+segmentation. Special tokens, added tokens and single characters stay, so that words of other texts have more pieces but
+are seldom unknown.
 """
 
 from __future__ import annotations
@@ -28,42 +29,42 @@ from alembert.text.word_counts import WordCounts
 
 @dataclass(frozen=True)
 class Pruning:
-    """A tokenizer without the pieces that were not used."""
+    """A tokenizer without unused pieces."""
 
     tokenizer: Tokenizer
-    kept: tuple[int, ...]
+    kept_ids: tuple[int, ...]
     """Old ids of the pieces that stay, in the order of their new ids."""
     dropped: int
     proof: SegmentationComparison
 
 
-def prune(tokenizer: Tokenizer, census: WordCounts) -> Pruning:
-    """Drop what the corpus does not use."""
-    if not census.words:
+def prune(tokenizer: Tokenizer, word_counts: WordCounts) -> Pruning:
+    """Remove the pieces that the corpus does not use."""
+    if not word_counts.words:
         raise BadInput("The corpus has no words, so every piece would be dropped. Give a corpus with text.")
-    words = list(census.words)
+    words = list(word_counts.words)
     before = segment_words(tokenizer, words)
-    kept = sorted({*_always_kept(tokenizer), *before.ids.tolist(), *_first_pieces_of_unknown(tokenizer, before)})
-    smaller = _keep_only(tokenizer, kept)
+    kept_ids = sorted({*_protected_ids(tokenizer), *before.ids.tolist(), *_first_pieces_of_unknown(tokenizer, before)})
+    smaller = _keep_only(tokenizer, kept_ids)
     new_ids: Int64Array = np.full(tokenizer.vocab_size, -1, dtype=np.int64)
-    new_ids[kept] = np.arange(len(kept))
+    new_ids[kept_ids] = np.arange(len(kept_ids))
     after = (smaller, segment_words(smaller, words))
-    proof = compare_segmentations((tokenizer, before), after, census.words, new_ids=new_ids)
-    return Pruning(smaller, tuple(kept), tokenizer.vocab_size - len(kept), proof)
+    proof = compare_segmentations((tokenizer, before), after, word_counts.words, new_ids=new_ids)
+    return Pruning(smaller, tuple(kept_ids), tokenizer.vocab_size - len(kept_ids), proof)
 
 
-def _always_kept(tokenizer: Tokenizer) -> Iterator[int]:
+def _protected_ids(tokenizer: Tokenizer) -> Iterator[int]:
     named = {token.content for token in tokenizer.parts.added} | set(tokenizer.vocabulary.special.roles().values())
     for number, piece in enumerate(tokenizer.vocabulary):
         if piece in named or len(piece.removeprefix(CONTINUATION_PREFIX)) == 1:
             yield number
 
 
-def _first_pieces_of_unknown(tokenizer: Tokenizer, cuts: Segmentations) -> Iterator[int]:
-    """Give the pieces that unknown words begin with: without them, such a word might become known."""
+def _first_pieces_of_unknown(tokenizer: Tokenizer, segmentations: Segmentations) -> Iterator[int]:
+    """Yield the first pieces of unknown words: without them, such a word might become known."""
     ids = tokenizer.vocabulary.ids
-    for position in np.flatnonzero(cuts.unknown).tolist():
-        word = cuts.words[position]
+    for position in np.flatnonzero(segmentations.unknown).tolist():
+        word = segmentations.words[position]
         start = 0
         while start < len(word) <= MAX_WORD_CHARACTERS:
             mark = CONTINUATION_PREFIX if start else ""
@@ -75,9 +76,9 @@ def _first_pieces_of_unknown(tokenizer: Tokenizer, cuts: Segmentations) -> Itera
             start = end
 
 
-def _keep_only(tokenizer: Tokenizer, kept: list[int]) -> Tokenizer:
+def _keep_only(tokenizer: Tokenizer, ids: list[int]) -> Tokenizer:
     parts = tokenizer.parts
     size = parts.model_size
-    vocabulary = Vocabulary(tuple(parts.vocabulary.pieces[number] for number in kept), parts.vocabulary.special)
-    inside = None if size is None else sum(number < size for number in kept)
+    vocabulary = Vocabulary(tuple(parts.vocabulary.pieces[number] for number in ids), parts.vocabulary.special)
+    inside = None if size is None else sum(number < size for number in ids)
     return Tokenizer(TokenizerParts(vocabulary, parts.settings, parts.added, inside))

@@ -1,14 +1,12 @@
-"""Replace parts of a text, and say where everything else went.
+"""Replace words of a text, and map offsets to the new text.
 
-In: a text and edits, each the new text of a stretch. Out: the new text, and for every old place that no edit covers its new
-one, so that labels at character offsets stay where their words are. A border inside of a stretch that is replaced has no
-new place: who makes edits keeps them off the borders (`find_editable_spans`), and a border that is met all the same is a bug.
+`EditedText` applies edits, and maps every old offset that no edit covers to its new one, so that labels stay on their
+words. An offset inside of a replaced span has no new one: edits must stay clear of borders (`find_editable_spans`), and
+mapping such an offset is a bug.
 
-Which words of a text may be replaced by others: the words that carry its meaning.
-
-In: a text and a stretch of it. Out: the spans of its words, without function words of English and Chinese, numbers,
-single letters and punctuation. Digits, Greek and hyphens are parts of words: "p53", "IL-6" and "TGF-β" are one word each.
-A hyphen joins where one of its sides is short or has a digit; "insulin-dependent" is two words, each of which has better
+`find_replaceable_words` finds the words that may be replaced: not function words of English and Chinese, numbers, single
+letters and punctuation. Digits, Greek and hyphens are parts of words: "p53", "IL-6" and "TGF-β" are one word each. A
+hyphen joins if one of its sides is short or has a digit; "insulin-dependent" is two words, each of which has better
 substitutes than both together. Chinese words are those of the segmenter.
 """
 
@@ -29,7 +27,7 @@ from alembert.text.words import Segmenter
 
 @dataclass(frozen=True, slots=True, order=True)
 class TextEdit:
-    """`text` is to stand in the place of the characters from `start` to `end`; neither is empty."""
+    """Replaces the characters from `start` to `end` by `text`; neither is empty."""
 
     start: int
     end: int
@@ -41,10 +39,10 @@ class TextEdit:
 
 
 class EditedText:
-    """A text and the edits of it, which do not overlap.
+    """A text after edits that do not overlap.
 
-    >>> rewriting = EditedText("No fever in mice.", [TextEdit(3, 8, "rash"), TextEdit(12, 16, "rabbits")])
-    >>> rewriting.text, rewriting.span((3, 16))
+    >>> edited = EditedText("No fever in mice.", [TextEdit(3, 8, "rash"), TextEdit(12, 16, "rabbits")])
+    >>> edited.text, edited.map_span((3, 16))
     ('No rash in rabbits.', (3, 18))
     """
 
@@ -54,9 +52,9 @@ class EditedText:
         starts = [*(edit.start for edit in self._edits), len(text)]
         if any(start < end for start, end in zip(starts, ends, strict=True)):
             raise ValueError("edits overlap, or reach beyond the text")
-        kept = [text[end:start] for start, end in zip(starts, ends, strict=True)]
-        fresh = [*(edit.text for edit in self._edits), ""]
-        self.text = "".join(part for pair in zip(kept, fresh, strict=True) for part in pair)
+        unchanged = [text[end:start] for start, end in zip(starts, ends, strict=True)]
+        replacements = [*(edit.text for edit in self._edits), ""]
+        self.text = "".join(part for pair in zip(unchanged, replacements, strict=True) for part in pair)
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -64,28 +62,28 @@ class EditedText:
 
     @cached_property
     def _shifts(self) -> list[int]:
-        """How far everything has moved after so many edits."""
+        """How far the text has moved after so many edits."""
         return [0, *accumulate(len(edit.text) - (edit.end - edit.start) for edit in self._edits)]
 
     def map_offset(self, at: int) -> int:
-        """Give the new place of a border between two characters."""
+        """Return the new offset of a border between two characters."""
         passed = bisect_right(self._ends, at)
         if passed < len(self._edits) and self._edits[passed].start < at:
             raise ValueError("a border is inside of a stretch that was replaced")
         return at + self._shifts[passed]
 
     def map_span(self, span: Span) -> Span:
-        """Give the new place of a stretch, which grows and shrinks with the edits inside of it."""
+        """Return the new span, which grows and shrinks with the edits inside of it."""
         return self.map_offset(span[0]), self.map_offset(span[1])
 
 
 def find_editable_spans(length: int, *, borders: Iterable[int] = (), fixed: Sequence[Span] = ()) -> list[Span]:
-    """Cut a text of this length at borders, and leave out what is fixed: what is left may be rewritten, each by itself.
+    """Split a text of this length at borders, without what is fixed; each of the spans may be edited by itself.
 
     >>> find_editable_spans(10, borders=[4], fixed=[(6, 8)])
     [(0, 4), (4, 6), (8, 10)]
     """
-    cuts = sorted({0, length, *borders, *(place for span in fixed for place in span)})
+    cuts = sorted({0, length, *borders, *(border for span in fixed for border in span)})
     covered = _merge_spans(fixed)
     ends = [end for _, end in covered]
     return [
@@ -96,7 +94,6 @@ def find_editable_spans(length: int, *, borders: Iterable[int] = (), fixed: Sequ
 
 
 def _merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """Put stretches that overlap together."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start < merged[-1][1]:
@@ -107,7 +104,7 @@ def _merge_spans(spans: Iterable[Span]) -> list[Span]:
 
 
 def are_isolated(spans: Sequence[Span]) -> list[bool]:
-    """Tell of each stretch whether it neither overlaps nor holds another one.
+    """Check of each span that it does not overlap another one.
 
     >>> are_isolated([(0, 3), (2, 5), (7, 9)])
     [False, False, True]
@@ -128,12 +125,12 @@ _CHINESE: Final = re.compile(f"[{CJK}]+")
 
 
 def is_chinese(word: str) -> bool:
-    """Tell whether a word is written in Chinese characters, all of it."""
+    """Whether all of a word is written in Chinese characters."""
     return _CHINESE.fullmatch(word) is not None
 
 
 def is_content_word(word: str) -> bool:
-    """Tell whether a word may be replaced, or replace another.
+    """Whether a word may be replaced, or replace another.
 
     >>> [word for word in ("the", "p53", "10", "s", "糖尿病", "的") if is_content_word(word)]
     ['p53', '糖尿病']
@@ -144,17 +141,17 @@ def is_content_word(word: str) -> bool:
 
 
 def is_replacement_word(piece: str) -> bool:
-    """Tell whether a piece of a vocabulary is a word that may replace another; Chinese characters are none yet.
+    """Whether a piece of a vocabulary is a word that may replace another; Chinese characters are not supported.
 
     >>> [piece for piece in ("aspirin", "##in", "[MASK]", "of", "il-6") if is_replacement_word(piece)]
     ['aspirin', 'il-6']
     """
-    found = _RUN.fullmatch(piece)
-    return found is not None and found[1] is None and is_content_word(piece)
+    match = _RUN.fullmatch(piece)
+    return match is not None and match[1] is None and is_content_word(piece)
 
 
 def match_case(word: str, candidate: str) -> str:
-    """Write a candidate that has neither capitals nor digits as the word that it replaces is written.
+    """Apply the case of a word to a candidate that has neither capitals nor digits.
 
     >>> match_case("Mice", "rats"), match_case("RNA", "dna"), match_case("mRNA", "dna"), match_case("Mice", "p53")
     ('Rats', 'DNA', 'dna', 'p53')
@@ -167,7 +164,7 @@ def match_case(word: str, candidate: str) -> str:
 
 
 def find_replaceable_words(text: str, stretch: Span, segmenter: Segmenter) -> list[Span]:
-    """Find the words of a stretch of a text that may be replaced; a part of a word is none.
+    """Find the words of a span of a text that may be replaced, without parts of words.
 
     >>> from alembert.text.words import Dictionary, DictionarySegmenter
     >>> text = "IL-6 and insulin-dependent growth by TGF-β (10 mg)"
@@ -185,7 +182,7 @@ def find_replaceable_words(text: str, stretch: Span, segmenter: Segmenter) -> li
 def _words(text: str, stretch: Span, segmenter: Segmenter) -> Iterator[Span]:
     for match in _RUN.finditer(text, *stretch):
         if match[1] is None:
-            yield from _joined(text, match.span())
+            yield from _split_at_hyphens(text, match.span())
             continue
         at = match.start()
         for word in segmenter.segment(match[1]):
@@ -193,8 +190,8 @@ def _words(text: str, stretch: Span, segmenter: Segmenter) -> Iterator[Span]:
             at += len(word)
 
 
-def _joined(text: str, run: Span) -> Iterator[Span]:
-    """Cut a run at the hyphens between two long parts."""
+def _split_at_hyphens(text: str, run: Span) -> Iterator[Span]:
+    """Split a run at the hyphens between two long parts."""
     start, before = run[0], ""
     for part in _PARTS.finditer(text, *run):
         if before and not _is_sign(before) and not _is_sign(part[0]):
@@ -209,7 +206,7 @@ def _is_sign(part: str) -> bool:
 
 
 def _is_part(text: str, span: Span) -> bool:
-    """Tell whether letters or digits go on where a word ends, because the stretch does not end between words."""
+    """Whether letters or digits continue where a word ends, because the span does not end between words."""
     start, end = span
     if is_chinese(text[start:end]):
         return False

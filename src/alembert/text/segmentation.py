@@ -1,8 +1,8 @@
-"""How a tokenizer cuts many words, as arrays, and the proof that two tokenizers cut them alike.
+"""Segment many words with a tokenizer, and compare the segmentations of two tokenizers.
 
-In: words as a `Census` has them. Out: `Segmentations`, the ids of all pieces in a row with the border of each word; and `SegmentationComparison`,
-which counts the words that two tokenizers cut differently. The words are cut by the real tokenizer, many in one text,
-since a word begins at every piece without `##`; where that does not hold, each word is cut alone.
+In: the words of `WordCounts`. Out: `Segmentations`, the ids of all pieces in a row with the border of each word; and
+`SegmentationComparison`, which counts the words that two tokenizers segment differently. The tokenizer itself segments
+many words in one text, since a word begins at every piece without `##`; where that does not hold, each word alone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Segmentations:
 
 @dataclass(frozen=True)
 class SegmentationChange:
-    """A word that is cut differently."""
+    """A word that is segmented differently."""
 
     word: str
     count: int
@@ -71,16 +71,16 @@ class SegmentationChange:
 
 @dataclass(frozen=True)
 class SegmentationComparison:
-    """What became of every distinct word of a corpus."""
+    """Counts of the distinct words of a corpus by how their segmentation changed."""
 
     words: int
     unchanged: int
     joined: int
-    """Words that became one piece because they were asked to."""
+    """Words that became one piece because they are terms."""
     changed: int
-    """Other words that are cut differently."""
+    """Other words that are segmented differently."""
     changed_at_start: int
-    """Those of the changed words that begin with a new piece and are cut as before behind it."""
+    """Changed words that begin with a new piece and are segmented as before after it."""
     changed_occurrences: int
     occurrences: int
     examples: tuple[SegmentationChange, ...] = field(default=())
@@ -100,7 +100,6 @@ class SegmentationComparison:
 
 
 def segment_words(tokenizer: Tokenizer, words: Sequence[str]) -> Segmentations:
-    """Cut each word into its pieces."""
     continues = np.array([_continues(piece) for piece in tokenizer.vocabulary], dtype=bool)
     ids, sizes = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     step = _BATCH * _BATCHES
@@ -111,14 +110,14 @@ def segment_words(tokenizer: Tokenizer, words: Sequence[str]) -> Segmentations:
             [" ".join(batch) for batch in batches], add_special_tokens=False, offsets=False
         )
         for batch, encoding in zip(batches, encoded, strict=True):
-            found = np.array(encoding.ids, dtype=np.int64)
-            borders = np.flatnonzero(~continues[found])
+            piece_ids = np.array(encoding.ids, dtype=np.int64)
+            borders = np.flatnonzero(~continues[piece_ids])
             if len(borders) == len(batch):
-                sizes.append(np.diff(borders, append=len(found)))
+                sizes.append(np.diff(borders, append=len(piece_ids)))
             else:
-                found, lengths = _one_by_one(tokenizer, batch)
+                piece_ids, lengths = _one_by_one(tokenizer, batch)
                 sizes.append(lengths)
-            ids.append(found)
+            ids.append(piece_ids)
     starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
     return Segmentations(words, np.concatenate(ids), starts, tokenizer.unk_id)
 
@@ -131,11 +130,11 @@ def compare_segmentations(
     new_ids: Int64Array | None = None,
     terms: Collection[str] = (),
 ) -> SegmentationComparison:
-    """Compare two cuts of the same words; `new_ids` maps old ids to new ones, where ids have moved."""
+    """Compare two segmentations of the same words; `new_ids` maps old ids to new ones, if ids have changed."""
     old, new = before[1], after[1]
     differs = _find_differences(old if new_ids is None else _renumber(old, new_ids), new)
-    wanted = np.fromiter((word in terms for word in old.words), dtype=bool, count=len(old.words))
-    joined = differs & wanted & (new.sizes == 1) & ~new.unknown
+    is_term = np.fromiter((word in terms for word in old.words), dtype=bool, count=len(old.words))
+    joined = differs & is_term & (new.sizes == 1) & ~new.unknown
     changed = np.flatnonzero(differs & ~joined).tolist()
     weights = {position: counts[old.words[position]] for position in changed}
     shown = sorted(changed, key=lambda position: (-weights[position], position))[:_EXAMPLES]
@@ -170,14 +169,16 @@ def _continues(piece: str) -> bool:
 
 def _one_by_one(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[Int64Array, Int64Array]:
     rows = [e.ids for e in tokenizer.encode_batch(words, add_special_tokens=False, offsets=False)]
-    # A word that normalisation leaves nothing of would have no pieces and no place in the row.
+    # A word of which normalisation leaves nothing would have no pieces.
     rows = [row or (tokenizer.unk_id,) for row in rows]
     sizes = np.array([len(row) for row in rows], dtype=np.int64)
     return np.array([number for row in rows for number in row], dtype=np.int64), sizes
 
 
-def _renumber(cuts: Segmentations, new_ids: Int64Array) -> Segmentations:
-    return Segmentations(cuts.words, new_ids[cuts.ids], cuts.starts, int(new_ids[cuts.unk_id]))
+def _renumber(segmentations: Segmentations, new_ids: Int64Array) -> Segmentations:
+    return Segmentations(
+        segmentations.words, new_ids[segmentations.ids], segmentations.starts, int(new_ids[segmentations.unk_id])
+    )
 
 
 def _find_differences(old: Segmentations, new: Segmentations) -> _BoolArray:

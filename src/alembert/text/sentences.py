@@ -1,18 +1,15 @@
-"""Find sentences in English biomedical and in Chinese text, with exact offsets.
+"""Split English biomedical and Chinese text into sentences, with exact offsets.
 
-In goes a string, out come ``(start, end)`` spans: in order, never overlapping, without surrounding white space, and
-together holding every character that is not white space. Nothing is normalised, so ``text[start:end]`` is the
-sentence as it was written.
+In: a string. Out: ``(start, end)`` spans: in order, never overlapping, without surrounding white space, and together
+holding every character that is not white space. Nothing is normalised, so ``text[start:end]`` is the original sentence.
 
-One compiled expression finds the places where a sentence could end; small functions then look at a few characters on
-either side. Both are bounded, so the time grows linearly with the text, whatever the text is. The trade-off: rules
-without training are fast and can be explained, but they know nothing of meaning ("... in group A. Patients ..." is a
-guess). Where the evidence is thin, two sentences stay together rather than one being cut in half.
+One compiled expression finds the candidates for the end of a sentence; small functions then examine a few characters on
+either side. Both are bounded, so the time grows linearly with any text. The trade-off: rules without training are fast
+and can be explained, but know nothing of meaning ("... in group A. Patients ..." is a guess). Where the evidence is
+weak, two sentences stay together rather than one being split.
 
-Decide whether an English period ends a sentence, from the words around it.
-
-In go the words before the period and the text after it, out comes yes or no. The sets hold lower-case words without
-their last period. A word belongs in one only if a period after it is commoner inside a sentence than at its end:
+Whether an English period ends a sentence depends on the words around it. The sets below hold lower-case words without
+their last period. A word belongs in one only if a period after it is more frequent inside a sentence than at its end:
 every further word hides some real border.
 """
 
@@ -85,10 +82,10 @@ _SMALL_OPENING = re.compile(r"[^\W\d_A-Z]{1,7}-?[A-Z0-9]|[^\W\d_A-Z](?:-\w|\s?[<
 
 
 def period_ends_sentence(words: list[str], following: str, bracketed: bool) -> bool:
-    """Tell whether the period after `words`, the last few of a sentence, ends it.
+    """Decide whether the period after `words`, the last few of a sentence, ends it.
 
-    `following` is the text after the period without white space and opening brackets or quotes; `bracketed` says
-    whether there were any.
+    `following` is the text after the period without white space and opening brackets or quotes; `bracketed` is True if
+    there were any.
 
     >>> period_ends_sentence(["see", "Fig"], "2 and 3", False), period_ends_sentence(["the", "cells"], "The next", False)
     (False, True)
@@ -116,7 +113,7 @@ def _bare(word: str) -> str:
 
 
 def can_start_sentence(following: str) -> bool:
-    """Tell whether a text can be the beginning of a sentence."""
+    """Whether a text can be the beginning of a sentence."""
     first = following[:1]
     if first.islower():
         return _SMALL_OPENING.match(following) is not None or _opens_with_particle(following)
@@ -124,13 +121,13 @@ def can_start_sentence(following: str) -> bool:
 
 
 def starts_with_sentence_opener(following: str) -> bool:
-    """Tell whether a text begins with a word that opens sentences and is seldom a name."""
+    """Whether a text begins with a word that opens sentences and is seldom a name."""
     words = following.split(maxsplit=1)
     return bool(words) and words[0].rstrip(",:;").lower() in SENTENCE_OPENERS
 
 
 def is_ordinary_word(word: str) -> bool:
-    """Tell whether a word is ordinary enough to end a sentence even without white space after its period.
+    """Whether a word is ordinary enough to end a sentence even without white space after its period.
 
     Names such as ``bEnd.3``, ``lecrk-I.8`` and ``Tris.Cl`` are not; ``cells.12`` and ``(C4).The`` are.
     """
@@ -172,13 +169,13 @@ def _ends_after_letter(words: list[str], letter: str, following: str) -> bool:
 Span = tuple[int, int]
 
 MIN_CHINESE_SHARE = 0.15
-"""A Chinese character says as much as two or three letters: far less than half of them makes a text Chinese."""
+"""A Chinese character stands for two or three letters: far less than half of them makes a text Chinese."""
 SHORT_LINE = 40
-"""No paragraph is wrapped this narrow: a line of at most so many characters ends where its author wanted it to."""
+"""No paragraph is wrapped this narrow: the end of a shorter line is intended."""
 LONGEST_BRACKET = 300
 """A bracket that is open for longer was never closed."""
 NEARBY = 32
-"""How many characters on either side of a possible border are read."""
+"""Characters on either side of a possible border that are examined."""
 
 CJK = "\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Chinese characters and kana, as the inside of a character class."""
@@ -192,7 +189,7 @@ _BEFORE_SENTENCE = OPENERS + " "  # tokenised text has spaces around its quotes
 _BRACKETS = (("(", ")"), ("[", "]"))
 _WIDE_BRACKETS = (("（", "）"), ("(", ")"), ("《", "》"), ("【", "】"))
 
-# Every repeat is possessive and a run of ends is entered at its first character only, so nothing is read twice.
+# Every repeat is possessive and a run of ends is entered at its first character only, so nothing is matched twice.
 # Group 1: a reference number follows ("cells.12 The"); 2: white space; 3: the next sentence ("disease.The").
 _ENGLISH = re.compile(
     rf"""[{ENGLISH_ENDS}{LINE_ENDS}](?:
@@ -242,7 +239,7 @@ def guess_language(text: str) -> str:
 
 
 def _split(text: str, candidates: re.Pattern[str], end_at: Callable[[str, int, re.Match[str]], int]) -> list[Span]:
-    """Cut at the candidates for which `end_at` tells an end; it answers 0 for none."""
+    """Split at the candidates for which `end_at` returns an end; 0 means none."""
     spans: list[Span] = []
     start = len(text) - len(text.lstrip())
     for match in candidates.finditer(text, start):
@@ -282,7 +279,7 @@ def _english_end(text: str, start: int, match: re.Match[str]) -> int:
 
 
 def _period_end(text: str, start: int, stop: int, after: int) -> int:
-    """Judge a plain period followed by white space."""
+    """Return the end of the sentence at a plain period followed by white space; 0 if it does not end."""
     words = text[max(start, stop - NEARBY) : stop].split()
     following = text[after : after + NEARBY]
     bare = following.lstrip(_BEFORE_SENTENCE)
@@ -299,7 +296,7 @@ def _before_item(text: str, start: int, word: str, stop: int) -> int:
 
 
 def _opens_after_mark(text: str, start: int, match: re.Match[str]) -> bool:
-    """Judge every other candidate: question marks, ellipses, closed quotes, glued numbers and glued sentences."""
+    """Decide on other candidates: question marks, ellipses, closed quotes, glued numbers and glued sentences."""
     following = text[match.end() : match.end() + NEARBY].lstrip(_BEFORE_SENTENCE)
     if match.lastindex == _SPACED:
         return can_start_sentence(following)
@@ -315,7 +312,7 @@ def _opens_after_mark(text: str, start: int, match: re.Match[str]) -> bool:
 
 
 def _inside(text: str, start: int, end: int, brackets: tuple[tuple[str, str], ...]) -> bool:
-    """Tell whether `end` lies inside a bracket that is closed soon after."""
+    """Whether `end` is inside a bracket that is closed soon after."""
     sentence = text[max(start, end - LONGEST_BRACKET) : end]
     for opening, closing in brackets:
         if opening in sentence and sentence.count(opening) > sentence.count(closing):
@@ -330,7 +327,7 @@ def _is_paragraph(gap: str) -> bool:
 
 
 def _line_ends(text: str, start: int, end: int, after: int) -> bool:
-    """Tell whether a line without a full stop ends a sentence: a heading, a list item, the last line of a paragraph."""
+    """Whether a line without a full stop ends a sentence: a heading, a list item, the last line of a paragraph."""
     if _is_paragraph(text[end:after]) or text[end - 1] == ":" or _ITEM.match(text, after):
         return True
     if end - start > SHORT_LINE and text.rfind("\n", end - SHORT_LINE, end) < 0:
@@ -355,7 +352,7 @@ def _chinese_end(text: str, start: int, match: re.Match[str]) -> int:
 
 
 def _is_chinese_end(text: str, start: int, stop: int, after: int) -> bool:
-    """Judge a mark in Chinese text; a lone period may also belong to a number, a list or a Latin abbreviation."""
+    """Decide on a mark in Chinese text; a single period may belong to a number, a list or a Latin abbreviation."""
     if text[stop] != "." or text[stop + 1] == ".":
         return True
     before = text[stop - 1]
@@ -367,7 +364,7 @@ def _is_chinese_end(text: str, start: int, stop: int, after: int) -> bool:
 
 
 def _before_open_quote(text: str, start: int, stop: int, end: int) -> int:
-    """Give a straight quote back to the next sentence if it opens there: 他说。"好" has an even number before it.
+    """Leave a straight quote to the next sentence if it opens there: 他说。"好" has an even number before it.
 
     Called at real borders only, so that each character is counted once.
     """

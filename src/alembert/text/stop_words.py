@@ -1,9 +1,9 @@
-"""Words that look like terms of a lexicon and almost never are.
+"""Stop words: words that look like terms of a lexicon and almost never are.
 
 Gene and drug lexicons hold symbols that are spelt like English words ("WAS", "CAT", "REST"), units ("MG") or statistics
 ("CI"); phenotype lexicons hold plain adjectives ("severe", "left"). A term that is, as a whole, one of these words is
-not matched. `find_ordinary_words` learns more such words from the user's own corpus. Single characters and bare numbers are
-never matched either. `--keep` brings a word back, `--stop` adds more.
+not matched. `find_ordinary_words` finds more such words in the user's own corpus. Single characters and bare numbers are
+never matched either. `--keep` allows a word again, `--stop` adds more.
 """
 
 import re
@@ -100,15 +100,7 @@ proximal rabbit recurrent refractory secondary severe severity solution solution
 disease diseases disorder disorders syndrome syndromes illness drug drugs enzyme enzymes peptide peptides acid acids
 """
 
-STOP_PHRASES = (
-    "part of",
-    "parts of",
-    "improved by",
-    "triggered by",
-    "worsened by",
-    "health status",
-    "clinical course",
-)
+STOP_PHRASES = ("part of", "parts of", "improved by", "triggered by", "worsened by", "health status", "clinical course")
 
 UNITS_AND_STATISTICS = """
 aa bp ca cf ci cm com cv df dl dpi ed eds eg etc fps gb gmbh gov gr hr hrs hz inc kb kda kg km lb li lt ltd mb md mg min
@@ -128,9 +120,9 @@ STOP_WORDS = frozenset(
 
 
 def find_ordinary_words(texts: Iterable[str], per_million: float = 10.0) -> frozenset[str]:
-    """Learn which words a corpus writes in small letters, often, and more often than in capitals.
+    """Find the words that a corpus has often in lower case, and more often than in capitals.
 
-    Give them to `Gazetteer.of` as `ordinary`: symbols that are spelt like them are not matched.
+    `Gazetteer.from_lexicons` takes them as `ordinary`: symbols that are spelt like them are not matched.
 
     >>> sorted(find_ordinary_words(["the mice and the CAT", "mice MICE cat"]))
     ['and', 'mice', 'the']

@@ -1,23 +1,17 @@
 """BERT's tokenizer: text to pieces with exact character offsets, and back.
 
-In: Python strings of any kind and length. Out: `Encoding`, whose offsets point into the string as it was given.
-The work is done by the Rust library `tokenizers`, set up as transformers sets it up for BERT, so that ids and offsets
-are the same (docs/tokenizer.md lists where both differ from the original program). Nothing is ever truncated or
-padded here: the length limit belongs to the model, and cutting text is a decision that its caller takes openly.
+In: Python strings of any kind and length. Out: `Encoding`, whose offsets are those of the original string. The Rust
+library `tokenizers` does the work, configured as in transformers for BERT, so that ids and offsets are the same
+(docs/tokenizer.md lists where both differ from the original program). Nothing is ever truncated or padded here: the
+length limit belongs to the model, and truncation is the caller's explicit decision.
 
-What a tokenizer gives for one text or one pair of texts.
+An `Encoding` is a view of the Rust object: each property is converted to Python when it is first used, and cached. A
+caller that packs millions of documents and reads `ids` alone pays for `ids` alone. Values are tuples, with `None` where
+there is no word.
 
-An `Encoding` is a view of the object that the Rust library made: each property crosses into Python when it is first
-asked for and is then kept. A caller that packs millions of documents and reads `ids` alone pays for `ids` alone.
-Values are tuples: no conversion beyond what the Rust side hands over, `None` where there is no word, plain integers
-for `text[start:end]`, and `numpy.array(encoding.ids, dtype=numpy.int32)` is one cheap step away for those who pack.
-
-Pieces written out as a person would write them.
-
-In: pieces in order, perhaps after a text that stands before them. Out: the text. `Tokenizer.decode` does what
-transformers does, with a space between any two Chinese characters; here spaces go where readers expect them: none beside
-Chinese and Japanese characters and their punctuation, none before a comma, inside brackets and around hyphens. Pieces
-do not say where spaces were, so this is a good guess and no inverse of the tokenizer.
+`Tokenizer.decode` does what transformers does, with a space between any two Chinese characters. `detokenize` puts spaces
+where readers expect them: none beside Chinese and Japanese characters and their punctuation, none before a comma,
+inside brackets and around hyphens. Pieces do not store where spaces were, so this is a guess and no exact inverse.
 """
 
 from __future__ import annotations
@@ -71,7 +65,7 @@ class Encoding:
 
     @cached_property
     def offsets(self) -> tuple[tuple[int, int], ...]:
-        """Where each piece stands in its text: `text[start:end]`; (0, 0) for added special tokens."""
+        """The span of each piece in its text: `text[start:end]`; (0, 0) for added special tokens."""
         self._need_offsets()
         return tuple(self.raw.offsets)
 
@@ -85,7 +79,7 @@ class Encoding:
         return len(self.raw)
 
     def __repr__(self) -> str:
-        # Neither ids nor pieces: a repr lands in logs, and they give the user's text away.
+        # Neither ids nor pieces: a repr may end up in logs, and they reveal the user's text.
         return f"Encoding({len(self)} pieces)"
 
     def _need_offsets(self) -> None:
@@ -103,7 +97,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Tokenizer:
     """A WordPiece tokenizer with BERT's normalisation and special tokens.
 
-    >>> vocabulary = Vocabulary.of("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able")
+    >>> vocabulary = Vocabulary.from_pieces("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able")
     >>> tokenizer = Tokenizer.from_vocabulary(vocabulary, lowercase=True)
     >>> tokenizer.tokens(tokenizer.encode("Unaffable").ids)
     ['[CLS]', 'un', '##aff', '##able', '[SEP]']
@@ -130,11 +124,11 @@ class Tokenizer:
     def open(cls, path: str | Path, *, lowercase: bool | None = None) -> Tokenizer:
         """Open a checkpoint folder, `hub:organisation/name`, a `vocab.txt` or a `tokenizer.json`.
 
-        A folder's `tokenizer.json` is preferred to its `vocab.txt`; what `tokenizer_config.json` says about lower
-        case, accents and Chinese characters wins over both, as in transformers, and a given `lowercase` wins over all.
-        A `vocab.txt` that nothing else describes is taken for cased if any piece made of letters has an upper-case
-        one (lower-casing would put it out of reach), and for uncased otherwise (keeping case would make every
-        capitalised word unknown).
+        A folder's `tokenizer.json` is preferred to its `vocab.txt`; the settings of `tokenizer_config.json` for lower
+        case, accents and Chinese characters override both, as in transformers, and `lowercase` overrides all. A
+        `vocab.txt` without further files is taken for cased if any piece made of letters has an upper-case one
+        (lower-casing would make it unreachable), and for uncased otherwise (keeping case would make every capitalised
+        word unknown).
         """
         return cls(tokenizer_files.read_tokenizer(model_folder(path), lowercase))
 
@@ -148,7 +142,7 @@ class Tokenizer:
         tokenize_chinese_chars: bool = True,
         model_max_length: int | None = None,
     ) -> Tokenizer:
-        """Make a tokenizer; `strip_accents=None` strips accents when lower-casing, as the original BERT does."""
+        """Build a tokenizer; `strip_accents=None` strips accents when lower-casing, as the original BERT does."""
         settings = TokenizerSettings(
             do_lower_case=lowercase,
             strip_accents=strip_accents,
@@ -173,7 +167,7 @@ class Tokenizer:
         try:
             return Encoding(self._rust.encode(text, pair, add_special_tokens=add_special_tokens))
         except TypeError:
-            # An unpaired surrogate; the batch knows what to do.
+            # An unpaired surrogate, which `encode_batch` replaces.
             pairs = None if pair is None else [pair]
             return self.encode_batch([text], pairs, add_special_tokens=add_special_tokens)[0]
 
@@ -189,12 +183,12 @@ class Tokenizer:
         inputs = _inputs(texts, pairs)
         run = self._rust.encode_batch if offsets else self._rust.encode_batch_fast
         try:
-            found = run(inputs, add_special_tokens=add_special_tokens)
+            encodings = run(inputs, add_special_tokens=add_special_tokens)
         except TypeError:
-            mended = [_without_surrogates(entry) for entry in inputs]
-            found = run([entry for entry, _ in mended], add_special_tokens=add_special_tokens)
-            return [Encoding(raw, count, offsets) for raw, (_, count) in zip(found, mended, strict=True)]
-        return [Encoding(raw, has_offsets=offsets) for raw in found]
+            cleaned = [_without_surrogates(entry) for entry in inputs]
+            encodings = run([entry for entry, _ in cleaned], add_special_tokens=add_special_tokens)
+            return [Encoding(raw, count, offsets) for raw, (_, count) in zip(encodings, cleaned, strict=True)]
+        return [Encoding(raw, has_offsets=offsets) for raw in encodings]
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Return readable text for ids: pieces joined, spaces before punctuation removed."""
@@ -205,25 +199,22 @@ class Tokenizer:
         return [self.vocabulary.pieces[number] for number in self._checked_ids(ids)]
 
     def id_of(self, token: str) -> int:
-        """Return the id of a piece or special token; one that is not in the vocabulary is an error."""
+        """Return the id of a piece or special token; raise if it is not in the vocabulary."""
         return self.vocabulary.id_of(token)
 
     def with_markers(self, markers: Iterable[str]) -> Tokenizer:
-        """Return a tokenizer that knows these special pieces too, each found whole in a text; they get the next ids."""
+        """Return a tokenizer with further special pieces, which are never split; they get the next ids."""
         fresh = [piece for piece in markers if piece not in self.vocabulary]
         if not fresh:
             return self
         parts = self._parts
         vocabulary = Vocabulary((*parts.vocabulary.pieces, *fresh), parts.vocabulary.special)
-        added = (
-            *parts.added,
-            *(AddedToken(content=piece, special=True, normalized=False) for piece in fresh),
-        )
+        added = (*parts.added, *(AddedToken(content=piece, special=True, normalized=False) for piece in fresh))
         return Tokenizer(TokenizerParts(vocabulary, parts.settings, added, parts.model_size or len(parts.vocabulary)))
 
     @property
     def vocab_size(self) -> int:
-        """How many ids there are: the number of rows that an embedding needs."""
+        """The number of ids, and of the rows of an embedding."""
         return len(self.vocabulary)
 
     @property
@@ -233,7 +224,7 @@ class Tokenizer:
 
     @property
     def parts(self) -> TokenizerParts:
-        """All that defines this tokenizer, for those who make another from it."""
+        """All that defines this tokenizer, to build another one from it."""
         return self._parts
 
     def __repr__(self) -> str:
@@ -248,7 +239,7 @@ class Tokenizer:
 
 
 def _with_special_tokens(parts: TokenizerParts) -> TokenizerParts:
-    """List the five special tokens among the added ones, where the Rust library looks for them in the text."""
+    """Add the five special tokens to the added ones, which the Rust library finds in the text."""
     listed = {token.content: token for token in parts.added}
     for piece in parts.vocabulary.special.roles().values():
         listed.setdefault(piece, AddedToken(content=piece, special=True, normalized=False))
@@ -314,8 +305,8 @@ def _check(text: object, name: str) -> None:
 def _without_surrogates(entry: _Input) -> tuple[_Input, int]:
     """Replace each unpaired surrogate by U+FFFD, one character for one, so that offsets stay exact.
 
-    The Rust side refuses such strings with a TypeError, and once the types are checked for nothing else. Looking for
-    surrogates only then keeps the ordinary path free of a scan.
+    The Rust library raises TypeError for such strings and, once the types are checked, for nothing else. Searching for
+    surrogates only then saves a scan of ordinary text.
     """
     if isinstance(entry, str):
         return _SURROGATE.subn("\ufffd", entry)
@@ -333,7 +324,7 @@ _TIGHT: Final = re.compile(rf"[{_WIDE}{_LINKS}{_OPENS}]{_SEAM}|{_SEAM}[{_WIDE}{_
 
 
 def detokenize(pieces: Iterable[str], before: str = "") -> str:
-    """Write pieces after a text, which stays as it is but for spaces at its end.
+    """Append pieces to a text, without the spaces at its end.
 
     >>> detokenize(["明", "月", "光", "，"], before="床前")
     '床前明月光，'

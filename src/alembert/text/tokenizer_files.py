@@ -1,10 +1,10 @@
 """The files of a tokenizer: `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`.
 
 In: a folder or a single file as Hugging Face tools write them. Out: `TokenizerParts`, all that defines a BERT tokenizer.
-Files are read in Python, checked, and reduced to these few parts, rather than handed to the Rust library as they are:
-so a damaged file gets a sentence, settings that would cut or pad text (all-MiniLM's `tokenizer.json` cuts at 128) are
-left behind, and what is saved depends on the parts alone. The price is that a `tokenizer.json` with other than BERT's
-steps is refused.
+Files are read in Python, checked, and reduced to these few parts, rather than passed to the Rust library: so a damaged
+file gets a clear error, settings that would truncate or pad text (all-MiniLM's `tokenizer.json` truncates at 128) are
+ignored, and what is saved depends on the parts alone. The price is that a `tokenizer.json` with other steps than BERT's
+is an error.
 """
 
 from __future__ import annotations
@@ -20,34 +20,28 @@ from alembert.errors import BadFile, BadInput, UnsupportedTokenizer
 from alembert.text.vocabulary import MAX_FILE_BYTES, SpecialTokens, Vocabulary
 
 MAX_WORD_CHARACTERS = 100
-"""What transformers has for BERT where a file is silent (the original program had 200)."""
+"""The default of transformers for BERT (the original program had 200)."""
 _NOT_IN_CONFIG = ("model_max_length", "max_input_chars_per_word")
-_BERT_CLASSES = {
-    "BertTokenizer",
-    "DistilBertTokenizer",
-    "ElectraTokenizer",
-    "PreTrainedTokenizer",
-    "TokenizersBackend",
-}
+_BERT_CLASSES = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "PreTrainedTokenizer", "TokenizersBackend"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerSettings:
-    """How text is normalised before it is cut into pieces, under the names that Hugging Face gives."""
+    """How text is normalised before it is split into pieces, with the names of Hugging Face."""
 
     do_lower_case: bool
     strip_accents: bool | None = None
     """None: strip accents if text is lower-cased, as the original BERT does."""
     tokenize_chinese_chars: bool = True
     model_max_length: int | None = None
-    """Written for other tools; nothing here is ever cut."""
+    """Written for other tools; nothing is truncated here."""
     max_input_chars_per_word: int = MAX_WORD_CHARACTERS
     """Longer words are unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddedToken:
-    """A token that is found in the text before WordPiece sees it."""
+    """A token that is matched in the text before WordPiece."""
 
     content: str
     special: bool = False
@@ -66,11 +60,11 @@ class TokenizerParts:
     added: tuple[AddedToken, ...] = ()
     """In the order of their ids; those outside the WordPiece model are the last pieces of the vocabulary."""
     model_size: int | None = None
-    """How many pieces, counted from the first, belong to the WordPiece model; None: all."""
+    """How many pieces, counted from the first, belong to the WordPiece model; None for all."""
 
 
 def read_tokenizer(path: Path, lowercase: bool | None) -> TokenizerParts:
-    """Read a folder, a `vocab.txt` or a `tokenizer.json`; a given `lowercase` wins over what the files say."""
+    """Read a folder, a `vocab.txt` or a `tokenizer.json`; `lowercase` overrides the files."""
     _expect_path(path)
     source = _main_file(path) if path.is_dir() else path
     config = _read_config(source.with_name("tokenizer_config.json"))
@@ -94,14 +88,14 @@ def make_config_json(parts: TokenizerParts) -> str:
 
 
 def _expect_path(path: Path) -> None:
-    wanted = "Give a checkpoint folder, a vocab.txt or a tokenizer.json."
+    advice = "Give a checkpoint folder, a vocab.txt or a tokenizer.json."
     try:
-        found = path.exists()
+        exists = path.exists()
     except OSError as problem:
-        # Not quoted: what is too long for a path is likely a document, given in the wrong place.
-        raise BadFile(f"The path of the tokenizer cannot be used: {problem.strerror}. {wanted}") from None
-    if not found:
-        raise BadFile(f"{path} does not exist. {wanted}")
+        # Not quoted: what is too long for a path is probably a document, passed by mistake.
+        raise BadFile(f"The path of the tokenizer cannot be used: {problem.strerror}. {advice}") from None
+    if not exists:
+        raise BadFile(f"{path} does not exist. {advice}")
 
 
 def _main_file(folder: Path) -> Path:
@@ -118,8 +112,8 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _special_tokens(config: Mapping[str, Any]) -> SpecialTokens:
-    found = {field.name: config.get(f"{field.name}_token") for field in fields(SpecialTokens)}
-    named = {role: t.get("content") if isinstance(t, dict) else t for role, t in found.items()}
+    entries = {field.name: config.get(f"{field.name}_token") for field in fields(SpecialTokens)}
+    named = {role: t.get("content") if isinstance(t, dict) else t for role, t in entries.items()}
     return SpecialTokens(**{role: token for role, token in named.items() if isinstance(token, str)})
 
 
@@ -150,11 +144,7 @@ def _from_lines(
             f"{path} has an added_tokens.json beside it, a form of the past. "
             "Open the folder with transformers and save it again, which writes a tokenizer.json."
         )
-    defaults = {
-        "do_lower_case": not vocabulary.is_cased(),
-        "strip_accents": None,
-        "tokenize_chinese_chars": True,
-    }
+    defaults = {"do_lower_case": not vocabulary.is_cased(), "strip_accents": None, "tokenize_chinese_chars": True}
     settings = _settings(path, config, defaults, lowercase)
     return _with_added(path, vocabulary.pieces, special, settings, _listed_tokens(config))
 
@@ -172,8 +162,8 @@ def _with_added(
     path: Path, pieces: Sequence[str], special: SpecialTokens, settings: TokenizerSettings, entries: Any
 ) -> TokenizerParts:
     added = _added_tokens(path, entries, pieces)
-    known = set(pieces)
-    beyond = [token.content for token in added if token.content not in known]
+    model_pieces = set(pieces)
+    beyond = [token.content for token in added if token.content not in model_pieces]
     try:
         return TokenizerParts(Vocabulary((*pieces, *beyond), special), settings, added, len(pieces))
     except BadInput as problem:

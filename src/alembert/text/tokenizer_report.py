@@ -1,8 +1,8 @@
-"""How well a tokenizer fits a corpus.
+"""Measure how well a tokenizer fits a corpus.
 
-In: a tokenizer and a `WordCounts`. Out: a `TokenizerReport`: pieces per word and per character, what is split or unknown, by kind of
-entity too, which words cost most, and what adding terms would save. All numbers are over occurrences, not over
-distinct words, unless their name says so.
+In: a tokenizer and a `WordCounts`. Out: a `TokenizerReport`: pieces per word and per character, what is split or
+unknown, also by label of entity, which words cost most, and what adding terms would save. All numbers are over
+occurrences, not over distinct words, unless their name says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STEPS = (100, 250, 500, 1000, 2000, 2700, 5000, 10_000, 20_000)
 
 @dataclass(frozen=True)
 class EntityReport:
-    """The entities of one kind."""
+    """The entities of one label."""
 
     mentions: int
     pieces: int
@@ -68,11 +68,11 @@ class TokenizerReport:
     histogram: tuple[int, ...]
     entities: Mapping[str, EntityReport]
     costly: tuple[TermCandidate, ...]
-    """The split words on which most pieces are spent."""
+    """The split words with the most pieces in total."""
     strange: tuple[TermCandidate, ...]
     """The most frequent unknown words."""
     savings: tuple[PieceSaving, ...]
-    """For more and more terms; before the few words that a term disturbs."""
+    """For increasing numbers of terms, without the few words that a term disturbs."""
 
     @property
     def pieces_per_word(self) -> float:
@@ -96,37 +96,37 @@ class TokenizerReport:
         return {**asdict(self), **{name: round(value, 5) for name, value in rates.items()}}
 
 
-def build_tokenizer_report(tokenizer: Tokenizer, census: WordCounts) -> TokenizerReport:
+def build_tokenizer_report(tokenizer: Tokenizer, word_counts: WordCounts) -> TokenizerReport:
     """Measure a tokenizer on a corpus."""
-    if not census.words:
+    if not word_counts.words:
         raise BadInput("The corpus has no words, so there is nothing to measure.")
-    words = sorted({*census.words, *census.mention_words()})
-    cuts = segment_words(tokenizer, words)
-    counts = np.array([census.words.get(word, 0) for word in words], dtype=np.int64)
-    pieces = int((counts * cuts.sizes).sum())
-    ranked = rank_candidates(census, cuts, any_word=True)
+    words = sorted({*word_counts.words, *word_counts.mention_words()})
+    segmentations = segment_words(tokenizer, words)
+    counts = np.array([word_counts.words.get(word, 0) for word in words], dtype=np.int64)
+    pieces = int((counts * segmentations.sizes).sum())
+    ranked = rank_candidates(word_counts, segmentations, any_word=True)
     return TokenizerReport(
         vocabulary=tokenizer.vocab_size,
         lowercase=tokenizer.lowercase,
-        documents=census.documents,
-        characters=census.characters,
-        words=census.total,
-        distinct_words=len(census.words),
-        forgotten_words=census.forgotten,
+        documents=word_counts.documents,
+        characters=word_counts.characters,
+        words=word_counts.total,
+        distinct_words=len(word_counts.words),
+        forgotten_words=word_counts.forgotten,
         pieces=pieces,
-        split=int(counts[cuts.sizes > 1].sum()),
-        unknown=int(counts[cuts.unknown].sum()),
-        unused_pieces=tokenizer.vocab_size - len(np.unique(cuts.ids)),
-        histogram=_histogram(dict(enumerate(np.bincount(cuts.sizes, weights=counts).astype(int).tolist()))),
-        entities=_entity_fits(census, cuts),
+        split=int(counts[segmentations.sizes > 1].sum()),
+        unknown=int(counts[segmentations.unknown].sum()),
+        unused_pieces=tokenizer.vocab_size - len(np.unique(segmentations.ids)),
+        histogram=_histogram(dict(enumerate(np.bincount(segmentations.sizes, weights=counts).astype(int).tolist()))),
+        entities=_entity_fits(word_counts, segmentations),
         costly=tuple([term for term in ranked if term.pieces > 1][:_LISTED]),
         strange=tuple([term for term in ranked if term.pieces == 1][:_LISTED]),
-        savings=_savings(_best(census, cuts, ranked), pieces),
+        savings=_savings(_best(word_counts, segmentations, ranked), pieces),
     )
 
 
-def _best(census: WordCounts, cuts: Segmentations, ranked: list[TermCandidate]) -> list[TermCandidate]:
-    return rank_candidates(census, cuts) if census.mentions else ranked
+def _best(word_counts: WordCounts, segmentations: Segmentations, ranked: list[TermCandidate]) -> list[TermCandidate]:
+    return rank_candidates(word_counts, segmentations) if word_counts.mentions else ranked
 
 
 def _savings(ranked: list[TermCandidate], pieces: int) -> tuple[PieceSaving, ...]:
@@ -135,21 +135,21 @@ def _savings(ranked: list[TermCandidate], pieces: int) -> tuple[PieceSaving, ...
     return tuple(PieceSaving(n, int(total[n - 1]), round(float(total[n - 1]) / pieces, 5)) for n in steps)
 
 
-def _entity_fits(census: WordCounts, cuts: Segmentations) -> dict[str, EntityReport]:
-    sizes = cuts.table()
-    unknown = {cuts.words[position] for position in np.flatnonzero(cuts.unknown).tolist()}
-    return {label: _entity_fit(found, sizes, unknown) for label, found in census.mentions.items()}
+def _entity_fits(word_counts: WordCounts, segmentations: Segmentations) -> dict[str, EntityReport]:
+    sizes = segmentations.table()
+    unknown = {segmentations.words[position] for position in np.flatnonzero(segmentations.unknown).tolist()}
+    return {label: _entity_fit(mentions, sizes, unknown) for label, mentions in word_counts.mentions.items()}
 
 
-def _entity_fit(found: Mapping[WordSequence, int], sizes: Mapping[str, int], unknown: set[str]) -> EntityReport:
+def _entity_fit(mentions: Mapping[WordSequence, int], sizes: Mapping[str, int], unknown: set[str]) -> EntityReport:
     lengths: Counter[int] = Counter()
-    for words, count in found.items():
+    for words, count in mentions.items():
         lengths[sum(sizes[word] for word in words)] += count
     return EntityReport(
-        mentions=sum(found.values()),
+        mentions=sum(mentions.values()),
         pieces=sum(length * count for length, count in lengths.items()),
-        split=sum(count for words, count in found.items() if any(sizes[word] > 1 for word in words)),
-        unknown=sum(count for words, count in found.items() if not unknown.isdisjoint(words)),
+        split=sum(count for words, count in mentions.items() if any(sizes[word] > 1 for word in words)),
+        unknown=sum(count for words, count in mentions.items() if not unknown.isdisjoint(words)),
         histogram=_histogram(lengths),
     )
 

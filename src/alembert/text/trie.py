@@ -1,8 +1,8 @@
-"""A trie over word numbers, walked for all places of a text at once.
+"""A trie over hashed words, searched from all words of a text at once.
 
-In: sequences of 64-bit word numbers (`wordhash`). Out: for a text, every place where one of the sequences stands.
-Nodes and edges live in a few flat arrays, so half a million terms take tens of megabytes, are built in about a second,
-and are shared by forked workers without copies.
+In: sequences of 64-bit word hashes (`wordhash`). Out: all occurrences of the sequences in a text. Nodes and edges are
+stored in a few flat arrays, so half a million terms take tens of megabytes, are built in about a second, and are shared
+by forked workers without copies.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NOT_FOUND = -1
 
 @dataclass(frozen=True)
 class HashTable:
-    """An unchangeable map from 64-bit keys to small numbers, asked about many keys at once."""
+    """An immutable map from 64-bit keys to small numbers, with lookups of many keys at once."""
 
     keys: Uint64Array
     values: NodeArray
 
     @classmethod
-    def of(cls, keys: Uint64Array, values: NodeArray) -> HashTable:
-        """Build from keys that are all different. At most half of the slots are filled."""
+    def build(cls, keys: Uint64Array, values: NodeArray) -> HashTable:
+        """Build from unique keys. At most half of the slots are filled."""
         size = 1 << max(4, (2 * len(keys) - 1).bit_length())
         table = cls(np.full(size, _EMPTY), np.full(size, NOT_FOUND, dtype=np.int32))
         slots, left = table._home(keys), np.arange(len(keys))
@@ -44,19 +44,19 @@ class HashTable:
         return table
 
     def find(self, keys: Uint64Array) -> NodeArray:
-        """Give the value of each key, `NOT_FOUND` where there is none."""
+        """Return the value of each key, `NOT_FOUND` where there is none."""
         slots = self._home(keys)
-        found = self.keys[slots]
+        stored_keys = self.keys[slots]
         values = self.values[slots]
-        wrong = found != keys
+        wrong = stored_keys != keys
         values[wrong] = NOT_FOUND
-        left = np.flatnonzero(wrong & (found != _EMPTY))
+        left = np.flatnonzero(wrong & (stored_keys != _EMPTY))
         while left.size:
             slots[left] = (slots[left] + 1) & (len(self.keys) - 1)
-            found = self.keys[slots[left]]
-            right = found == keys[left]
+            stored_keys = self.keys[slots[left]]
+            right = stored_keys == keys[left]
             values[left[right]] = self.values[slots[left[right]]]
-            left = left[~right & (found != _EMPTY)]
+            left = left[~right & (stored_keys != _EMPTY)]
         return values
 
     def _home(self, keys: Uint64Array) -> IndexArray:
@@ -66,7 +66,7 @@ class HashTable:
 
 @dataclass(frozen=True)
 class Trie:
-    """Which sequences of words are terms. Nodes are numbered from 0, the root."""
+    """The sequences of words that are terms. Nodes are numbered from 0, the root."""
 
     words: HashTable
     """From a word's hash to its number."""
@@ -81,9 +81,9 @@ class Trie:
 
     @classmethod
     def from_words(cls, hashes: Uint64Array, lengths: IndexArray) -> tuple[Trie, NodeArray]:
-        """Build from the words of all terms, one term after the other; also give each term's last node."""
+        """Build from the words of all terms, one term after the other; return also the last node of each term."""
         vocabulary, words = np.unique(hashes, return_inverse=True)
-        table = HashTable.of(vocabulary, np.arange(len(vocabulary), dtype=np.int32))
+        table = HashTable.build(vocabulary, np.arange(len(vocabulary), dtype=np.int32))
         keys, ends = _grow(words, lengths)
         nodes = np.arange(1, len(keys) + 1, dtype=np.int32)
         inner = np.zeros(len(keys) + 1, dtype=bool)
@@ -93,33 +93,33 @@ class Trie:
         top = keys < np.uint64(1) << _WORD_BITS
         roots = np.full(len(vocabulary) + 1, NOT_FOUND, dtype=np.int32)
         roots[keys[top].astype(np.int64)] = nodes[top]
-        return cls(table, roots, HashTable.of(keys[~top], nodes[~top]), inner, final), ends
+        return cls(table, roots, HashTable.build(keys[~top], nodes[~top]), inner, final), ends
 
     def walk(self, words: HashedWords) -> tuple[IndexArray, IndexArray, NodeArray]:
-        """Find all terms that stand between word borders: first word, number of words, node; by depth."""
+        """Find all terms between word borders: first word, number of words and node, sorted by depth."""
         numbers = self.words.find(words.hashes)
         near = _find_word_gaps(words)
-        places = np.flatnonzero((numbers >= 0) & ~words.glued)
-        nodes = self.roots[numbers[places]]
-        places, nodes = places[nodes >= 0], nodes[nodes >= 0]
-        found: list[tuple[IndexArray, IndexArray, NodeArray]] = []
+        starts = np.flatnonzero((numbers >= 0) & ~words.glued)
+        nodes = self.roots[numbers[starts]]
+        starts, nodes = starts[nodes >= 0], nodes[nodes >= 0]
+        matches: list[tuple[IndexArray, IndexArray, NodeArray]] = []
         depth = 1
-        while places.size:
-            ended = np.flatnonzero(self.final[nodes] & ~near.glued_after[places + depth - 1])
-            found.append((places[ended], np.full(len(ended), depth), nodes[ended]))
-            onward = self.inner[nodes] & near.close_after[places + depth - 1]
-            places, nodes = self._step(numbers, places[onward], nodes[onward], depth)
+        while starts.size:
+            ended = np.flatnonzero(self.final[nodes] & ~near.glued_after[starts + depth - 1])
+            matches.append((starts[ended], np.full(len(ended), depth), nodes[ended]))
+            onward = self.inner[nodes] & near.close_after[starts + depth - 1]
+            starts, nodes = self._step(numbers, starts[onward], nodes[onward], depth)
             depth += 1
-        return _concatenate_matches(found)
+        return _concatenate_matches(matches)
 
     def _step(
-        self, numbers: NodeArray, places: IndexArray, nodes: NodeArray, depth: int
+        self, numbers: NodeArray, starts: IndexArray, nodes: NodeArray, depth: int
     ) -> tuple[IndexArray, NodeArray]:
-        following = numbers[places + depth]
-        known = following >= 0
-        places = places[known]
-        after = self.edges.find(_edge(nodes[known], following[known]))
-        return places[after >= 0], after[after >= 0]
+        following = numbers[starts + depth]
+        has_number = following >= 0
+        starts = starts[has_number]
+        after = self.edges.find(_edge(nodes[has_number], following[has_number]))
+        return starts[after >= 0], after[after >= 0]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _WordGaps:
 
 
 def _find_word_gaps(words: HashedWords) -> _WordGaps:
-    """For each word: does the next follow without a border, and is it at most one space or hyphen away."""
+    """Mark the words that the next one follows without a border, or after at most one space or hyphen."""
     glued = np.zeros(len(words.starts), dtype=bool)
     glued[:-1] = words.glued[1:]
     close = np.zeros(len(words.starts), dtype=bool)
@@ -138,13 +138,13 @@ def _find_word_gaps(words: HashedWords) -> _WordGaps:
 
 
 def _concatenate_matches(
-    found: list[tuple[IndexArray, IndexArray, NodeArray]],
+    matches: list[tuple[IndexArray, IndexArray, NodeArray]],
 ) -> tuple[IndexArray, IndexArray, NodeArray]:
-    if not found:
+    if not matches:
         nothing = np.zeros(0, dtype=np.int64)
         return nothing, nothing, nothing.astype(np.int32)
-    places, depths, nodes = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return places, depths, nodes
+    starts, depths, nodes = (np.concatenate(parts) for parts in zip(*matches, strict=True))
+    return starts, depths, nodes
 
 
 def _edge(nodes: NDArray[np.integer], words: NDArray[np.integer]) -> Uint64Array:
@@ -152,15 +152,15 @@ def _edge(nodes: NDArray[np.integer], words: NDArray[np.integer]) -> Uint64Array
 
 
 def _grow(words: IndexArray, lengths: IndexArray) -> tuple[Uint64Array, NodeArray]:
-    """Number the prefixes of all terms, level by level: the edge into each node, and each term's last node."""
+    """Number the prefixes of all terms by level; return the edge into each node, and the last node of each term."""
     begins = np.cumsum(lengths) - lengths
     nodes = np.zeros(len(lengths), dtype=np.int32)
     levels: list[Uint64Array] = []
-    known = 1
+    count = 1
     for depth in range(int(lengths.max(initial=0))):
         longer = np.flatnonzero(lengths > depth)
         keys, which = np.unique(_edge(nodes[longer], words[begins[longer] + depth]), return_inverse=True)
-        nodes[longer] = known + which
+        nodes[longer] = count + which
         levels.append(keys)
-        known += len(keys)
+        count += len(keys)
     return np.concatenate([*levels, np.zeros(0, dtype=np.uint64)]), nodes

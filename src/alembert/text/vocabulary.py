@@ -2,9 +2,9 @@
 
 In: a `vocab.txt` in BERT's form (UTF-8, one piece a line, the line number is the id) or pieces given one by one.
 Out: a frozen `Vocabulary` that knows the id of each piece and which pieces play BERT's five special roles.
-A line is taken exactly as it stands, because some published vocabularies hold pieces that look like white space
-(U+2028); what can only be damage (an empty line, a piece twice, another encoding) is refused with its line number
-instead of shifting the ids of all pieces after it.
+Lines are not stripped, because some published vocabularies hold pieces that look like white space (U+2028); obvious
+damage (an empty line, a repeated piece, another encoding) is an error with its line number, because it would shift the
+ids of all pieces after it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from alembert.errors import BadFile, BadInput
 
 CONTINUATION_PREFIX = "##"
 MAX_FILE_BYTES = 64 * 2**20
-"""Bytes. The largest published BERT vocabularies (half a million pieces) take a tenth of it."""
+"""The largest published BERT vocabularies (half a million pieces) take a tenth of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class SpecialTokens:
 class Vocabulary:
     """Ordered pieces; the position of a piece is its id.
 
-    >>> Vocabulary.of("br", "##af", "##a").id_of("##af")
+    >>> Vocabulary.from_pieces("br", "##af", "##a").id_of("##af")
     1
     """
 
@@ -48,13 +48,12 @@ class Vocabulary:
     special: SpecialTokens = SpecialTokens()
 
     def __post_init__(self) -> None:
-        if fault := _first_fault(self.pieces):
+        if fault := _find_fault(self.pieces):
             position, what = fault
             raise BadInput(f"Piece {position} of the vocabulary {what}. Give each piece once, not empty.")
 
     @classmethod
     def from_pieces(cls, *pieces: str) -> Vocabulary:
-        """Make a vocabulary of the given pieces, in this order."""
         return cls(pieces)
 
     @classmethod
@@ -65,13 +64,13 @@ class Vocabulary:
             lines.pop()
         if not lines:
             raise BadFile(f"{path} is empty. A vocabulary has one piece on each line.")
-        if fault := _first_fault(lines):
+        if fault := _find_fault(lines):
             position, what = fault
             raise BadFile(f"{path}, line {position + 1} {what}. Each line must hold one piece, and each piece once.")
         return cls(tuple(lines), special or SpecialTokens())
 
     def save(self, path: str | Path) -> None:
-        """Write a `vocab.txt` that `open` reads back as it was."""
+        """Write a `vocab.txt` that `open` reads back unchanged."""
         Path(path).write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
 
     @cached_property
@@ -90,11 +89,11 @@ class Vocabulary:
         return [piece for piece in self.special.roles().values() if piece not in self]
 
     def is_cased(self) -> bool:
-        """Tell whether some plain piece would be out of reach if text were lower-cased.
+        """Whether some plain piece would be unreachable if text were lower-cased.
 
         Only pieces made of letters count: markers such as `[CLS]` or `<S>` are upper-case in every vocabulary.
 
-        >>> Vocabulary.of("[CLS]", "aspirin").is_cased(), Vocabulary.of("[CLS]", "BRAF").is_cased()
+        >>> Vocabulary.from_pieces("[CLS]", "aspirin").is_cased(), Vocabulary.from_pieces("[CLS]", "BRAF").is_cased()
         (False, True)
         """
         plain = (piece.removeprefix(CONTINUATION_PREFIX) for piece in self.pieces)
@@ -111,7 +110,7 @@ class Vocabulary:
 
 
 def read_limited(path: Path) -> bytes:
-    """Read a tokenizer's file whole, unless it is missing or too large to be one."""
+    """Read a file of a tokenizer; raise if it does not exist or is too large to be one."""
     if not path.is_file():
         raise BadFile(f"{path} is not a file. Give the path of a file that exists.")
     size = path.stat().st_size
@@ -143,7 +142,7 @@ def _decode(path: Path) -> str:
         ) from None
 
 
-def _first_fault(pieces: tuple[str, ...] | list[str]) -> tuple[int, str] | None:
+def _find_fault(pieces: tuple[str, ...] | list[str]) -> tuple[int, str] | None:
     seen: dict[str, int] = {}
     for position, piece in enumerate(pieces):
         if not piece:

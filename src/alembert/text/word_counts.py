@@ -1,11 +1,11 @@
-"""A census of a corpus: which words it has, how often, and which words its entities are made of.
+"""Count the words of a corpus, and the words of its entities.
 
-In: samples (a text and the entities in it), read once as a stream. Out: a `WordCounts`, on which `learn`, `extend`, `prune`
-and `report` work without reading the corpus again. Words are those that WordPiece sees: after the tokenizer's own
-normalisation, cut at white space and punctuation, so "IL-6" is the three words "il", "-" and "6".
+In: samples (a text and the entities in it), read once as a stream. Out: a `WordCounts`, which `learn`, `extend`, `prune`
+and `tokenizer_report` use without reading the corpus again. Words are the input of WordPiece: after the tokenizer's own
+normalisation, split at white space and punctuation, so "IL-6" is the three words "il", "-" and "6".
 
-The trade-off: stretches between white space are counted first and normalised once each instead of at every occurrence,
-which is many times faster. Memory is bounded: beyond a limit the rarest words are forgotten, and how many is counted.
+Runs between white space are counted first and normalised once each instead of at every occurrence, which is many times
+faster. Memory is bounded: beyond a limit the rarest words are forgotten, and their occurrences counted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TextSample:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """What a corpus consists of, seen through one tokenizer's normalisation."""
+    """The words and entities of a corpus, after one tokenizer's normalisation."""
 
     words: Mapping[str, int]
     """Word -> occurrences, in alphabetical order."""
@@ -57,24 +57,24 @@ class WordCounts:
 
     @property
     def total(self) -> int:
-        """How many words the corpus has, forgotten ones aside."""
+        """Occurrences of all words, without forgotten ones."""
         return sum(self.words.values())
 
     def mention_words(self) -> Counter[str]:
         """Count the words inside entities."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for mentions in self.mentions.values():
             for words, count in mentions.items():
                 for word in words:
-                    found[word] += count
-        return found
+                    counts[word] += count
+        return counts
 
     def several_words(self) -> int:
         """Count the entities of more than one word, which WordPiece cannot hold as one piece."""
-        return sum(n for found in self.mentions.values() for words, n in found.items() if len(words) > 1)
+        return sum(n for mentions in self.mentions.values() for words, n in mentions.items() if len(words) > 1)
 
     def merge(self, other: WordCounts) -> WordCounts:
-        """Put two parts of a corpus together."""
+        """Add the counts of another part of the corpus."""
         labels = sorted({*self.mentions, *other.mentions})
         return WordCounts(
             words=_sorted(Counter(self.words) + Counter(other.words)),
@@ -89,7 +89,7 @@ class WordCounts:
 
 
 class WordSplitter:
-    """Normalise a text as a BERT tokenizer does and cut it into the words that WordPiece sees.
+    """Normalises a text as a BERT tokenizer does and splits it into the words that WordPiece segments.
 
     >>> WordSplitter(TokenizerSettings(do_lower_case=True)).split("IL-6 (Naïve)")
     ['il', '-', '6', '(', 'naive', ')']
@@ -109,7 +109,7 @@ class WordSplitter:
 
 
 class WordCounter:
-    """Counts samples one after another; `census` closes the count."""
+    """Counts the words of samples one after another."""
 
     def __init__(self, splitter: WordSplitter, *, most_words: int = MAX_WORDS) -> None:
         self._splitter = splitter
@@ -121,8 +121,7 @@ class WordCounter:
         self._mentions: defaultdict[str, Counter[WordSequence]] = defaultdict(Counter)
         self._documents = self._characters = self._forgotten = 0
 
-    def annotate(self, sample: TextSample) -> None:
-        """Count one sample."""
+    def add(self, sample: TextSample) -> None:
         self._documents += 1
         self._characters += len(sample.text)
         self._chunks.update(_DROPPED.sub("", sample.text).split())
@@ -133,15 +132,14 @@ class WordCounter:
             self._settle()
 
     def get_counts(self) -> WordCounts:
-        """Return the count so far."""
         self._settle()
         mentions = {label: _sorted(self._mentions[label]) for label in sorted(self._mentions)}
         return WordCounts(_sorted(self._words), mentions, self._documents, self._characters, self._forgotten)
 
     def _settle(self) -> None:
-        """Turn stretches and surfaces into words."""
+        """Split the collected runs and surfaces into words."""
         for count, chunks in _by_count(self._chunks):
-            for text in _joined(chunks):
+            for text in _join_batches(chunks):
                 for word, times in Counter(self._splitter.split(text)).items():
                     self._words[word] += times * count
         for label, surfaces in self._surfaces.items():
@@ -164,31 +162,31 @@ def count_corpus_words(
     samples: Iterable[TextSample], splitter: WordSplitter, *, most_words: int = MAX_WORDS
 ) -> WordCounts:
     """Count the words of a stream of samples."""
-    taker = WordCounter(splitter, most_words=most_words)
+    counter = WordCounter(splitter, most_words=most_words)
     for sample in samples:
-        taker.annotate(sample)
-    return taker.get_counts()
+        counter.add(sample)
+    return counter.get_counts()
 
 
 def count_corpus_words_split(
     samples: Iterable[TextSample], splitter: WordSplitter, every: int
 ) -> tuple[WordCounts, WordCounts]:
-    """Count a corpus in two parts: every n-th document is held out and counted apart."""
+    """Count a corpus in two parts: every n-th document is held out and counted separately."""
     main, held_out = WordCounter(splitter), WordCounter(splitter)
     for number, sample in enumerate(samples, start=1):
-        (held_out if number % every == 0 else main).annotate(sample)
+        (held_out if number % every == 0 else main).add(sample)
     return main.get_counts(), held_out.get_counts()
 
 
 def _by_count(chunks: Counter[str]) -> Iterator[tuple[int, list[str]]]:
-    """Group the stretches that occur equally often: one count then serves every word of a group."""
+    """Group the runs that occur equally often: one count then serves every word of a group."""
     groups: defaultdict[int, list[str]] = defaultdict(list)
     for chunk, count in chunks.items():
         groups[count].append(chunk)
     return iter(groups.items())
 
 
-def _joined(chunks: Iterable[str]) -> Iterator[str]:
+def _join_batches(chunks: Iterable[str]) -> Iterator[str]:
     source = iter(chunks)
     while batch := list(islice(source, _BATCH)):
         yield " ".join(batch)
@@ -205,7 +203,7 @@ def _word_pattern() -> re.Pattern[str]:
 
 
 def _punctuation() -> set[str]:
-    """Ask the Rust library which characters it cuts at: its table of Unicode is not that of Python."""
+    """Collect the characters at which the Rust library splits: its Unicode table is not that of Python."""
     doubtful = [chr(code) for code in range(0x20000) if _may_be_mark(chr(code))]
     cut = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(" ".join(f"a{mark}a" for mark in doubtful))
     return {word for word, _ in cut if len(word) == 1 and word != "a"}

@@ -1,14 +1,13 @@
-"""Cut text into small words and give each a 64-bit number, in whole-array steps.
+"""Split text into small words and hash each to 64 bits, with vectorised operations.
 
-In: a text. Out: where each word starts and ends, and its number. A word is a run of letters, a run of digits, one
-Greek letter, one Chinese or Japanese character, or one mark of punctuation; spaces and hyphens only separate. So
-"IL-6", "IL6" and "IL 6" are the same two words, and "TGFβ" is the same as "TGF-beta".
+In: a text. Out: the start, end and hash of each word. A word is a run of letters, a run of digits, one Greek letter, one
+Chinese or Japanese character, or one punctuation mark; spaces and hyphens only separate. So "IL-6", "IL6" and "IL 6" are
+the same two words, and "TGFβ" is the same as "TGF-beta".
 
-The number is a polynomial hash of the folded characters, taken from one running sum over the text, so that no Python
-object is made per word: this is what makes the gazetteer several times faster than a regular expression would allow.
-The price is that two different words could share a number, with a chance of about 1 in 10^7 for a lexicon of a million
-words against a corpus of a million different words. Folding keeps the length (one character gives one character), so
-offsets are those of the original text.
+The hash is a polynomial over the folded characters, computed from one cumulative sum over the text, so that no Python
+object is needed per word: this makes the gazetteer several times faster than a regular expression would. The price is
+that two different words could have the same hash, with a probability of about 1 in 10^7 for a lexicon of a million words
+and a corpus of a million different words. Folding keeps the length, so offsets are those of the original text.
 
 >>> cut = hash_words("IL-6 in TGFβ")
 >>> [(int(start), int(end)) for start, end in zip(cut.starts, cut.ends)]
@@ -85,7 +84,7 @@ def fold_case(text: str) -> str:
 
 
 def hash_words(text: str) -> HashedWords:
-    """Find the words of a text. Memory is about 60 bytes a character: give long texts in windows."""
+    """Find the words of a text. Memory is about 60 bytes a character: split long texts into windows."""
     codes = _codes(text)
     kinds = _kinds()[codes]
     starts = _starts(kinds)
@@ -97,7 +96,7 @@ def hash_words(text: str) -> HashedWords:
 
 
 def compute_word_hashes(text: str) -> Uint64Array:
-    """Give the hashes of all words of a text of any length, in bounded extra memory."""
+    """Return the hashes of all words of a text of any length, in bounded extra memory."""
     parts: list[Uint64Array] = []
     begin = 0
     while begin < len(text):
@@ -108,7 +107,7 @@ def compute_word_hashes(text: str) -> Uint64Array:
 
 
 def find_split_point(text: str, near: int) -> int:
-    """Find a place to part a text: after the last space or line end before `near`, if one is in reach."""
+    """Find where to split a text: after the last space or line end before `near`, if one is in reach."""
     space = max(text.rfind(" ", near - _REACH, near), text.rfind("\n", near - _REACH, near))
     return space + 1 if space >= 0 else near
 
@@ -148,7 +147,7 @@ def _hashes(
 def _plural(
     codes: NDArray[np.uint8] | NDArray[np.uint32], kinds: NDArray[np.uint8], starts: IndexArray, ends: IndexArray
 ) -> NDArray[np.bool_]:
-    """Tell which words end in a plural "s", which is left out of the hash: "tumors" equals "tumor"."""
+    """Mark the words with a plural "s", which is left out of the hash: "tumors" equals "tumor"."""
     last, before = codes[ends - 1], codes[ends - 2]
     plural: NDArray[np.bool_] = ((last | 32) == ord("s")) & (kinds == LETTER) & (ends - starts >= 5)
     for letter in b"siu":
@@ -158,7 +157,7 @@ def _plural(
 
 @cache
 def _powers(size: int) -> tuple[Uint64Array, Uint64Array]:
-    """The powers of the base and of its inverse modulo 2^64 (the base is odd, so it has one)."""
+    """Compute the powers of the base and of its inverse modulo 2^64 (the base is odd, so it has one)."""
     inverse = pow(_BASE, -1, 1 << 64)
     return _powers_of(_BASE, size), _powers_of(inverse, size)
 
@@ -175,7 +174,7 @@ def _characters() -> str:
 
 @cache
 def _kinds() -> NDArray[np.uint8]:
-    """Say for every code point what it is for the cutting of words."""
+    """Classify every code point for splitting words."""
     every = _characters()
     kinds = np.full(_CODES, MARK, dtype=np.uint8)
     kinds[np.fromiter(map(str.isalnum, every), dtype=bool, count=_CODES)] = LETTER
@@ -191,7 +190,7 @@ def _kinds() -> NDArray[np.uint8]:
 
 @cache
 def _numbers() -> Uint64Array:
-    """Give every code point the random-looking number of its folded character (the finaliser of SplitMix64)."""
+    """Map every code point to a pseudo-random number of its folded character (the finaliser of SplitMix64)."""
     folded = fold_case(_characters().replace("Σ", "σ"))  # a lone sigma: lower() would look at its neighbours
     mixed = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
     mixed = (mixed + np.uint64(1)) * np.uint64(_BASE)
@@ -202,7 +201,7 @@ def _numbers() -> Uint64Array:
 
 @cache
 def _greek_hashes() -> Uint64Array:
-    """The hash of the name of each Greek letter, small and capital, counted from U+0370."""
+    """Hash the name of each Greek letter, small and capital, counted from U+0370."""
     names = hash_words(" ".join(GREEK_NAMES)).hashes
     table = np.zeros(0x90, dtype=np.uint64)
     table[0x21:0x3A] = table[_FIRST_GREEK - 0x370 : _FIRST_GREEK - 0x370 + len(names)] = names

@@ -1,12 +1,12 @@
-"""Find words in text, Chinese above all, with exact offsets.
+"""Find words in text, above all in Chinese, with exact offsets.
 
-In go a text, a segmenter for Chinese and, if wanted, a dictionary of the user's terms; out come ``(start, end)``
-spans that hold every character that is not white space, in order. Outside Chinese, a run of letters and digits is a
-word and every other character is one of its own, as BERT's own pre-tokeniser has it.
+In: a text, a segmenter for Chinese and, optionally, a dictionary of terms. Out: ``(start, end)`` spans that hold every
+character that is not white space, in order. Outside Chinese, a run of letters and digits is a word and every other
+character is one of its own, as in BERT's pre-tokenizer.
 
-A term of the dictionary is always one word: at each place the longest term wins, the leftmost first, and the
-segmenter sees only what lies between the terms, so no word of its own ever reaches into one. The trade-off: a term
-that overlaps an earlier one is not kept, and a short term may cut a longer word that the dictionary lacks.
+A term of the dictionary is always one word: the leftmost term wins, then the longest, and the segmenter sees only the
+text between terms, so that its words never overlap one. The trade-off: a term that overlaps an earlier one is lost, and
+a short term may split a longer word that the dictionary lacks.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _LETTER = re.compile(rf"[^\W_{CJK}]|[{_MARKS}]")
 
 
 class Segmenter(Protocol):
-    """Cuts a stretch of Chinese characters into words."""
+    """Splits a run of Chinese characters into words."""
 
     def segment(self, text: str) -> Iterable[str]:
         """Return the words of `text`; joined, they are `text` again."""
 
 
 class Dictionary:
-    """Terms that stay whole. One-character terms are left out: they are whole in any case."""
+    """Terms that are never split. One-character terms are left out, as nothing can split them."""
 
     def __init__(self, terms: Iterable[str]) -> None:
         self.terms = frozenset(term for term in terms if len(term) > 1)
@@ -87,7 +87,7 @@ class Dictionary:
 
 
 class DictionarySegmenter:
-    """Forward maximum matching with a dictionary alone: no dependency, and no guess at words it does not know."""
+    """Forward maximum matching with a dictionary alone: no dependency, and no guess at unknown words."""
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
@@ -103,7 +103,7 @@ class DictionarySegmenter:
 
 
 class JiebaSegmenter:
-    """The words of jieba's own dictionary and its model of unknown words, by rjieba. Make one per process."""
+    """Segments with jieba's dictionary and its model of unknown words (rjieba). Create one per process."""
 
     def __init__(self) -> None:
         require("Cutting Chinese text into words", "rjieba")
@@ -112,7 +112,6 @@ class JiebaSegmenter:
         self._jieba = rjieba.Jieba()
 
     def segment(self, text: str) -> Iterable[str]:
-        """Return the words that jieba finds."""
         words: list[str] = self._jieba.cut(text)
         return words
 
@@ -147,7 +146,7 @@ def _words_between(text: str, start: int, end: int, segmenter: Segmenter) -> Ite
 
 
 def _cuts_word(text: str, at: int) -> bool:
-    """Tell whether a run of letters or digits goes on across `at`."""
+    """Whether a run of letters or digits continues across `at`."""
     if not 0 < at < len(text):
         return False
     return _LETTER.match(text, at) is not None and _LETTER.match(text, at - 1) is not None

@@ -1,10 +1,10 @@
 """Worker processes: started together, watched, and never left behind.
 
-In: a job, which each worker runs to its end, sharing out the work by counters in shared memory. The workers are forked
-where the system can, so that what the parent has built (a gazetteer of hundreds of megabytes) is there without a copy;
-elsewhere it is pickled once for each worker. The parent starts no thread before it forks. A worker ends with its
-parent, however that ends: it watches a pipe that only the parent holds open. A job may be killed at any point, so it
-must write what counts atomically.
+In: a job, which each worker runs to its end; counters in shared memory distribute the work. The workers are forked where
+the system can, so that they share what the parent has built (a gazetteer of hundreds of megabytes) without a copy;
+elsewhere it is pickled once for each worker. The parent starts no thread before it forks. A worker ends with its parent,
+however that ends: it watches a pipe that only the parent holds open. A job may be killed at any point, so it must write
+its results atomically.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -29,7 +29,7 @@ _REFUSED_EXIT_CODE = 3
 
 
 def get_context() -> BaseContext:
-    """Choose how workers are started."""
+    """Return the context that forks workers, where the system can."""
     has_fork = "fork" in multiprocessing.get_all_start_methods()
     return multiprocessing.get_context("fork" if has_fork else "spawn")
 
@@ -42,8 +42,19 @@ def default_workers() -> int:
     return max(1, min(len(allowed_cpus()), int(quota) if quota else len(allowed_cpus())))
 
 
+def claim_numbers(counter: Any, total: int) -> Iterator[int]:
+    """Yield the numbers below `total` that no other process has claimed from a shared counter."""
+    while True:
+        with counter.get_lock():
+            number = int(counter.value)
+            counter.value += 1
+        if number >= total:
+            return
+        yield number
+
+
 def run_processes(job: ProcessJob, workers: int, tick: Callable[[], None]) -> None:
-    """Run a job in each of some processes and wait for all; `tick` is called a few times a second."""
+    """Run a job in each of several processes and wait for all; `tick` is called a few times a second."""
     crew: list[_Worker] = []
     try:
         crew += (_Worker(job) for _ in range(workers))
@@ -59,9 +70,10 @@ def run_processes(job: ProcessJob, workers: int, tick: Callable[[], None]) -> No
 
 
 class _Worker:
-    """A started process, the pipe on which it may say why it stopped, and the one by which it knows of our end.
+    """A started process, the pipe for its error message, and the pipe that it watches for the end of the parent.
 
-    A later worker inherits our ends of earlier pipes. That does no harm: when we end, the last one started ends first.
+    A later worker inherits the parent's ends of earlier pipes. That does no harm: when the parent ends, the last worker
+    ends first.
     """
 
     def __init__(self, job: ProcessJob) -> None:
@@ -77,11 +89,11 @@ class _Worker:
 def _work(
     job: ProcessJob, report: Connection[Any, Any], watched: Connection[Any, Any], lifeline: Connection[Any, Any]
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives it too, and decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     lifeline.close()
     _end_with_parent(watched)
-    gc.freeze()  # what came from the parent is never garbage, and looking at it would copy its memory
+    gc.freeze()  # what came from the parent is never garbage, and visiting it would copy its memory
     try:
         job()
     except UserError as problem:
@@ -96,7 +108,7 @@ def _end_with_parent(watched: Connection[Any, Any]) -> None:
         return
     import fcntl
 
-    # SIGIO ends a process at once, even inside a long call into C, and with it goes the lock of the artefact.
+    # SIGIO ends a process at once, even inside a long call into C, which releases the lock of the artefact.
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(watched.fileno(), fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(watched.fileno(), fcntl.F_SETFL, fcntl.fcntl(watched.fileno(), fcntl.F_GETFL) | os.O_ASYNC)

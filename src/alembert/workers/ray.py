@@ -1,12 +1,12 @@
-"""Workers on a Ray cluster: one that is there, or one that is started on this machine and ended with the run.
+"""Workers on a Ray cluster: an existing one, or one that is started on this machine for the run.
 
-In: a `RayCluster` (which one, how many workers, how many CPUs each has), what makes a worker ready, and jobs. Out: the
-results in the order of the jobs, by `hands`, which see to workers that die. alembert must be installed on every machine
-of the cluster, and files lie under the same paths on all of them.
+In: a `RayCluster` (its address, how many workers, how many CPUs each has), a `WorkerSpec`, and jobs. Out: the results in
+the order of the jobs, by `pool`, which replaces workers that die. alembert must be installed on every machine of the
+cluster, and files must have the same paths on all of them.
 
-Actors of Ray are used, and not Ray Data: it keeps the order, but reads as far ahead as its object store holds,
-and a job that kills its worker is either tried for ever or ends the run without a word of which it was. Usage reports and
-the dashboard are off; a cluster that is started here listens on this machine alone.
+The workers are Ray actors and not Ray Data, which keeps the order, but reads as far ahead as its object store holds, and
+either repeats a job that kills its worker for ever or ends the run without naming it. Usage reports and the dashboard
+are off; a cluster that is started here listens on this machine alone.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ R = TypeVar("R")
 _QUIET: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _UNREACHABLE_PROXY: Final = "http://127.0.0.1:9"
 _LOCAL_ONLY: Final = {
-    # On all systems as on those where Ray has no clusters: it listens on this machine alone. Whoever reaches the ports of
-    # a cluster can run programs there.
+    # Listen on this machine alone, as on systems where Ray has no clusters: whoever reaches the ports of a cluster can
+    # run programs there.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    # It asks addresses outside which cloud it is in, reports or not; nothing answers here.
+    # Ray asks outside addresses which cloud it is in, even with reports off; this proxy never answers.
     "HTTP_PROXY": _UNREACHABLE_PROXY,
     "http_proxy": _UNREACHABLE_PROXY,
 }
 _ADDRESS: Final = "RAY_ADDRESS"
 _CONNECT_TIMEOUT: Final = 10
-"""Seconds in which a cluster answers."""
+"""Seconds until a cluster must have answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ class RayCluster:
     """Where workers run, and how many."""
 
     address: str | None = None
-    """Of a cluster that is there; that of RAY_ADDRESS if not given, and without both one is started on this machine."""
+    """Of an existing cluster; the default is RAY_ADDRESS, and without both a cluster is started on this machine."""
     workers: int | None = None
-    """As many as the cluster has CPUs for if not given."""
+    """The default is as many as the cluster has CPUs for."""
     cpus: int = 1
     """CPUs, and threads, of each worker."""
     gpus: int = 0
@@ -66,13 +66,12 @@ class RayCluster:
 
     @property
     def existing_address(self) -> str | None:
-        """The address of a cluster that is there."""
         return self.address or os.environ.get(_ADDRESS) or None
 
 
 @dataclass(frozen=True)
 class WorkerSpec(Generic[J, R]):
-    """What workers do: `open` runs once on each and gives what does the jobs; `name` says in words what a job is."""
+    """The work: `make_worker` runs once on each worker and returns what does jobs; `describe_job` is for messages."""
 
     make_worker: Callable[[], Callable[[J], R]]
     describe_job: Callable[[J], str]
@@ -80,26 +79,25 @@ class WorkerSpec(Generic[J, R]):
 
 @dataclass(frozen=True)
 class RayConnection:
-    """A cluster that can be used."""
+    """A connected cluster."""
 
     ray: Any
     cluster: RayCluster
 
     def run(self, work: WorkerSpec[J, R], jobs: Iterator[J]) -> Generator[R, None, None]:
-        """Give the result of each job in their order."""
-        hands = _RayBackend(self.ray, self.cluster, work.make_worker)
-        return OrderedPool[J, R](hands, self.workers, work.describe_job).run(jobs)
+        """Yield the results in the order of the jobs."""
+        backend = _RayBackend(self.ray, self.cluster, work.make_worker)
+        return OrderedPool[J, R](backend, self.workers, work.describe_job).run(jobs)
 
     @property
     def workers(self) -> int:
-        """How many it is used with."""
-        there = int(self.ray.cluster_resources().get("CPU", 0))
-        return self.cluster.workers or max(1, there // self.cluster.cpus)
+        cpus = int(self.ray.cluster_resources().get("CPU", 0))
+        return self.cluster.workers or max(1, cpus // self.cluster.cpus)
 
 
 @contextmanager
 def connect(cluster: RayCluster) -> Iterator[RayConnection]:
-    """Use a cluster as long as the block lasts; one that was started for it is ended with it.
+    """Connect to a cluster until the end of the block; one that was started for it is stopped.
 
     A program that has called `ray.init` itself keeps its connection.
     """
@@ -117,7 +115,6 @@ def connect(cluster: RayCluster) -> Iterator[RayConnection]:
 
 
 def check_ray_installed() -> None:
-    """Refuse, before anything is begun, to work without Ray."""
     require("Work on a Ray cluster", "ray")
 
 
@@ -146,7 +143,7 @@ def _initialise(ray: Any, cluster: RayCluster) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """See that somebody is there, for which Ray itself takes minutes; addresses with a scheme are left to it."""
+    """Check that a host answers, for which Ray itself takes minutes; addresses with a scheme are left to Ray."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT).close()
@@ -154,7 +151,7 @@ def _check_reachable(address: str) -> None:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for what is imported and started meanwhile."""
+    """Set environment variables for the block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -168,13 +165,13 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _local_cpus(cluster: RayCluster) -> int:
-    """As many as there are, or as the workers that were asked for need."""
+    """Return the CPUs that the requested workers need, or all."""
     return cluster.cpus * cluster.workers if cluster.workers else max(cluster.cpus, processes.default_workers())
 
 
 @contextmanager
 def _interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does; a cluster whose program is gone takes a minute to notice."""
+    """Let SIGTERM end a run as Ctrl-C does; a cluster takes a minute to notice that its program has ended."""
     with _restore_sigterm():
         if _in_main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, _stop)
@@ -187,7 +184,7 @@ def _stop(number: int, _: FrameType | None) -> None:
 
 @contextmanager
 def _restore_sigterm() -> Iterator[None]:
-    """Put back what SIGTERM does: Ray lets it end the program with a code of its own."""
+    """Restore the handler of SIGTERM, which Ray replaces."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -202,13 +199,13 @@ def _in_main_thread() -> bool:
 
 @dataclass(frozen=True)
 class _WorkerRefusal:
-    """What a user can mend, said by a worker; not every error can be pickled."""
+    """The message of a `UserError` of a worker; not every error can be pickled."""
 
     sentence: str
 
 
 class _Actor:
-    """A worker: a process of its own, on any machine of the cluster."""
+    """A worker process on any machine of the cluster."""
 
     def __init__(self, cpus: int) -> None:
         os.environ["OMP_NUM_THREADS"] = str(cpus)  # before anything that computes is loaded
@@ -232,7 +229,7 @@ class _Actor:
 
 
 class _RayBackend:
-    """Actors of Ray. They are not restarted by Ray: whoever has lost one decides what comes next."""
+    """Workers as Ray actors, which Ray does not restart: the pool decides."""
 
     def __init__(self, ray: Any, cluster: RayCluster, opener: Callable[[], Callable[[Any], Any]]) -> None:
         self._ray = ray

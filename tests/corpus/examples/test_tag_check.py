@@ -136,7 +136,7 @@ def test_problems_come_while_a_file_is_read(tmp_path: Path) -> None:
     path.write_text(GOOD_IOB2 + "a\tI-x\n\n" + GOOD_IOB2 * 20, encoding="utf-8")
     found = check_tags(path, ReadOptions())
     assert next(found).line == 801
-    found.mark_done()
+    found.close()
 
 
 def test_real_files_are_sound() -> None:

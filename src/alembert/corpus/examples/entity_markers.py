@@ -1,11 +1,10 @@
-"""Two entities marked in a text: found, with the places of the marks, so that both can be taken out or replaced.
+"""Find the two marked entities of a text, with the spans of the marks, so that both can be removed or replaced.
 
-In: a text in one of the layouts that relation data come in. Out: the two entities, the spans without the marks and with
-them. `<< a >> ... [[ b ]]` (ChemProt as SciBERT ships it), `<e1>a</e1> ... <e2>b</e2>` (SemEval) and `[E1] a [/E1] ...
-[E2] b [/E2]` wrap the words; `@GENE$ ... @DISEASE$` (BioBERT) stands in their place, and one that names two types,
-`@CHEM-GENE$`, is both entities at once. Data are full of signs that look like marks (`P << 0.01`, `[[3H]serotonin]`): marks with
-spaces inside count first, and a text in which one of the marks could be at two places, or in which the marks of one
-entity begin inside the other and end outside, is refused rather than guessed.
+In: a text in one of the layouts of relation data. Out: the two entities, each with its span without and with the marks.
+`<< a >> ... [[ b ]]` (ChemProt as SciBERT ships it), `<e1>a</e1> ... <e2>b</e2>` (SemEval) and `[E1] a [/E1] ... [E2] b
+[/E2]` wrap the words; `@GENE$ ... @DISEASE$` (BioBERT) replaces them, and one that names two types, `@CHEM-GENE$`, is
+both entities at once. Texts are full of signs that look like marks (`P << 0.01`, `[[3H]serotonin]`): marks with spaces
+inside come first, and a text in which a mark occurs twice, or in which the marks of the two entities cross, is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class EntityMarker:
     outer_start: int
     outer_end: int
     name: str = ""
-    """The type that stands in the place of the words (GENE of @GENE$); empty: the words are there."""
+    """The type that replaces the words (GENE of @GENE$); empty if the words are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class MarkedPair:
     first: EntityMarker
     second: EntityMarker
     layout: str
-    """As sentences name it: "<< >> and [[ ]]", "@DISEASE$ and @GENE$"."""
+    """For messages: "<< >> and [[ ]]", "@DISEASE$ and @GENE$"."""
 
     @property
     def is_anonymised(self) -> bool:
@@ -51,22 +50,22 @@ class MarkedPair:
 
 
 def find_marked_pair(text: str) -> MarkedPair | None:
-    """Find the two marked entities of a text; none: nothing is marked in it.
+    """Find the two marked entities of a text; None if nothing is marked.
 
     >>> pair = find_marked_pair("<< Aspirin >>-like [[ COX-2 ]] inhibitors")
     >>> pair.first, pair.layout
-    (Mark(start=3, end=10, outer_start=0, outer_end=13, name=''), '<< >> and [[ ]]')
+    (EntityMarker(start=3, end=10, outer_start=0, outer_end=13, name=''), '<< >> and [[ ]]')
     """
     halves = 0
     for layout, (first, second) in _MARKER_STYLES.items():
-        found = [mark for marks in (first, second) if (mark := _find_wrapped(text, *marks))]
-        if len(found) == 2:
-            _refuse_crossed(*found)
-            return MarkedPair(found[0], found[1], layout)
-        halves += len(found)
-    stand_ins = [EntityMarker(*match.span(), *match.span(), match[1]) for match in _PLACEHOLDER.finditer(text)]
-    if stand_ins:
-        return _make_placeholder_pair(stand_ins)
+        markers = [mark for marks in (first, second) if (mark := _find_wrapped(text, *marks))]
+        if len(markers) == 2:
+            _refuse_crossed(*markers)
+            return MarkedPair(markers[0], markers[1], layout)
+        halves += len(markers)
+    placeholders = [EntityMarker(*match.span(), *match.span(), match[1]) for match in _PLACEHOLDER.finditer(text)]
+    if placeholders:
+        return _make_placeholder_pair(placeholders)
     if halves:
         raise BadInput("one entity is marked in the text; expected two")
     return None
@@ -83,8 +82,8 @@ def _make_placeholder_pair(marks: list[EntityMarker]) -> MarkedPair:
     return MarkedPair(marks[0], marks[-1], " and ".join(names))
 
 
-def _refuse_crossed(one: EntityMarker, other: EntityMarker) -> None:
-    first, second = sorted((one, other), key=lambda mark: mark.outer_start)
+def _refuse_crossed(marker: EntityMarker, other_marker: EntityMarker) -> None:
+    first, second = sorted((marker, other_marker), key=lambda mark: mark.outer_start)
     if second.outer_start < first.outer_end < second.outer_end:
         raise BadInput("the marks of the two entities cross; expected them apart, or one inside the other")
 
@@ -92,10 +91,10 @@ def _refuse_crossed(one: EntityMarker, other: EntityMarker) -> None:
 def _find_wrapped(text: str, opening: str, closing: str) -> EntityMarker | None:
     for gap in (" ", r"\s{0,4}"):
         start, end = re.escape(opening) + gap, gap + re.escape(closing)
-        places = list(re.finditer(rf"{start}(?!\s)((?:(?!{start}).)+?){end}", text, re.DOTALL))
-        if len(places) > 1:
-            raise BadInput(f"the marks {opening} {closing} stand at {len(places)} places of the text; expected one")
-        if places:
-            (found,) = places
-            return EntityMarker(*found.span(1), *found.span())
+        matches = list(re.finditer(rf"{start}(?!\s)((?:(?!{start}).)+?){end}", text, re.DOTALL))
+        if len(matches) > 1:
+            raise BadInput(f"the marks {opening} {closing} stand at {len(matches)} places of the text; expected one")
+        if matches:
+            (match,) = matches
+            return EntityMarker(*match.span(1), *match.span())
     return None

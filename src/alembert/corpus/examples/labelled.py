@@ -1,17 +1,14 @@
 """Labelled examples from files: texts or pairs of texts with a label, several labels or a number.
 
 In: a table (TSV, CSV, with or without header), JSON lines, Parquet, or the sections of PubMed abstracts. Out: rows with
-their texts as they were written, what they are labelled with, the document they belong to, and file and line; what was
-told from the file, in sentences; and what cannot be used, set aside with its line. A label is never guessed: a row
-without one, or with a word where all others have numbers, is set aside. Where a text may have any number of labels, a
-blank cell is an answer too: who reads such files keeps it, and decides.
+their unchanged texts, their label, the document they belong to, and file and line; remarks on the detected columns; and
+what cannot be used, set aside with its line. A label is never guessed: a row without one, or with a word where all
+others have numbers, is set aside. Where a text may have any number of labels, a blank cell may mean none: the caller
+keeps such rows and decides.
 
-Which columns of labelled data hold the text, the second text of a pair, the label, and the document.
-
-In: all records of a file and the options. Out: the columns, and a sentence that says what was told and from what.
-Options come first, then usual names, then content: a label has few different values or is a number, texts are the
-long columns, and a column that counts the rows is neither. Where content leaves a choice, nothing is guessed: the
-sentence says which option decides it.
+Columns are found by the options first, then by usual names, then by content: a label has few different values or is a
+number, texts are the long columns, and a column that counts the rows is neither. Where the content is ambiguous, the
+error names the option that decides.
 """
 
 from __future__ import annotations
@@ -31,32 +28,30 @@ from alembert.corpus.examples.records import (
     TEXT_COLUMNS,
     FieldRecord,
     are_mostly_numbers,
+    check_text,
+    find_column,
+    format_location,
+    join_names,
     parse_number,
     read_records,
 )
-from alembert.corpus.readers.contract import (
-    DamagedFile,
-    ReadOptions,
-    Remark,
-    SetAside,
-    describe_option,
-)
+from alembert.corpus.readers.contract import DamagedFile, ReadOptions, Remark, SetAside, describe_option
 from alembert.corpus.readers.records import get_field
 from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadInput
 
 FieldRows = Sequence[Mapping[str, Any]]
 _MAX_LABEL_LENGTH: Final = 40
-"""Characters of a label on average, at most, where only content tells."""
+"""Most characters of a label on average, where the content decides."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledColumns:
-    """Names of columns, or paths of fields inside fields."""
+    """Names of columns, or paths into nested fields."""
 
     texts: tuple[str, ...]
     label: str | None
-    """None: labels are not looked at."""
+    """None if labels are not read."""
     title: str | None = None
     group: str | None = None
     id: str | None = None
@@ -64,7 +59,7 @@ class LabelledColumns:
     unused: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Say what was told."""
+        """Describe the detected columns in a sentence."""
         if self.group == SECTION_ID:
             return f"read as documents ({SECTION_ID} and a name) of sentences with a label each"
         texts = (
@@ -81,7 +76,7 @@ class LabelledColumns:
 
 @dataclass(frozen=True)
 class _ColumnProfile:
-    """What the values of a column look like."""
+    """Statistics of the values of a column."""
 
     name: str
     rows: int
@@ -110,22 +105,22 @@ class _ColumnProfile:
 
 
 def detect_labelled_columns(records: FieldRows, options: ReadOptions, *, labelled: bool = True) -> LabelledColumns:
-    """Tell the columns of a file, or raise `DamagedFile` with the option that would.
+    """Detect the columns of a file, or raise `DamagedFile` with the option that decides.
 
-    A file that is not labelled may have a column of labels; it is no text, and is not used.
+    A column of labels in a file that is not `labelled` is neither text nor used.
     """
     names = list(dict.fromkeys(name for record in records for name in record))
     lower = {name.lower(): name for name in reversed(names)}
-    title = _asked(options.title, names, records, "title")
-    group = _asked(options.id, names, records, "id") or _first(lower, GROUP_COLUMNS)
-    row_id = _first(lower, ROW_ID_COLUMNS)
+    title = _find_requested(options.title, names, records, "title")
+    group = _find_requested(options.id, names, records, "id") or find_column(lower, GROUP_COLUMNS)
+    row_id = find_column(lower, ROW_ID_COLUMNS)
     asked = options.label if labelled or options.label in names else None
-    label = _asked(asked, names, records, "label") or _first(lower, LABEL_COLUMNS)
-    texts = _asked_texts(options, names, records) or _named_texts(lower, label)
+    label = _find_requested(asked, names, records, "label") or find_column(lower, LABEL_COLUMNS)
+    texts = _find_requested_texts(options, names, records) or _named_texts(lower, label)
     by_content = (labelled and not label) or not texts
     if by_content:
-        taken = {label, title, group, row_id, *texts}
-        profiles = [_profile(name, records) for name in names if name not in taken]
+        assigned = {label, title, group, row_id, *texts}
+        profiles = [_profile(name, records) for name in names if name not in assigned]
         if labelled:
             label = label or _label_by_content(profiles, names, has_texts=bool(texts))
         texts = texts or _texts_by_content(profiles, label, names)
@@ -142,36 +137,32 @@ def detect_labelled_columns(records: FieldRows, options: ReadOptions, *, labelle
     )
 
 
-def _first(lower: Mapping[str, str], known: Sequence[str]) -> str | None:
-    return next((lower[name] for name in known if name in lower), None)
-
-
-def _asked(name: str | None, names: Sequence[str], records: FieldRows, option: str) -> str | None:
-    """Find a column that was asked for by its name, by its number, or by a path into nested fields."""
+def _find_requested(name: str | None, names: Sequence[str], records: FieldRows, option: str) -> str | None:
+    """Find a requested column by its name, by its number, or by a path into nested fields."""
     if name is None or name in names:
         return name
     if name.isdecimal() and 1 <= int(name) <= len(names):
         return names[int(name) - 1]
     if any(get_field(record, name) is not None for record in records):
         return name
-    raise DamagedFile(f"there is no column {name}; the file has {_listed(names)}; {describe_option(option)}")
+    raise DamagedFile(f"there is no column {name}; the file has {join_names(names)}; {describe_option(option)}")
 
 
-def _asked_texts(options: ReadOptions, names: Sequence[str], records: FieldRows) -> tuple[str, ...]:
+def _find_requested_texts(options: ReadOptions, names: Sequence[str], records: FieldRows) -> tuple[str, ...]:
     if len(options.text) > 2:
         raise DamagedFile(
             f"{len(options.text)} columns of text were asked for; expected one, or two for pairs; "
             + describe_option("text")
         )
-    return tuple(found for name in options.text if (found := _asked(name, names, records, "text")))
+    return tuple(column for name in options.text if (column := _find_requested(name, names, records, "text")))
 
 
 def _named_texts(lower: Mapping[str, str], label: str | None) -> tuple[str, ...]:
     pair = next(((lower[a], lower[b]) for a, b in PAIR_COLUMNS if a in lower and b in lower), None)
     if pair and label not in pair:
         return pair
-    one = next((lower[name] for name in TEXT_COLUMNS if name in lower and lower[name] != label), None)
-    return (one,) if one else ()
+    column = find_column(lower, TEXT_COLUMNS, without=label)
+    return (column,) if column else ()
 
 
 def _profile(name: str, records: FieldRows) -> _ColumnProfile:
@@ -190,30 +181,27 @@ def _profile(name: str, records: FieldRows) -> _ColumnProfile:
 
 
 def _label_by_content(profiles: Sequence[_ColumnProfile], names: Sequence[str], *, has_texts: bool) -> str:
-    longest = max((each for each in profiles if each.is_text), key=lambda each: each.length, default=None)
-    fit = [each.name for each in profiles if each.is_label and (has_texts or each is not longest)]
+    longest = max(
+        (profile for profile in profiles if profile.is_text), key=lambda profile: profile.length, default=None
+    )
+    fit = [profile.name for profile in profiles if profile.is_label and (has_texts or profile is not longest)]
     if len(fit) == 1:
         return fit[0]
-    found = f"{_listed(fit)} could each hold the label" if fit else "no column looks like a label"
-    raise DamagedFile(f"{found}; the file has {_listed(names)}; {describe_option('label')}")
+    problem = f"{join_names(fit)} could each hold the label" if fit else "no column looks like a label"
+    raise DamagedFile(f"{problem}; the file has {join_names(names)}; {describe_option('label')}")
 
 
 def _texts_by_content(profiles: Sequence[_ColumnProfile], label: str | None, names: Sequence[str]) -> tuple[str, ...]:
-    rest = [each for each in profiles if each.is_text and each.name != label]
-    fit = [each.name for each in rest if not each.is_label] or [each.name for each in rest]
+    rest = [profile for profile in profiles if profile.is_text and profile.name != label]
+    fit = [profile.name for profile in rest if not profile.is_label] or [profile.name for profile in rest]
     if len(fit) in (1, 2):
         return tuple(fit)
-    found = f"{_listed(fit)} could each hold the text" if fit else "no column looks like text"
-    raise DamagedFile(f"{found}; the file has {_listed(names)}; {describe_option('text')}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    return ", ".join(names[:12]) + more
+    problem = f"{join_names(fit)} could each hold the text" if fit else "no column looks like text"
+    raise DamagedFile(f"{problem}; the file has {join_names(names)}; {describe_option('text')}")
 
 
 LabelValue = str | tuple[str, ...] | float
-"""One label, several (also none of them), or a number."""
+"""One label, any number of labels, or a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,18 +216,16 @@ class LabelledRow:
     position: str
     """Where in the file: "line 3", "record 7"."""
     group: str | None = None
-    """The document that the row is a part of, if the file says so."""
+    """The document that the row is a part of, if the file has it."""
 
     @property
     def where(self) -> str:
-        """File and line, as `file:3` where there are lines."""
-        kind, _, number = self.position.partition(" ")
-        return f"{self.source}:{number}" if kind == "line" else f"{self.source}, {self.position}"
+        return format_location(self.source, self.position)
 
 
 @dataclass(frozen=True)
 class LabelledFile:
-    """What a file gave."""
+    """The rows of a file, and what was set aside."""
 
     rows: tuple[LabelledRow, ...]
     set_aside: tuple[SetAside, ...] = ()
@@ -247,40 +233,38 @@ class LabelledFile:
 
 
 BLANK_LABEL_REASON: Final = "the label is empty"
-"""Why a row without a label is set aside."""
-
 
 LabelPresence = Literal["all", "some", "none"]
-"""Which rows have a label: all; some, and those whose cell is blank are kept with the label ""; or none is looked at."""
+"""Which rows have a label: all; some, and rows with a blank cell have the label ""; or none is read."""
 
 
 def read_labelled(
     path: str | Path, options: ReadOptions | None = None, *, labels: LabelPresence = "all"
 ) -> LabelledFile:
-    """Read the labelled rows of a file; one that cannot be read is set aside, with what of it was read before."""
+    """Read the labelled rows of a file; a damaged file is set aside after the rows before the damage."""
     options = options or ReadOptions()
     source = SourceFile(Path(path), options)
     records: list[FieldRecord] = []
     aside: list[SetAside] = []
     rows: list[LabelledRow] = []
-    told: list[Remark] = []
+    remarks: list[Remark] = []
     try:
         collect_records(source, options, records, aside)
         if records:
             columns = detect_labelled_columns([record.fields for record in records], options, labelled=labels != "none")
-            told.append(Remark(source.name, columns.describe(), 1))
+            remarks.append(Remark(source.name, columns.describe(), 1))
             rows = _rows(records, columns, source, aside, keep_blank=labels != "all")
     except DamagedFile as reason:
         aside.append(source.set_aside(str(reason), position="file", kind="file"))
     finally:
         source.close()
-    return LabelledFile(tuple(rows), tuple(aside), (*told, *source.remarks()))
+    return LabelledFile(tuple(rows), tuple(aside), (*remarks, *source.remarks()))
 
 
 def collect_records(
     source: SourceFile, options: ReadOptions, records: list[FieldRecord], aside: list[SetAside]
 ) -> None:
-    """Gather the records up to the end of the file, or to where it is damaged."""
+    """Collect the records up to the end of the file, or to the damage."""
     try:
         for item in read_records(source, options):
             if isinstance(item, SetAside):
@@ -337,27 +321,20 @@ def _texts(fields: Mapping[str, Any], columns: LabelledColumns) -> tuple[str, ..
 
 
 def _text(value: Any, name: str) -> str:
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        value = "\n".join(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str):
-        raise BadInput(f"there is no text in {name}")
-    if not value.strip():
-        raise BadInput(f"the text in {name} is empty")
-    return value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return check_text(str(value) if is_number else value, name)
 
 
 def _label(value: Any) -> LabelValue:
     if isinstance(value, list):
-        labels = tuple(dict.fromkeys(_one_label(part) for part in value))
+        labels = tuple(dict.fromkeys(_parse_label(part) for part in value))
         if "" in labels:
             raise BadInput(BLANK_LABEL_REASON)
         return labels
-    return _one_label(value)
+    return _parse_label(value)
 
 
-def _one_label(value: Any) -> str:
+def _parse_label(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and not math.isfinite(value):
@@ -370,12 +347,12 @@ def _one_label(value: Any) -> str:
 
 
 def _unify_labels(rows: list[LabelledRow], source: SourceFile, aside: list[SetAside]) -> Iterator[LabelledRow]:
-    """Give all rows labels of one kind: lists if some have lists, numbers if they are numbers with fractions."""
+    """Make the labels of all rows one type: lists if some are lists, numbers if they are numbers with fractions."""
     labels = [row.label for row in rows if row.label != ""]
     if any(isinstance(label, tuple) for label in labels):
         for row in rows:
-            is_one = isinstance(row.label, str) and row.label
-            yield replace(row, label=(str(row.label),)) if is_one else row
+            is_single = isinstance(row.label, str) and row.label
+            yield replace(row, label=(str(row.label),)) if is_single else row
     elif are_numeric_labels([str(label) for label in labels]):
         yield from _parse_numeric_labels(rows, source, aside)
     else:
@@ -383,7 +360,7 @@ def _unify_labels(rows: list[LabelledRow], source: SourceFile, aside: list[SetAs
 
 
 def are_numeric_labels(labels: Sequence[str]) -> bool:
-    """Tell numbers from names of classes: nearly all are numbers, and some are no whole ones.
+    """Whether labels are numbers and not names of classes: nearly all are numbers, and some are not whole.
 
     >>> are_numeric_labels(["5.0", "3.8"]), are_numeric_labels(["0", "1"])
     (True, False)

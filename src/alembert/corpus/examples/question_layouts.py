@@ -1,8 +1,7 @@
-"""The layouts that files of questions come in, each turned into the same plain fields; nothing is checked yet."""
+"""Read questions from the layouts of their files into the same plain fields; nothing is checked yet."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from typing import Any, Final
 
 from alembert.corpus.examples.records import read_records
 from alembert.corpus.readers.contract import SetAside
-from alembert.corpus.readers.jsonlines import check_json_value, iter_json_values, read_json_records
-from alembert.corpus.readers.records import get_field
+from alembert.corpus.readers.jsonlines import check_json_value, is_json_object, iter_json_values, read_json_records
+from alembert.corpus.readers.records import get_field, get_first_field
 from alembert.corpus.readers.source import SourceFile
 
 ID_FIELDS: Final = ("id", "_id", "qid", "query_id", "question_id")
@@ -25,39 +24,38 @@ _OBJECT: Final = re.compile(r"\s*\{")
 
 @dataclass(frozen=True, kw_only=True)
 class RawQuestion:
-    """A question as it is written in a file."""
+    """A question as a file has it."""
 
     question: Any
     passage: Any
     answers: Any = None
     label: Any = None
     is_impossible: Any = None
-    """None: the file does not say."""
+    """None if the file does not say."""
     id: str | None = None
     article: str | None = None
     position: str = ""
     any_of: bool = False
-    """Whether the answers are names of one thing, of which one is enough."""
+    """Whether the answers are synonyms, of which one is enough."""
 
 
 RawQuestionIterator = Iterator[RawQuestion | SetAside]
 
 
 def read_raw_questions(source: SourceFile) -> RawQuestionIterator:
-    """Give the questions of a file in any of the layouts."""
     for record in _records(source):
         if isinstance(record, SetAside):
             yield record
         elif isinstance(record, Mapping):
-            yield from _of_record(record, source)
+            yield from _read_record(record, source)
         else:
             yield source.set_aside("the record is not a JSON object with named fields")
 
 
 def _records(source: SourceFile) -> Iterator[Any]:
-    """Give objects of a JSON file, one a line or one after the other, or rows of a table or of Parquet."""
+    """Yield the objects of a JSON file, one per line or one after the other, or the rows of a table or of Parquet."""
     head = source.head(1 << 16).decode(source.encoding(), errors="replace").lstrip("\ufeff \t\r\n")
-    if _OBJECT.match(head) and not _is_whole(head.partition("\n")[0]):
+    if _OBJECT.match(head) and not is_json_object(head.partition("\n")[0]):
         for number, value in enumerate(iter_json_values(source.characters(), source.options.max_record), start=1):
             source.position = f"record {number}"
             yield check_json_value(value, source)
@@ -70,57 +68,50 @@ def _records(source: SourceFile) -> Iterator[Any]:
             yield item if isinstance(item, SetAside) else item.fields
 
 
-def _is_whole(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _of_record(record: Mapping[str, Any], source: SourceFile) -> RawQuestionIterator:
+def _read_record(record: Mapping[str, Any], source: SourceFile) -> RawQuestionIterator:
     if isinstance(record.get("data"), list):
         for number, article in enumerate(record["data"], start=1):
-            yield from _of_article(article, f"{source.stem}-{number}", source)
+            yield from _read_article(article, f"{source.stem}-{number}", source)
     elif "paragraphs" in record or "qas" in record:
-        yield from _of_article(record, None, source)
+        yield from _read_article(record, None, source)
     elif isinstance(record.get("questions"), list):
         for question in record["questions"]:
-            yield from _of_bioasq(question, source)
+            yield from _read_bioasq(question, source)
     elif "snippets" in record:
-        yield from _of_bioasq(record, source)
+        yield from _read_bioasq(record, source)
     elif record and all(isinstance(value, Mapping) and "QUESTION" in value for value in record.values()):
-        yield from _of_pubmedqa(record)
+        yield from _read_pubmedqa(record)
     else:
-        yield _of_fields(record, source)
+        yield _read_fields(record, source)
 
 
 # -- SQuAD and CMRC
 
 
-def _of_article(article: Any, name: str | None, source: SourceFile) -> RawQuestionIterator:
+def _read_article(article: Any, name: str | None, source: SourceFile) -> RawQuestionIterator:
     if not isinstance(article, Mapping):
         yield source.set_aside("an article is not a JSON object with paragraphs")
         return
-    called = _name(article, ("title", *ID_FIELDS, "context_id")) or name
+    title = _name(article, ("title", *ID_FIELDS, "context_id")) or name
     for paragraph in article.get("paragraphs") or [article]:
         if not isinstance(paragraph, Mapping) or not isinstance(paragraph.get("qas"), list):
-            yield source.set_aside("a paragraph has no list of questions (`qas`)", called)
+            yield source.set_aside("a paragraph has no list of questions (`qas`)", title)
             continue
-        for asked in paragraph["qas"]:
-            yield _of_paragraph(asked, paragraph, called, source)
+        for question in paragraph["qas"]:
+            yield _read_question(question, paragraph, title, source)
 
 
-def _of_paragraph(
-    asked: Any, paragraph: Mapping[str, Any], article: str | None, source: SourceFile
+def _read_question(
+    question: Any, paragraph: Mapping[str, Any], article: str | None, source: SourceFile
 ) -> RawQuestion | SetAside:
-    if not isinstance(asked, Mapping):
+    if not isinstance(question, Mapping):
         return source.set_aside("a question is not a JSON object with named fields", article)
     return RawQuestion(
-        id=_name(asked, ID_FIELDS),
-        question=_first(asked, QUESTION_FIELDS),
-        passage=_first(paragraph, PASSAGE_FIELDS),
-        answers=_first(asked, ANSWER_FIELDS),
-        is_impossible=asked.get("is_impossible"),
+        id=_name(question, ID_FIELDS),
+        question=get_first_field(question, QUESTION_FIELDS),
+        passage=get_first_field(paragraph, PASSAGE_FIELDS),
+        answers=get_first_field(question, ANSWER_FIELDS),
+        is_impossible=question.get("is_impossible"),
         article=article,
     )
 
@@ -128,8 +119,8 @@ def _of_paragraph(
 # -- BioASQ and PubMedQA
 
 
-def _of_bioasq(question: Any, source: SourceFile) -> RawQuestionIterator:
-    """Read factoid and yes/no questions; answers of a factoid are names of one thing."""
+def _read_bioasq(question: Any, source: SourceFile) -> RawQuestionIterator:
+    """Read factoid and yes/no questions; the answers of a factoid question are synonyms."""
     kind = question.get("type", "factoid") if isinstance(question, Mapping) else None
     if kind not in ("factoid", "yesno"):
         name = _name(question, ID_FIELDS) if isinstance(question, Mapping) else None
@@ -140,7 +131,7 @@ def _of_bioasq(question: Any, source: SourceFile) -> RawQuestionIterator:
     exact = question.get("exact_answer")
     yield RawQuestion(
         id=_name(question, ID_FIELDS),
-        question=_first(question, QUESTION_FIELDS),
+        question=get_first_field(question, QUESTION_FIELDS),
         passage=texts,
         answers=exact if kind == "factoid" else None,
         label=exact if kind == "yesno" else None,
@@ -148,7 +139,7 @@ def _of_bioasq(question: Any, source: SourceFile) -> RawQuestionIterator:
     )
 
 
-def _of_pubmedqa(records: Mapping[str, Mapping[str, Any]]) -> RawQuestionIterator:
+def _read_pubmedqa(records: Mapping[str, Mapping[str, Any]]) -> RawQuestionIterator:
     for name, record in records.items():
         yield RawQuestion(
             id=name,
@@ -162,31 +153,27 @@ def _of_pubmedqa(records: Mapping[str, Mapping[str, Any]]) -> RawQuestionIterato
 # -- plain fields
 
 
-def _of_fields(record: Mapping[str, Any], source: SourceFile) -> RawQuestion:
-    """Read a record whose fields are named as usual, or as the options say: two texts, and the answer as label."""
-    asked = source.options
-    question, passage = asked.text if len(asked.text) == 2 else (None, None)
-    answers = get_field(record, asked.label) if asked.label else _first(record, ANSWER_FIELDS)
+def _read_fields(record: Mapping[str, Any], source: SourceFile) -> RawQuestion:
+    """Read a record with the usual fields, or those of the options: two texts, and the answer as label."""
+    options = source.options
+    question, passage = options.text if len(options.text) == 2 else (None, None)
+    answers = get_field(record, options.label) if options.label else get_first_field(record, ANSWER_FIELDS)
     if isinstance(answers, str):  # a blank one is an empty cell of a table
         answers = {"text": answers, "answer_start": record.get("answer_start")} if answers.strip() else None
     return RawQuestion(
         id=_name(record, ID_FIELDS),
-        question=get_field(record, question) if question else _first(record, QUESTION_FIELDS),
-        passage=get_field(record, passage) if passage else _first(record, PASSAGE_FIELDS),
+        question=get_field(record, question) if question else get_first_field(record, QUESTION_FIELDS),
+        passage=get_field(record, passage) if passage else get_first_field(record, PASSAGE_FIELDS),
         answers=answers,
-        label=None if answers is not None else _first(record, DECISION_FIELDS),
+        label=None if answers is not None else get_first_field(record, DECISION_FIELDS),
         is_impossible=record.get("is_impossible"),
-        article=_name(record, (asked.id,) if asked.id else ARTICLE_FIELDS),
+        article=_name(record, (options.id,) if options.id else ARTICLE_FIELDS),
         position=source.position,
     )
 
 
-def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((record[name] for name in names if record.get(name) is not None), None)
-
-
 def _name(record: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    """Give the first of these fields that holds a name."""
+    """Return the first of these fields that holds a name."""
     for name in names:
         value = record.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():

@@ -1,19 +1,15 @@
-"""Questions on passages, from files: with answers that stand in the passage, without one, or with yes, no or maybe.
+"""Questions on passages, from files: with answers in the passage, without one, or with yes, no or maybe.
 
-In: SQuAD (1 and 2, also in Chinese and as Hugging Face has it), the first layout of CMRC 2018, BioASQ (factoid and yes/no
-questions with snippets), PubMedQA, or plain records {question, context, answers | answer} as JSON lines, a JSON array, a
-table or Parquet. Which of them a file is, is told from its content. Out: questions with their answers at character
-offsets of the passage, and what was wrong: answers whose stated offset is wrong are found again where that is
-unambiguous (`answer_places`) and counted; an answer that is not in its passage stays, since it counts as missed in
-scores, and is reported with its place. The snippets of one question, and the parts of one abstract, are joined by line
-breaks. A file is held as a whole.
+In: SQuAD (1 and 2, also in Chinese and in the layout of Hugging Face), the first layout of CMRC 2018, BioASQ (factoid
+and yes/no questions with snippets), PubMedQA, or plain records {question, context, answers | answer} as JSON lines, a
+JSON array, a table or Parquet; the layout is detected from the content. Out: questions with their answers at character
+offsets of the passage, and what was wrong. The snippets of one question, and the parts of one abstract, are joined by
+line breaks. A file is held as a whole.
 
-Where the right answer to a question stands in its passage: as the file says, or where it is found.
-
-In: the text of an answer, the offset that the file states for it (or none), the passage. Out: the spans of the passage
-that it may be, and how they were come by. An offset that is right is taken. A wrong one is mended if the text occurs once
-in the passage, or once nearer to the offset than anywhere else. An answer without an offset is wherever its text stands
-between words; which of several places was meant, nobody knows, so all of them are given.
+A right offset is used. A wrong one is corrected, and counted, if the text of the answer occurs once in the passage, or
+once nearer to the offset than anywhere else. An answer without an offset has all spans at which its text occurs between
+words, because it is not known which one is meant. An answer that is not in its passage is kept, since it counts as
+missed in scores, and reported with its position.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ SpanOrigin = Literal["stated", "mended", "looked up", "unclear", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class AnswerSpans:
-    """Spans of a passage that are the answer; several if the file does not say which, none if it is not known."""
+    """The spans of an answer in its passage: several if the file does not say which, none if it is not found."""
 
     spans: tuple[Span, ...]
     how: SpanOrigin
@@ -45,16 +41,16 @@ def find_answer_spans(text: str, start: int | None, passage: str) -> AnswerSpans
     """Find an answer in its passage.
 
     >>> find_answer_spans("fever", 3, "No fever."), find_answer_spans("fever", 0, "No fever.")
-    (Places(spans=((3, 8),), how='stated'), Places(spans=((3, 8),), how='mended'))
+    (AnswerSpans(spans=((3, 8),), how='stated'), AnswerSpans(spans=((3, 8),), how='mended'))
     """
     if start is not None and start >= 0 and text and passage.startswith(text, start):
         return AnswerSpans((_trimmed(text, start),), "stated")
-    found = _occurrences(text, passage)
-    if not found:
+    spans = _occurrences(text, passage)
+    if not spans:
         return AnswerSpans((), "absent")
     if start is None:
-        return AnswerSpans(tuple(found), "looked up")
-    nearest = _nearest(found, start, len(passage))
+        return AnswerSpans(tuple(spans), "looked up")
+    nearest = _nearest(spans, start, len(passage))
     return AnswerSpans((), "unclear") if nearest is None else AnswerSpans((nearest,), "mended")
 
 
@@ -63,16 +59,16 @@ def _trimmed(text: str, start: int) -> Span:
     return begin, begin + len(text.strip())
 
 
-def _nearest(found: list[Span], start: int, length: int) -> Span | None:
-    if len(found) == 1:
-        return found[0]
-    ranked = sorted(found, key=lambda span: abs(span[0] - start))
+def _nearest(spans: list[Span], start: int, length: int) -> Span | None:
+    if len(spans) == 1:
+        return spans[0]
+    ranked = sorted(spans, key=lambda span: abs(span[0] - start))
     is_clear = 0 <= start < length and abs(ranked[0][0] - start) < abs(ranked[1][0] - start)
     return ranked[0] if is_clear else None
 
 
 def _occurrences(text: str, passage: str) -> list[Span]:
-    """Find a text as it is written; where it is not, with other white space or in another case."""
+    """Find a text exactly; failing that, with other white space or in another case."""
     words = text.split()
     if not words:
         return []
@@ -80,13 +76,13 @@ def _occurrences(text: str, passage: str) -> list[Span]:
     loose = _between_words(r"\s+".join(map(re.escape, words)), text.strip())
     patterns = (re.compile(exact), re.compile(loose), re.compile(loose, re.IGNORECASE))
     for pattern in patterns:
-        if found := [match.span() for match in pattern.finditer(passage)]:
-            return found
+        if spans := [match.span() for match in pattern.finditer(passage)]:
+            return spans
     return []
 
 
 def _between_words(pattern: str, text: str) -> str:
-    """Let a pattern match whole words alone, where words are written apart: Chinese has no such borders."""
+    """Let a pattern match whole words alone; Chinese has no such borders."""
     before = r"(?<![A-Za-z0-9])" if _is_plain(text[0]) else ""
     after = r"(?![A-Za-z0-9])" if _is_plain(text[-1]) else ""
     return f"{before}{pattern}{after}"
@@ -97,7 +93,7 @@ def _is_plain(character: str) -> bool:
 
 
 YES_NO_MAYBE: Final = ("yes", "no", "maybe")
-"""Answers that are labels, where no offset says that they stand in the passage."""
+"""Answers that are labels, unless an offset places them in the passage."""
 _MENDED_REMARK: Final = "answers whose stated offset is wrong were found where their text stands"
 _LOOKED_UP_REMARK: Final = "answers without an offset were found by their text"
 _EMPTY_LIST_REMARK: Final = "questions with an empty list of answers count as unanswerable"
@@ -108,16 +104,16 @@ _OTHERS: Final = "the question is learnt from its other answers"
 
 @dataclass(frozen=True, slots=True)
 class GoldAnswer:
-    """What a question should be answered with."""
+    """A right answer to a question."""
 
     text: str
     spans: tuple[Span, ...]
-    """Where it stands in the passage: in one place, in any of several, or, if empty, it is not known where."""
+    """Its span in the passage, or several possible ones; empty if it was not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, what it is asked about, and what is right: answers, none of them, or a label."""
+    """A question on a passage, with answers, without one, or with a label."""
 
     id: str
     question: str
@@ -126,10 +122,10 @@ class Question:
     position: str
     """Where in the file: "line 3", "question 7"."""
     answers: tuple[GoldAnswer, ...] = ()
-    """Different people's answers; empty, without a label: the passage does not answer the question."""
+    """Answers of different people; if empty, and without a label, the passage does not answer the question."""
     label: str | None = None
     article: str | None = None
-    """What the passage is a part of."""
+    """The article of the passage."""
 
     @property
     def where(self) -> str:
@@ -140,7 +136,7 @@ class Question:
 
 @dataclass(frozen=True)
 class QuestionFile:
-    """What a file gave."""
+    """The questions of a file, and what was set aside."""
 
     questions: tuple[Question, ...]
     set_aside: tuple[SetAside, ...] = ()
@@ -183,14 +179,14 @@ def _items(source: SourceFile) -> Iterator[Question | SetAside]:
 
 
 def _check_question(raw: RawQuestion, name: str, position: str, source: SourceFile) -> tuple[Question, list[SetAside]]:
-    """Give a question that can be used, and what is wrong with its answers."""
-    asked = _text(raw.question, "there is no question")
+    """Return a question that can be used, and what is wrong with its answers."""
+    question_text = _text(raw.question, "there is no question")
     passage = _text(raw.passage, "the question has no passage")
-    known = Question(name, asked, passage, source.name, position, article=raw.article)
+    question = Question(name, question_text, passage, source.name, position, article=raw.article)
     stated = list(_read_answers(raw.answers))
     label = _label(raw, stated)
     if label is not None:
-        return replace(known, label=label), []
+        return replace(question, label=label), []
     is_impossible = _truth(raw.is_impossible)
     if raw.answers is None and not is_impossible:
         raise BadInput("the question has no answer, and is not marked as unanswerable")
@@ -198,13 +194,13 @@ def _check_question(raw: RawQuestion, name: str, position: str, source: SourceFi
         raise BadInput("the question is marked as unanswerable, and has answers")
     if not stated:
         source.tally[_EMPTY_LIST_REMARK] += is_impossible is None
-        return known, []
-    placed = [_locate_answer(text, start, passage, source) for text, start in stated]
-    is_known = any(answer.spans for answer, _ in placed)
-    reasons = {} if raw.any_of and is_known else dict.fromkeys(reason for _, reason in placed if reason)
-    effect = _OTHERS if is_known else _MISSED
-    problems = [source.set_aside(f"{each}: {effect}", name, position, "annotation") for each in reasons]
-    return replace(known, answers=tuple(answer for answer, _ in placed)), problems
+        return question, []
+    located = [_locate_answer(text, start, passage, source) for text, start in stated]
+    has_span = any(answer.spans for answer, _ in located)
+    reasons = {} if raw.any_of and has_span else dict.fromkeys(reason for _, reason in located if reason)
+    effect = _OTHERS if has_span else _MISSED
+    problems = [source.set_aside(f"{problem}: {effect}", name, position, "annotation") for problem in reasons]
+    return replace(question, answers=tuple(answer for answer, _ in located)), problems
 
 
 def _text(value: Any, missing: str) -> str:
@@ -216,7 +212,7 @@ def _text(value: Any, missing: str) -> str:
 
 
 def _label(raw: RawQuestion, stated: list[tuple[str, int | None]]) -> str | None:
-    """Read a label that has a field of its own, or a lone answer that is a yes, no or maybe."""
+    """Read a label from its own field, or from a single answer that is yes, no or maybe."""
     if raw.label is not None:
         if not isinstance(raw.label, str) or not raw.label.strip():
             raise BadInput("the label of the question is not a word; expected one such as yes or no")
@@ -232,7 +228,7 @@ def _decision(text: str) -> str | None:
 
 
 def _truth(value: Any) -> bool | None:
-    """Read whether a question has no answer: a JSON value, or the word or number that tables have in its place."""
+    """Parse whether a question has no answer: a JSON value, or a word or number in a table."""
     if value is None or isinstance(value, bool):
         return value
     spelt = str(value).strip().lower()
@@ -242,7 +238,7 @@ def _truth(value: Any) -> bool | None:
 
 
 def _read_answers(value: Any) -> Iterator[tuple[str, int | None]]:
-    """Give text and offset of each answer, in whichever form they are written."""
+    """Yield text and offset of each answer, in any of the forms."""
     if value is None:
         return
     if isinstance(value, str):
@@ -265,7 +261,7 @@ def _in_columns(texts: list[Any], starts: Any) -> Iterator[tuple[str, int | None
 
 
 def _offset(value: Any) -> int | None:
-    """Read a number, or the digits that tables have in its place."""
+    """Parse a JSON number, or the digits in a table."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if not isinstance(value, str) or not re.fullmatch(r"\s*(-?[0-9]{1,9})?\s*", value):
@@ -274,14 +270,14 @@ def _offset(value: Any) -> int | None:
 
 
 def _locate_answer(text: str, start: int | None, passage: str, source: SourceFile) -> tuple[GoldAnswer, str]:
-    """Find an answer in its passage; give also what is wrong, if it could not be found."""
+    """Find an answer in its passage; return also the problem if it was not found."""
     if not text.strip():
         return GoldAnswer(text, ()), "an answer is empty"
-    places = find_answer_spans(text, start, passage)
-    source.tally[_MENDED_REMARK] += places.how == "mended"
-    source.tally[_LOOKED_UP_REMARK] += places.how == "looked up"
+    located = find_answer_spans(text, start, passage)
+    source.tally[_MENDED_REMARK] += located.how == "mended"
+    source.tally[_LOOKED_UP_REMARK] += located.how == "looked up"
     reasons = {
         "absent": "an answer is not in the passage",
         "unclear": "the offset of an answer is wrong, and its text occurs several times in the passage",
     }
-    return GoldAnswer(text, places.spans), reasons.get(places.how, "")
+    return GoldAnswer(text, located.spans), reasons.get(located.how, "")

@@ -1,13 +1,11 @@
 """Records of labelled files: tables, JSON lines, Parquet, and the sections of PubMed abstracts, as named fields.
 
-In: a source. Out: each record with the place it stands at, and what could not be read. The low-level readers are those
-of documents; what differs is that columns without a header are named by number, and that nothing is picked yet. A file
-is held as a whole, since which column is which is told from all of it.
+In: a source. Out: each record with its position, and what could not be read. The low-level readers are those of
+documents, but columns without a header are named by number, and no column is selected yet. A file is held as a whole,
+because the columns are detected from all of it. The usual names of columns are listed here.
 
-The format of sections (Dernoncourt and Lee 2017) is sequential: ``###PMID`` opens an abstract, each line after it is
+The format of sections (Dernoncourt and Lee 2017) is sequential: ``###PMID`` begins an abstract, each line after it is
 ``LABEL<TAB>sentence``, and a blank line ends it.
-
-Names that columns of labelled data usually have.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from alembert.corpus.readers.parquet import PARQUET_MAGIC, iter_batches, open_se
 from alembert.corpus.readers.records import ID_FIELDS, LABEL_FIELDS, TEXT_FIELDS
 from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 from alembert.corpus.readers.table import TableRows
+from alembert.errors import BadInput
 
 PAIR_COLUMNS: Final = (
     ("sentence1", "sentence2"),
@@ -39,21 +38,12 @@ PAIR_COLUMNS: Final = (
 )
 """First and second text of a pair."""
 TEXT_COLUMNS: Final = (*TEXT_FIELDS, "abstract", "document", "review", "utterance")
-LABEL_COLUMNS: Final = (
-    "gold_label",
-    *LABEL_FIELDS,
-    "target",
-    "score",
-    "similarity",
-    "rating",
-    "sentiment",
-    "relation",
-)
-"""The first of them that a file has is its label."""
+LABEL_COLUMNS: Final = ("gold_label", *LABEL_FIELDS, "target", "score", "similarity", "rating", "sentiment", "relation")
+"""The first one in a file is its label."""
 SECTION_ID: Final = "###"
-"""Stands before the name of a document in a file of sections."""
+"""Precedes the id of a document in a file of sections."""
 GROUP_COLUMNS: Final = (SECTION_ID, *(name for name in ID_FIELDS if name not in ("id", "_id", "uid")))
-"""Names of the document that a row is a part of."""
+"""Columns with the document that a row is a part of."""
 ROW_ID_COLUMNS: Final = ("id", "_id", "uid", "guid", "index", "idx", "pairid")
 KNOWN_COLUMNS: Final = frozenset(
     (
@@ -77,7 +67,7 @@ _THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 
 
 class FieldRecord(NamedTuple):
-    """Named fields, and where they stand in the file ("line 3", "record 7")."""
+    """Named fields, and their position in the file ("line 3", "record 7")."""
 
     fields: Mapping[str, Any]
     position: str
@@ -87,12 +77,12 @@ RecordIterator = Iterator[FieldRecord | SetAside]
 
 
 def read_records(source: SourceFile, options: ReadOptions) -> RecordIterator:
-    """Read a file in whichever of the formats it is; raise `DamagedFile` for one that holds no records."""
+    """Detect the format of a file and read it; raise `DamagedFile` for one without records."""
     head = source.head(1 << 16)
     if not head:
         raise DamagedFile("the file is empty")
     if head.startswith(PARQUET_MAGIC):
-        return _of_parquet(source)
+        return _read_parquet(source)
     text = head.decode(source.encoding(), errors="replace").lstrip("\ufeff \t\r\n")
     return _reader(text)(source, options)
 
@@ -101,29 +91,56 @@ def _reader(text: str) -> Callable[[SourceFile, ReadOptions], RecordIterator]:
     if text.startswith(("<?xml", "<!DOCTYPE")):
         raise DamagedFile("this is XML, which holds no labelled rows; give a table, JSON lines or Parquet")
     if _JSON.match(text):
-        return _of_json
-    return _of_sections if _SECTIONS.match(text.replace("\r\n", "\n")) else _of_table
+        return _read_json
+    return _read_sections if _SECTIONS.match(text.replace("\r\n", "\n")) else _read_table
 
 
 def parse_number(value: str) -> float | None:
-    """Give the finite number that a text spells, if it does.
+    """Parse a finite number; None for any other text.
 
     >>> parse_number("3.8"), parse_number("nan"), parse_number("1_000"), parse_number("three")
     (3.8, None, None, None)
     """
     try:
-        found = float(value)
+        number = float(value)
     except ValueError:
         return None
-    return found if math.isfinite(found) and "_" not in value else None
+    return number if math.isfinite(number) and "_" not in value else None
 
 
 def are_mostly_numbers(numbers: int, values: int) -> bool:
-    """Tell whether so many of the values are numbers that the others are taken for mistakes."""
+    """Whether so many of the values are numbers that the others are taken for mistakes."""
     return values > 0 and numbers >= _MOSTLY_SHARE * values
 
 
-def _of_json(source: SourceFile, options: ReadOptions) -> RecordIterator:
+def find_column(columns: Mapping[str, str], names: Sequence[str], without: str | None = None) -> str | None:
+    """Find the first of these names among the columns, which are given by their lower-case names."""
+    return next((columns[name] for name in names if name in columns and columns[name] != without), None)
+
+
+def join_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return ", ".join(names[:12]) + more
+
+
+def format_location(source: str, position: str) -> str:
+    """Write file and position as `file:3` where there are lines."""
+    kind, _, number = position.partition(" ")
+    return f"{source}:{number}" if kind == "line" else f"{source}, {position}"
+
+
+def check_text(value: Any, column: str) -> str:
+    """Return a text, or a list of lines joined; raise `BadInput` for anything else and for white space."""
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        value = "\n".join(value)
+    if not isinstance(value, str):
+        raise BadInput(f"there is no text in {column}")
+    if not value.strip():
+        raise BadInput(f"the text in {column} is empty")
+    return value
+
+
+def _read_json(source: SourceFile, options: ReadOptions) -> RecordIterator:
     for record in read_json_records(source):
         if isinstance(record, SetAside):
             yield record
@@ -133,7 +150,7 @@ def _of_json(source: SourceFile, options: ReadOptions) -> RecordIterator:
             yield source.set_aside("the record is not a JSON object with named fields")
 
 
-def _of_parquet(source: SourceFile) -> RecordIterator:
+def _read_parquet(source: SourceFile) -> RecordIterator:
     with tempfile.TemporaryFile() as unpacked:
         number = 0
         for batch in iter_batches(open_seekable(source, unpacked)):
@@ -150,7 +167,7 @@ def _parquet_row(batch: Any, index: int, source: SourceFile) -> FieldRecord | Se
         return source.set_aside("a value of the row is not UTF-8")
 
 
-def _of_sections(source: SourceFile, options: ReadOptions) -> RecordIterator:
+def _read_sections(source: SourceFile, options: ReadOptions) -> RecordIterator:
     document, count = "", 0
     for run in split_paragraphs(source):
         if isinstance(run, SetAside):
@@ -173,7 +190,7 @@ def _sentence(line: SourceLine, document: str, source: SourceFile) -> FieldRecor
     return FieldRecord({"label": label, "sentence": sentence, SECTION_ID: document}, position)
 
 
-def _of_table(source: SourceFile, options: ReadOptions) -> RecordIterator:
+def _read_table(source: SourceFile, options: ReadOptions) -> RecordIterator:
     parser = TableRows(source)
     rows: list[tuple[list[str], str]] = []
     damage: DamagedFile | None = None
@@ -184,12 +201,12 @@ def _of_table(source: SourceFile, options: ReadOptions) -> RecordIterator:
                 continue
             parser.width = parser.width or len(row)
             rows.append((row, source.position))
-    except DamagedFile as found:
-        damage = found
+    except DamagedFile as error:
+        damage = error
     commas = () if parser.dialect.delimiter == "," else _decimal_commas([row for row, _ in rows])
     for row, _ in rows:
         _spell_with_points(row, commas)
-    yield from _named(rows, source, options, commas)
+    yield from _name_fields(rows, source, options, commas)
     if damage:
         raise damage
 
@@ -214,7 +231,7 @@ def _spell_with_points(row: list[str], columns: Sequence[int]) -> None:
             row[number] = cell.replace(".", "").replace(",", ".")
 
 
-def _named(
+def _name_fields(
     rows: list[tuple[list[str], str]], source: SourceFile, options: ReadOptions, commas: Sequence[int]
 ) -> RecordIterator:
     first = rows[0][0] if rows else []
@@ -238,7 +255,7 @@ def _header(row: list[str]) -> list[str]:
 
 
 def _is_header(rows: list[list[str]], options: ReadOptions) -> bool:
-    """Tell a header by names that are known or asked for, or by words above a column of numbers."""
+    """Recognise a header by usual or requested names, or by words above a column of numbers."""
     if options.header is not None or not rows:
         return bool(options.header)
     first = [cell.strip() for cell in rows[0]]

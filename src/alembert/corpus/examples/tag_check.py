@@ -1,8 +1,8 @@
-"""Malformed tags of CoNLL files, each with its line: what readers accept and people should know of.
+"""Report malformed tags of CoNLL files, each with its line, which readers accept.
 
-Readers decode all dialects by one lenient rule, so an I- without its B- is an entity all the same. Here a file is held
-to its own dialect, the one that its first 256 kB give evidence of: in IOB2 each entity begins with B, in BIOES and BILOU
-it is also ended. IOB1 and IO leave nothing to check but the prefixes. One line is held at a time, so size is no matter.
+Readers decode all dialects by one lenient rule, so an I- without its B- is an entity all the same. Here a file is
+checked against its own dialect, detected from its first 256 kB: in IOB2 each entity begins with B, in BIOES and BILOU it
+also has an end. In IOB1 and IO only the prefixes can be checked. One line is held at a time, so files may be of any size.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _DIALECT_SAMPLE_BYTES = 1 << 18
 _PREFIXES: Final = {"BIOES": "BIESMW", "BILOU": "BILU"}
 _PREFIX_ALIASES: Final = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _MAX_STRAY_SHARE = 0.02
-"""Prefixes that end entities must be this share of the tags of entities, or they are mistakes in an IOB file."""
+"""Prefixes that end entities are mistakes in an IOB file if their share of the tags of entities is smaller."""
 _LOOKS_LIKE_A_TAG = re.compile(r"([A-Za-z])[-_]\S")
 
 
 @dataclass(frozen=True, slots=True)
 class TagProblem:
-    """A line whose tag breaks the rules of its file."""
+    """A line whose tag breaks the rules of the file's dialect."""
 
     source: str
     line: int
@@ -47,7 +47,7 @@ class TagProblem:
 
 @dataclass(frozen=True, slots=True)
 class _ParsedTag:
-    """A tag as one of four prefixes (nothing outside of entities), or why it is none."""
+    """A tag as one of four prefixes (empty outside of entities), or why it is none."""
 
     prefix: str
     label: str
@@ -59,7 +59,7 @@ _BORDER: Final = _ParsedTag("", "", "a sentence border")
 
 
 def check_tags(path: Path, options: ReadOptions) -> Iterator[TagProblem]:
-    """Give the problems of a CoNLL file in the order of its lines; a file that is not CoNLL has one, on line 1."""
+    """Yield the problems of a CoNLL file in the order of its lines; a file that is not CoNLL has one, on line 1."""
     source = SourceFile(path, options)
     try:
         yield from _problems(source)
@@ -71,7 +71,7 @@ def check_tags(path: Path, options: ReadOptions) -> Iterator[TagProblem]:
 
 
 def check_tag_files(paths: Iterable[Path], options: ReadOptions) -> Iterator[TagProblem]:
-    """Give the problems of those files that are CoNLL."""
+    """Check those of the files that are CoNLL."""
     for path in paths:
         if _is_conll(path, options):
             yield from check_tags(path, options)
@@ -108,7 +108,7 @@ def _problems(source: SourceFile) -> Iterator[TagProblem]:
 
 
 def _dialect(source: SourceFile) -> str:
-    """Name the dialect by the bulk of the tags: one stray E does not make a file BIOES."""
+    """Detect the dialect from most of the tags: one stray E does not make a file BIOES."""
     _, tags = detect_layout_from_head(source.head(_DIALECT_SAMPLE_BYTES).decode(source.encoding(), errors="replace"))
     inside = [tag for tag in tags if TAG_PATTERN.fullmatch(tag) and tag != "O"]
     ending = {tag for tag in inside if tag[0] not in "BI"}
@@ -118,7 +118,7 @@ def _dialect(source: SourceFile) -> str:
 
 
 def _read(line: str, layout: ConllLayout, rules: _DialectRules) -> _ParsedTag:
-    """Give the tag of a line; a border for a line between sentences, and for a sound line with a token label."""
+    """Parse the tag of a line; a line between sentences, or with a valid token label, is a border."""
     columns = layout.columns(line)
     if is_docstart(line):
         return _BORDER
@@ -135,7 +135,7 @@ def _read(line: str, layout: ConllLayout, rules: _DialectRules) -> _ParsedTag:
 
 @dataclass(frozen=True, slots=True)
 class _DialectRules:
-    """What a dialect allows. A line that was not understood may come before anything."""
+    """The rules of a dialect; anything may follow a malformed line."""
 
     dialect: str
 
@@ -144,13 +144,13 @@ class _DialectRules:
         return _PREFIXES.get(self.dialect, "BI")
 
     def can_go_on(self, before: _ParsedTag, tag: _ParsedTag) -> bool:
-        """Tell whether an I or E may follow a tag."""
+        """Whether an I or E may follow a tag."""
         if before.wrong or self.dialect not in ("IOB2", *_PREFIXES):
             return True
         return before.prefix in ("B", "I") and before.label == tag.label
 
     def can_end(self, before: _ParsedTag) -> bool:
-        """Tell whether an entity may be over after a tag."""
+        """Whether an entity may end after a tag."""
         return before.prefix not in ("B", "I") or self.dialect not in _PREFIXES
 
 
@@ -158,7 +158,7 @@ class _DialectRules:
 def _tag(value: str, rules: _DialectRules) -> _ParsedTag:
     match = TAG_PATTERN.fullmatch(value)
     if match is None:
-        # What stands there may be text of the document, which is not repeated.
+        # The value may be text of the document, which is not quoted.
         like = _LOOKS_LIKE_A_TAG.match(value)
         what = f"the tag has the unknown prefix {like[1]}" if like else "what stands for a tag is none"
         return _wrong(f"{what}; expected O, or one of {', '.join(rules.prefixes)} with a label")

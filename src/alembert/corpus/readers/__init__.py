@@ -1,7 +1,7 @@
-"""Readers: files of a dozen formats in, documents out, what cannot be used set aside with a reason.
+"""Readers: files of a dozen formats in, documents out; what cannot be used is set aside with a reason.
 
-`read` is the one entry: it picks the reader by the file's name and first bytes (or by the name given), streams its
-items, and turns a file that is empty, damaged or unreadable into a set-aside item after everything that could be read.
+`read` is the only entry point: it detects the format from the file's name and first bytes unless it is given, streams
+the items, and reports an empty, damaged or unreadable file as a set-aside item after everything that could be read.
 """
 
 from __future__ import annotations
@@ -11,14 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from alembert.corpus.readers.contract import (
-    DamagedFile,
-    DeletedRecord,
-    Item,
-    ReadOptions,
-    Remark,
-    SetAside,
-)
+from alembert.corpus.readers.contract import DamagedFile, DeletedRecord, Item, ReadOptions, Remark, SetAside
 from alembert.corpus.readers.source import SourceFile
 from alembert.errors import BadFile, BadSetting
 
@@ -50,10 +43,10 @@ def read(
     format: str | None = None,  # noqa: A002
     ids: Mapping[str, str] | None = None,
 ) -> Iterator[Item]:
-    """Give the documents of a file, a folder (brat) or a binary stream, and what was set aside, deleted, remarked.
+    """Read the documents of a file, a folder (brat) or a binary stream, with set-aside and deleted records and remarks.
 
-    `ids` are those of documents that are named by their file, where they are not to be called as the file is. Raises
-    only for settings that cannot work (an unknown format or encoding), before anything is read.
+    `ids` replaces the names of files as ids of documents. Raises only for settings that cannot work (an unknown format
+    or encoding), before anything is read.
     """
     options = options or ReadOptions()
     if options.encoding:
@@ -66,7 +59,7 @@ def read(
 
 
 def detect_file_format(origin: str | Path | BinaryIO) -> str:
-    """Name the format of a file, or raise `BadFile` when it cannot be told."""
+    """Detect the format of a file, or raise `BadFile`."""
     from alembert.corpus.readers.sniff import sniff_format
 
     source = SourceFile(Path(origin) if isinstance(origin, str) else origin, ReadOptions())

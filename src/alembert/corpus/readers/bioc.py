@@ -1,10 +1,10 @@
-"""What BioC XML and BioC JSON share: passages at offsets with annotations, turned into a document.
+"""The common part of BioC XML and BioC JSON: build a document from passages at offsets with annotations.
 
-The text is laid out by the passages' offsets, gaps filled with line breaks, so that the annotations' offsets stay true.
-Where a passage lies inside the one before it, or very far behind it (files that count bytes, or count each passage from
-0), it follows at the next free place and its annotations move along, which is counted. An annotation whose words are
-not at its place is mended or set aside by the rules of `mentions`. A concept is the infon "identifier" (several are
-joined by "|", "," or ";"), the label is "type"; all other infons are attributes.
+Passages are placed at their offsets, with line breaks in the gaps, so that the offsets of annotations stay valid. A
+passage that overlaps the one before it, or lies very far behind it (files that count bytes, or count each passage from
+0), follows the text before it and its annotations move along, which is counted. An annotation whose words are not at
+its offset is corrected or set aside by the rules of `mentions`. A concept is the infon "identifier" (several are joined
+by "|", "," or ";"), the label is "type"; all other infons are attributes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONCEPT_KEYS = ("identifier", "Identifier", "MESH", "concept_id")
 
 @dataclass(frozen=True)
 class BioCAnnotation:
-    """A mention as the file states it."""
+    """A mention as the file has it."""
 
     id: str
     infons: dict[str, str]
@@ -39,7 +39,7 @@ class BioCAnnotation:
 
 @dataclass(frozen=True)
 class BioCPassage:
-    """A stretch of text at an offset, with its annotations."""
+    """A text at an offset, with its annotations."""
 
     offset: int
     infons: dict[str, str]
@@ -49,7 +49,7 @@ class BioCPassage:
 
 @dataclass
 class BioCDocument:
-    """A BioC document before its text is laid out."""
+    """A BioC document before its passages are joined."""
 
     id: str
     infons: dict[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class BioCDocument:
 
 
 def join_sentences(sentences: Iterable[tuple[int, str]], offset: int) -> str:
-    """Put the sentences of a passage that has no text of its own where their offsets say."""
+    """Join the sentences of a passage without a text of its own, at their offsets."""
     text = ""
     for start, sentence in sentences:
         gap = start - offset - len(text)
@@ -67,7 +67,7 @@ def join_sentences(sentences: Iterable[tuple[int, str]], offset: int) -> str:
 
 
 def build_bioc_items(entry: BioCDocument, source: SourceFile) -> Iterator[Item]:
-    """Give the document of an entry, and the annotations that had to be set aside."""
+    """Yield the document of an entry, and the annotations that had to be set aside."""
     text, shifts = _lay_out(entry.passages, source)
     if not text.strip():
         yield source.set_aside("the document has no passage with text", entry.id)
@@ -79,15 +79,13 @@ def build_bioc_items(entry: BioCDocument, source: SourceFile) -> Iterator[Item]:
             entity = _entity(annotation, text, shift, source, named)
             if entity is None:
                 yield source.set_aside(
-                    f"annotation {annotation.id} has no place that its words agree on",
-                    entry.id,
-                    kind="annotation",
+                    f"annotation {annotation.id} has no place that its words agree on", entry.id, kind="annotation"
                 )
             else:
                 entities.append(entity)
     entities = list(make_ids_unique(entities, source))
     relations, unlinked = partition_relations(entry.relations, entities)
-    yield from (source.set_aside(unlinked_reason(one), entry.id, kind="annotation") for one in unlinked)
+    yield from (source.set_aside(reason, entry.id, kind="annotation") for reason in map(unlinked_reason, unlinked))
     document = _document(entry, text, tuple(_sections(entry.passages, shifts)), entities)
     yield replace(document, relations=tuple(relations), unlinked_relations=tuple(unlinked))
 
@@ -107,7 +105,7 @@ def _document(entry: BioCDocument, text: str, sections: tuple[Section, ...], ent
 
 
 def _lay_out(passages: list[BioCPassage], source: SourceFile) -> tuple[str, list[int]]:
-    """Put the passages' texts in place; give the text and how far each passage was moved."""
+    """Place the passages at their offsets; return the text and how far each passage was moved."""
     parts: list[str] = []
     shifts: list[int] = []
     length = 0
@@ -135,18 +133,18 @@ def _entity(
     annotation: BioCAnnotation, text: str, shift: int, source: SourceFile, named: Container[str]
 ) -> Entity | None:
     spans = tuple(sorted((start + shift, end + shift) for start, end in annotation.spans))
-    settled = locate_mention(source, text, spans, annotation.surface)
-    if settled is None:
+    located = locate_mention(source, text, spans, annotation.surface)
+    if located is None:
         return None
     key = next((key for key in _CONCEPT_KEYS if annotation.infons.get(key)), None)
     concepts = split_concepts(annotation.infons[key], named) if key else ()
     label = annotation.infons.get("type") or "entity"
     rest: StringPairs = tuple((name, value) for name, value in annotation.infons.items() if name not in ("type", key))
-    return Entity(annotation.id, label, settled, concepts, rest)
+    return Entity(annotation.id, label, located, concepts, rest)
 
 
 def build_relation(name: str, infons: dict[str, str], nodes: list[tuple[str, str]]) -> Relation:
-    """Make a relation from its infons and its nodes, each a role and a reference."""
+    """Build a relation from its infons and its nodes, each a role and a reference."""
     label = infons.get("type") or infons.get("relation") or "relation"
     rest = tuple((name, value) for name, value in infons.items() if name not in ("type", "relation"))
     return Relation(name, label, tuple(nodes), rest)

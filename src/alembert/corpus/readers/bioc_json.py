@@ -2,7 +2,7 @@
 
 The documents of a collection are read one at a time wherever ``"documents": [`` begins an array, so that a collection
 of any size is streamed; PubTator 3 calls the same array ``PubTator3``. Infon values that are not strings become strings,
-null ones are left out. How offsets and infons are understood is told in `bioc`.
+null ones are left out. `bioc` describes how offsets and infons are read.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def _documents(source: SourceFile) -> Iterator[Any]:
     if not DOCUMENTS_PATTERN.search(head):
         yield from read_json_records(source)
         return
-    found = iter_json_values(source.characters(), source.options.max_record, DOCUMENTS_PATTERN)
-    for number, value in enumerate(found, start=1):
+    values = iter_json_values(source.characters(), source.options.max_record, DOCUMENTS_PATTERN)
+    for number, value in enumerate(values, start=1):
         source.position = f"record {number}"
         yield check_json_value(value, source)
 
@@ -74,25 +74,24 @@ def _infons(record: Mapping[str, Any]) -> dict[str, str]:
 def _passage(record: Mapping[str, Any]) -> BioCPassage:
     start = parse_offset(record["offset"])
     sentences = record.get("sentences") or ()
-    stated = [*(record.get("annotations") or ())]
+    annotation_records = [*(record.get("annotations") or ())]
     for sentence in sentences:
-        stated += sentence.get("annotations") or ()
+        annotation_records += sentence.get("annotations") or ()
     text = record.get("text")
     if not isinstance(text, str):
         text = join_sentences(
-            ((parse_offset(found["offset"]), str(found.get("text") or "")) for found in sentences), start
+            ((parse_offset(part["offset"]), str(part.get("text") or "")) for part in sentences), start
         )
-    annotations = [_annotation(found, number) for number, found in enumerate(stated, start=1)]
+    annotations = [_annotation(part, number) for number, part in enumerate(annotation_records, start=1)]
     return BioCPassage(start, _infons(record), text, annotations)
 
 
 def _annotation(record: Mapping[str, Any], number: int) -> BioCAnnotation:
-    places = [(parse_offset(place["offset"]), parse_offset(place["length"])) for place in record["locations"]]
-    spans = tuple((start, start + length) for start, length in places)
+    locations = [
+        (parse_offset(location["offset"]), parse_offset(location["length"])) for location in record["locations"]
+    ]
+    spans = tuple((start, start + length) for start, length in locations)
     surface = record.get("text")
     return BioCAnnotation(
-        str(record.get("id") or f"T{number}"),
-        _infons(record),
-        spans,
-        surface if isinstance(surface, str) else None,
+        str(record.get("id") or f"T{number}"), _infons(record), spans, surface if isinstance(surface, str) else None
     )

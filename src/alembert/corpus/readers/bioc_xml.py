@@ -1,8 +1,8 @@
 """BioC XML: collections of documents with passages, annotations and relations.
 
-Documents are cut out of the collection and parsed one at a time (see `xml_records`). A passage's text may stand in its
-sentences instead of in the passage; annotations and relations may stand in either, relations also in the document. How
-offsets and infons are understood is told in `bioc`.
+Documents are cut out of the collection and parsed one at a time (see `xml_records`). The text of a passage may be in its
+sentences; annotations and relations may be in either, relations also in the document. `bioc` describes how offsets and
+infons are read.
 """
 
 from __future__ import annotations
@@ -58,18 +58,19 @@ def _infons(element: Any) -> dict[str, str]:
 
 def _passage(passage: Any) -> BioCPassage:
     offset = int(passage.findtext("offset") or 0)
-    annotations = [_annotation(found, number) for number, found in enumerate(passage.iter("annotation"), start=1)]
+    annotations = [_annotation(element, number) for number, element in enumerate(passage.iter("annotation"), start=1)]
     text = passage.findtext("text")
     if text is None:
         sentences = passage.iterfind("sentence")
         text = join_sentences(
-            ((int(found.findtext("offset") or 0), found.findtext("text") or "") for found in sentences),
-            offset,
+            ((int(element.findtext("offset") or 0), element.findtext("text") or "") for element in sentences), offset
         )
     return BioCPassage(offset, _infons(passage), text, annotations)
 
 
 def _annotation(element: Any, number: int) -> BioCAnnotation:
-    places = [(int(place.get("offset")), int(place.get("length"))) for place in element.iterfind("location")]
-    spans = tuple((start, start + length) for start, length in places)
+    locations = [
+        (int(location.get("offset")), int(location.get("length"))) for location in element.iterfind("location")
+    ]
+    spans = tuple((start, start + length) for start, length in locations)
     return BioCAnnotation(element.get("id") or f"T{number}", _infons(element), spans, element.findtext("text"))

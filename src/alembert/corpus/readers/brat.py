@@ -3,9 +3,10 @@
 Read are text-bound annotations (T, discontinuous ones with ``0 5;10 15``), relations (R), equivalences (*), events (E,
 as relations whose first argument has the role "Trigger"), attributes (A, M), normalisations (N, as concepts) and notes
 (#, as attributes). Offsets count characters of the text file as it is, carriage returns included. A text file without
-annotations is a document without entities; annotations without a text file are set aside, and so is what else the
-folder holds (but for brat's own settings and hidden files). A line that does not fit is set aside alone. The id is the file's name; characters that file names cannot hold are written as ``%2F``, and a second
-document of the same id has ``%~2`` at its end. Events may name events; triggers keep their own entity.
+annotations is a document without entities; annotations without a text file are set aside, and so are all other files of
+the folder (except for brat's own settings and hidden files). A malformed line is set aside alone. The id is the name of
+the file, in which ``%2F`` stands for a character that file names cannot hold, and ``%~2`` at the end marks a second
+document of the same id. Events may name events; triggers keep their own entity.
 """
 
 from __future__ import annotations
@@ -19,18 +20,8 @@ from urllib.parse import unquote
 from alembert.artifact import is_artifact
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers.contract import DamagedFile, Item, ReadOptions, SetAside
-from alembert.corpus.readers.mentions import (
-    locate_mention,
-    make_ids_unique,
-    partition_relations,
-    unlinked_reason,
-)
-from alembert.corpus.readers.source import (
-    COMPRESSED_SUFFIXES,
-    SourceFile,
-    SourceLine,
-    strip_compression_suffix,
-)
+from alembert.corpus.readers.mentions import locate_mention, make_ids_unique, partition_relations, unlinked_reason
+from alembert.corpus.readers.source import COMPRESSED_SUFFIXES, SourceFile, SourceLine, strip_compression_suffix
 
 NO_DATABASE = "id:"
 TRIGGER = "Trigger"
@@ -66,7 +57,7 @@ def _folder(folder: Path, source: SourceFile, options: ReadOptions) -> Iterator[
 
 
 def list_stems(folder: Path) -> list[str]:
-    """List the pairs of a folder, by the names of their files without endings."""
+    """List the pairs of a folder by their file names without suffixes."""
     names = (path.name for path in folder.iterdir() if not path.name.startswith("."))
     return sorted({get_stem(folder / name) for name in names if _is_pair_file(name)})
 
@@ -81,7 +72,7 @@ def get_document_id(stem: str) -> str:
 
 
 def find_pair_files(path: Path) -> tuple[Path, ...]:
-    """Return the text and the annotations of the pair that a file belongs to; a file without annotations is alone."""
+    """Return the text and annotation files of a file's pair; a text without annotations is alone."""
     annotations = _find(path.with_name(get_stem(path)), ".ann") if is_text_or_annotations(path) else None
     if annotations is None:
         return (path,)
@@ -90,22 +81,19 @@ def find_pair_files(path: Path) -> tuple[Path, ...]:
 
 
 def is_text_or_annotations(path: Path) -> bool:
-    """Tell whether a file can be one of a pair, by its name."""
     return _is_pair_file(path.name)
 
 
 def has_annotations(folder: Path) -> bool:
-    """Tell whether a folder holds an annotation file."""
     return any(strip_compression_suffix(path.name).endswith(".ann") for path in folder.iterdir())
 
 
 def has_partner(path: Path) -> bool:
-    """Tell whether a text file has an annotation file beside it."""
+    """Whether a text file has an annotation file beside it."""
     return _find(path.with_name(get_stem(path)), ".ann") is not None
 
 
 def get_stem(path: Path) -> str:
-    """Return the name of a file without its endings."""
     return re.sub(r"\.(txt|ann)$", "", strip_compression_suffix(path.name))
 
 
@@ -147,7 +135,7 @@ def _annotated(name: str, text: str, source: SourceFile | None) -> Iterator[Item
         return
     parsed = _Annotations(name, text, source)
     for line in source.lines():
-        bad = replace(line, id=name, kind="annotation") if isinstance(line, SetAside) else parsed.annotate(line)
+        bad = replace(line, id=name, kind="annotation") if isinstance(line, SetAside) else parsed.add(line)
         if bad is not None:
             yield bad
     yield from (source.set_aside(reason, name, kind="annotation") for reason in parsed.finish())
@@ -161,7 +149,7 @@ def _annotated(name: str, text: str, source: SourceFile | None) -> Iterator[Item
 
 
 class _Annotations:
-    """The lines of an annotation file, gathered; attributes and concepts find their owners at the end."""
+    """Collects the lines of an annotation file; attributes and concepts are assigned to their owners at the end."""
 
     def __init__(self, name: str, text: str, source: SourceFile) -> None:
         self.name, self.text, self.source = name, text, source
@@ -171,8 +159,8 @@ class _Annotations:
         self.attributes: dict[str, list[tuple[str, str]]] = {}
         self.concepts: dict[str, list[str]] = {}
 
-    def annotate(self, line: SourceLine) -> SetAside | None:
-        """Take in one line, or say why not."""
+    def add(self, line: SourceLine) -> SetAside | None:
+        """Add one line, or return why it is set aside."""
         key, _, content = line.text.partition("\t")
         if not key.strip():
             return None
@@ -187,7 +175,7 @@ class _Annotations:
         return None
 
     def finish(self) -> list[str]:
-        """Hand attributes and concepts to their owners; say what has no owner."""
+        """Assign attributes and concepts to their owners; return a reason for each that has none."""
         self.entities = [
             replace(
                 entity,
@@ -197,23 +185,25 @@ class _Annotations:
             for entity in make_ids_unique(self.entities, self.source)
         ]
         relations, self.unlinked = partition_relations(self.relations, self.entities)
-        self.relations = [replace(one, attributes=tuple(self.attributes.pop(one.id, ()))) for one in relations]
-        loose = sorted({*self.attributes, *self.concepts})
-        return [unlinked_reason(one) for one in self.unlinked] + [
-            f"an attribute, note or concept is for {target}, which does not exist" for target in loose
+        self.relations = [
+            replace(relation, attributes=tuple(self.attributes.pop(relation.id, ()))) for relation in relations
+        ]
+        missing = sorted({*self.attributes, *self.concepts})
+        return [unlinked_reason(relation) for relation in self.unlinked] + [
+            f"an attribute, note or concept is for {target}, which does not exist" for target in missing
         ]
 
     def _mention(self, key: str, content: str) -> None:
-        place, _, surface = content.partition("\t")
-        found = _TEXT_BOUND.fullmatch(place.strip())
-        if found is None:
+        label_and_spans, _, surface = content.partition("\t")
+        match = _TEXT_BOUND.fullmatch(label_and_spans.strip())
+        if match is None:
             raise ValueError
-        pairs = [part.split(" ") for part in found["spans"].split(";")]
+        pairs = [part.split(" ") for part in match["spans"].split(";")]
         spans = tuple(sorted((int(start), int(end)) for start, end in pairs))
-        settled = locate_mention(self.source, self.text, spans, surface or None)
-        if settled is None:
+        located = locate_mention(self.source, self.text, spans, surface or None)
+        if located is None:
             raise ValueError
-        self.entities.append(Entity(key, found["label"], settled))
+        self.entities.append(Entity(key, match["label"], located))
 
     def _relation(self, key: str, content: str) -> None:
         label, *arguments = content.split()

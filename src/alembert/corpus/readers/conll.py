@@ -1,18 +1,17 @@
-"""CoNLL: a token and its tag a line, a blank line between sentences, in the dialects that are about.
+"""CoNLL: a token and its tag per line, a blank line between sentences, in the common dialects.
 
-Columns (2 to 4 or more, by tab or by space) and the tag dialect (see `conll_tags`) are found out from the first 256 kB
-and remarked. ``-DOCSTART-`` lines begin documents and are no tokens, whatever columns they have (CoNLL-2003); an id may
-follow in brackets. Sentences become lines of their document; in a file without marks each sentence is a document. The format has no text, so the text is rebuilt: tokens joined by single
-spaces; without spaces where the file has one character a line (Chinese), and around Chinese characters in mixed files.
-Comment lines (``# ...``) are left out. A sentence with a line that does not fit is set aside. With `token_labels`, for
-parts of speech, there is no dialect: each token is an entity whose label is all that stands in the last column, or in
-the column `label`; `text` may name the column of tokens, and all lines must have equally many columns.
+Columns (2 to 4 or more, separated by tabs or spaces) and the tag dialect are detected from the first 256 kB and
+reported. ``-DOCSTART-`` lines begin documents and are no tokens, whatever columns they have (CoNLL-2003); an id may
+follow in parentheses. Sentences become lines of their document; in a file without such lines each sentence is a
+document. The format has no text, so it is rebuilt: tokens are joined by single spaces, but without spaces where the
+file has one character per line (Chinese), and around Chinese characters in mixed files. Comment lines (``# ...``) are
+left out. A sentence with a malformed line is set aside. With `token_labels`, for parts of speech, there is no dialect:
+each token is an entity whose label is the last column, or the column `label`; `text` may name the column of tokens, and
+all lines must have equally many columns.
 
-The tags of CoNLL files: what a tag says, which dialect a file is in, and which tokens make an entity.
-
-One rule decodes all dialects: B, S, U and W begin an entity, E, L, S, U and W end it, and I or M goes on with an entity
-of the same label or begins one where there is none. That is what IOB1 (B only between neighbours), IOB2, BIOES, BILOU
-and plain IO mean, so the dialect is found out only to be reported. A label is set off by "-" or "_"; bare tags have none.
+One rule decodes all dialects: B, S, U and W begin an entity, E, L, S, U and W end it, and I or M continues an entity of
+the same label or begins one where there is none. That is what IOB1 (B only between neighbours), IOB2, BIOES, BILOU and
+plain IO mean, so the dialect is detected only for the report. "-" or "_" separates the label; bare tags have none.
 
 >>> decode_tags(["B-Drug", "I-Drug", "O", "I-Drug"])
 [(0, 2, 'Drug'), (3, 4, 'Drug')]
@@ -27,13 +26,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from alembert.corpus.document import Document, Entity, Section
-from alembert.corpus.readers.contract import (
-    DamagedFile,
-    Item,
-    ReadOptions,
-    SetAside,
-    describe_option,
-)
+from alembert.corpus.readers.contract import DamagedFile, Item, ReadOptions, SetAside, describe_option
 from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 
 TAG_PATTERN = re.compile(r"(?:([BIESLUMW])(?:[-_](\S.*))?|O)")
@@ -41,25 +34,24 @@ _BEGINS, _ENDS = frozenset("BSUW"), frozenset("ESLUW")
 
 
 def decode_tags(tags: Iterable[str], bare: str = "entity") -> list[tuple[int, int, str]]:
-    """Give first token, end and label of each entity; a tag that is none raises ValueError."""
-    found: list[tuple[int, int, str]] = []
-    goes_on: str | None = None
+    """Return the first token, end and label of each entity; raise ValueError for an unknown tag."""
+    entities: list[tuple[int, int, str]] = []
+    open_label: str | None = None
     for index, tag in enumerate(tags):
         prefix, label = _parse_tag(tag, bare)
         if not prefix:
-            goes_on = None
+            open_label = None
             continue
-        if prefix in _BEGINS or goes_on != label:
-            found.append((index, index + 1, label))
+        if prefix in _BEGINS or open_label != label:
+            entities.append((index, index + 1, label))
         else:
-            found[-1] = (found[-1][0], index + 1, label)
-        goes_on = None if prefix in _ENDS else label
-    return found
+            entities[-1] = (entities[-1][0], index + 1, label)
+        open_label = None if prefix in _ENDS else label
+    return entities
 
 
 @lru_cache(maxsize=4096)
 def is_tag(value: str) -> bool:
-    """Tell whether a value is a tag of one of the dialects."""
     return TAG_PATTERN.fullmatch(value) is not None
 
 
@@ -72,7 +64,6 @@ def _parse_tag(tag: str, bare: str) -> tuple[str, str]:
 
 
 def detect_tag_dialect(tags: Sequence[str]) -> str:
-    """Name the dialect that the tags of a file give evidence of."""
     parsed = [_parse_tag(tag, "") for tag in tags if TAG_PATTERN.fullmatch(tag)]
     prefixes = {prefix for prefix, _ in parsed}
     if prefixes & {"S", "E"}:
@@ -86,7 +77,7 @@ def detect_tag_dialect(tags: Sequence[str]) -> str:
 
 
 def find_tag_column(rows: Sequence[Sequence[str]]) -> int | None:
-    """Find the column that holds the tags: the last one in which nearly all values are tags, not all of them B or I."""
+    """Find the column of tags: the last one in which nearly all values are tags, not all of them B or I."""
     width = max(Counter(map(len, rows)).items(), key=lambda item: item[1], default=(0, 0))[0]
     usual = [row for row in rows if len(row) == width]
     for column in reversed(range(width)):
@@ -105,7 +96,7 @@ _CHINESE = re.compile("[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 @dataclass(frozen=True)
 class ConllLayout:
-    """How the columns of a file are told apart and what they hold."""
+    """How the columns of a file are separated and what they hold."""
 
     tabs: bool
     tag: int
@@ -113,19 +104,19 @@ class ConllLayout:
     spaces: str
     documents: bool
     width: int | None = None
-    """How many columns each line has, in a file with a label for each token; None: the file has tags."""
+    """Number of columns of each line in a file with a label for each token; None if the file has tags."""
 
     def columns(self, line: str) -> list[str]:
         return split_columns(line, self.tabs)
 
     def fits(self, columns: Sequence[str]) -> bool:
-        """Tell whether a line has a token and its tag, or label."""
+        """Whether a line has a token and its tag, or label."""
         if self.width is not None:
             return len(columns) == self.width and bool(columns[self.tag] and columns[self.token])
         return len(columns) > self.tag and is_tag(columns[self.tag]) and bool(columns[self.token])
 
     def entities(self, tags: Sequence[str], bare: str) -> list[tuple[int, int, str]]:
-        """Give first token, end and label of each entity of a sentence."""
+        """Return the first token, end and label of each entity of a sentence."""
         if self.width is None:
             return decode_tags(tags, bare)
         return [(token, token + 1, label) for token, label in enumerate(tags)]
@@ -133,24 +124,24 @@ class ConllLayout:
 
 @dataclass
 class _DocumentBuilder:
-    """A document being rebuilt from sentences."""
+    """Rebuilds a document from sentences."""
 
     id: str
     text: str = ""
     sections: list[Section] = field(default_factory=list)
     entities: list[Entity] = field(default_factory=list)
 
-    def annotate(self, tokens: Sequence[str], found: list[tuple[int, int, str]], spaces: str) -> None:
+    def add(self, tokens: Sequence[str], entities: list[tuple[int, int, str]], spaces: str) -> None:
         start = len(self.text) + (1 if self.text else 0)
-        text, places = _joined(tokens, spaces)
+        text, token_spans = _join_tokens(tokens, spaces)
         self.text += ("\n" if self.text else "") + text
         self.sections.append(Section(start, len(self.text), "sentence"))
-        for first, end, label in found:
-            span = (start + places[first][0], start + places[end - 1][1])
+        for first, end, label in entities:
+            span = (start + token_spans[first][0], start + token_spans[end - 1][1])
             self.entities.append(Entity(f"T{len(self.entities) + 1}", label, (span,)))
 
-    def finished(self) -> Iterator[Document]:
-        """Give the document, unless nothing was added to it."""
+    def build(self) -> Iterator[Document]:
+        """Yield the document, unless nothing was added to it."""
         if self.text:
             yield Document(self.id, self.text, tuple(self.sections), tuple(self.entities))
 
@@ -160,34 +151,34 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     layout, kind = detect_conll_layout(source)
     separator = "tabs" if layout.tabs else "spaces"
     source.tally[f"read as {kind} in column {layout.tag + 1}, separated by {separator}"] += 1
-    draft = _DocumentBuilder(source.stem)
+    builder = _DocumentBuilder(source.stem)
     number = 0
-    for run in split_paragraphs(source):
-        if isinstance(run, SetAside):
-            yield run
+    for lines in split_paragraphs(source):
+        if isinstance(lines, SetAside):
+            yield lines
             continue
-        starts = [line.text for line in run if is_docstart(line.text)]
+        starts = [line.text for line in lines if is_docstart(line.text)]
         if starts or not layout.documents:
-            yield from draft.finished()
+            yield from builder.build()
             number += 1
-            draft = _DocumentBuilder(_document_id(starts) or f"{source.stem}-{number}")
-        bad = _add_sentence(draft, run, layout, source)
+            builder = _DocumentBuilder(_document_id(starts) or f"{source.stem}-{number}")
+        bad = _add_sentence(builder, lines, layout, source)
         if bad:
             yield bad
-    yield from draft.finished()
+    yield from builder.build()
 
 
 def _document_id(starts: list[str]) -> str | None:
-    found = _DOCUMENT.match(starts[-1]) if starts else None
-    return found["id"] if found else None
+    match = _DOCUMENT.match(starts[-1]) if starts else None
+    return match["id"] if match else None
 
 
 def _add_sentence(
-    draft: _DocumentBuilder, run: list[SourceLine], layout: ConllLayout, source: SourceFile
+    builder: _DocumentBuilder, lines: list[SourceLine], layout: ConllLayout, source: SourceFile
 ) -> SetAside | None:
     tokens: list[str] = []
     tags: list[str] = []
-    for line in run:
+    for line in lines:
         columns = layout.columns(line.text)
         if is_docstart(line.text):
             continue
@@ -196,27 +187,27 @@ def _add_sentence(
             tags.append(columns[layout.tag])
         elif not is_comment_or_docstart(line.text):
             return source.set_aside(
-                "the line has no token, or no tag in the column of tags", draft.id, f"line {line.number}"
+                "the line has no token, or no tag in the column of tags", builder.id, f"line {line.number}"
             )
-    if len(draft.text) + sum(map(len, tokens)) > source.options.max_record:
-        return source.set_aside(f"the document is longer than max_record ({source.options.max_record})", draft.id)
+    if len(builder.text) + sum(map(len, tokens)) > source.options.max_record:
+        return source.set_aside(f"the document is longer than max_record ({source.options.max_record})", builder.id)
     if tokens:
-        draft.annotate(tokens, layout.entities(tags, source.options.entity_label), layout.spaces)
+        builder.add(tokens, layout.entities(tags, source.options.entity_label), layout.spaces)
     return None
 
 
 def is_docstart(line: str) -> bool:
-    """Tell whether a line is the start of a document, which may have tags like a token."""
+    """Whether a line is the start of a document, which may have tags like a token."""
     return _DOCUMENT.match(line) is not None
 
 
 def is_comment_or_docstart(line: str) -> bool:
-    """Tell whether a line without a tag is a comment or the start of a document."""
+    """Whether a line without a tag is a comment or the start of a document."""
     return line.startswith("# ") or is_docstart(line)
 
 
 def detect_conll_layout(source: SourceFile) -> tuple[ConllLayout, str]:
-    """Find out the layout of a file and what its column of tags holds, or raise `DamagedFile`."""
+    """Detect the layout of a file and what its column of tags holds, or raise `DamagedFile`."""
     head = source.head(_LAYOUT_SAMPLE_BYTES).decode(source.encoding(), errors="replace")
     if source.options.token_labels:
         return _token_layout(head, source.options), "token labels"
@@ -232,7 +223,7 @@ def split_columns(line: str, tabs: bool) -> list[str]:
 
 
 def detect_layout_from_head(head: str) -> tuple[ConllLayout | None, list[str]]:
-    """Find out the layout from the first lines, with the tags they hold; None when they are not CoNLL."""
+    """Detect the layout from the first lines, with the tags they hold; None if they are not CoNLL."""
     rows, tabs, documents = _rows(head)
     column = find_tag_column(rows)
     if column is None or max(map(len, rows)) < 2:
@@ -244,7 +235,7 @@ def detect_layout_from_head(head: str) -> tuple[ConllLayout | None, list[str]]:
 
 
 def _token_layout(head: str, options: ReadOptions) -> ConllLayout:
-    """Find out the layout of a file whose every token has a label."""
+    """Detect the layout of a file with a label for every token."""
     rows, tabs, documents = _rows(head)
     widths = Counter(len(row) for row in rows if len(row) > 1)
     if not widths:
@@ -256,41 +247,41 @@ def _token_layout(head: str, options: ReadOptions) -> ConllLayout:
     return ConllLayout(tabs, tag, token, _spaces(tokens), documents, width)
 
 
-def _column(asked: str | None, option: str, width: int, usual: int) -> int:
-    if asked is None:
-        return usual
-    if not asked.isdecimal() or not 1 <= int(asked) <= width:
-        raise DamagedFile(f"there is no column {asked}; the columns are 1 to {width}; {describe_option(option)}")
-    return int(asked) - 1
+def _column(requested: str | None, option: str, width: int, default: int) -> int:
+    if requested is None:
+        return default
+    if not requested.isdecimal() or not 1 <= int(requested) <= width:
+        raise DamagedFile(f"there is no column {requested}; the columns are 1 to {width}; {describe_option(option)}")
+    return int(requested) - 1
 
 
 def _rows(head: str) -> tuple[list[list[str]], bool, bool]:
-    """Split the first lines into columns; say whether tabs do it, and whether marks divide documents."""
+    """Split the first lines into columns; return also whether tabs separate them, and whether -DOCSTART- occurs."""
     lines = [line.rstrip("\r") for line in head.split("\n")[:-1] or [head]]
-    full = [line for line in lines if line.strip() and not is_comment_or_docstart(line)]
-    tabs = sum("\t" in line for line in full) > len(full) / 2
-    return [split_columns(line, tabs) for line in full], tabs, any(map(is_docstart, lines))
+    content_lines = [line for line in lines if line.strip() and not is_comment_or_docstart(line)]
+    tabs = sum("\t" in line for line in content_lines) > len(content_lines) / 2
+    return [split_columns(line, tabs) for line in content_lines], tabs, any(map(is_docstart, lines))
 
 
 def _spaces(tokens: Sequence[str]) -> str:
-    """Say where spaces stand between tokens: "none", "not around Chinese" or "all"."""
+    """Return which tokens are joined by spaces: "none", "not around Chinese" or "all"."""
     chinese = sum(_CHINESE.match(token) is not None for token in tokens)
     if chinese < 0.2 * len(tokens):
         return "all"
     return "none" if all(len(token) == 1 for token in tokens) else "not around Chinese"
 
 
-def _joined(tokens: Sequence[str], spaces: str) -> tuple[str, list[tuple[int, int]]]:
-    """Rebuild a sentence; give its text and the place of each token in it."""
+def _join_tokens(tokens: Sequence[str], spaces: str) -> tuple[str, list[tuple[int, int]]]:
+    """Rebuild a sentence; return its text and the span of each token."""
     parts: list[str] = []
-    places: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     length = 0
     for index, token in enumerate(tokens):
         gap = " " if index and _is_spaced(tokens[index - 1], token, spaces) else ""
-        places.append((length + len(gap), length + len(gap) + len(token)))
+        spans.append((length + len(gap), length + len(gap) + len(token)))
         parts += [gap, token]
-        length = places[-1][1]
-    return "".join(parts), places
+        length = spans[-1][1]
+    return "".join(parts), spans
 
 
 def _is_spaced(left: str, right: str, spaces: str) -> bool:

@@ -1,9 +1,9 @@
-"""What every reader promises: the options it takes and the items it gives.
+"""The contract of readers: the options they take and the items they yield.
 
 A reader is a module with ``read(source, options)``, a generator that holds one record at a time. It yields a `Document`
-for each good record, a `SetAside` for each bad one, a `DeletedRecord` for each record its file takes back, and it goes on
-after each of them. What was mended on the way (white space in a mention, a lone surrogate, a recognised encoding) is
-counted and comes as `Remark` items at the end of the file. Readers raise only for wrong options, never for wrong input.
+for each good record, a `SetAside` for each bad one and a `DeletedRecord` for each record that its file withdraws, and
+continues after each of them. Corrections (white space in a mention, a lone surrogate, a detected encoding) are counted
+and reported as `Remark` items at the end of the file. Readers raise only for wrong options, never for wrong input.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from alembert.errors import BadSetting
 MEGABYTE = 1 << 20
 SetAsideKind = Literal["record", "annotation", "file"]
 DELIMITERS: Final = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
-"""Signs between the columns of a table, which are told from its lines."""
+"""Signs between the columns of a table, which are detected from its lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """What could not be used: which file, where in it ("line 3", "record 7", "file"), why, and how much it was.
+    """What could not be used: the file, the position in it ("line 3", "record 7", "file"), the reason and the kind.
 
-    An "annotation" leaves its document in use without it; a "file" is all of a file, or all that was left of it.
+    An "annotation" is missing from a document that is used; a "file" is a whole file, or the rest of one.
     """
 
     source: str
@@ -34,13 +34,12 @@ class SetAside:
     kind: SetAsideKind = "record"
 
     def describe(self) -> str:
-        """Say what was set aside, where and why."""
         return f"{self.source}, {self.position} set aside: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecord:
-    """A record that its source has withdrawn: documents with this id read earlier are to be dropped."""
+    """A record that its source has withdrawn: earlier documents with this id are to be dropped."""
 
     source: str
     position: str
@@ -49,14 +48,13 @@ class DeletedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something that was mended or found out while reading, and how often."""
+    """Something that was corrected or detected while reading, and how often."""
 
     source: str
     reason: str
     count: int
 
     def describe(self) -> str:
-        """Say what was noticed, where and how often."""
         return f"{self.source}: {self.reason}" + f" ({self.count:,} times)" * (self.count > 1)
 
 
@@ -120,9 +118,9 @@ def _check_delimiter(sign: str) -> None:
 
 
 def describe_option(option: str) -> str:
-    """Say how an option is set, to users of the command line and of Python."""
+    """Explain how to set an option on the command line and in Python."""
     return f"set `{option}` under [read] in the --config file (in Python: alembert.read(..., {option}=...))"
 
 
 class DamagedFile(Exception):
-    """The rest of a file cannot be read; what came before it is good. Stays inside the readers."""
+    """The rest of a file cannot be read; what came before it is good. Readers catch it themselves."""

@@ -1,12 +1,11 @@
-"""Which encoding a file is in: UTF-8 first, the others only on evidence, and never a silent guess.
+"""Detect the encoding of a file: UTF-8 first, the others only on evidence, and never a silent guess.
 
-Goes in: the first megabyte of a file. Comes out: a codec name and whether to say so. A byte order mark decides. Bytes
-that are UTF-8 are UTF-8; so is a file with at least as many good multi-byte sequences as broken ones (the broken lines
-are set aside one by one later) and one whose only fault are surrogates written as UTF-8 (which become U+FFFD). Otherwise
-GB18030 is taken when nearly all double bytes are in the GB2312 range, everyday characters of written Chinese are among
-them and Japanese kana are not (EUC-JP and EUC-KR share that range), and Windows-1252 (which holds Latin-1) when the few
-bytes above ASCII are the accented letters and signs of western languages and next to none of them are good UTF-8.
-Everything else is refused with a sentence that names the option to set.
+In: the first megabyte of a file. Out: the name of a codec. A byte order mark decides. A file with at least as many good
+multi-byte sequences as broken ones is UTF-8 (the broken lines are set aside one by one later), and so is one whose only
+fault are surrogates written as UTF-8 (which become U+FFFD). It is GB18030 if nearly all double bytes are in the GB2312
+range, everyday characters of written Chinese are among them and Japanese kana are not (EUC-JP and EUC-KR share that
+range). It is Windows-1252 (which includes Latin-1) if the few bytes above ASCII are the accented letters and signs of
+western languages and almost none of them are good UTF-8. Everything else is an error that names the option to set.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ ENCODING_HINT = (
     "name its encoding with --encoding, or as `encoding` under [read] in the file of --config (in Python: "
     "ReadOptions(encoding=...))"
 )
-# Codecs for domain names and for escapes in source code: text only by Python's register, and some give surrogates.
+# Codecs for domain names and for escapes in source code, which are no encodings of files; some give surrogates.
 _NOT_FOR_FILES = {"idna", "punycode", "unicode-escape", "unicode_escape", "raw-unicode-escape", "utf-7"}
 _COMMON_CHINESE = frozenset(
     "的一是不了在人有我他这中大来上个国和地到说们为子时要就出会可也你对生能而着下过自后去发行多作分患者病治疗疗药医"
@@ -41,7 +40,7 @@ _WESTERN_LETTERS = frozenset(
 
 
 def resolve_encoding(name: str) -> str:
-    """Give the codec's own name, or say that there is no such encoding for text files."""
+    """Return the codec's own name; raise if it is no encoding of text files."""
     try:
         codec = codecs.lookup(name)
         "a\n".encode(name)  # only codecs of text do this
@@ -61,7 +60,7 @@ def _make_unknown_error(name: str) -> BadSetting:
 
 
 def detect_encoding(head: bytes, whole: bool) -> str:
-    """Name the encoding of a file from its first bytes, or raise `DamagedFile` when there is no good evidence."""
+    """Detect the encoding of a file from its first bytes, or raise `DamagedFile` without good evidence."""
     for mark, name in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return name
@@ -82,7 +81,7 @@ def detect_encoding(head: bytes, whole: bool) -> str:
 
 
 def _sequences(head: bytes, whole: bool) -> tuple[int, int]:
-    """Count the multi-byte sequences that are UTF-8, and the places that are not."""
+    """Count the multi-byte sequences that are valid UTF-8, and those that are not."""
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(head, final=whole)
     replaced = text.count("�")
     broken = replaced - head.count("�".encode())

@@ -1,14 +1,13 @@
 """JATS XML, the format of PubMed Central and most publishers: full-text articles.
 
-Goes in: a file with one ``<article>``, or a set of them. Comes out: one document per article: title, abstracts, then
-the body, each heading a section of kind "heading" and each paragraph one of kind "body" under its heading. Quirks
-handled:
+In: a file with one ``<article>``, or a set of them. Out: one document per article: title, abstracts, then the body,
+with a section of kind "heading" for each heading and one of kind "body" for each paragraph. Quirks handled:
 
-- Floats (figures, tables, boxed text's media, supplements) stand inside paragraphs: they are taken out, and their
-  captions are read only when asked for (`captions`). Lists and quotations inside a paragraph stay.
+- Floats (figures, tables, boxed text's media, supplements) stand inside paragraphs: they are removed, and their
+  captions are read only with `captions`. Lists and quotations inside a paragraph stay.
 - Formulas often come twice, as MathML and as a TeX document with its preamble: the TeX is left out.
 - References, footnotes, acknowledgements and everything else of the back matter are skipped.
-- Line breaks and indents of the file are layout, not text. Sections may nest; paragraphs may stand outside sections.
+- Line breaks and indents of the file are layout, not text. Sections may nest; paragraphs may be outside of sections.
 - Abstracts in other languages (``trans-abstract``) become documents of their own, as in MEDLINE.
 - Ids: pmid, else pmcid, doi or publisher id. Article names with a default namespace are read the same.
 """
@@ -56,7 +55,7 @@ def _article(article: Any, number: int, source: SourceFile, options: ReadOptions
     language = to_two_letter_code(article.get(_LANGUAGE))
     composer = Composer()
     if meta is not None:
-        composer.annotate(_text(_child(meta, "title-group/article-title")), "title")
+        composer.add(_text(_child(meta, "title-group/article-title")), "title")
         for abstract in meta.iterfind("{*}abstract"):
             _add_blocks(composer, abstract, "abstract", "", options)
     body = _child(article, "body")
@@ -76,7 +75,7 @@ def _translations(meta: Any, name: str) -> Iterator[Document]:
         composer = Composer()
         code = abstract.get(_LANGUAGE)
         if code in titles:
-            composer.annotate(_text(_child(titles[code], "trans-title")), "title")
+            composer.add(_text(_child(titles[code], "trans-title")), "title")
         _add_blocks(composer, abstract, "abstract", "", ReadOptions())
         language = to_two_letter_code(code)
         if composer.length:
@@ -94,8 +93,8 @@ def _child(element: Any, path: str) -> Any:
 
 
 def _ids(meta: Any) -> dict[str, str]:
-    found = meta.iterfind("{*}article-id") if meta is not None else ()
-    return {element.get("pub-id-type") or "id": element.text.strip() for element in found if element.text}
+    elements = meta.iterfind("{*}article-id") if meta is not None else ()
+    return {element.get("pub-id-type") or "id": element.text.strip() for element in elements if element.text}
 
 
 def _name(element: Any) -> str:
@@ -108,13 +107,13 @@ def _add_blocks(composer: Composer, parent: Any, kind: str, heading: str, option
         name = _name(child)
         if name == "title":
             heading = _text(child)
-            composer.annotate(heading, "heading")
+            composer.add(heading, "heading")
         elif name in ("sec", "boxed-text"):
             _add_blocks(composer, child, kind, heading, options)
         elif name in _FLOATS:
             _add_captions(composer, child, options)
         elif name and name not in ("label", "sec-meta"):
-            composer.annotate(_text(child), kind, heading)
+            composer.add(_text(child), kind, heading)
             for float_ in (below for below in child.iter() if _name(below) in _FLOATS):
                 _add_captions(composer, float_, options)
 
@@ -122,7 +121,7 @@ def _add_blocks(composer: Composer, parent: Any, kind: str, heading: str, option
 def _add_captions(composer: Composer, element: Any, options: ReadOptions) -> None:
     if options.captions:
         for caption in element.iterfind("{*}caption"):
-            composer.annotate(_text(caption), "caption")
+            composer.add(_text(caption), "caption")
 
 
 def _text(element: Any) -> str:
@@ -130,7 +129,7 @@ def _text(element: Any) -> str:
 
 
 def _pieces(element: Any) -> Iterator[str]:
-    """Give the text below an element without what is left out, blocks set apart by a space."""
+    """Yield the text below an element without what is left out, with spaces around blocks."""
     yield element.text or ""
     for child in element:
         name = _name(child)

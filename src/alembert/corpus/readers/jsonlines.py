@@ -1,14 +1,11 @@
 r"""JSON lines, and JSON files that are an array of records or one pretty-printed record.
 
-One line is one record; a line that is not JSON is set aside and the next is read. Which fields hold what is told in
-`records`. Escapes of lone surrogates (``\ud800``), which are no characters, become U+FFFD and are counted. Whether the
-file has lines or is one value is seen from its first lines, not from its name: many `.json` files are JSON lines.
+One line is one record; a line that is not JSON is set aside and the next is read. `records` maps the fields. Escapes of
+lone surrogates (``\ud800``), which are no characters, become U+FFFD and are counted. The layout is detected from the
+first lines, not from the name: many `.json` files are JSON lines.
 
-The values of a JSON file one at a time, for files that are one long array or one pretty-printed object.
-
-Goes in: the text in pieces. Comes out: each element of the array that `opening` leads to, or each top-level value when
-it is None. The buffer holds one element: it doubles while an element is unfinished, up to the limit. JSON gives no
-place to start again after an error, so an error ends the file with `DamagedFile`; JSON lines are read line by line instead.
+An array or a pretty-printed object is streamed: the buffer holds one element, and doubles while the element is
+incomplete, up to the limit. Reading cannot resume after an error in such a file, so an error ends it with `DamagedFile`.
 """
 
 from __future__ import annotations
@@ -28,20 +25,20 @@ _DECODER = json.JSONDecoder()
 
 
 class TooLongValue:
-    """Stands for an element that is longer than the limit."""
+    """Replaces an element that is longer than the limit."""
 
 
 def iter_json_values(pieces: Iterator[str], limit: int, opening: re.Pattern[str] | None = None) -> Iterator[Any]:
-    """Give the elements of every array that `opening` matches the start of, or the top-level values."""
+    """Yield the elements of every array whose start `opening` matches, or the top-level values if it is None."""
     buffer = _Buffer(pieces, limit)
     if opening is None:
-        yield from _run(buffer)
+        yield from _read_array(buffer)
     else:
         while buffer.skip_past(opening):
-            yield from _run(buffer)
+            yield from _read_array(buffer)
 
 
-def _run(buffer: _Buffer) -> Iterator[Any]:
+def _read_array(buffer: _Buffer) -> Iterator[Any]:
     while buffer.next_character() not in ("", "]"):
         yield buffer.value()
 
@@ -54,19 +51,19 @@ class _Buffer:
         self.text, self.at, self.ended = "", 0, False
 
     def grow(self) -> bool:
-        """Add as much text as is held already, dropping what was used; tell whether there was any."""
+        """Drop used text and add as much as is left; return whether there was any to add."""
         self.text, self.at = self.text[self.at :], 0
         if len(self.text) > self.limit:
             raise DamagedFile(f"a record is longer than max_record ({self.limit})")
-        fresh: list[str] = []
-        wanted = max(len(self.text), 1 << 16)
-        while wanted > 0 and not self.ended:
+        pieces: list[str] = []
+        missing = max(len(self.text), 1 << 16)
+        while missing > 0 and not self.ended:
             piece = next(self.pieces, None)
             self.ended = piece is None
-            fresh.append(piece or "")
-            wanted -= len(piece or "")
-        self.text += "".join(fresh)
-        return any(fresh)
+            pieces.append(piece or "")
+            missing -= len(piece or "")
+        self.text += "".join(pieces)
+        return any(pieces)
 
     def next_character(self) -> str:
         while True:
@@ -78,11 +75,11 @@ class _Buffer:
                 return ""
 
     def skip_past(self, opening: re.Pattern[str]) -> bool:
-        """Move behind the next match; text before it is dropped but for a tail that may hold its start."""
+        """Move behind the next match; text before it is dropped except for a tail that may hold its start."""
         while True:
-            found = opening.search(self.text, self.at)
-            if found:
-                self.at = found.end()
+            match = opening.search(self.text, self.at)
+            if match:
+                self.at = match.end()
                 return True
             self.at = max(self.at, len(self.text) - 200)
             if not self.grow():
@@ -117,7 +114,7 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
 
 
 def read_json_records(source: SourceFile) -> Iterator[Any]:
-    """Give the records of a file in any of the three layouts, those that are not JSON as set aside."""
+    """Yield the records of a file in any of the three layouts; those that are not JSON are set aside."""
     head = source.head().decode(source.encoding(), errors="replace").lstrip("\ufeff \r\n\t")
     if not head.startswith("[") and looks_like_json_lines(head):
         yield from _from_lines(source)
@@ -129,12 +126,13 @@ def read_json_records(source: SourceFile) -> Iterator[Any]:
 
 
 def looks_like_json_lines(head: str) -> bool:
-    """Tell whether text looks like JSON lines: one of its first lines is a whole JSON object, or it has one line."""
+    """Check for a complete JSON object in one of the first lines, or for a single line."""
     lines = [line for line in head.split("\n", 20)[:20] if line.strip()]
-    return len(lines) == 1 or any(_is_object(line) for line in lines)
+    return len(lines) == 1 or any(is_json_object(line) for line in lines)
 
 
-def _is_object(line: str) -> bool:
+def is_json_object(line: str) -> bool:
+    """Whether a line is a complete JSON object."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
@@ -146,10 +144,10 @@ def _from_lines(source: SourceFile) -> Iterator[Any]:
         if isinstance(line, SetAside):
             yield line
         elif line.text and not line.text.isspace():
-            yield _parsed(line.text, source)
+            yield _parse(line.text, source)
 
 
-def _parsed(text: str, source: SourceFile) -> Any:
+def _parse(text: str, source: SourceFile) -> Any:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -160,7 +158,7 @@ def _parsed(text: str, source: SourceFile) -> Any:
 
 
 def check_json_value(value: Any, source: SourceFile) -> Any:
-    """Give a value as it can be used, or set aside when it is too long."""
+    """Return a value without lone surrogates, or set aside one that is too long."""
     if isinstance(value, TooLongValue):
         return source.set_aside(f"the record is longer than max_record ({source.options.max_record})")
     return replace_surrogates(value, source)

@@ -1,17 +1,17 @@
-"""MEDLINE/PubMed XML: citations with title and abstract, and the list of those taken back.
+"""MEDLINE/PubMed XML: citations with title and abstract, and deleted citations.
 
-Goes in: the files NLM ships (``PubmedArticleSet``, also book articles). Comes out: one document per citation, id the
-PMID: the title, then the parts of the abstract, each a section with its label as heading. Quirks handled:
+In: the files that NLM publishes (``PubmedArticleSet``, also book articles). Out: one document per citation with the PMID
+as its id: the title, then the parts of the abstract, each a section with its label as heading. Quirks handled:
 
-- Inline tags (``<i>``, ``<sub>``, ``<sup>``, ``<b>``) and MathML are kept as the text inside them, nothing is cut.
+- Inline tags (``<i>``, ``<sub>``, ``<sup>``, ``<b>``) and MathML are replaced by the text inside them.
 - ``<AbstractText/>`` may be empty, and titles too; a citation with neither title nor abstract is set aside.
 - A plain-language summary in the document's own language is one more section. The vernacular title and abstracts in
   other languages make a document of their own per language, id ``PMID/language`` (switch: `translations`).
-- ``DeleteCitation`` gives `DeletedRecord` items. A PMID may come again, with a higher version or in a later file: every
-  occurrence is given here, and `corpus build` lets the last one stay.
+- ``DeleteCitation`` gives `DeletedRecord` items. A PMID may occur again, with a higher version or in a later file: every
+  occurrence is read here, and `corpus build` keeps the last one.
 
-Only the part of a record that is used is parsed: authors, references and headings, three quarters of the bytes, are
-cut away before.
+Only the used part of a record is parsed: authors, references and headings, three quarters of the bytes, are removed
+before.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _used_part(content: bytes) -> bytes:
 
 
 def _pmid_in(content: bytes) -> str | None:
-    found = re.search(rb"<PMID[^>]*>(\d+)</PMID>", content)
-    return found[1].decode() if found else None
+    match = re.search(rb"<PMID[^>]*>(\d+)</PMID>", content)
+    return match[1].decode() if match else None
 
 
 def _citation(element: Any, source: SourceFile, options: ReadOptions) -> Iterator[Item]:
@@ -79,7 +79,7 @@ def _citation(element: Any, source: SourceFile, options: ReadOptions) -> Iterato
     parts = _Parts(citation if article is None else article)
     composer = Composer()
     title = parts.text("ArticleTitle") or parts.text("Book", "BookTitle")
-    composer.annotate(title, "title")
+    composer.add(title, "title")
     _add_abstract(composer, parts.get("Abstract"), "abstract")
     # A title in brackets, or with a vernacular form, is NLM's English rendering; the abstract is then English too.
     language = "en" if title.startswith("[") or "VernacularTitle" in parts else parts.languages[0]
@@ -94,7 +94,7 @@ def _citation(element: Any, source: SourceFile, options: ReadOptions) -> Iterato
 
 
 class _Parts(dict[str, Any]):
-    """The children of an article by tag: one walk instead of a search for each."""
+    """The children of an article by tag, collected in one pass."""
 
     def __init__(self, article: Any) -> None:
         super().__init__([(child.tag, child) for child in article])
@@ -115,11 +115,11 @@ def _text(element: Any) -> str:
 def _add_abstract(composer: Composer, abstract: Any, kind: str) -> None:
     if abstract is not None:
         for part in abstract.iterchildren("AbstractText"):
-            composer.annotate(_text(part), kind, part.get("Label") or "")
+            composer.add(_text(part), kind, part.get("Label") or "")
 
 
 def _collect_other_abstracts(citation: Any, composer: Composer, language: str | None) -> dict[str, Composer]:
-    """Collect the further abstracts by language; those in the article's own language go on in its document."""
+    """Collect further abstracts by language; those in the article's own language are added to its document."""
     others: dict[str, Composer] = {}
     for abstract in citation.iterchildren("OtherAbstract"):
         code = to_two_letter_code(abstract.get("Language")) or "und"
@@ -127,7 +127,7 @@ def _collect_other_abstracts(citation: Any, composer: Composer, language: str | 
             _add_abstract(composer, abstract, abstract.get("Type") or "abstract")
         else:
             _add_abstract(others.setdefault(code, Composer()), abstract, "abstract")
-    return {code: other for code, other in others.items() if other.length}
+    return {code: abstracts for code, abstracts in others.items() if abstracts.length}
 
 
 def _translations(pmid: str, others: dict[str, Composer], parts: _Parts) -> Iterator[Document]:
@@ -136,17 +136,18 @@ def _translations(pmid: str, others: dict[str, Composer], parts: _Parts) -> Iter
         codes = [code for code in (*parts.languages, *others) if code not in (None, "en")]
         code = codes[0] or "und" if codes else "und"
         others[code] = _put_title_before(title, others.get(code))
-    for code, other in others.items():
+    for code, translation in others.items():
         meta = {"translation_of": pmid}
-        yield Document(f"{pmid}/{code}", other.text, other.sections, meta=meta, language=to_two_letter_code(code))
+        yield Document(
+            f"{pmid}/{code}", translation.text, translation.sections, meta=meta, language=to_two_letter_code(code)
+        )
 
 
 def _put_title_before(title: str, abstract: Composer | None) -> Composer:
-    """Put a title before an abstract."""
     composer = Composer()
-    composer.annotate(title, "title")
+    composer.add(title, "title")
     for section in abstract.sections if abstract else ():
-        composer.annotate(abstract.text[section.start : section.end] if abstract else "", section.kind, section.heading)
+        composer.add(abstract.text[section.start : section.end] if abstract else "", section.kind, section.heading)
     return composer
 
 
@@ -162,5 +163,5 @@ def _meta(parts: _Parts, version: str | None) -> dict[str, Any]:
 
 
 def _year(date: Any) -> str | None:
-    """Give the year of a date, which may be free text: `2019 Nov-Dec`."""
+    """Return the year of a date, which may be free text: `2019 Nov-Dec`."""
     return next(((part.text or "")[:4] for part in date if part.tag in ("Year", "MedlineDate")), None)

@@ -1,14 +1,12 @@
-"""Stated mentions checked against the text: kept, mended when there is one way to mend them, or refused.
+"""Shared by readers: check mentions against the text, link relations, and compose a text from parts.
 
 Annotation files state both the offsets and the words of a mention, and the two do not always agree: trailing white
-space in the words, line breaks written as spaces, capitals made small, offsets of an older text. White space and case
-alone are no disagreement about the place. Otherwise the mention moves to the only place of the text that holds its words, or, when they occur often, to
-the only one close by. Each mending is counted in the source's tally.
+space in the words, line breaks written as spaces, another case, offsets of an older text. Differences in white space
+and case alone are accepted. Otherwise the mention is moved to the only occurrence of its words in the text, or, if they
+occur often, to the only one close by. Each correction is counted in the source's tally.
 
-A document's text put together from parts, with the sections they make.
-
-Parts are joined by one line break, so a title of n characters is followed by text that starts at n + 1, which is also
-how PubTator and BioC count. White space at the ends of a part goes; inside it stays as it is.
+`Composer` joins the parts of a text by one line break, so a title of n characters is followed by text that starts at
+n + 1, which is also how PubTator and BioC count. White space at the ends of a part is removed.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from alembert.corpus.document import Entity, Relation, Section, Span, are_valid_spans
+from alembert.corpus.document import Entity, Relation, Section, Span, are_valid_spans, collect_targets
 from alembert.corpus.readers.source import SourceFile
 
 _MAX_DISTANCE = 20
@@ -29,41 +27,41 @@ _CONCEPT: Final = re.compile(r"tmVar:.+|[a-z]\|[A-Z]+\|[^,;]*|[^|,;]+")
 def locate_mention(
     source: SourceFile, text: str, spans: tuple[Span, ...], surface: str | None
 ) -> tuple[Span, ...] | None:
-    """Give the spans at which a mention stands, or None when its words cannot be placed for certain."""
+    """Return the spans of a mention, or None if its words cannot be located for certain."""
     if are_valid_spans(spans, len(text)):
-        found = " ".join(text[start:end] for start, end in spans)
-        if surface is None or found == surface:
+        words = " ".join(text[start:end] for start, end in spans)
+        if surface is None or words == surface:
             return spans
-        if _bare(found) == _bare(surface):
+        if _normalise(words) == _normalise(surface):
             source.tally["the words of a mention differed from the text in white space or case"] += 1
             return spans
-    start = _only_place(text, surface.strip(), spans[0][0] if spans else 0) if surface else None
+    start = _find_unique_start(text, surface.strip(), spans[0][0] if spans else 0) if surface else None
     if start is None:
         return None
     source.tally["a mention was moved to the only place that holds its words"] += 1
     return ((start, start + len((surface or "").strip())),)
 
 
-def _bare(text: str) -> str:
+def _normalise(text: str) -> str:
     return "".join(text.split()).casefold()
 
 
-def _only_place(text: str, words: str, stated: int) -> int | None:
-    places = list(_places(text, words))
-    if len(places) > 1:
-        places = [place for place in places if abs(place - stated) <= _MAX_DISTANCE]
-    return places[0] if len(places) == 1 else None
+def _find_unique_start(text: str, words: str, stated: int) -> int | None:
+    starts = list(_find_all(text, words))
+    if len(starts) > 1:
+        starts = [start for start in starts if abs(start - stated) <= _MAX_DISTANCE]
+    return starts[0] if len(starts) == 1 else None
 
 
-def _places(text: str, words: str) -> Iterator[int]:
-    place = text.find(words) if words else -1
-    while place >= 0:
-        yield place
-        place = text.find(words, place + 1)
+def _find_all(text: str, words: str) -> Iterator[int]:
+    start = text.find(words) if words else -1
+    while start >= 0:
+        yield start
+        start = text.find(words, start + 1)
 
 
 def make_ids_unique(entities: Iterable[Entity], source: SourceFile) -> Iterator[Entity]:
-    """Give each entity an id of its own: files that count per passage repeat theirs."""
+    """Make ids unique: files that count per passage repeat theirs."""
     seen: set[str] = set()
     for entity in entities:
         number, name = 1, entity.id
@@ -94,20 +92,18 @@ def partition_relations(
     relations: Iterable[Relation], entities: Iterable[Entity]
 ) -> tuple[list[Relation], list[Relation]]:
     """Separate the relations whose arguments exist from the others."""
-    entities, kept = list(entities), list(relations)
-    known = {entity.id for entity in entities} | {concept for entity in entities for concept in entity.concepts}
+    entities, linked = list(entities), list(relations)
     unlinked: list[Relation] = []
     while True:
-        targets = known | {relation.id for relation in kept}
-        loose = [one for one in kept if any(target not in targets for _, target in one.arguments)]
-        if not loose:
-            return kept, unlinked
-        kept = [one for one in kept if one not in loose]
-        unlinked += loose
+        targets = collect_targets(entities, linked)
+        dangling = [link for link in linked if any(target not in targets for _, target in link.arguments)]
+        if not dangling:
+            return linked, unlinked
+        linked = [link for link in linked if link not in dangling]
+        unlinked += dangling
 
 
 def unlinked_reason(relation: Relation) -> str:
-    """Say why a relation could not be linked."""
     return f"relation {relation.id} names an argument that the document does not have"
 
 
@@ -115,15 +111,15 @@ _LAYOUT = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
 
 
 class Composer:
-    """Collects parts; `text` and `sections` are the result."""
+    """Composes a text from parts, each a section."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._sections: list[Section] = []
         self.length = 0
 
-    def annotate(self, part: str, kind: str, heading: str = "") -> None:
-        """Append a part as a section of its own; an empty part adds nothing."""
+    def add(self, part: str, kind: str, heading: str = "") -> None:
+        """Append a part as a section; an empty part adds nothing."""
         part = part.strip()
         if part:
             start = self.length + (1 if self._parts else 0)

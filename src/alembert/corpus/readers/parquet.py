@@ -1,8 +1,8 @@
-"""Parquet: one row, one document, read in small batches of a row group at a time.
+"""Parquet: one row is one document, read in small batches of a row group at a time.
 
-Files of our own writer hold whole documents; in others the columns are picked like the fields of JSON lines. Parquet
-needs to be read from its end, so a stream or a compressed file is first unpacked into an unnamed temporary file. A
-value that is not UTF-8 sets its row aside.
+Files of our own writer hold complete documents; in others the columns are used like the fields of JSON lines. Parquet
+needs random access, so a stream or a compressed file is first unpacked into an unnamed temporary file. A row with a
+value that is not UTF-8 is set aside.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
 
 
 def open_seekable(source: SourceFile, unpacked: IO[bytes]) -> Any:
-    """Give what Parquet can be read from: the file, or a copy of the stream in `unpacked`."""
+    """Return the path of the file, or a copy of the stream in `unpacked`."""
     if source.path is not None and source.path.suffix not in (".gz", ".zst"):
         return str(source.path)
     for block in source.blocks():
@@ -43,7 +43,6 @@ def open_seekable(source: SourceFile, unpacked: IO[bytes]) -> Any:
 
 
 def iter_batches(file: Any) -> Iterator[Any]:
-    """Give the rows a few at a time."""
     require("Reading Parquet", "pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq

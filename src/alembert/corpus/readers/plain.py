@@ -26,8 +26,8 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
 
 
 def _by_paragraph(source: SourceFile) -> Iterator[Item]:
-    for number, run in enumerate(split_paragraphs(source), start=1):
-        if isinstance(run, SetAside):
-            yield run
+    for number, lines in enumerate(split_paragraphs(source), start=1):
+        if isinstance(lines, SetAside):
+            yield lines
         else:
-            yield Document(f"{source.stem}-{number}", "\n".join(line.text for line in run))
+            yield Document(f"{source.stem}-{number}", "\n".join(line.text for line in lines))

@@ -16,12 +16,7 @@ from itertools import pairwise
 
 from alembert.corpus.document import Document, Entity, Relation, Section
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
-from alembert.corpus.readers.mentions import (
-    locate_mention,
-    partition_relations,
-    split_concepts,
-    unlinked_reason,
-)
+from alembert.corpus.readers.mentions import locate_mention, partition_relations, split_concepts, unlinked_reason
 from alembert.corpus.readers.source import SourceFile, SourceLine, split_paragraphs
 
 TITLE_PATTERN = re.compile(r"([^|\t]+)\|t\|(.*)", re.DOTALL)
@@ -30,19 +25,19 @@ _ABSTRACT_PATTERN = re.compile(r"([^|\t]+)\|a\|(.*)", re.DOTALL)
 
 def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
     """Read the documents of a PubTator file."""
-    for run in split_paragraphs(source):
-        if isinstance(run, SetAside):
-            yield run
+    for paragraph in split_paragraphs(source):
+        if isinstance(paragraph, SetAside):
+            yield paragraph
             continue
-        for lines in _split(run):
+        for lines in _split(paragraph):
             yield from _document(lines, source)
 
 
-def _split(run: list[SourceLine]) -> Iterator[list[SourceLine]]:
+def _split(lines: list[SourceLine]) -> Iterator[list[SourceLine]]:
     """Split a run of lines before each title, for files without blank lines."""
-    starts = [0, *(index for index, line in enumerate(run) if index and TITLE_PATTERN.match(line.text)), len(run)]
+    starts = [0, *(index for index, line in enumerate(lines) if index and TITLE_PATTERN.match(line.text)), len(lines)]
     for start, end in pairwise(starts):
-        yield run[start:end]
+        yield lines[start:end]
 
 
 def _document(lines: list[SourceLine], source: SourceFile) -> Iterator[Item]:
@@ -57,10 +52,10 @@ def _document(lines: list[SourceLine], source: SourceFile) -> Iterator[Item]:
         yield source.set_aside("the document has no text", title[1], position)
         return
     rows = _Rows(title[1], text, source)
-    yield from filter(None, map(rows.annotate, lines[2 if abstract else 1 :]))
+    yield from filter(None, map(rows.add, lines[2 if abstract else 1 :]))
     entities = tuple(rows.linked_entities())
     relations, unlinked = partition_relations(rows.relations, entities)
-    yield from (source.set_aside(unlinked_reason(one), title[1], position, "annotation") for one in unlinked)
+    yield from (source.set_aside(unlinked_reason(link), title[1], position, "annotation") for link in unlinked)
     yield Document(
         title[1],
         text,
@@ -77,7 +72,7 @@ def _sections(title: int, whole: int) -> tuple[Section, ...]:
 
 
 class _Rows:
-    """The rows of one document, taken in one by one."""
+    """Collects the rows of one document."""
 
     def __init__(self, name: str, text: str, source: SourceFile) -> None:
         self.name, self.text, self.source = name, text, source
@@ -87,13 +82,13 @@ class _Rows:
         self.relations: list[Relation] = []
 
     def linked_entities(self) -> Iterator[Entity]:
-        """Return the entities with each of their concepts; how columns are split, the relations below them decide."""
+        """Yield the entities with their concepts; a concept that a relation names as a whole is not split."""
         named = {target for relation in self.relations for _, target in relation.arguments}
         for entity, column in zip(self.entities, self.concepts, strict=True):
             yield replace(entity, concepts=split_concepts(column, named))
 
-    def annotate(self, line: SourceLine) -> SetAside | None:
-        """Take in a row, or say why not."""
+    def add(self, line: SourceLine) -> SetAside | None:
+        """Add a row, or return why it is set aside."""
         columns = line.text.split("\t")
         if columns[0] != self.name or len(columns) < 4:
             reason = "the row belongs to another document or has too few columns"

@@ -1,27 +1,19 @@
-"""A record with named fields (a JSON object, a table row, a Parquet row) turned into a document.
+"""Convert a record with named fields (a JSON object, a table row, a Parquet row) to a document.
 
-The fields are those of the options, or the usual names. The text is one field, kept to the character, or is put
-together from a title, an abstract (a string or a list), paragraphs and sections with headings, nested as in full-text
-articles. Texts with headings like ``ABSTRACT.METHODS:`` on lines of their own, which evidence-inference uses, get their
-sections from them. Entities may be native ones, ``{start, end, label}``, ``[start, end, label]`` or a mention with its
-words and offset; relations name two of them by their ids. An entity that does not fit is set aside alone, with the words of the record unquoted.
+The fields are those of the options, or the usual names. The text is one field, unchanged, or is composed of a title, an
+abstract (a string or a list), paragraphs and sections with headings, nested as in full-text articles. Headings like
+``ABSTRACT.METHODS:`` on lines of their own, which evidence-inference uses, become sections. Entities may be native ones,
+``{start, end, label}``, ``[start, end, label]`` or a mention with its words and offset; relations name two of them by
+their ids. A malformed entity is set aside alone, without quoting the record.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from alembert.corpus.document import (
-    Document,
-    Entity,
-    Relation,
-    Section,
-    StringPairs,
-    from_record,
-    parse_offset,
-)
+from alembert.corpus.document import Document, Entity, Relation, Section, StringPairs, from_record, parse_offset
 from alembert.corpus.readers.contract import Item, ReadOptions, SetAside, describe_option
 from alembert.corpus.readers.mentions import (
     Composer,
@@ -41,15 +33,14 @@ _NATIVE_FIELDS = {"id", "text", "language", "sections", "entities", "relations",
     "unlinked_relations"
 }
 _PART_HEADING = re.compile(
-    r"^[ \t]*(?:(?P<title>TITLE):\s*|(?P<part>ABSTRACT|BODY)(?P<heading>(?:\.[^\n]*)?):[ \t]*\n)",
-    re.MULTILINE,
+    r"^[ \t]*(?:(?P<title>TITLE):\s*|(?P<part>ABSTRACT|BODY)(?P<heading>(?:\.[^\n]*)?):[ \t]*\n)", re.MULTILINE
 )
 _MAX_META_LENGTH = 500
 _TextContent = tuple[str, tuple[Section, ...], int]
 
 
 def build_record_items(record: Any, source: SourceFile, options: ReadOptions, number: int) -> Iterator[Item]:
-    """Give the document of a record, and what of it had to be set aside."""
+    """Yield the document of a record, and what of it had to be set aside."""
     if not isinstance(record, Mapping):
         yield source.set_aside("the record is not a JSON object with named fields")
         return
@@ -74,10 +65,10 @@ def _mapped(record: Mapping[str, Any], source: SourceFile, options: ReadOptions,
         else:
             entities.append(entity)
     entities = list(make_ids_unique(entities, source))
-    stated, strange = _relations(record)
+    stated, unread = _relations(record)
     relations, unlinked = partition_relations(stated, entities)
-    lost = [*strange, *map(unlinked_reason, unlinked)]
-    yield from (source.set_aside(reason, name, kind="annotation") for reason in lost)
+    reasons = [*unread, *map(unlinked_reason, unlinked)]
+    yield from (source.set_aside(reason, name, kind="annotation") for reason in reasons)
     yield Document(
         id=name,
         text=text,
@@ -91,7 +82,7 @@ def _mapped(record: Mapping[str, Any], source: SourceFile, options: ReadOptions,
 
 
 def get_field(record: Mapping[str, Any], path: str) -> Any:
-    """Give the value of a field; dots lead into nested objects."""
+    """Return the value of a field; dots lead into nested objects."""
     if path in record:
         return record[path]
     value: Any = record
@@ -100,13 +91,13 @@ def get_field(record: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _first(record: Mapping[str, Any], asked: str | None, usual: tuple[str, ...]) -> Any:
-    names = (asked,) if asked else usual
+def get_first_field(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Return the value of the first of these fields that has one."""
     return next((value for name in names if (value := get_field(record, name)) is not None), None)
 
 
 def _id(record: Mapping[str, Any], options: ReadOptions, source: SourceFile, number: int) -> str:
-    value = _first(record, options.id, ID_FIELDS)
+    value = get_first_field(record, (options.id,) if options.id else ID_FIELDS)
     return str(value) if isinstance(value, str | int) and value != "" else f"{source.stem}-{number}"
 
 
@@ -120,13 +111,13 @@ def _is_native(record: Mapping[str, Any], options: ReadOptions) -> bool:
 
 
 def _no_text(record: Mapping[str, Any], options: ReadOptions) -> str:
-    looked = options.text or (TEXT_FIELDS[0], "title", "abstract", "sections", "paragraphs")
+    expected = options.text or (TEXT_FIELDS[0], "title", "abstract", "sections", "paragraphs")
     has = ", ".join(list(record)[:12])
-    return f"The record has no text in {', '.join(looked)}; {describe_option('text')} (it has {has})"
+    return f"The record has no text in {', '.join(expected)}; {describe_option('text')} (it has {has})"
 
 
 def _content(record: Mapping[str, Any], options: ReadOptions) -> _TextContent:
-    """Give the text, its sections, and where the text field begins in it."""
+    """Return the text, its sections, and the offset of the text field."""
     title = _flat(get_field(record, options.title or "title"))
     texts = _texts(record, options)
     if not texts:
@@ -142,12 +133,12 @@ def _texts(record: Mapping[str, Any], options: ReadOptions) -> list[tuple[str, s
     if options.text:
         parts = [(name, _flat(get_field(record, name))) for name in options.text]
         return [(name, part) for name, part in parts if part]
-    found = (_lines(record.get(name)) for name in TEXT_FIELDS)
-    return next(([("text", text)] for text in found if text is not None), [])
+    texts = (_lines(record.get(name)) for name in TEXT_FIELDS)
+    return next(([("text", text)] for text in texts if text is not None), [])
 
 
 def _lines(value: Any) -> str | None:
-    """Give a text as it is, or a list of strings as the lines of one."""
+    """Return a text unchanged, or a list of strings joined as lines."""
     if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
         return "\n".join(value)
     return value if isinstance(value, str) else None
@@ -161,9 +152,9 @@ def _text_sections(texts: list[tuple[str, str]], start: int) -> Iterator[Section
 
 
 def _marked_sections(text: str, shift: int) -> Iterator[Section]:
-    found = list(_PART_HEADING.finditer(text)) if text.lstrip().startswith("TITLE:") else []
-    ends = [match.start() for match in found[1:]] + [len(text)] * bool(found)
-    for match, end in zip(found, ends, strict=True):
+    headings = list(_PART_HEADING.finditer(text)) if text.lstrip().startswith("TITLE:") else []
+    ends = [match.start() for match in headings[1:]] + [len(text)] * bool(headings)
+    for match, end in zip(headings, ends, strict=True):
         heading, body = match[0].strip(), text[match.end() : end].rstrip()
         start = match.end() - len(match[0].lstrip())
         yield Section(start + shift, start + len(heading) + shift, "heading")
@@ -182,10 +173,10 @@ def _flat(value: Any) -> str:
 
 def _nested(record: Mapping[str, Any], title: str) -> Composer:
     composer = Composer()
-    composer.annotate(title, "title")
+    composer.add(title, "title")
     for key, kind in (("abstract", "abstract"), ("paragraphs", "body")):
         for part in _parts(record.get(key)):
-            composer.annotate(part, kind)
+            composer.add(part, kind)
     _add_sections(composer, record.get("sections"))
     return composer
 
@@ -195,9 +186,9 @@ def _add_sections(composer: Composer, sections: Any) -> None:
         if not isinstance(section, Mapping):
             raise BadInput("`sections` is not a list of objects with `heading` and `paragraphs`.")
         heading = _flat(section.get("heading") or section.get("title")).strip()
-        composer.annotate(heading, "heading")
+        composer.add(heading, "heading")
         for part in _parts(section.get("paragraphs") or section.get("text")):
-            composer.annotate(part, "body", heading)
+            composer.add(part, "body", heading)
         _add_sections(composer, section.get("sections"))
 
 
@@ -206,22 +197,14 @@ def _parts(value: Any) -> list[str]:
 
 
 def _labels(record: Mapping[str, Any], options: ReadOptions) -> tuple[str, ...]:
-    value = _first(record, options.label, LABEL_FIELDS)
+    value = get_first_field(record, (options.label,) if options.label else LABEL_FIELDS)
     values = value if isinstance(value, list) else [] if value is None else [value]
     return tuple(str(label) for label in values if isinstance(label, str | int | float))
 
 
 def _meta(record: Mapping[str, Any], options: ReadOptions) -> dict[str, Any]:
-    """Keep the short values that have no other place in the document."""
-    used = {
-        *options.text,
-        *TEXT_FIELDS,
-        *ID_FIELDS[:1],
-        *LABEL_FIELDS,
-        *ENTITY_FIELDS,
-        "abstract",
-        "paragraphs",
-    }
+    """Collect the short values that are not used elsewhere in the document."""
+    used = {*options.text, *TEXT_FIELDS, *ID_FIELDS[:1], *LABEL_FIELDS, *ENTITY_FIELDS, "abstract", "paragraphs"}
     used |= {name for name in (options.id, options.title or "title", options.label, options.entities) if name}
     return {name: value for name, value in record.items() if name not in used and _is_short(value)}
 
@@ -231,12 +214,12 @@ def _is_short(value: Any) -> bool:
 
 
 def _entities(
-    record: Mapping[str, Any], options: ReadOptions, source: SourceFile, name: str, place: tuple[str, int]
+    record: Mapping[str, Any], options: ReadOptions, source: SourceFile, name: str, text_and_shift: tuple[str, int]
 ) -> Iterator[Entity | SetAside]:
-    stated = _first(record, options.entities, ENTITY_FIELDS)
+    stated = get_first_field(record, (options.entities,) if options.entities else ENTITY_FIELDS)
     for number, entity in enumerate(stated if isinstance(stated, list) else (), start=1):
         try:
-            yield _entity(entity, number, source, place)
+            yield _entity(entity, number, source, text_and_shift)
         except (BadInput, KeyError, TypeError, ValueError, IndexError):
             yield source.set_aside(
                 f"entity {number} of the record has no place in the text that its fields agree on",
@@ -246,53 +229,54 @@ def _entities(
 
 
 def _relations(record: Mapping[str, Any]) -> tuple[list[Relation], list[str]]:
-    """Read relations: native ones, or a label with the ids of two entities as `head` and `tail` or as doccano has them.
+    """Read relations: native ones, or a label with the ids of two entities as `head` and `tail` or as in doccano.
 
-    Give also why others are left out."""
-    found: list[Relation] = []
+    Return also why others are left out.
+    """
+    relations: list[Relation] = []
     strange: list[str] = []
     stated = record.get("relations")
     for number, relation in enumerate(stated if isinstance(stated, list) else (), start=1):
         try:
-            label = _first(relation, None, ("label", "type", "relation"))
+            label = get_first_field(relation, ("label", "type", "relation"))
             name = str(relation.get("id") or f"R{number}")
-            found.append(Relation(name, str(label or "relation"), _arguments(relation)))
+            relations.append(Relation(name, str(label or "relation"), _arguments(relation)))
         except (AttributeError, TypeError, ValueError):
             strange.append(f"relation {number} of the record does not name a label and what it is between")
-    return found, strange
+    return relations, strange
 
 
-def _arguments(stated: Mapping[str, Any]) -> StringPairs:
-    if "arguments" in stated:
-        return tuple((str(role), str(target)) for role, target in stated["arguments"])
+def _arguments(record: Mapping[str, Any]) -> StringPairs:
+    if "arguments" in record:
+        return tuple((str(role), str(target)) for role, target in record["arguments"])
     ends = (("head", "from_id", "from"), ("tail", "to_id", "to"))
-    targets = (_first(stated, None, names) for names in ends)
+    targets = (get_first_field(record, names) for names in ends)
     return tuple((f"Arg{number}", str(target)) for number, target in enumerate(targets, start=1))
 
 
-def _entity(stated: Any, number: int, source: SourceFile, place: tuple[str, int]) -> Entity:
-    text, shift = place
-    if not isinstance(stated, Mapping):
-        start, end, label = stated[:3]
-        stated = {"start": start, "end": end, "label": label}
-    surface = _first(stated, None, ("mention", "surface", "text", "word"))
-    spans = tuple((start + shift, end + shift) for start, end in _spans(stated, surface))
-    settled = locate_mention(source, text, spans, surface if isinstance(surface, str) else None)
-    if settled is None:
+def _entity(record: Any, number: int, source: SourceFile, text_and_shift: tuple[str, int]) -> Entity:
+    text, shift = text_and_shift
+    if not isinstance(record, Mapping):
+        start, end, label = record[:3]
+        record = {"start": start, "end": end, "label": label}
+    surface = get_first_field(record, ("mention", "surface", "text", "word"))
+    spans = tuple((start + shift, end + shift) for start, end in _spans(record, surface))
+    located = locate_mention(source, text, spans, surface if isinstance(surface, str) else None)
+    if located is None:
         raise BadInput("The mention is not where it is said to be.")
-    label = _first(stated, None, ("label", "type", "entity", "entity_group"))
-    return Entity(str(stated.get("id") or f"T{number}"), str(label), settled, _concepts(stated))
+    label = get_first_field(record, ("label", "type", "entity", "entity_group"))
+    return Entity(str(record.get("id") or f"T{number}"), str(label), located, _concepts(record))
 
 
-def _spans(stated: Mapping[str, Any], surface: Any) -> list[tuple[int, int]]:
-    if "spans" in stated:
-        return [(parse_offset(start), parse_offset(end)) for start, end in stated["spans"]]
-    start = parse_offset(_first(stated, None, ("start", "start_offset", "offset", "begin")))
-    end = _first(stated, None, ("end", "end_offset", "stop"))
+def _spans(record: Mapping[str, Any], surface: Any) -> list[tuple[int, int]]:
+    if "spans" in record:
+        return [(parse_offset(start), parse_offset(end)) for start, end in record["spans"]]
+    start = parse_offset(get_first_field(record, ("start", "start_offset", "offset", "begin")))
+    end = get_first_field(record, ("end", "end_offset", "stop"))
     return [(start, parse_offset(end) if end is not None else start + len(surface))]
 
 
-def _concepts(stated: Mapping[str, Any]) -> tuple[str, ...]:
-    value = _first(stated, None, ("concepts", "concept", "identifier", "cui", "guid"))
+def _concepts(record: Mapping[str, Any]) -> tuple[str, ...]:
+    value = get_first_field(record, ("concepts", "concept", "identifier", "cui", "guid"))
     values = value if isinstance(value, list) else [value]
     return tuple(str(concept) for concept in values if concept not in (None, "", "None"))

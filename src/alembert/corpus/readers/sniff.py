@@ -1,6 +1,6 @@
-"""Which format a file is in, by its name and its first bytes.
+"""Detect the format of a file from its first bytes and its name.
 
-Content decides where it can (XML roots, JSON, PubTator titles, Parquet's magic, columns of tags), because names mislead:
+The content comes first (XML roots, JSON, PubTator titles, Parquet's magic, columns of tags), because names mislead:
 CoNLL files are called `.tsv` and `.txt`, JSON lines `.json` and `.txt`. The name decides the rest.
 """
 
@@ -28,24 +28,24 @@ _BIOC_DOCUMENT = re.compile(r'(?<!\\)"passages"\s*:\s*\[')
 
 
 def sniff_format(source: SourceFile) -> str:
-    """Name the format of a source, or raise `DamagedFile` when nothing tells it."""
+    """Detect the format of a source, or raise `DamagedFile`."""
     path = source.path
     if path is not None and path.is_dir():
-        return _of_folder(path)
+        return _detect_folder(path)
     if path is not None and _is_brat(path):
         return "brat"
     head = source.head(_HEAD_BYTES)
     if head.startswith(PARQUET_MAGIC):
         return "parquet"
     if _MARKUP.match(head):
-        # XML declares its own encoding; the tags that tell the format are ASCII in all of them.
-        return _by_content(head.decode("latin-1").lstrip("ï»¿ \t\r\n")) or _by_name(source.name)
+        # XML declares its own encoding; the tags that identify the format are ASCII in all of them.
+        return _detect_by_content(head.decode("latin-1").lstrip("ï»¿ \t\r\n")) or _detect_by_name(source.name)
     text = head.decode(source.encoding(), errors="replace").lstrip("\ufeff \t\r\n")
-    # Columns of labels without B and I look like any table, so a user who asks for them is believed.
-    return _by_content(text) or ("conll" if source.options.token_labels else _by_name(source.name))
+    # Columns of labels without B and I look like any table, so the option decides.
+    return _detect_by_content(text) or ("conll" if source.options.token_labels else _detect_by_name(source.name))
 
 
-def _of_folder(path: Path) -> str:
+def _detect_folder(path: Path) -> str:
     try:
         if has_annotations(path):
             return "brat"
@@ -59,9 +59,9 @@ def _is_brat(path: Path) -> bool:
     return name.endswith(".ann") or (name.endswith(".txt") and has_partner(path))
 
 
-def _by_content(text: str) -> str | None:
+def _detect_by_content(text: str) -> str | None:
     if text.startswith("<"):
-        return _xml(text)
+        return _detect_xml(text)
     if text.startswith(("{", "[")) and re.match(r"[\[{]\s*[\[{\"\]}]", text):
         is_bioc = DOCUMENTS_PATTERN.search(text) or _BIOC_DOCUMENT.search(text)
         return "bioc-json" if is_bioc else "jsonl"
@@ -70,14 +70,14 @@ def _by_content(text: str) -> str | None:
     return "conll" if detect_layout_from_head(text)[0] else None
 
 
-def _xml(text: str) -> str | None:
-    found = [(match.start(), name) for name, root in _XML_ROOTS if (match := root.search(text))]
-    if not found and text.startswith("<?xml"):
+def _detect_xml(text: str) -> str | None:
+    roots = [(match.start(), name) for name, root in _XML_ROOTS if (match := root.search(text))]
+    if not roots and text.startswith("<?xml"):
         raise DamagedFile("this XML is not MEDLINE, BioC or JATS; name the format if it is one of them")
-    return min(found)[1] if found else None
+    return min(roots)[1] if roots else None
 
 
-def _by_name(name: str) -> str:
+def _detect_by_name(name: str) -> str:
     ending = Path(strip_compression_suffix(name)).suffix.lower()
     endings = {".csv": "table", ".tsv": "table", ".tab": "table", ".jsonl": "jsonl", ".json": "jsonl"}
     return endings.get(ending, "text")

@@ -1,18 +1,14 @@
-"""One input file or stream as the readers see it: named, decompressed, decoded, read once from front to back.
+"""One input file or stream for the readers: named, decompressed, decoded, read once from front to back.
 
-Goes in: a path or a binary stream. Comes out: a head for sniffing, blocks of bytes, or numbered lines of text. Lines
-end at a line feed alone (a carriage return before it is dropped): the other characters that Python's ``splitlines``
-takes for line ends occur inside records. A line over the limit is skipped as it streams by and a line that does not
-decode is set aside; a damaged stream raises `DamagedFile` after its last whole line, so that half a record is never read.
-`tally` counts what was mended; the counts leave as remarks.
+In: a path or a binary stream. Out: the first bytes for sniffing, blocks of bytes, or numbered lines of text. Lines end
+at a line feed alone (a carriage return before it is dropped): the other characters that Python's ``splitlines`` takes
+for line ends occur inside records. A line over the limit is skipped without being held, and a line that does not decode
+is set aside. `tally` counts corrections, which become remarks.
 
-Bytes of a plain, gzip or zstd file in blocks, up to the first damage and not beyond a bomb.
-
-Goes in: a binary stream at its start. Comes out: blocks of decompressed bytes; `DamagedFile` is raised where the stream is
-cut or broken, after everything before that place was given. The standard `gzip` module loses up to a buffer of good
-data before a cut, so gzip members are inflated here with `zlib`. Several members or frames in one file, and zero
-padding after the last, are fine. Anything that grows more than 500-fold after its first 64 MB is taken for a bomb: text
-of any language stays below 50.
+gzip and zstd are decompressed in blocks. A damaged stream raises `DamagedFile` after its last whole line, so that half a
+record is never read; the standard `gzip` module loses up to a buffer of good data before the damage, so gzip members are
+inflated here with `zlib`. Several members or frames in one file, and zero padding after the last, are fine. What grows
+more than 500-fold after its first 64 MB is taken for a decompression bomb: text of any language stays below 50.
 """
 
 from __future__ import annotations
@@ -26,20 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from alembert.corpus.readers.contract import (
-    MEGABYTE,
-    DamagedFile,
-    ReadOptions,
-    Remark,
-    SetAside,
-    SetAsideKind,
-)
-from alembert.corpus.readers.encoding import (
-    ENCODING_HINT,
-    SURROGATE,
-    detect_encoding,
-    resolve_encoding,
-)
+from alembert.corpus.readers.contract import MEGABYTE, DamagedFile, ReadOptions, Remark, SetAside, SetAsideKind
+from alembert.corpus.readers.encoding import ENCODING_HINT, SURROGATE, detect_encoding, resolve_encoding
 from alembert.extras import require
 
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -48,7 +32,7 @@ _BOMB_START, _BOMB_RATIO = 64 * MEGABYTE, 500
 
 
 def decompress_blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """Give the decompressed content of a stream block by block, choosing by its first bytes."""
+    """Yield the decompressed content of a stream block by block; its first bytes determine the compression."""
     start = stream.read(_INPUT_BYTES)
     if start.startswith(GZIP_MAGIC):
         yield from _inflate(stream, start)
@@ -61,14 +45,14 @@ def decompress_blocks(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _inflate(stream: BinaryIO, data: bytes) -> Iterator[bytes]:
-    meter = _BombGuard()
+    guard = _BombGuard()
     member = zlib.decompressobj(31)
     while data:
         try:
             block = member.decompress(data, _OUTPUT_BYTES)
         except zlib.error as error:
             raise DamagedFile(f"the gzip stream is damaged ({error})") from None
-        meter.count(len(data) - len(member.unconsumed_tail) - len(member.unused_data), len(block))
+        guard.count(len(data) - len(member.unconsumed_tail) - len(member.unused_data), len(block))
         if block:
             yield block
         data = member.unconsumed_tail
@@ -89,23 +73,23 @@ def _next_member(data: bytes) -> Any:
 
 
 class _BombGuard:
-    """Counts what goes in and comes out, and stops a bomb."""
+    """Counts compressed and decompressed bytes, and stops at a decompression bomb."""
 
     def __init__(self) -> None:
-        self.taken = self.given = 0
+        self.read = self.written = 0
 
-    def count(self, taken: int, given: int) -> None:
-        self.taken += taken
-        self.given += given
-        if self.given > _BOMB_START and self.given > _BOMB_RATIO * self.taken:
+    def count(self, read: int, written: int) -> None:
+        self.read += read
+        self.written += written
+        if self.written > _BOMB_START and self.written > _BOMB_RATIO * self.read:
             raise DamagedFile(f"the compressed file grows more than {_BOMB_RATIO}-fold, like a decompression bomb")
 
 
 class _PrefixedStream:
-    """A stream with its first bytes put back, counted as they are taken."""
+    """A stream with its first bytes put back, which knows its position."""
 
     def __init__(self, stream: BinaryIO, start: bytes) -> None:
-        self.stream, self.start, self.taken = stream, start, 0
+        self.stream, self.start, self.position = stream, start, 0
         self.closed = False
 
     def readable(self) -> bool:
@@ -114,11 +98,11 @@ class _PrefixedStream:
     def read(self, size: int) -> bytes:
         data = self.start[:size] or self.stream.read(size)
         self.start = self.start[size:]
-        self.taken += len(data)
+        self.position += len(data)
         return data
 
     def close(self) -> None:
-        """Take note of the end; the stream is closed by whoever opened it."""
+        """Leave the stream open: its owner closes it."""
         self.closed = True
 
 
@@ -128,16 +112,16 @@ def _decompress_zstd(stream: BinaryIO, start: bytes) -> Iterator[bytes]:
 
     rest = _PrefixedStream(stream, start)
     source = pa.CompressedInputStream(pa.PythonFile(rest, mode="r"), "zstd")
-    meter = _BombGuard()
+    guard = _BombGuard()
     while True:
-        taken = rest.taken
+        before = rest.position
         try:
             block = source.read(_INPUT_BYTES)
         except (OSError, pa.ArrowException) as error:
             raise DamagedFile(f"the zstd stream is damaged or truncated ({type(error).__name__})") from None
         if not block:
             return
-        meter.count(rest.taken - taken, len(block))
+        guard.count(rest.position - before, len(block))
         yield block
 
 
@@ -154,9 +138,9 @@ class SourceLine(NamedTuple):
 
 
 class SourceFile:
-    """A file to read; `position` says how far reading has come, for the reports.
+    """A file to read; `position` is that of the current record, for reports.
 
-    `ids` are those of documents that are named by their file, where they are not to be called as the file is.
+    `ids` replaces the names of files as ids of documents.
     """
 
     def __init__(self, origin: Path | BinaryIO, options: ReadOptions, ids: Mapping[str, str] | None = None) -> None:
@@ -168,14 +152,14 @@ class SourceFile:
         self.position = "file"
         self._origin = origin
         self._stream: BinaryIO | None = None
-        self._kept: list[bytes] = []
+        self._buffered: list[bytes] = []
         self._rest: Iterator[bytes] | None = None
         self._damage: DamagedFile | None = None
         self._encoding: str | None = None
 
     @property
     def stem(self) -> str:
-        """What ids are made from: the file name without its endings (`notes.txt.gz` gives `notes`), or what `ids` has for it."""
+        """The prefix of ids: the file name without suffixes (`notes` for `notes.txt.gz`), or its entry in `ids`."""
         stem = strip_compression_suffix(Path(self.name).name).rsplit(".", 1)[0]
         return self.ids.get(stem, stem)
 
@@ -195,21 +179,21 @@ class SourceFile:
             self._stream.close()
 
     def head(self, size: int = MEGABYTE) -> bytes:
-        """Give the first bytes without using them up; shorter than asked only when the file is."""
-        length = sum(map(len, self._kept))
-        while length < size and self._damage is None and (block := self._pull()):
-            self._kept.append(block)
+        """Return the first bytes without consuming them; fewer than `size` only if the file is shorter."""
+        length = sum(map(len, self._buffered))
+        while length < size and self._damage is None and (block := self._next_block()):
+            self._buffered.append(block)
             length += len(block)
-        return b"".join(self._kept)[:size]
+        return b"".join(self._buffered)[:size]
 
     def blocks(self) -> Iterator[bytes]:
-        """Give the decompressed bytes, once."""
-        while self._kept:
-            yield self._kept.pop(0)
-        while block := self._pull():
+        """Yield the decompressed bytes, once."""
+        while self._buffered:
+            yield self._buffered.pop(0)
+        while block := self._next_block():
             yield block
 
-    def _pull(self) -> bytes:
+    def _next_block(self) -> bytes:
         if self._damage is not None:
             raise self._damage
         try:
@@ -220,7 +204,7 @@ class SourceFile:
             self._damage = damage
         except OSError as error:
             self._damage = DamagedFile(f"the file cannot be read: {error.strerror or type(error).__name__}")
-        if self._kept:
+        if self._buffered:
             return b""
         raise self._damage
 
@@ -229,17 +213,19 @@ class SourceFile:
         return self._stream
 
     def encoding(self) -> str:
-        """Name the encoding: the one that was asked for, or the one that was recognised (which is remarked)."""
+        """Return the encoding of the options, or the detected one, which is remarked."""
         if self._encoding is None:
             head = self.head()
-            asked = self.options.encoding
-            self._encoding = resolve_encoding(asked) if asked else detect_encoding(head, whole=len(head) < MEGABYTE)
-            if not asked and self._encoding != "utf-8":
+            requested = self.options.encoding
+            self._encoding = (
+                resolve_encoding(requested) if requested else detect_encoding(head, whole=len(head) < MEGABYTE)
+            )
+            if not requested and self._encoding != "utf-8":
                 self.tally[f"read as {self._encoding}, which was recognised"] += 1
         return self._encoding
 
     def lines(self) -> Iterator[SourceLine | SetAside]:
-        """Give the lines of the file, the unusable ones as set aside."""
+        """Yield the lines of the file; unusable ones are set aside."""
         encoding = self.encoding()
         for number, line in _number_lines(self.narrow_blocks(encoding), self.options.max_record):
             self.position = f"line {number}"
@@ -252,7 +238,7 @@ class SourceFile:
                 yield self.set_aside(f"byte {error.start + 1} of the line is not {encoding}; see --encoding")
 
     def text(self) -> str:
-        """Give the whole file as one string, or raise `DamagedFile` if it is too long or does not decode."""
+        """Return the whole file, or raise `DamagedFile` if it is too long or does not decode."""
         encoding = self.encoding()
         content = bytearray()
         for block in self.narrow_blocks(encoding):
@@ -263,11 +249,11 @@ class SourceFile:
             return content.decode(_narrow(encoding))
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
-            place = error.start - content.rfind(b"\n", 0, error.start)
-            raise DamagedFile(f"byte {place} of line {line} is not {encoding}; {_MEND_HINT}") from None
+            column = error.start - content.rfind(b"\n", 0, error.start)
+            raise DamagedFile(f"byte {column} of line {line} is not {encoding}; {_MEND_HINT}") from None
 
     def characters(self) -> Iterator[str]:
-        """Give the text in pieces of any length, for formats that are not made of lines."""
+        """Yield the text in pieces of any length, for formats without lines."""
         encoding = self.encoding()
         decoder = codecs.getincrementaldecoder(_narrow(encoding))()
         try:
@@ -278,7 +264,7 @@ class SourceFile:
             raise DamagedFile(f"some bytes are not {encoding}; {_MEND_HINT}") from None
 
     def narrow_blocks(self, encoding: str) -> Iterator[bytes]:
-        """Give blocks in which a line feed byte is a line feed, without a byte order mark."""
+        """Yield blocks in which a line feed byte is a line feed, without a byte order mark."""
         if not _is_multi_byte_unit(encoding):
             blocks = _strip_byte_order_mark(self.blocks())
             yield from self._without_surrogates(blocks) if encoding == "utf-8" else blocks
@@ -296,7 +282,7 @@ class SourceFile:
             yield text.encode()
 
     def _without_surrogates(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Replace surrogates that were written as UTF-8; U+FFFD is as long, so the bytes keep their places."""
+        """Replace surrogates that were written as UTF-8; U+FFFD is as long, so offsets stay the same."""
         held = b""
         for block in blocks:
             whole, count = SURROGATE.subn("�".encode(), held + block)
@@ -308,7 +294,7 @@ class SourceFile:
 
 
 def readable_name(name: str) -> str:
-    r"""Write a name as Unicode, which ids and reports need; bytes that are none are shown as manifests have them.
+    r"""Make a file name valid Unicode for ids and reports; other bytes are escaped as in manifests.
 
     >>> print(readable_name("caf\udce9.txt"))
     caf\udce9.txt
@@ -317,14 +303,14 @@ def readable_name(name: str) -> str:
 
 
 def strip_compression_suffix(name: str) -> str:
-    """Drop the ending of a compressed file: `a.xml.gz` gives `a.xml`."""
+    """Remove the suffix of a compressed file: `a.xml.gz` becomes `a.xml`."""
     ending = next((ending for ending in COMPRESSED_SUFFIXES if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)]
 
 
 def split_paragraphs(source: SourceFile) -> Iterator[list[SourceLine] | SetAside]:
-    """Give runs of lines that blank lines separate; a run with an unusable line is set aside as a whole."""
-    run: list[SourceLine] = []
+    """Yield the lines between blank lines; a paragraph with an unusable line is set aside as a whole."""
+    lines: list[SourceLine] = []
     bad: SetAside | None = None
     size = 0
     for line in source.lines():
@@ -335,12 +321,12 @@ def split_paragraphs(source: SourceFile) -> Iterator[list[SourceLine] | SetAside
             if size > source.options.max_record:
                 bad = bad or source.set_aside(f"the record is longer than max_record ({source.options.max_record})")
             elif bad is None:
-                run.append(line)
-        elif run or bad:
-            yield bad or run
-            run, bad, size = [], None, 0
-    if run or bad:
-        yield bad or run
+                lines.append(line)
+        elif lines or bad:
+            yield bad or lines
+            lines, bad, size = [], None, 0
+    if lines or bad:
+        yield bad or lines
 
 
 def _number_lines(blocks: Iterator[bytes], limit: int) -> Iterator[tuple[int, bytes | None]]:

@@ -1,22 +1,20 @@
-"""CSV and TSV: one row, one document.
+"""CSV and TSV: one row is one document.
 
-`dialect` tells which sign separates columns, and whether quotes enclose fields, which may then hold the sign and line
-breaks. The first row is a header when it names a column we look for and no data; columns are then picked by name, or by
-number counted from 1. A row with another number of columns than the first is set aside. Where a quoted field of several lines does not end well (never, after too many
-lines, or in a row of another width), its first line is set aside and reading resumes with the next one: a lost quote
-costs one row. The price is that the lines of a truly broken row are judged one by one.
+The first row is a header if it names a usual column and holds no data; columns are then selected by name, or by number
+counted from 1. A row with another number of columns than the first is set aside. Where a quoted cell of several lines
+is not closed (never, after too many lines, or in a row of another width), its first line is set aside and reading
+resumes with the next one: a lost quote costs one row. The price is that the lines of a truly broken row are read one by
+one.
 
-Which sign separates the columns of a table, and whether double quotes enclose its cells.
+The delimiter and the use of quotes are detected from the first lines, the name and the options (`TableDialect`). The
+suffix `.csv` decides unless its delimiter does not explain the lines and another one does: European spreadsheets write
+semicolons, because their numbers have commas. The evidence is the share of lines in rows as wide as the first, of two
+columns or more.
 
-In: the head of a file, its name, and what the options say. Out: a `TableDialect`, and a remark about what the name does not
-tell. A name such as `.csv` is believed unless its sign does not explain the lines and another one does: European
-spreadsheets write semicolons, because the comma is in their numbers. The evidence is the share of lines that belong to
-rows as wide as the first, of two columns or more.
-
-Quotes enclose cells wherever commas, semicolons or bars separate them. Between tabs both habits exist: the GLUE files
-have quotes as ordinary characters, often a single one, and spreadsheets enclose cells that hold tabs, line breaks or
-quotes. There quotes enclose if that makes more lines fit, if all of a column is enclosed, or if no quote is left over
-and those inside of cells are doubled.
+Quotes enclose cells wherever commas, semicolons or bars separate them. Between tabs both conventions exist: the GLUE
+files have quotes as ordinary characters, often a single one, and spreadsheets enclose cells that hold tabs, line breaks
+or quotes. There quotes enclose cells if that makes more lines fit, if they enclose all of a column, or if no quote is
+left over and those inside of cells are doubled.
 """
 
 from __future__ import annotations
@@ -28,14 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from alembert.corpus.readers.contract import (
-    DELIMITERS,
-    DamagedFile,
-    Item,
-    ReadOptions,
-    SetAside,
-    describe_option,
-)
+from alembert.corpus.readers.contract import DELIMITERS, DamagedFile, Item, ReadOptions, SetAside, describe_option
 from alembert.corpus.readers.records import ID_FIELDS, LABEL_FIELDS, TEXT_FIELDS, build_record_items
 from alembert.corpus.readers.source import SourceFile, SourceLine, strip_compression_suffix
 
@@ -65,14 +56,14 @@ class TableDialect:
 
 
 def detect_table_dialect(source: SourceFile) -> TableDialect:
-    """Tell how a table is written, and remark what was told against its name."""
-    asked, text = source.options, _head(source)
-    usual = _by_name(source.name, text)
-    delimiter = asked.delimiter or _delimiter(text, usual)
-    if not asked.delimiter and delimiter != usual:
+    """Detect how a table is written, and remark what differs from its name."""
+    options, text = source.options, _head(source)
+    expected = _by_name(source.name, text)
+    delimiter = options.delimiter or _delimiter(text, expected)
+    if not options.delimiter and delimiter != expected:
         source.tally[f"the columns are separated by {_NAMES[delimiter]}, as the lines show"] += 1
-    if asked.quotes is not None or delimiter != "\t":
-        return TableDialect(delimiter, asked.quotes is not False)
+    if options.quotes is not None or delimiter != "\t":
+        return TableDialect(delimiter, options.quotes is not False)
     quotes = _encloses(text)
     if quotes:
         source.tally["double quotes enclose cells, as in CSV"] += 1
@@ -90,7 +81,7 @@ def _head(source: SourceFile) -> str:
 
 
 def _by_name(name: str, text: str) -> str:
-    """Tell the delimiter by the file's name; else a tab in the first line decides, since texts have commas too."""
+    """Derive the delimiter from the file name; without a known suffix a tab in the first line decides."""
     ending = strip_compression_suffix(name).lower()
     if ending.endswith((".csv", ".tsv", ".tab")):
         return "," if ending.endswith(".csv") else "\t"
@@ -98,13 +89,13 @@ def _by_name(name: str, text: str) -> str:
     return "," if "," in first and "\t" not in first else "\t"
 
 
-def _delimiter(text: str, usual: str) -> str:
+def _delimiter(text: str, expected: str) -> str:
     shares = {sign: _share(text, sign) for sign in _NAMES}
     shares["\t"] = max(shares["\t"], _plain_share(text))
     if _DECIMAL_COMMAS.fullmatch(text):
         shares[","] = 0.0  # all of them are in numbers
-    best = max(shares, key=lambda sign: (shares[sign], sign == usual))
-    return best if shares[best] >= _MIN_SHARE and shares[best] > shares[usual] else usual
+    best = max(shares, key=lambda sign: (shares[sign], sign == expected))
+    return best if shares[best] >= _MIN_SHARE and shares[best] > shares[expected] else expected
 
 
 def _share(text: str, delimiter: str) -> float:
@@ -130,7 +121,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _encloses(text: str) -> bool:
-    """Tell whether quotes between tabs enclose cells."""
+    """Whether quotes between tabs enclose cells."""
     if '"' not in text:
         return False
     if _share(text, "\t") > _plain_share(text):
@@ -145,7 +136,7 @@ def _encloses(text: str) -> bool:
 
 
 def _is_enclosed(column: tuple[str, ...]) -> bool:
-    """Tell whether nearly all cells are in quotes; the first may be a header without them."""
+    """Whether nearly all cells are in quotes; the first may be a header without them."""
     cells = column[1:] or column
     return sum(bool(_ENCLOSED.fullmatch(cell)) for cell in cells) >= max(1, _NEARLY_ALL * len(cells))
 
@@ -189,16 +180,16 @@ def read(source: SourceFile, options: ReadOptions) -> Iterator[Item]:
 
 
 class TableRows:
-    """Rows of fields, and the lines that were set aside on the way; holds the lines of one row."""
+    """Reads rows of cells, and the lines that are set aside; holds the lines of one row."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
         self.dialect = detect_table_dialect(source)
         self.width: int | None = None
         self._bad: list[SetAside] = []
-        self._all = source.lines()
-        self._again: deque[SourceLine] = deque()
-        self._taken: list[SourceLine] = []
+        self._source_lines = source.lines()
+        self._pushed_back: deque[SourceLine] = deque()
+        self._row_lines: list[SourceLine] = []
 
     def read(self) -> Iterator[list[str] | SetAside]:
         csv.field_size_limit(min(self.source.options.max_record, _WIDEST_COLUMN))
@@ -210,40 +201,42 @@ class TableRows:
                 yield from self._give_up(str(error))
                 rows = self.dialect.parse(self._lines())
                 continue
-            yield from self._given_bad()
+            yield from self._flush_bad()
             if row is None:
                 return
             if row:
                 yield row
 
     def _row(self, rows: Iterator[list[str]]) -> list[str] | None:
-        self._taken = []
+        self._row_lines = []
         row = next(rows, None)
-        if row and len(self._taken) > 1 and self.width not in (None, len(row)):
+        if row and len(self._row_lines) > 1 and self.width not in (None, len(row)):
             raise csv.Error(f"it has {len(row)} columns where the first row has {self.width}")
-        if self._taken:
-            self.source.position = f"line {self._taken[0].number}"
+        if self._row_lines:
+            self.source.position = f"line {self._row_lines[0].number}"
         return row
 
     def _give_up(self, reason: str) -> Iterator[SetAside]:
-        """Set the first line of the row aside; the others are read again."""
-        yield from self._given_bad()
-        first, *others = self._taken
-        self._again.extendleft(reversed(others))
+        """Set the first line of the row aside, and read the others again."""
+        yield from self._flush_bad()
+        first, *others = self._row_lines
+        self._pushed_back.extendleft(reversed(others))
         self.source.position = f"line {first.number}"
         yield self.source.set_aside(f"the row that begins here cannot be parsed: {reason}")
 
-    def _given_bad(self) -> Iterator[SetAside]:
+    def _flush_bad(self) -> Iterator[SetAside]:
         yield from self._bad
         self._bad = []
 
     def _lines(self) -> Iterator[str]:
-        while (line := self._again.popleft() if self._again else next(self._all, None)) is not None:
+        while (
+            line := self._pushed_back.popleft() if self._pushed_back else next(self._source_lines, None)
+        ) is not None:
             if isinstance(line, SetAside):
                 self._bad.append(line)
                 continue
-            self._taken.append(line)
-            if len(self._taken) > _LONGEST_FIELD:
+            self._row_lines.append(line)
+            if len(self._row_lines) > _LONGEST_FIELD:
                 raise csv.Error(f"a quoted field goes on for more than {_LONGEST_FIELD} lines")
             yield line.text + "\n"
 
@@ -251,21 +244,21 @@ class TableRows:
 def _is_header(row: list[str], options: ReadOptions) -> bool:
     if options.header is not None:
         return options.header
-    asked = {*options.text, options.id, options.title, options.label}
+    requested = {*options.text, options.id, options.title, options.label}
     names = [name.strip().lower() for name in row]
-    return any(name in _USUAL_COLUMNS or name in asked for name in names) or any(name in asked for name in row)
+    return any(name in _USUAL_COLUMNS or name in requested for name in names) or any(name in requested for name in row)
 
 
 def _names(row: list[str], options: ReadOptions) -> list[str]:
-    """Name the columns by the header; without one, or where a number was asked for, by number."""
+    """Name the columns by the header; without one, or if the options have numbers, by number."""
     numbers = [str(number) for number in range(1, len(row) + 1)]
-    asked = {*options.text, options.id, options.title, options.label}
-    if not _is_header(row, options) or (asked & set(numbers) and not asked & set(row)):
+    requested = {*options.text, options.id, options.title, options.label}
+    if not _is_header(row, options) or (requested & set(numbers) and not requested & set(row)):
         return numbers
     names = [name.strip() for name in row]
     if len(set(names)) < len(names):
         raise DamagedFile("the header names a column twice; pick columns by number: " + describe_option("text"))
-    return [name.lower() if name.lower() in _USUAL_COLUMNS and name not in asked else name for name in names]
+    return [name.lower() if name.lower() in _USUAL_COLUMNS and name not in requested else name for name in names]
 
 
 def _check(names: list[str], options: ReadOptions) -> None:

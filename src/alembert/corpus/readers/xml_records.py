@@ -1,16 +1,12 @@
-"""The records of a large XML file cut out one by one, each parsed alone.
+"""Cut the records out of a large XML file, and parse each alone.
 
-Goes in: bytes in blocks. Comes out: the bytes of each ``<tag>...</tag>`` of the asked kinds, or the parsed element. The
-cut is made by searching for the tags, not by parsing the file: it is several times faster than an event parser, a bad
-record spoils only itself, and nothing that the prolog declares is ever seen by the parser, so entity bombs and external
-entities have nothing to start from. The price: the tags must not nest and must not stand inside comments or CDATA,
-which holds for the MEDLINE, BioC and JATS files we know; a record for which it fails does not parse and is set aside.
+In: bytes in blocks. Out: the bytes of each ``<tag>...</tag>`` of the given names, or the parsed element. Records are cut
+by searching for the tags, not by parsing the file: it is several times faster than an event parser, a bad record spoils
+only itself, and the parser never sees what the prolog declares, so that entity bombs and external entities are
+impossible. The price: the tags must not nest and must not occur inside comments or CDATA, which holds for MEDLINE, BioC
+and JATS files; a record for which it fails does not parse and is set aside.
 
-References to named characters (``&alpha;``) become characters when HTML knows the name; any other entity is refused.
-
-Language codes of libraries (ISO 639-2/B, as MEDLINE has them) turned into the two letters everyone else uses.
-
-Codes not in the table stay as they are; "und" and "mul" say nothing about a text and become None.
+References to named characters (``&alpha;``) become characters if HTML has the name; any other entity is an error.
 """
 
 from __future__ import annotations
@@ -55,7 +51,7 @@ class RawXmlRecord(NamedTuple):
 
 
 class XmlRecordReader:
-    """The records of one XML source, with what its prolog says that they need."""
+    """Reads the records of one XML source, with the namespaces and the encoding of its prolog."""
 
     def __init__(self, source: SourceFile, *tags: str) -> None:
         self.source = source
@@ -66,12 +62,12 @@ class XmlRecordReader:
         prolog = _prolog(head.decode("utf-16", "replace").encode() if self._wide else head, self._start)
         self._namespaces = b"".join(dict.fromkeys(_NAMESPACE.findall(prolog)))
         encoding = "utf-8" if self._wide else _encoding(source, prolog)
-        # Any codec whose tags are ASCII may be cut as if it were Latin-1; only UTF-8 is mended on the way.
+        # Any codec whose tags are ASCII may be cut as if it were Latin-1; only UTF-8 is repaired on the way.
         self._cut_as = "utf-16" if self._wide else "utf-8" if encoding == "utf-8" else "latin-1"
         self._parser = etree.XMLParser(encoding=encoding, **_SAFE_PARSER_OPTIONS)
 
     def iter_records(self) -> Iterator[RawXmlRecord | SetAside]:
-        """Give the bytes of each record; one that is too long, or cut off by the end of the file, is set aside."""
+        """Yield the bytes of each record; one that is too long, or cut off by the end of the file, is set aside."""
         held, number, overlong = b"", 0, b""
         for block in self.source.narrow_blocks(self._cut_as):
             held += block
@@ -83,23 +79,23 @@ class XmlRecordReader:
                     continue
                 number, overlong = number + 1, b""
                 yield self._too_long(number)
-            while (found := self._start.search(held, at)) and (end := _end(held, found)) > 0:
+            while (match := self._start.search(held, at)) and (end := _find_end(held, match)) > 0:
                 number, at = number + 1, end
-                yield self._cut(found, end, number)
-            held = held[found.start() if found else max(at, len(held) - _LONGEST_TAG) :]
-            if found and len(held) > self.source.options.max_record:
-                overlong, held = b"</" + found[1] + b">", held[-_LONGEST_TAG:]
+                yield self._cut(match, end, number)
+            held = held[match.start() if match else max(at, len(held) - _LONGEST_TAG) :]
+            if match and len(held) > self.source.options.max_record:
+                overlong, held = b"</" + match[1] + b">", held[-_LONGEST_TAG:]
         self.source.position = f"record {number + 1}"
         if overlong or self._start.search(held):
             yield self.source.set_aside("the file ends inside this record")
         elif number == 0:
             yield self.source.set_aside("the file holds no records of its format", position="file", kind="file")
 
-    def _cut(self, found: re.Match[bytes], end: int, number: int) -> RawXmlRecord | SetAside:
-        if end - found.start() > self.source.options.max_record:
+    def _cut(self, match: re.Match[bytes], end: int, number: int) -> RawXmlRecord | SetAside:
+        if end - match.start() > self.source.options.max_record:
             return self._too_long(number)
         self.source.position = f"record {number}"
-        return RawXmlRecord(found[1].decode(), found.string[found.start() : end])
+        return RawXmlRecord(match[1].decode(), match.string[match.start() : end])
 
     def _too_long(self, number: int) -> SetAside:
         self.source.position = f"record {number}"
@@ -113,13 +109,13 @@ class XmlRecordReader:
         if b"&" in content:
             content = _ENTITY.sub(_character, content)
         try:
-            return self._parsed(content, self._namespaces)
+            return self._parse(content, self._namespaces)
         except (etree.XMLSyntaxError, IndexError) as error:
             if "Namespace prefix" not in _reason(error):
                 raise BadInput(f"The record is not well-formed XML ({_reason(error)}).") from None
         return self._with_prefixes(content)
 
-    def _parsed(self, content: bytes, namespaces: bytes) -> Any:
+    def _parse(self, content: bytes, namespaces: bytes) -> Any:
         if not namespaces:
             return etree.fromstring(content, self._parser)
         return etree.fromstring(b"<r%s>%s</r>" % (namespaces, content), self._parser)[0]
@@ -129,14 +125,14 @@ class XmlRecordReader:
         prefixes = {*_PREFIX.findall(content)} - {b"xml", b"xmlns"}
         namespaces = b"".join(b' xmlns:%b="urn:%b"' % (prefix, prefix) for prefix in sorted(prefixes))
         try:
-            return self._parsed(content, namespaces)
+            return self._parse(content, namespaces)
         except etree.XMLSyntaxError as error:
             raise BadInput(f"The record is not well-formed XML ({_reason(error)}).") from None
 
 
 def _prolog(head: bytes, start: re.Pattern[bytes]) -> bytes:
-    found = start.search(head)
-    return head[: found.start()] if found else head[:4096]
+    match = start.search(head)
+    return head[: match.start()] if match else head[:4096]
 
 
 def _encoding(source: SourceFile, prolog: bytes) -> str:
@@ -149,27 +145,27 @@ def _encoding(source: SourceFile, prolog: bytes) -> str:
         raise DamagedFile(f"the file declares an encoding that does not exist; {ENCODING_HINT}") from None
 
 
-def _end(held: bytes, found: re.Match[bytes]) -> int:
-    """Find where a record ends: after its end tag, or with its start tag when that closes itself."""
-    close = held.find(b">", found.end())
+def _find_end(held: bytes, match: re.Match[bytes]) -> int:
+    """Find the end of a record: that of its end tag, or of a self-closing start tag."""
+    close = held.find(b">", match.end())
     if close > 0 and held[close - 1 : close] == b"/":
         return close + 1
-    tag = b"</" + found[1] + b">"
-    end = held.find(tag, found.end())
+    tag = b"</" + match[1] + b">"
+    end = held.find(tag, match.end())
     return end + len(tag) if end >= 0 else -1
 
 
 def _character(match: re.Match[bytes]) -> bytes:
     if match[1] in _XML_NAMES:
         return match[0]
-    known_as = html.entities.html5.get(match[1].decode() + ";")
-    if known_as is None:
+    characters = html.entities.html5.get(match[1].decode() + ";")
+    if characters is None:
         raise BadInput("The record refers to an entity that is not a named character; entities are not expanded.")
-    return "".join(f"&#{ord(character)};" for character in known_as).encode()
+    return "".join(f"&#{ord(character)};" for character in characters).encode()
 
 
 def _reason(error: Exception) -> str:
-    """Give the kind of an error without what it quotes from the record."""
+    """Return the kind of an error without what it quotes from the record."""
     return re.split(r":|, line \d", getattr(error, "msg", None) or "nothing in it")[0]
 
 
@@ -185,7 +181,7 @@ _SHORT = {
 
 @lru_cache(maxsize=1024)
 def to_two_letter_code(code: str | None) -> str | None:
-    """Give the two-letter code of a language.
+    """Convert a code of ISO 639-2/B, as in MEDLINE, to two letters; "und" and "mul" become None, unknown ones stay.
 
     >>> to_two_letter_code("chi")
     'zh'

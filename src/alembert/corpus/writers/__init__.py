@@ -35,7 +35,7 @@ def write(
     target: str | Path | BinaryIO,
     format: str,  # noqa: A002
 ) -> ConversionLosses:
-    """Write documents in a format; give what it could not hold, counted by reason."""
+    """Write documents in a format; return what it cannot hold, counted by reason."""
     if format not in FORMATS:
         raise BadSetting(f"`format` is {format!r}, which no writer has. Use one of {', '.join(FORMATS)}.")
     module = importlib.import_module(f"alembert.corpus.writers.{FORMATS[format]}")

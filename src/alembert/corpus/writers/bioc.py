@@ -1,7 +1,7 @@
-"""What the BioC writers share: a document cut into passages, and its fields as infons.
+"""The common part of the BioC writers: split a document into passages, and convert its fields to infons.
 
 Sections become passages of their kind; text between sections becomes passages without a type, except line breaks, which
-the passages' offsets already tell. Read back, the text and all offsets are the same. Infons are strings with unique
+the offsets of passages imply. Read back, the text and all offsets are the same. Infons are strings with unique
 keys: other values of `meta` are written as JSON, and a second attribute of the same name is lost; both are counted.
 """
 
@@ -21,7 +21,7 @@ _WIDEST_GAP = 1000
 
 @dataclass
 class BioCOutputPassage:
-    """A stretch of text with the entities that begin in it."""
+    """A span of the text with the entities that begin in it."""
 
     start: int
     end: int
@@ -30,15 +30,15 @@ class BioCOutputPassage:
 
 
 def split_into_passages(document: Document) -> list[BioCOutputPassage]:
-    """Cut a document into passages and hand them the entities."""
-    cut = list(_cut(document))
-    starts = [passage.start for passage in cut]
+    """Split a document into passages with their entities."""
+    passages = list(_split(document))
+    starts = [passage.start for passage in passages]
     for entity in document.entities:
-        cut[max(0, bisect_right(starts, entity.start) - 1)].entities.append(entity)
-    return cut
+        passages[max(0, bisect_right(starts, entity.start) - 1)].entities.append(entity)
+    return passages
 
 
-def _cut(document: Document) -> Iterator[BioCOutputPassage]:
+def _split(document: Document) -> Iterator[BioCOutputPassage]:
     at = 0
     for section in document.sections:
         gap = document.text[at : section.start]
@@ -64,11 +64,11 @@ def _strings(pairs: Iterable[tuple[str, Any]], losses: ConversionLosses) -> Iter
         yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _unique(pairs: Iterable[tuple[str, str]], taken: set[str], losses: ConversionLosses) -> Iterator[tuple[str, str]]:
+def _unique(pairs: Iterable[tuple[str, str]], used: set[str], losses: ConversionLosses) -> Iterator[tuple[str, str]]:
     for name, value in pairs:
-        losses["no place in the format for attributes whose name is taken"] += name in taken
-        if name not in taken:
-            taken.add(name)
+        losses["no place in the format for attributes whose name is taken"] += name in used
+        if name not in used:
+            used.add(name)
             yield name, value
 
 

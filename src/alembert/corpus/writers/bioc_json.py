@@ -18,7 +18,7 @@ from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, lis
 
 
 def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
-    """Write documents as a BioC JSON collection; give what it could not hold."""
+    """Write documents as a BioC JSON collection; return what it cannot hold."""
     losses = ConversionLosses()
     with open_output(target) as file:
         file.write(b'{"source":"alembert","date":"","key":"","infons":{},"documents":[')

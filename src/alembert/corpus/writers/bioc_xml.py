@@ -1,6 +1,6 @@
-"""BioC XML: one collection, written document by document, in the order of elements that the BioC DTD asks for.
+"""BioC XML: one collection, written document by document, in the order of elements that the BioC DTD requires.
 
-Characters that XML cannot hold (most control characters) become U+FFFD one for one, so that offsets stay, and are
+Characters that XML cannot hold (most control characters) become U+FFFD one for one, so that offsets stay valid, and are
 counted.
 """
 
@@ -30,7 +30,7 @@ _START = b"""<?xml version="1.0" encoding="UTF-8"?>
 
 
 def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
-    """Write documents as a BioC XML collection; give what it could not hold."""
+    """Write documents as a BioC XML collection; return what it cannot hold."""
     builder = _Builder()
     with open_output(target) as file:
         file.write(_START)

@@ -5,10 +5,9 @@ second document of the same id. Ids of entities and relations are kept when they
 A relation of two arguments is an R line; one whose first argument is a trigger is an event. Labels and roles hold no
 spaces in brat: "_" stands for them. Concepts are normalisations, attributes are A lines, or notes when they have spaces.
 
-`annotation.conf` of a brat folder: the types that its annotations use, without which brat shows none of them.
-
-The arguments of relations and events may be of any type: what a person who corrects annotations wants to add is not known
-from those that are there. An attribute of a few values has them listed, one of many or of measured ones (a score) has not.
+`annotation.conf` lists the types that the annotations use, without which brat shows none of them. The arguments of
+relations and events may be of any type, so that a person who corrects annotations can add others. The values of an
+attribute are listed if there are few and they are not measured (a score).
 """
 
 from __future__ import annotations
@@ -24,12 +23,7 @@ from urllib.parse import quote
 
 from alembert.corpus.document import Document, Entity, Relation
 from alembert.corpus.readers.brat import NO_DATABASE, TRIGGER
-from alembert.corpus.writers.contract import (
-    ConversionLosses,
-    OutputTarget,
-    count_unsupported_fields,
-    replace_forbidden,
-)
+from alembert.corpus.writers.contract import ConversionLosses, OutputTarget, count_unsupported_fields, replace_forbidden
 from alembert.errors import BadSetting
 
 CONFIGURATION: Final = "annotation.conf"
@@ -39,17 +33,17 @@ _FRACTION: Final = re.compile(r"-?\d+\.\d+")
 
 @dataclass
 class BratTypes:
-    """The names that were written."""
+    """The types, roles and attributes that were written."""
 
     entities: set[str] = field(default_factory=set)
     relations: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Roles of arguments, by type."""
     events: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     attributes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Values, by name; one that is only there or not has none."""
+    """Values, by name; a flag has none."""
 
     def to_text(self) -> str:
-        """Write the file's content."""
+        """Return the content of `annotation.conf`."""
         relations = _with_roles(self.relations, "{}:<ENTITY>")
         events = _with_roles(self.events, "{}*:<ANY>")
         attributes = (f"{name}\tArg:<ANY>{_values(self.attributes[name])}" for name in sorted(self.attributes))
@@ -81,7 +75,7 @@ _LONGEST_NAME = 180
 
 
 def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
-    """Write documents into a folder, which is made if need be; give what brat could not hold."""
+    """Write documents into a folder, which is created if needed; return what brat cannot hold."""
     if not isinstance(target, Path):
         raise BadSetting("brat is written to a folder of pairs of files: give a path, not a stream.")
     target.mkdir(parents=True, exist_ok=True)
@@ -102,7 +96,7 @@ def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLoss
 
 def _file_name(name: str, losses: ConversionLosses) -> str:
     quoted = quote(name, safe=" ()[]+,=@") or "%00"
-    if quoted.startswith("."):  # such files are hidden, and nobody reads them
+    if quoted.startswith("."):  # a hidden file would not be read
         quoted = f"%2E{quoted[1:]}"
     if len(quoted) <= _LONGEST_NAME:
         return quoted
@@ -118,7 +112,7 @@ class _Lines:
         self.ids = _numbered([entity.id for entity in document.entities], "T")
         self.kinds = [_kind(relation) for relation in document.relations]
         self.ids |= _numbered([relation.id for relation in document.relations], "R", self.kinds)
-        self.mention_of = {concept: one.id for one in reversed(document.entities) for concept in one.concepts}
+        self.mention_of = {concept: entity.id for entity in reversed(document.entities) for concept in entity.concepts}
         self.numbers: Counter[str] = Counter()
         losses["annotation ids were numbered anew"] += sum(old != new for old, new in self.ids.items())
 
@@ -141,8 +135,8 @@ class _Lines:
     def _concepts(self, entity: Entity) -> Iterator[str]:
         for concept in entity.concepts:
             self.numbers["N"] += 1
-            known = replace_forbidden(concept, "\t\r", self.losses)
-            reference = known if ":" in known else NO_DATABASE + known
+            name = replace_forbidden(concept, "\t\r", self.losses)
+            reference = name if ":" in name else NO_DATABASE + name
             yield f"N{self.numbers['N']}\tReference {self.ids[entity.id]} {reference}\t"
 
     def _attributes(self, owner: Entity | Relation) -> Iterator[str]:
@@ -187,7 +181,7 @@ def _kind(relation: Relation) -> str:
 
 
 def _numbered(ids: list[str], letter: str, kinds: list[str] | None = None) -> dict[str, str]:
-    """Keep ids that are brat's own, else number all of them."""
+    """Keep ids if all of them are valid in brat, else number all of them."""
     letters = kinds or [letter] * len(ids)
     if all(re.fullmatch(kind + r"\d+", name) for name, kind in zip(ids, letters, strict=True)):
         return {name: name for name in ids}

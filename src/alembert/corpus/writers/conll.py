@@ -26,7 +26,7 @@ _Mention = tuple[int, int, str]
 
 
 def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
-    """Write documents as CoNLL with IOB2 tags; give what it could not hold."""
+    """Write documents as CoNLL with IOB2 tags; return what it cannot hold."""
     losses = ConversionLosses()
     with open_output(target) as file:
         for document in documents:
@@ -48,29 +48,26 @@ def _lines(document: Document, losses: ConversionLosses) -> Iterator[str]:
 
 
 def _select_non_overlapping(document: Document, losses: ConversionLosses) -> list[_Mention]:
-    """Give the mentions in order, the longer one where they overlap."""
-    kept: list[_Mention] = []
+    """Select the mentions in order, the longer one where they overlap."""
+    selected: list[_Mention] = []
     for entity in sorted(document.entities, key=lambda entity: entity.start - entity.end):
         start, end = get_covering_span(entity, losses)
         losses["no place in the format for concept ids"] += len(entity.concepts)
         losses["no place in the format for attributes"] += len(entity.attributes)
         if not document.text[start:end].strip():
             losses["mentions of white space alone were lost"] += 1
-        elif any(start < other_end and other_start < end for other_start, other_end, _ in kept):
+        elif any(start < other_end and other_start < end for other_start, other_end, _ in selected):
             losses["mentions that overlap a longer one were lost"] += 1
         else:
-            kept.append((start, end, replace_forbidden(entity.label, "\t\r", losses)))
-    return sorted(kept)
+            selected.append((start, end, replace_forbidden(entity.label, "\t\r", losses)))
+    return sorted(selected)
 
 
 def _sentences(text: str, mentions: list[_Mention]) -> Iterator[tuple[int, int]]:
-    """Cut at line breaks that are not inside a mention; blank lines are no sentences."""
-    inside = {place for start, end, _ in mentions for place in range(start, end) if text[place] == "\n"}
+    """Split at line breaks that are not inside a mention; blank lines are no sentences."""
+    inside = {position for start, end, _ in mentions for position in range(start, end) if text[position] == "\n"}
     start = 0
-    for end in [
-        *(at for at, character in enumerate(text) if character == "\n" and at not in inside),
-        len(text),
-    ]:
+    for end in [*(at for at, character in enumerate(text) if character == "\n" and at not in inside), len(text)]:
         if text[start:end].strip():
             yield start, end
         start = end + 1

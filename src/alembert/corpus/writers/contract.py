@@ -1,9 +1,7 @@
-"""Where writers write: a path, plain or compressed by its ending, or a binary stream.
+"""The contract of writers: the output they write to, and how they count what a format cannot hold.
 
-Compressed files hold no time stamp, so the same documents give the same bytes. Whether a half-written file may be seen
-is the caller's business: writers write in place.
-
-What several writers have to give up in the same way, and count in the same words.
+The output is a path, compressed according to its suffix, or a binary stream. Compressed files hold no time stamp, so
+the same documents give the same bytes. Writers write in place: hiding a half-written file is up to the caller.
 """
 
 from __future__ import annotations
@@ -48,20 +46,20 @@ RENAMED = "names were changed because the format cannot hold one of their charac
 
 
 def get_covering_span(entity: Entity, losses: ConversionLosses) -> Span:
-    """Give the one span that covers all of a mention."""
+    """Return the span from the first to the last character of a mention."""
     losses[DISCONTINUOUS] += len(entity.spans) > 1
     return entity.start, entity.end
 
 
 def replace_forbidden(name: str, forbidden: str, losses: ConversionLosses) -> str:
-    """Put "_" for each forbidden character of an id or a label."""
+    """Replace each forbidden character of an id or a label by "_"."""
     changed = "".join("_" if character in forbidden or character == "\n" else character for character in name)
     losses[RENAMED] += changed != name
     return changed
 
 
 def list_all_relations(document: Document) -> tuple[Relation, ...]:
-    """Return the relations of a document for formats that do not mind which of them are linked."""
+    """Return all relations of a document, for formats that do not distinguish unlinked ones."""
     return (*document.relations, *document.unlinked_relations)
 
 
@@ -72,15 +70,15 @@ def join_concepts(entity: Entity, losses: ConversionLosses) -> str:
     return "|".join(entity.concepts)
 
 
-def count_unsupported_fields(document: Document, losses: ConversionLosses, *held: str) -> None:
-    """Count the fields of a document that a format has no place for: all but those it is said to hold."""
+def count_unsupported_fields(document: Document, losses: ConversionLosses, *supported: str) -> None:
+    """Count the fields of a document that a format does not support."""
     for name in ("sections", "relations", "unlinked_relations", "labels", "meta", "language"):
-        if name not in held and (value := getattr(document, name)):
+        if name not in supported and (value := getattr(document, name)):
             losses[f"no place in the format for {name.replace('_', ' ')}"] += (
                 1 if isinstance(value, str) else len(value)
             )
 
 
-def count_unsupported_attributes(owner: Entity | Relation, losses: ConversionLosses, *held: str) -> None:
-    """Count the attributes that a format has no place for."""
-    losses["no place in the format for attributes"] += sum(name not in held for name, _ in owner.attributes)
+def count_unsupported_attributes(owner: Entity | Relation, losses: ConversionLosses, *supported: str) -> None:
+    """Count the attributes that a format does not support."""
+    losses["no place in the format for attributes"] += sum(name not in supported for name, _ in owner.attributes)

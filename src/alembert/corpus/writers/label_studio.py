@@ -1,4 +1,4 @@
-"""Label Studio JSON, to have documents looked over and corrected by people; written only.
+"""Label Studio JSON, for reviewing and correcting documents; written only.
 
 Each document is a task with one annotation: a region per mention, a link per relation of two mentions, choices for the
 labels. Offsets count code points, as Label Studio does since version 1.5. The names "label", "text" and "choice" are
@@ -23,7 +23,7 @@ from alembert.corpus.writers.contract import (
 
 
 def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
-    """Write documents as a JSON array of tasks; give what the tasks could not hold."""
+    """Write documents as a JSON array of tasks; return what the tasks cannot hold."""
     losses = ConversionLosses()
     with open_output(target) as file:
         file.write(b"[")
@@ -36,12 +36,7 @@ def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLoss
 
 def _task(document: Document, losses: ConversionLosses) -> dict[str, Any]:
     count_unsupported_fields(document, losses, "relations", "labels", "meta", "language")
-    data = {
-        "text": document.text,
-        "id": document.id,
-        "language": document.language,
-        "meta": dict(document.meta),
-    }
+    data = {"text": document.text, "id": document.id, "language": document.language, "meta": dict(document.meta)}
     return {"data": data, "annotations": [{"result": list(_results(document, losses))}]}
 
 
@@ -71,10 +66,4 @@ def _region(entity: Entity, text: str, losses: ConversionLosses) -> dict[str, An
 def _link(relation: Relation, targets: list[str], losses: ConversionLosses) -> dict[str, Any]:
     count_unsupported_attributes(relation, losses)
     first, second = targets
-    return {
-        "type": "relation",
-        "from_id": first,
-        "to_id": second,
-        "direction": "right",
-        "labels": [relation.label],
-    }
+    return {"type": "relation", "from_id": first, "to_id": second, "direction": "right", "labels": [relation.label]}

@@ -26,7 +26,7 @@ _FLAT = str.maketrans("\t\r\n", "   ")
 
 
 def write(documents: Iterable[Document], target: OutputTarget) -> ConversionLosses:
-    """Write documents as PubTator; give what it could not hold."""
+    """Write documents as PubTator; return what it cannot hold."""
     losses = ConversionLosses()
     with open_output(target) as file:
         for document in documents:
