@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 import alembert  # before torch: it sets how torch's threads wait, which torch reads once
+from shared_folders import SharedFolders
 
 assert alembert.__version__
 
@@ -31,6 +32,12 @@ def package_folder(package: str, inside: str) -> Path:
     if spec is None or spec.origin is None:
         pytest.skip(f"the package {package}, which carries real weights, is not installed")
     return Path(spec.origin).parent / inside
+
+
+@pytest.fixture(scope="session")
+def shared_folders(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
+    """Makes folders once for all workers of a run."""
+    return SharedFolders(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
