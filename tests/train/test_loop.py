@@ -342,7 +342,9 @@ def timed(make: Make, monkeypatch: pytest.MonkeyPatch) -> TrainingLoop:
     clock = Timed.clock = Clock()
     monkeypatch.setattr(loop_module, "time", clock)
     small = BatchSettings(tokens=64, micro_tokens=64)  # what a step learns does not matter here
-    settings = replace(USUAL, steps=None, hours=1 / 60, batch=small, saving=SavingSettings(minutes=10 / 60, log_every=1))
+    settings = replace(
+        USUAL, steps=None, hours=1 / 60, batch=small, saving=SavingSettings(minutes=10 / 60, log_every=1)
+    )
     loop = make(settings, lesson=Timed)
     save = loop.states.save
 
