@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import sys
 import tomllib
@@ -94,6 +95,7 @@ def _toml_value(value: Any) -> str:
     return json.dumps(_NONE if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+@functools.cache
 def read_field_docs(kind: type[Any]) -> dict[str, str]:
     """Give the docstring that stands under each field of a dataclass."""
     import ast

@@ -1,6 +1,7 @@
 """The curves of a run: a page that needs nothing else, a picture, the right numbers, small however long the run."""
 
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,10 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.html import Curve, choose_ticks, draw_curve_chart, thin_points, value_range
+from alembert.train import curves
 from alembert.train.curves import build_panels, render_html, smooth, write_curves
 from alembert.train.runlog import RunLog
 
 finite = st.floats(-1e9, 1e9, allow_subnormal=False)
+
+
+@pytest.fixture(autouse=True)
+def _real_pictures(monkeypatch: pytest.MonkeyPatch, draw_png: Callable[..., bytes | None]) -> None:
+    monkeypatch.setattr(curves, "_png", draw_png)
 
 
 class Elements(HTMLParser):
