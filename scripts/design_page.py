@@ -40,7 +40,7 @@ def _line(path: Path, name: str) -> str:
 
 
 def _first_sentence(docstring: str) -> str:
-    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    paragraph = " ".join(docstring.split("\n\n", maxsplit=1)[0].split())
     sentence = paragraph.split(". ")[0].rstrip(".")
     return sentence if len(sentence) <= _WIDTH else sentence[: _WIDTH - 3].rsplit(" ", 1)[0] + " ..."
 

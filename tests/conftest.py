@@ -3,12 +3,17 @@
 import importlib.util
 import os
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 import alembert  # before torch: it sets how torch's threads wait, which torch reads once
+from alembert import hardware
+from alembert.train import curves
+from shared_folders import SharedFolders
 
 assert alembert.__version__
 
@@ -23,6 +28,27 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+FORKING = ("faults", "artifact", "corpus", "workers")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that fork first: a fork copies the memory map of the process, which grows with every model."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in FORKING)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def draw_png() -> Iterator[Callable[..., Any]]:
+    """Leave out what takes longer than a tiny run, and yield the function that draws its curves.
+
+    That is the picture of the curves, the speed of this machine, and waiting for the disk.
+    """
+    draw = curves._png
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curves, "_png", lambda *_: b"")
+        patch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
+        patch.setattr(os, "fsync", lambda _: None)
+        yield draw
 
 
 def package_folder(package: str, inside: str) -> Path:
@@ -31,6 +57,12 @@ def package_folder(package: str, inside: str) -> Path:
     if spec is None or spec.origin is None:
         pytest.skip(f"the package {package}, which carries real weights, is not installed")
     return Path(spec.origin).parent / inside
+
+
+@pytest.fixture(scope="session")
+def shared_folders(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
+    """Makes folders once for all workers of a run."""
+    return SharedFolders(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

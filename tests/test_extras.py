@@ -40,7 +40,7 @@ RUNTIME = {package(each) for each in PROJECT["dependencies"]}
 def bare(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command in a process that has the runtime alone."""
     command = [sys.executable, "-c", BARE, *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +187,6 @@ except alembert.UserError as problem:
 """
     )
     command = [sys.executable, "-W", "error::RuntimeWarning", "-c", script]
-    result = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
     assert "alembert[train]" in result.stdout

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import sys
 import tomllib
@@ -72,7 +73,8 @@ def to_toml(settings: Any, table: str = "") -> str:
 
 def _toml_lines(settings: Any, table: str) -> Iterator[str]:
     inner = []
-    explanations = read_field_docs(type(settings))
+    kind: type[object] = type(settings)
+    explanations = read_field_docs(kind)
     for item in dataclasses.fields(settings):
         value = getattr(settings, item.name)
         if dataclasses.is_dataclass(value):
@@ -94,7 +96,8 @@ def _toml_value(value: Any) -> str:
     return json.dumps(_NONE if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def read_field_docs(kind: type[Any]) -> dict[str, str]:
+@functools.cache
+def read_field_docs(kind: type[object]) -> dict[str, str]:
     """Give the docstring that stands under each field of a dataclass."""
     import ast
     import inspect

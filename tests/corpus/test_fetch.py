@@ -45,6 +45,7 @@ from fake_s3 import CHANGED, FakeS3, serving
 from finding_models import finder
 
 TEXTS = [f"Case {n}: aspirin against breast cancer, and {'long ' * (n % 7)}more." for n in range(30)]
+PATIENCE = 120
 SMALL = AnnotateSettings(part_characters=400)
 LOOSE = BuildSettings(clean=CleanSettings(min_words=1, near_duplicates=False))
 
@@ -220,7 +221,7 @@ def test_the_command_ends_in_silence(notes: Path, tmp_path: Path) -> None:
         [sys.executable, "-m", "alembert", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
@@ -276,7 +277,7 @@ def test_copying_that_was_killed_goes_on(notes: Path, store: FakeS3, tmp_path: P
     def wait(key: str) -> None:
         if key.endswith("e.txt"):
             reached.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE)
 
     store.before_reading = wait
     arguments: Any = {"settings": LOOSE, "workers": 1}
@@ -284,7 +285,7 @@ def test_copying_that_was_killed_goes_on(notes: Path, store: FakeS3, tmp_path: P
         target=build, args=(["s3://bucket/data/notes/"], tmp_path / "out"), kwargs=arguments
     )
     process.start()
-    assert reached.wait(10)
+    assert reached.wait(PATIENCE)
     os.kill(process.pid or 0, signal.SIGKILL)
     process.join()
     go_on.set()
@@ -296,7 +297,7 @@ def test_copying_that_was_killed_goes_on(notes: Path, store: FakeS3, tmp_path: P
 
 def until_free(out: Path, arguments: Any) -> None:
     """Build as soon as the workers of the killed process have ended, too."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             build(["s3://bucket/data/notes/"], out, **arguments)

@@ -2,7 +2,6 @@
 
 import json
 import multiprocessing
-import os
 import random
 import re
 import shutil
@@ -64,10 +63,22 @@ os.dup2(2, 1)
 os.fsync = lambda _: None  # what a process has written outlives its kill
 sys.modules["matplotlib"] = None  # its pictures take longer than the run
 from alembert import hardware
-hardware.matmul_peak = lambda _: 100.0
+hardware.measure_matmul_peak = lambda *_: 100.0
 {first}
 from alembert.cli import run
 sys.exit(run({arguments}))
+"""
+# So that nothing depends on how soon this process sees the step of another one.
+AT_STEP = """
+import os, time
+from pathlib import Path
+from alembert.train.runlog import RunLog
+plain_write = RunLog.write
+def write(log, kind, **values):
+    plain_write(log, kind, **values)
+    if kind == "step" and values["step"] == {step}:
+        {then}
+RunLog.write = write
 """
 FULL_DISK = """
 from pathlib import Path
@@ -208,10 +219,8 @@ def test_a_signal_ends_the_run_with_its_state_saved(
     home: Home, tmp_path: Path, whole: Path, number: signal.Signals
 ) -> None:
     out = tmp_path / "out"
-    process = home.start(out, saving=1000)
-    wait_for(lambda: steps(out.with_suffix(".partial")) > 5, process)
-    os.kill(process.pid or 0, number)
-    assert ended(process) == 128 + number
+    itself = AT_STEP.format(step=6, then=f"os.kill(os.getpid(), {int(number)})")
+    assert home.run(out, saving=1000, first=itself) == 128 + number
     assert f"Stopped by {number.name}: the state is saved" in (tmp_path / "told").read_text()
     state = json.loads((states(out)[-1] / "state.json").read_text())
     assert state["step"] == steps(out.with_suffix(".partial"))
@@ -238,10 +247,8 @@ def cut(path: Path) -> None:
 def killed(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was killed after some steps."""
     out = tmp_path_factory.mktemp("killed") / "out"
-    process = home.start(out)
-    wait_for(lambda: steps(out.with_suffix(".partial")) > 10, process)
-    process.kill()
-    assert ended(process) == -signal.SIGKILL
+    itself = AT_STEP.format(step=11, then=f"os.kill(os.getpid(), {int(signal.SIGKILL)})")
+    assert home.run(out, first=itself) == -signal.SIGKILL
     return out
 
 
@@ -280,10 +287,12 @@ def test_no_sound_state_is_a_sentence(home: Home, stopped: Path) -> None:
 
 
 def test_two_processes_cannot_write_one_run(home: Home, tmp_path: Path, whole: Path) -> None:
-    process = home.start(tmp_path / "out")
+    waits = f"while not Path({str(tmp_path / 'go')!r}).exists(): time.sleep(0.01)"
+    process = home.start(tmp_path / "out", first=AT_STEP.format(step=1, then=waits))
     wait_for(lambda: steps(tmp_path / "out.partial") > 0, process)
     assert home.run(tmp_path / "out", told="second") == 2
     assert f"is being written by process {process.pid}" in (tmp_path / "second").read_text()
+    (tmp_path / "go").touch()
     assert ended(process) == 0
     check_equal(tmp_path / "out", whole)
 

@@ -95,7 +95,7 @@ def in_new_process(code: str, **variables: str) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -15,7 +15,7 @@ def test_the_package_that_reports_use_is_not_loaded(door: str) -> None:
         f"import sys; from alembert.hardware.runtimes import {door}; {door}(); "
         "sys.exit(any(name.startswith('openvino_telemetry') and module for name, module in sys.modules.items()))"
     )
-    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=300)
 
 
 @pytest.mark.parametrize("door", [import_openvino, import_nncf])
@@ -37,7 +37,7 @@ def test_other_loggers_stay_as_they_are() -> None:
         "import logging; from alembert.hardware.runtimes import import_nncf; import_nncf(); "
         "assert logging.getLoggerClass() is logging.Logger"
     )
-    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=300)
 
 
 def test_signals_are_handled_after_other_cores_came_and_went() -> None:
@@ -50,4 +50,4 @@ def test_signals_are_handled_after_other_cores_came_and_went() -> None:
         "heard = []; signal.signal(signal.SIGTERM, lambda *_: heard.append(1)); "
         "signal.raise_signal(signal.SIGTERM); assert heard"
     )
-    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=120)
+    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=300)

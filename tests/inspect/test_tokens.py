@@ -66,4 +66,4 @@ def test_surfaces_and_shares_are_exact(tokenizer: Tokenizer, text: str) -> None:
 
 def test_no_torch_is_loaded() -> None:
     check = "import sys, alembert.inspect.tokens, alembert.cli.inspect; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", check], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", check], check=True, timeout=300)

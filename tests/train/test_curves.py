@@ -1,6 +1,7 @@
 """The curves of a run: a page that needs nothing else, a picture, the right numbers, small however long the run."""
 
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,10 +11,16 @@ from hypothesis import strategies as st
 
 from alembert.charts import Curve, build_curve_chart, choose_ticks, thin_points, value_range
 from alembert.train.curves import build_panels, render_curves_page, smooth, write_curves
+from alembert.train import curves
 from alembert.train.runlog import RunLog
 from page_checks import check_page
 
 finite = st.floats(-1e9, 1e9, allow_subnormal=False)
+
+
+@pytest.fixture(autouse=True)
+def _real_pictures(monkeypatch: pytest.MonkeyPatch, draw_png: Callable[..., bytes | None]) -> None:
+    monkeypatch.setattr(curves, "_png", draw_png)
 
 
 class Elements(HTMLParser):

@@ -37,10 +37,10 @@ from alembert.train.state import RunStates
 
 USUAL = PretrainSettings(
     steps=7,
-    batch=BatchSettings(tokens=512, micro_tokens=128),
+    batch=BatchSettings(tokens=128, micro_tokens=64),
     optimiser=OptimiserSettings(rate=1e-3),
     schedule=ScheduleSettings(warmup=0.2),
-    evaluation=HeldOutSettings(share=0.1, tokens=600, times=3),
+    evaluation=HeldOutSettings(share=0.1, tokens=200, times=3),
     saving=SavingSettings(steps=2, log_every=3),
 )
 OF_THE_CLOCK = ("seconds", "tokens_per_second", "peak_share")
@@ -341,7 +341,10 @@ def timed(make: Make, monkeypatch: pytest.MonkeyPatch) -> TrainingLoop:
     """A loop of a minute in which saving takes two seconds, every ten."""
     clock = Timed.clock = Clock()
     monkeypatch.setattr(loop_module, "time", clock)
-    settings = replace(USUAL, steps=None, hours=1 / 60, saving=SavingSettings(minutes=10 / 60, log_every=1))
+    small = BatchSettings(tokens=64, micro_tokens=64)  # what a step learns does not matter here
+    settings = replace(
+        USUAL, steps=None, hours=1 / 60, batch=small, saving=SavingSettings(minutes=10 / 60, log_every=1)
+    )
     loop = make(settings, lesson=Timed)
     save = loop.states.save
 

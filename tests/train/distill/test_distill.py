@@ -44,6 +44,7 @@ from alembert.train.runlog import TrainingProgress
 from alembert.train.settings import BatchSettings, OptimiserSettings, SavingSettings
 from sample_lines import labelled, write_lines
 
+LONGEST = 160  # characters of a text: what is tested does not need more
 RATE = OptimiserSettings(rate=1e-3)
 SETTINGS = DistillSettings(
     intermediate=StageSettings(
@@ -87,8 +88,8 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
 
 def data_of(place: Path, *, write_all: bool = False) -> DataFiles:
     if write_all:
-        write_lines(place / "train.jsonl", labelled("train", 24))
-        write_lines(place / "dev.jsonl", labelled("dev", 8))
+        write_lines(place / "train.jsonl", labelled("train", 24, LONGEST))
+        write_lines(place / "dev.jsonl", labelled("dev", 8, LONGEST))
     return DataFiles(train=(place / "train.jsonl",), dev=(place / "dev.jsonl",))
 
 

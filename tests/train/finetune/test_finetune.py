@@ -40,9 +40,10 @@ from alembert.train.runlog import TrainingProgress
 from alembert.train.settings import BatchSettings, EvaluationSettings, OptimiserSettings, SavingSettings
 from sample_lines import labelled, write_lines
 
+LONGEST = 160  # characters of a text: what is tested does not need more
 SETTINGS = FinetuneSettings(
     epochs=2,
-    batch=BatchSettings(tokens=512, micro_tokens=256),
+    batch=BatchSettings(tokens=256, micro_tokens=128),
     optimiser=OptimiserSettings(rate=1e-3),
     saving=SavingSettings(keep="best", log_every=2),
 )
@@ -59,8 +60,8 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
     folder = tmp_path_factory.mktemp("finetune")
     config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=128)
     Checkpoint.new(Blueprint(config=config), tokenizer, seed=3).save(folder / "model")
-    write_lines(folder / "train.jsonl", labelled("train", 30))
-    write_lines(folder / "dev.jsonl", labelled("dev", 8))
+    write_lines(folder / "train.jsonl", labelled("train", 30, LONGEST))
+    write_lines(folder / "dev.jsonl", labelled("dev", 8, LONGEST))
     return folder
 
 
@@ -192,7 +193,7 @@ def test_the_best_weights_are_kept_and_patience_ends_the_run(place: Path, tmp_pa
 
 
 def test_dev_texts_are_taken_out_of_training(place: Path, tmp_path: Path) -> None:
-    lines = labelled("train", 12) + labelled("dev", 8)[:3]
+    lines = labelled("train", 12, LONGEST) + labelled("dev", 8, LONGEST)[:3]
     job = assignment(place, data={"train": (write_lines(tmp_path / "more.jsonl", lines),)})
     report = inspect_data(job, SETTINGS)
     assert report.parts[0].examples == 12
@@ -230,7 +231,7 @@ def test_runs_with_other_seeds_are_judged_by_the_same_texts(place: Path, data: d
 
 
 def test_a_label_may_fall_into_the_part_that_is_set_apart(place: Path, tmp_path: Path) -> None:
-    lines = labelled("train", 30)
+    lines = labelled("train", 30, LONGEST)
     for number, line in enumerate(lines):
         line["entities"] = [{"id": "T1", "label": f"label{number}", "spans": [[0, 2]]}]
     job = assignment(place, data={"train": (write_lines(tmp_path / "rare.jsonl", lines),), "dev": ()})
@@ -309,10 +310,10 @@ def test_several_files_with_different_types_make_one_tagger(place: Path, tmp_pat
     def only(label: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{**line, "entities": [e for e in line["entities"] if e["label"] == label]} for line in lines]
 
-    lines = labelled("train", 30)
+    lines = labelled("train", 30, LONGEST)
     one = write_lines(tmp_path / "disease.jsonl", only("disease", lines[:15]))
     other = write_lines(tmp_path / "gene.jsonl", only("gene", lines[15:]))
-    dev = write_lines(tmp_path / "d.jsonl", only("gene", labelled("dev", 8)))
+    dev = write_lines(tmp_path / "d.jsonl", only("gene", labelled("dev", 8, LONGEST)))
     said = ReadOptions(types=(f"{one}=disease", f"{other}=gene", f"{dev}=gene"))
     job = assignment(place, data={"train": (one, other), "dev": (dev,), "options": said})
     finetune(job, tmp_path / "out", SETTINGS)
