@@ -160,7 +160,7 @@ def _record_example(task: AnyTask, item: Any, number: int) -> Example:
     missing = [key for key in needed if key not in known]
     if missing:
         raise BadInput(f"Input {number} is a dict without `{missing[0]}`, which this model needs.")
-    return cast(Example, task.examples_from_records([item], [input_id(item, number)])[0])
+    return cast(Example, task.example_from_record(item, input_id(item, number)))
 
 
 def _relation_example(task: AnyTask, item: Any, number: int) -> RelateExample:

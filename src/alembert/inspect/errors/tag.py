@@ -71,7 +71,7 @@ class WindowAlignment:
     def from_encoded(cls, encoded: EncodedExample) -> WindowAlignment:
         """Find words and windows; a window in which no word begins is of no use here."""
         layout = encoded.layout
-        parts = zip(encoded.rows, layout.first_words, layout.own, strict=True)
+        parts = zip(encoded.rows, layout.first_words, layout.owned_words, strict=True)
         found = [_to_window(row, first, own, layout.words) for row, first, own in parts if len(row.positions)]
         return cls(layout.words, tuple(found))
 
