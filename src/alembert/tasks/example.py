@@ -36,6 +36,11 @@ class Example:
         return self.texts
 
     @property
+    def gold_labels(self) -> tuple[str, ...]:
+        """Names of the right answers, if they have names; tasks that name them otherwise have `gold_answers`."""
+        return ()
+
+    @property
     def key(self) -> int:
         """64 bits that two examples share when their texts are the same but for white space and case."""
         texts = [" ".join(text.split()).casefold() for text in self.texts]

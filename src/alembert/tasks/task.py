@@ -46,7 +46,8 @@ LossUnit = Literal["places", "rows", "examples"]
 class Task(ABC, Generic[E, P]):
     """Something that a model can be fine-tuned for; instances know their labels.
 
-    A first model needs a frozen dataclass with `settings`, a `name`, a `settings_class`, and seven methods:
+    A first model needs a class of examples with `gold_labels`, and a subclass of this one that is a frozen dataclass with
+    `settings`, and `labels` if the outputs have names. It has a `name`, a `settings_class`, an `example_class`, and
 
     - `read`: labelled examples from files
     - `learn`: the task, with what its examples say (labels)
@@ -62,6 +63,8 @@ class Task(ABC, Generic[E, P]):
 
     name: ClassVar[str]
     settings_class: ClassVar[type[Any]]
+    example_class: ClassVar[type[Example]] = Example
+    """What plain texts become."""
     answer_name: ClassVar[str] = "answers"
     """What answers are called, in the plural."""
     text_name: ClassVar[str] = "text-"
@@ -85,7 +88,7 @@ class Task(ABC, Generic[E, P]):
     @classmethod
     def example_from_text(cls, text: str, name: str) -> E:
         """Make an example without answers of a plain text, or of several that the task separates."""
-        return cast(E, Example(id=name, texts=(text,)))
+        return cast(E, cls.example_class(id=name, texts=(text,)))
 
     @classmethod
     def example_from_record(cls, record: Mapping[str, Any], name: str) -> E:
@@ -133,7 +136,7 @@ class Task(ABC, Generic[E, P]):
 
     def gold_answers(self, example: E) -> list[str]:
         """Name the right answers of an example (its labels, the types of its entities), to be counted."""
-        return []
+        return list(example.gold_labels)
 
     def check(self, examples: Sequence[E]) -> None:
         """Refuse examples whose answers are not of this task: another kind, or labels that it does not know."""

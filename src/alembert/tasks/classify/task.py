@@ -61,7 +61,7 @@ from alembert.tasks.classify.rows import (
     iter_gold_answers,
 )
 from alembert.tasks.classify.scores import ClassifyComparison, build_sample_metric, compute_scores
-from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
+from alembert.tasks.example import Coverage, EncodedExample, Example, ReadResult, collect
 from alembert.tasks.metrics.classes import encode_labels, indicator_matrix
 from alembert.tasks.metrics.tally import Floats
 from alembert.tasks.runtime import Outputs
@@ -89,6 +89,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
 
     name: ClassVar[str] = "classify"
     settings_class: ClassVar[type[Any]] = ClassifySettings
+    example_class: ClassVar[type[Example]] = ClassifyExample
     answer_name: ClassVar[str] = "labels"
 
     settings: ClassifySettings
@@ -142,11 +143,6 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             mean, deviation = float(np.mean(fitting)), float(np.std(fitting))
             return cls(settings, kind, pairs=pairs, mean=mean, deviation=deviation)
         return cls(settings, kind, collect_labels(fitting, kind), pairs)
-
-    @classmethod
-    def example_from_text(cls, text: str, name: str) -> ClassifyExample:
-        """Make an example of a text; a tab stands between the two of a pair."""
-        return ClassifyExample(id=name, texts=(text,))
 
     def describe(self) -> list[str]:
         unit = "sentence of a document" if self.is_document else "pair of texts" if self.pairs else "text"

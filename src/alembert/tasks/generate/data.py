@@ -113,6 +113,7 @@ class BaseGenerateTask(Task[GenerateExample, TextPrediction]):
 
     name: ClassVar[str] = "generate"
     settings_class: ClassVar[type[Any]] = GenerateSettings
+    example_class: ClassVar[type[Example]] = GenerateExample
     answer_name: ClassVar[str] = "texts"
     settings: GenerateSettings
 
@@ -121,10 +122,6 @@ class BaseGenerateTask(Task[GenerateExample, TextPrediction]):
         cls, files: Sequence[Path], settings: GenerateSettings, options: ReadOptions
     ) -> ReadResult[GenerateExample]:
         return collect(files, lambda path: read_file(path, options))
-
-    @classmethod
-    def example_from_text(cls, text: str, name: str) -> GenerateExample:
-        return GenerateExample(id=name, texts=(text,))
 
     def check(self, examples: Sequence[GenerateExample]) -> None:
         """Refuse sources without a word."""

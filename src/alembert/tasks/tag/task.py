@@ -21,7 +21,7 @@ from alembert.corpus.document import Document
 from alembert.corpus.examples.tag_check import TagProblem, check_tag_files
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile
-from alembert.tasks.example import EncodedExample, ReadResult, collect
+from alembert.tasks.example import EncodedExample, Example, ReadResult, collect
 from alembert.tasks.metrics import calibration
 from alembert.tasks.metrics.spans import f1_measure, span_counts
 from alembert.tasks.runtime import Outputs, check_finite
@@ -70,6 +70,7 @@ class TagTask(Task[TagExample, TagPrediction]):
 
     name: ClassVar[str] = "tag"
     settings_class: ClassVar[type[Any]] = TagSettings
+    example_class: ClassVar[type[Example]] = TagExample
     answer_name: ClassVar[str] = "entities"
     text_name: ClassVar[str] = ""
 
@@ -106,14 +107,8 @@ class TagTask(Task[TagExample, TagPrediction]):
         return replace(reading, examples=tuple(bare))
 
     @classmethod
-    def example_from_text(cls, text: str, name: str) -> TagExample:
-        return TagExample(id=name, texts=(text,))
-
-    @classmethod
     def examples_from_documents(cls, documents: Sequence[Document]) -> list[TagExample]:
-        return [
-            replace(cls.example_from_text(each.text, each.id), sentences=sentence_starts(each)) for each in documents
-        ]
+        return [TagExample(id=d.id, texts=(d.text,), sentences=sentence_starts(d)) for d in documents]
 
     @classmethod
     def learn(cls, examples: Sequence[TagExample], settings: TagSettings) -> TagTask:
