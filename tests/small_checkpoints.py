@@ -9,7 +9,7 @@ import torch
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.family import LABELLED_HEADS, Blueprint
+from alembert.files.family import Blueprint
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
@@ -43,7 +43,7 @@ def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any,
     task, examples = examples_of(name, file)
     tokenizer = TOKENIZER.with_markers(task.special_tokens)
     spec = task.head()
-    labels = {spec.kind: task.labels} if spec.kind in LABELLED_HEADS and task.labels else {}
+    labels = {spec.kind: task.labels} if spec.is_labelled and task.labels else {}
     blueprint = Blueprint(
         config=EncoderConfig(vocab_size=tokenizer.vocab_size, **{**SHAPE, **config}),
         heads={spec.kind: spec},
@@ -62,9 +62,7 @@ def fine_tuned_together(cases: Mapping[str, str], folder: Path, place: Path) -> 
     read = {name: examples_of(case, place / f"{name}.jsonl") for name, case in cases.items()}
     tokenizer = TOKENIZER.with_markers(dict.fromkeys(each for task, _ in read.values() for each in task.special_tokens))
     heads = {name: task.head() for name, (task, _) in read.items()}
-    labels = {
-        name: task.labels for name, (task, _) in read.items() if heads[name].kind in LABELLED_HEADS and task.labels
-    }
+    labels = {name: task.labels for name, (task, _) in read.items() if heads[name].is_labelled and task.labels}
     config = EncoderConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
     made = Checkpoint.new(Blueprint(config=config, heads=heads, labels=labels), tokenizer)
     opinionated(made.model)

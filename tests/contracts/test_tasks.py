@@ -18,6 +18,7 @@ from alembert.tasks.runtime.torch import ModelRunner, TaskBatch, collate_rows
 from alembert.tasks.settings import DistillLossSettings, LossSettings
 from alembert.tasks.task import TASKS, AnyTask, get_task_class
 from alembert.text.tokenizer import Tokenizer
+from made_up_task import MADE_UP, made_up  # noqa: F401
 from task_cases import CASES, LONGEST, TOKENIZER
 
 
@@ -70,9 +71,12 @@ class Ready:
         return self.task.distillation_loss(head, self.outputs(target), taught, target, settings)
 
 
-@pytest.fixture(params=CASES, scope="module")
-def ready(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ready:
-    case = CASES[request.param]
+ALL_CASES = CASES | {"made up": MADE_UP}
+
+
+@pytest.fixture(params=ALL_CASES, scope="module")
+def ready(made_up: Any, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ready:  # noqa: F811
+    case = ALL_CASES[request.param]
     path = tmp_path_factory.mktemp("task") / "examples.jsonl"
     path.write_text("\n".join(map(json.dumps, case.lines())) + "\n", encoding="utf8")
     kind = get_task_class(case.task)

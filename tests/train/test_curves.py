@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alembert.charts import Curve, build_curve_chart, choose_ticks, thin_points, value_range
-from alembert.train.curves import build_panels, render_curves_page, smooth, write_curves
 from alembert.train import curves
+from alembert.train.curves import build_panels, render_curves_page, smooth, write_curves
 from alembert.train.runlog import RunLog
 from page_checks import check_page
 

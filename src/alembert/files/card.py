@@ -96,7 +96,7 @@ def _model(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
     yield "longest input", f"{config.max_position_embeddings} tokens"
     for name, spec in sorted(blueprint.heads.items()):
         pooling = _VECTOR if spec.kind == "embed" else _POOLING
-        yield f"head `{name}`", _MEANING[spec.kind] + pooling[spec.pooling]
+        yield f"head `{name}`", _MEANING.get(spec.kind, "answers for its task") + pooling[spec.pooling]
     for head, labels in sorted(blueprint.labels.items()):
         yield f"labels of `{head}`", escape_markdown(", ".join(labels))
 

@@ -13,11 +13,9 @@ from typing import Any, Final, Protocol
 
 from alembert.errors import BadFile, BadSetting
 from alembert.nn.config import EncoderConfig
-from alembert.nn.heads import HeadSpec
+from alembert.nn.heads import HEAD_KINDS, HeadSpec
 
 Names = tuple[str, ...]
-LABELLED_HEADS: Final = ("classify", "tag", "crf", "pointer", "relation")
-"""Kinds of heads whose outputs have names."""
 EXTENDED_HEADS: Final = {"crf": ("tag", "crf.transitions")}
 """Kind of head -> the published kind that it is stored as, and the added weight that tells them apart.
 
@@ -47,7 +45,7 @@ class Blueprint:
     def __post_init__(self) -> None:
         needed = self.pooler or any(spec.needs_pooler for spec in self.heads.values())
         object.__setattr__(self, "pooler", needed)
-        labelled = {name: spec.columns for name, spec in self.heads.items() if spec.kind in LABELLED_HEADS}
+        labelled = {name: spec.columns for name, spec in self.heads.items() if spec.is_labelled}
         if strange := self.labels.keys() - labelled.keys():
             raise BadSetting(f"There are labels for {', '.join(sorted(strange))}, which is no head that has labels.")
         labels = {name: self.labels.get(name) or _default_labels(count) for name, count in labelled.items()}
@@ -142,7 +140,7 @@ class Family:
             raise BadFile(
                 "config.json asks for untied output weights (`tie_word_embeddings`: false); alembert ties them."
             )
-        labels = {kind: _read_labels(raw) for kind in kinds if kind in LABELLED_HEADS}
+        labels = {kind: _read_labels(raw) for kind in kinds if HEAD_KINDS[kind].outputs is None}
         dropout = self._read_dropout(raw, config)
         heads = {
             kind: HeadSpec(

@@ -126,6 +126,19 @@ class PairPrediction(_Prediction):
     coverage: Coverage = field(default_factory=Coverage)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordPrediction(_Prediction):
+    """What a task says that has no kind of prediction of its own: the record that it writes."""
+
+    id: str
+    record: Mapping[str, Any]
+    coverage: Coverage = field(default_factory=Coverage)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record."""
+        return {**self.record, "coverage": coverage_dict(self.coverage)}
+
+
 @dataclass(frozen=True)
 class AnswerCandidate:
     """A span of the passage that may answer the question."""
@@ -240,6 +253,7 @@ Prediction = (
     | ChoicePrediction
     | SimilarityPrediction
     | GenerationPrediction
+    | RecordPrediction
 )
 
 

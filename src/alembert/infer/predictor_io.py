@@ -22,6 +22,7 @@ from alembert.infer.predictions import (
     GenerationPrediction,
     PairPrediction,
     Prediction,
+    RecordPrediction,
     SimilarityPrediction,
 )
 from alembert.tasks.compare.scores import normalise_vectors
@@ -111,7 +112,8 @@ _REQUIRED_KEYS: Final = {
 
 def to_example(task: AnyTask, item: Any, number: int) -> Any:
     """Make an example of a user's input, and refuse one that the task cannot read."""
-    example = _EXAMPLE_BUILDERS[task.name](task, item, number)
+    build: _ExampleBuilder = _EXAMPLE_BUILDERS.get(task.name, _text_example)
+    example = build(task, item, number)
     task.check([example])
     return example
 
@@ -121,7 +123,7 @@ def to_prediction(task: AnyTask, example: Any, prediction: Any) -> Prediction:
     if task.name == "relate":
         return _relation_document(cast(RelateTask, task), example, prediction)
     record = {**task.to_record(example, prediction), "coverage": prediction.coverage}
-    return _PREDICTION_BUILDERS[task.name](record)
+    return _PREDICTION_BUILDERS.get(task.name, _record_prediction)(record)
 
 
 def to_similarity(name: str, texts: tuple[str, ...], embedded: EmbeddedTexts) -> SimilarityPrediction:
@@ -135,7 +137,7 @@ def to_similarity(name: str, texts: tuple[str, ...], embedded: EmbeddedTexts) ->
 
 
 def _text_example(task: AnyTask, item: Any, number: int) -> Example:
-    """Read one text, of a task that writes or extracts."""
+    """Read one text, as most tasks do."""
     return cast(Example, task.examples_from_texts([to_document(item, number).text], [input_id(item, number)])[0])
 
 
@@ -160,7 +162,7 @@ def _record_example(task: AnyTask, item: Any, number: int) -> Example:
     missing = [key for key in needed if key not in known]
     if missing:
         raise BadInput(f"Input {number} is a dict without `{missing[0]}`, which this model needs.")
-    return cast(Example, task.examples_from_records([item], [input_id(item, number)])[0])
+    return cast(Example, task.example_from_record(item, input_id(item, number)))
 
 
 def _relation_example(task: AnyTask, item: Any, number: int) -> RelateExample:
@@ -170,12 +172,12 @@ def _relation_example(task: AnyTask, item: Any, number: int) -> RelateExample:
     return example_from_document(to_document(item, number), "", is_annotated=False)[0]
 
 
-_EXAMPLE_BUILDERS: Final[Mapping[str, Callable[[AnyTask, Any, int], Any]]] = {
+_ExampleBuilder = Callable[[AnyTask, Any, int], Any]
+_EXAMPLE_BUILDERS: Final[Mapping[str, _ExampleBuilder]] = {
     "classify": _pair_example,
     "answer": _record_example,
     "choose": _record_example,
     "relate": _relation_example,
-    "generate": _text_example,
 }
 
 
@@ -245,6 +247,10 @@ def _generation_prediction(record: Mapping[str, Any]) -> GenerationPrediction:
         candidates=tuple(each["text"] for each in record.get("others", ())),
         coverage=record["coverage"],
     )
+
+
+def _record_prediction(record: Mapping[str, Any]) -> RecordPrediction:
+    return RecordPrediction(id=record["id"], record=record, coverage=record["coverage"])
 
 
 _PREDICTION_BUILDERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Prediction]]] = {

@@ -88,6 +88,11 @@ class HeadSpec:
         return self.outputs
 
     @property
+    def is_labelled(self) -> bool:
+        """Whether its outputs have names."""
+        return HEAD_KINDS[self.kind].outputs is None
+
+    @property
     def per_token(self) -> bool:
         """Whether the head answers for tokens; otherwise it does once a document."""
         return HEAD_KINDS[self.kind].build not in (DocumentClassifier, EmbeddingHead)
@@ -277,7 +282,7 @@ class _HeadKind:
     """What `HeadSpec.pooling` may be."""
 
 
-HEAD_KINDS: Final = {
+HEAD_KINDS: Final[dict[str, _HeadKind]] = {
     "masked_lm": _HeadKind(MaskedLMHead, pooled=False, outputs=0),
     "next_sentence": _HeadKind(DocumentClassifier, pooled=True, outputs=2),
     "classify": _HeadKind(DocumentClassifier, pooled=True, poolings=POOLINGS),
@@ -294,6 +299,17 @@ HEAD_KINDS: Final = {
 boundary: logits for the first and for the last token of an entity. pointer: vectors whose pairs score spans.
 relation: two logits a label, one for either marker of a pair.
 embed: one vector a document."""
+
+
+def register_head(
+    kind: str,
+    build: Callable[[EncoderConfig, HeadSpec], nn.Module],
+    *,
+    pooled: bool = False,
+    outputs: int | None = None,
+) -> None:
+    """Add a kind of head that stands outside of this package; it answers for tokens."""
+    HEAD_KINDS[kind] = _HeadKind(build, pooled, outputs)
 
 
 def build_head(name: str, config: EncoderConfig, spec: HeadSpec) -> nn.Module:

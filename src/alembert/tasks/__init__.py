@@ -1,20 +1,20 @@
-"""Tasks: what a model is fine-tuned for. `task` is the contract; each task is a file of its own.
+"""Tasks: what a model is fine-tuned for. `task` is the contract; each task is a folder of its own.
 
-The tasks by name; apart from the contract, so that `alembert --help` can list them and load nothing.
+Their names stand here, apart from the contract, so that `alembert --help` can list them and load nothing.
 """
 
 from typing import Final
 
-TASKS: Final = {
-    "answer": "AnswerTask",
-    "choose": "ChooseTask",
-    "classify": "ClassifyTask",
-    "compare": "CompareTask",
-    "generate": "GenerateTask",
-    "relate": "RelateTask",
-    "tag": "TagTask",
+TASKS: Final[dict[str, str]] = {
+    "answer": "alembert.tasks.answer.task:AnswerTask",
+    "choose": "alembert.tasks.choose.task:ChooseTask",
+    "classify": "alembert.tasks.classify.task:ClassifyTask",
+    "compare": "alembert.tasks.compare.task:CompareTask",
+    "generate": "alembert.tasks.generate.task:GenerateTask",
+    "relate": "alembert.tasks.relate.task:RelateTask",
+    "tag": "alembert.tasks.tag.task:TagTask",
 }
-"""Name, which is also the module in this folder -> class."""
+"""Name -> module and class. `register_task` adds those of other packages."""
 TASK_ALIASES: Final = {
     "tag": ("ner", "named-entity-recognition", "token-classification", "sequence-labelling", "pos"),
     "classify": (

@@ -1,23 +1,24 @@
-"""Examples: what a task learns from, is scored on, or predicts; and what came of reading and encoding them.
+"""Examples: what a task learns from, is scored on, or predicts; and what came of reading, encoding and predicting them.
 
-How often entities were seen in training, by hashes in place of their text.
-
-The hashes have no secret in them, so that another machine can compute them: whoever has them can test a list of names.
+How often entities were seen in training is kept by hashes in place of their text. The hashes have no secret in them, so
+that another machine can compute them: whoever has them can test a list of names.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from alembert.corpus.readers.contract import Remark, SetAside
+from alembert.corpus.readers.contract import Item, Remark, SetAside
 from alembert.data.order import stable_hash
 from alembert.data.windows import Row
+
+_LINE_WIDTH: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,11 @@ class Example:
         return self.texts
 
     @property
+    def gold_labels(self) -> tuple[str, ...]:
+        """Names of the right answers, if they have names; tasks that name them otherwise have `gold_answers`."""
+        return ()
+
+    @property
     def key(self) -> int:
         """64 bits that two examples share when their texts are the same but for white space and case."""
         texts = [" ".join(text.split()).casefold() for text in self.texts]
@@ -47,6 +53,7 @@ class Example:
 
 
 E = TypeVar("E", bound=Example)
+F = TypeVar("F")
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,22 @@ class ReadResult(Generic[E]):
             tuple(item for part in listed for item in part.set_aside),
             tuple(remark for part in listed for remark in part.remarks),
         )
+
+
+def collect(files: Iterable[F], read: Callable[[F], Iterable[E | Item]]) -> ReadResult[E]:
+    """Read files one after the other, and sort what they hold into examples, set-asides and remarks."""
+    examples: list[E] = []
+    set_aside: list[SetAside] = []
+    remarks: list[Remark] = []
+    for file in files:
+        for item in read(file):
+            if isinstance(item, Example):
+                examples.append(item)
+            elif isinstance(item, SetAside):
+                set_aside.append(item)
+            elif isinstance(item, Remark):
+                remarks.append(item)
+    return ReadResult(tuple(examples), tuple(set_aside), tuple(remarks))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,18 +139,72 @@ class EncodedExample:
         return sum(row.length for row in self.rows)
 
 
+def shorten(text: str) -> str:
+    """Put the beginning of a text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LINE_WIDTH else line[: _LINE_WIDTH - 1] + "…"
+
+
+class TaskPrediction(Generic[E]):
+    """What a model answers for one example; tasks add their answers as fields of a frozen dataclass."""
+
+    coverage: Coverage
+
+    def to_record(self, example: E) -> dict[str, Any]:
+        """Return a JSON object, offsets into the text as it was given."""
+        answers = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        return {"id": example.id, "texts": list(example.texts), **answers, "coverage": self.coverage.brief()}
+
+    def to_lines(self, example: E) -> list[str]:
+        """Return lines for people."""
+        record = self.to_record(example)
+        return [f"{name}: {value}" for name, value in record.items() if name not in ("id", "texts", "coverage")]
+
+
+P = TypeVar("P", bound=TaskPrediction[Any])
+
+
+SampleMetric = Callable[[npt.NDArray[np.int64]], float]
+"""The main score of a sample of examples, given by their numbers, with repetitions: what a bootstrap draws."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskScores:
+    """How good predictions are."""
+
+    main: str
+    """The measure that models are chosen by; higher is better."""
+    measures: Mapping[str, float]
+    by_label: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+    notes: tuple[str, ...] = ()
+    """What must be known with the scores, in sentences: that guessing would do as well, for instance."""
+    untuned: str = ""
+    """The measure that steps of a run are compared by, if a threshold that is chosen after the last of them decides about
+    the main one; empty: the main one."""
+
+    @property
+    def value(self) -> float:
+        return self.measures[self.main]
+
+    @property
+    def selection_score(self) -> float:
+        """What the model is worth during a run, before anything is tuned."""
+        return self.measures[self.untuned or self.main]
+
+
 def exclude_examples(examples: Sequence[E], keys: Iterable[int]) -> tuple[E, ...]:
     """Leave out the examples whose texts are among those of the keys."""
-    known = set(keys)
-    return tuple(example for example in examples if example.key not in known)
+    excluded = set(keys)
+    return tuple(example for example in examples if example.key not in excluded)
 
 
 def get_group_ids(examples: Sequence[Any]) -> npt.NDArray[np.int64]:
     """Number the documents that examples belong to by what they are, so that the order of files is no matter."""
-    kin: list[int | str] = [example.group_id for example in examples]
-    ranked = sorted(set(kin), key=lambda each: (isinstance(each, str), each))
-    numbers = {each: number for number, each in enumerate(ranked)}
-    return np.array([numbers[each] for each in kin], np.int64)
+    groups: list[int | str] = [example.group_id for example in examples]
+    ranked = sorted(set(groups), key=lambda group: (isinstance(group, str), group))
+    numbers = {group: number for number, group in enumerate(ranked)}
+    return np.array([numbers[group] for group in groups], np.int64)
 
 
 def surface_key(surface: str, label: str) -> str:

@@ -8,7 +8,8 @@ import pytest
 
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.tasks.compare.columns import CompareSettings
-from alembert.tasks.compare.data import CompareExample, read_examples
+from alembert.tasks.compare.data import CompareExample
+from alembert.tasks.compare.task import CompareTask
 from alembert.tasks.example import ReadResult
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
@@ -16,7 +17,7 @@ SHARED = Path(__file__).resolve().parents[4] / "shared"
 
 def read(path: Path, text: str, options: ReadOptions | None = None, **settings: object) -> ReadResult[CompareExample]:
     path.write_text(text, encoding="utf8")
-    return read_examples([path], CompareSettings(**settings), options or ReadOptions())
+    return CompareTask.read([path], CompareSettings(**settings), options or ReadOptions())
 
 
 def lines(*rows: dict[str, object]) -> str:
@@ -55,7 +56,7 @@ def test_json_without_texts_to_compare_is_read_as_documents(tmp_path: Path) -> N
 def test_a_compressed_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"One.\nTwo.\n"))
-    assert len(read_examples([path], CompareSettings(), ReadOptions()).examples) == 2
+    assert len(CompareTask.read([path], CompareSettings(), ReadOptions()).examples) == 2
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_the_files_of_sts_b_have_scores() -> None:
     path = SHARED / "data/similarity/stsb/data/stsb-en-dev.csv"
     if not path.is_file():
         pytest.skip("shared/data/similarity is not beside the repository")
-    found = read_examples([path], CompareSettings(), ReadOptions())
+    found = CompareTask.read([path], CompareSettings(), ReadOptions())
     assert (len(found.examples), len(found.set_aside)) == (1500, 0)
     assert {each.kind for each in found.examples} == {"scores"}
     assert max(each.score or 0 for each in found.examples) == 5

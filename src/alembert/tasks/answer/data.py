@@ -1,10 +1,6 @@
-"""What the task `answer` can be told.
+"""Settings and examples of the task `answer`: questions with their passages, read from files or given as texts.
 
-Examples of the task `answer`: questions with their passages, read from files or given as texts.
-
-Rewrite examples of the task `answer`: the answers in a passage stay as they are, and are found where they went.
-
-An answer may be known by its text alone, and is then wherever its text stands. If new words made it stand in another
+When examples are rewritten, the answers in a passage stay as they are, and are found where they went. An answer may be known by its text alone, and is then wherever its text stands. If new words made it stand in another
 place too, or made its place unclear, the example is not used.
 """
 
@@ -12,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from alembert.corpus.examples.question_layouts import PASSAGE_FIELDS, QUESTION_FIELDS
 from alembert.corpus.examples.questions import (
@@ -24,12 +20,13 @@ from alembert.corpus.examples.questions import (
     find_answer_spans,
     read_questions,
 )
-from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.corpus.readers.contract import Item, ReadOptions, SetAside
 from alembert.data.order import stable_hash
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.example import Example, ReadResult
+from alembert.tasks.example import Example, P, ReadResult, collect
 from alembert.tasks.rewriting import Edits, Rewriter, apply_edits
 from alembert.tasks.settings import check_choices
+from alembert.tasks.task import Task
 from alembert.text.replacement import EditedText, find_editable_spans
 from alembert.text.sentences import Span
 
@@ -92,7 +89,6 @@ def get_main_metric(settings: AnswerSettings, kind: AnswerKind) -> str:
 
 
 def describe_wrong_metric(main: str, kind: str) -> str:
-    """Say that a measure is none of a kind's."""
     return f"`main` of the task is {main}, and its kind is {kind}; expected one of {', '.join(ANSWER_METRICS[kind])}."
 
 
@@ -128,25 +124,31 @@ class AnswerExample(Example):
         return [answer.text for answer in self.answers or ()]
 
     def training_answer(self) -> GoldAnswer | None:
-        """Give the answer to learn: of those whose place is known the one that most people gave, or the first."""
-        known = [answer for answer in self.answers or () if answer.spans]
-        return Counter(known).most_common(1)[0][0] if known else None
+        """Choose the answer to learn: of those whose place is known the one that most people gave, or the first."""
+        located = [answer for answer in self.answers or () if answer.spans]
+        return Counter(located).most_common(1)[0][0] if located else None
 
 
 def read_examples(files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> ReadResult[AnswerExample]:
     """Read files of questions; where some have answers and some labels, those with labels are set aside."""
-    found = [read_questions(path, options) for path in files]
-    examples = [_example(question) for each in found for question in each.questions]
-    kind = _detect_kind(examples, settings)
+    questions: list[Question] = []
+
+    def read_file(path: Path) -> Iterator[AnswerExample | Item]:
+        file = read_questions(path, options)
+        questions.extend(file.questions)
+        yield from map(_example, file.questions)
+        yield from file.set_aside
+        yield from file.remarks
+
+    reading = collect(files, read_file)
+    kind = _detect_kind(reading.examples, settings)
     others = [
         _set_aside_other_kind(question, example, kind)
-        for question, example in zip((q for each in found for q in each.questions), examples, strict=True)
+        for question, example in zip(questions, reading.examples, strict=True)
         if example.kind != kind
     ]
-    aside: list[SetAside] = [item for each in found for item in each.set_aside]
-    remarks: list[Remark] = [item for each in found for item in each.remarks]
-    kept = tuple(example for example in examples if example.kind == kind)
-    return ReadResult(kept, (*aside, *others), tuple(remarks))
+    kept = tuple(example for example in reading.examples if example.kind == kind)
+    return replace(reading, examples=kept, set_aside=(*reading.set_aside, *others))
 
 
 def _detect_kind(examples: Sequence[AnswerExample], settings: AnswerSettings) -> AnswerKind:
@@ -172,24 +174,8 @@ def _example(question: Question) -> AnswerExample:
     )
 
 
-def examples_from_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[AnswerExample]:
-    """Make examples without answers of texts `question<TAB>passage`, or of JSON objects with `question` and `context`."""
-    names = ids or [f"question-{count}" for count in range(1, len(texts) + 1)]
-    return [AnswerExample(id=name, texts=_texts_from_line(text)) for name, text in zip(names, texts, strict=True)]
-
-
-def examples_from_records(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
-    """Make examples without answers of dicts with `question` and `passage` (or `context`)."""
-    return [AnswerExample(id=name, texts=_texts_from_record(record)) for name, record in zip(ids, records, strict=True)]
-
-
-def _texts_from_line(text: str) -> tuple[str, ...]:
-    record = _parse_record(text)
-    return tuple(text.split("\t", 1)) if record is None else _texts_from_record(record)
-
-
 def _texts_from_record(record: Mapping[str, Any]) -> tuple[str, ...]:
-    sides = [_first_value(record, each) for each in (QUESTION_FIELDS, PASSAGE_FIELDS)]
+    sides = [_first_value(record, names) for names in (QUESTION_FIELDS, PASSAGE_FIELDS)]
     return tuple(side for side in sides if isinstance(side, str))
 
 
@@ -201,10 +187,10 @@ def _parse_record(text: str) -> Mapping[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and any(name in found for name in QUESTION_FIELDS) else None
+    return record if isinstance(record, dict) and any(name in record for name in QUESTION_FIELDS) else None
 
 
 def check_examples(examples: Sequence[AnswerExample], kind: AnswerKind) -> None:
@@ -217,12 +203,37 @@ def check_examples(examples: Sequence[AnswerExample], kind: AnswerKind) -> None:
                 "JSON object with `question` and `context`."
             )
         if example.kind not in (None, kind):
-            found = "a label" if example.kind == "label" else "an answer in its passage, or none there"
+            present = "a label" if example.kind == "label" else "an answer in its passage, or none there"
             expected = "labels" if kind == "label" else "answers in the passage"
             raise BadInput(
-                f"{where} has {found}, and this task gives {expected}. Use data of the same kind, or name the kind with "
+                f"{where} has {present}, and this task gives {expected}. Use data of the same kind, or name the kind with "
                 "`kind` under [task] when you fine-tune."
             )
+
+
+class BaseAnswerTask(Task[AnswerExample, P]):
+    """What both kinds of the task `answer` share: examples are questions with their passages."""
+
+    name: ClassVar[str] = "answer"
+    settings_class: ClassVar[type[Any]] = AnswerSettings
+    text_name: ClassVar[str] = "question-"
+    settings: AnswerSettings
+
+    @classmethod
+    def read(cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> ReadResult[AnswerExample]:
+        return read_examples(files, settings, options)
+
+    @classmethod
+    def example_from_text(cls, text: str, name: str) -> AnswerExample:
+        """Make an example of `question<TAB>passage`, or of a JSON object with `question` and `context`."""
+        record = _parse_record(text)
+        texts = tuple(text.split("\t", 1)) if record is None else _texts_from_record(record)
+        return AnswerExample(id=name, texts=texts)
+
+    @classmethod
+    def example_from_record(cls, record: Mapping[str, Any], name: str) -> AnswerExample:
+        """Make an example of a dict with `question` and `passage` (or `context`)."""
+        return AnswerExample(id=name, texts=_texts_from_record(record))
 
 
 _NOWHERE: Final = -1
@@ -238,7 +249,9 @@ class AnswerRewriter(Rewriter[AnswerExample]):
 
     def rewrite(self, example: AnswerExample, edits: Edits, name: str) -> AnswerExample | None:
         question, passage = apply_edits(example, edits)
-        answers = None if example.answers is None else tuple(_move_answer(each, passage) for each in example.answers)
+        answers = (
+            None if example.answers is None else tuple(_move_answer(answer, passage) for answer in example.answers)
+        )
         for answer in answers or ():
             if find_answer_spans(answer.text, _stated_offset(answer), passage.text).spans != answer.spans:
                 return None
@@ -254,19 +267,19 @@ class AnswerRewriter(Rewriter[AnswerExample]):
             record["title"] = example.article
         if example.label is not None:
             return [record | {"label": example.label}]
-        answers = [{"text": each.text, "answer_start": _stated_offset(each)} for each in example.answers or ()]
+        answers = [{"text": gold.text, "answer_start": _stated_offset(gold)} for gold in example.answers or ()]
         return [record | {"answers": answers, "is_impossible": not answers}]
 
 
 def _spans_with_whitespace(answer: GoldAnswer) -> list[Span]:
-    """Give the places of an answer with the white space that its text has around it."""
+    """List the places of an answer with the white space that its text has around it."""
     before = len(answer.text) - len(answer.text.lstrip())
     after = len(answer.text) - len(answer.text.rstrip())
     return [(max(0, start - before), end + after) for start, end in answer.spans]
 
 
 def _stated_offset(answer: GoldAnswer) -> int | None:
-    """Give the offset to state for an answer: none where it stands in several places."""
+    """Return the offset to state for an answer: none where it stands in several places."""
     if not answer.spans:
         return _NOWHERE
     return _spans_with_whitespace(answer)[0][0] if len(answer.spans) == 1 else None

@@ -5,61 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
-from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
 from alembert.tasks.answer.data import (
     AnswerExample,
     AnswerSettings,
+    BaseAnswerTask,
     check_examples,
-    examples_from_records,
-    examples_from_texts,
     get_main_metric,
-    read_examples,
 )
 from alembert.tasks.classify.data import ClassifyExample, ClassifyMetric, ClassifySettings
 from alembert.tasks.classify.decode import ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
-from alembert.tasks.example import EncodedExample, ReadResult
+from alembert.tasks.delegating import DelegatingTask
+from alembert.tasks.example import EncodedExample
 from alembert.tasks.runtime import Outputs
-from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings
-from alembert.tasks.task import SampleMetric, Task, TaskScores
-from alembert.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from alembert.nn.heads import HeadSpec
-    from alembert.tasks.runtime.torch import TaskBatch
+from alembert.tasks.settings import load_settings
+from alembert.tasks.task import SampleMetric, TaskScores
 
 
 @dataclass(frozen=True, eq=False)
-class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
+class LabelAnswerTask(DelegatingTask[AnswerExample, ClassifyPrediction], BaseAnswerTask[ClassifyPrediction]):
     """Answer questions on passages with one of a few labels."""
 
-    name: ClassVar[str] = "answer"
-    settings_class: ClassVar[type[Any]] = AnswerSettings
     answer_name: ClassVar[str] = "labels"
 
     settings: AnswerSettings
     inner: ClassifyTask
     """What is learnt: a label for each pair."""
 
-    # -- data
-
-    @classmethod
-    def read(cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> ReadResult[AnswerExample]:
-        return read_examples(files, settings, options)
-
-    @classmethod
-    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
-        return examples_from_texts(texts, ids)
-
-    @classmethod
-    def examples_from_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
-        return examples_from_records(records, ids)
+    # -- reading
 
     @classmethod
     def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings) -> LabelAnswerTask:
@@ -80,9 +56,8 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
 
     def check(self, examples: Sequence[AnswerExample]) -> None:
         check_examples(examples, "label")
-        known = set(self.labels)
         for example in examples:
-            if example.label is not None and example.label not in known:
+            if example.label not in (None, *self.labels):
                 raise BadInput(
                     f"{example.where} is answered with {example.label!r}, which this task does not know; it knows "
                     f"{', '.join(self.labels)}. Use data with the same answers, or fine-tune on all of them."
@@ -91,37 +66,10 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
     def gold_answers(self, example: AnswerExample) -> list[str]:
         return [] if example.label is None else [example.label]
 
-    # -- the model
+    def to_inner(self, examples: Sequence[AnswerExample]) -> list[ClassifyExample]:
+        return to_classify_examples(examples)
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.inner.labels
-
-    @property
-    def loss_unit(self) -> Literal["places", "rows", "examples"]:
-        return self.inner.loss_unit
-
-    def head(self) -> HeadSpec:
-        return self.inner.head()
-
-    def encode(self, examples: Sequence[AnswerExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
-        return self.inner.encode(to_classify_examples(examples), tokenizer, longest)
-
-    def with_class_weights(self, encoded: Sequence[EncodedExample]) -> LabelAnswerTask:
-        return replace(self, inner=self.inner.with_class_weights(encoded))
-
-    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
-        return self.inner.loss(head, outputs, target, settings)
-
-    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
-        return self.inner.divergence(one, other, target)
-
-    def distillation_loss(
-        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
-    ) -> Tensor:
-        return self.inner.distillation_loss(head, outputs, taught, target, settings)
-
-    # -- answers
+    # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ClassifyPrediction:
         return self.inner.decode(encoded, outputs)
@@ -136,6 +84,8 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
         outputs: Sequence[Sequence[Outputs]],
     ) -> LabelAnswerTask:
         return replace(self, inner=self.inner.tune(to_classify_examples(examples), encoded, outputs))
+
+    # -- scores
 
     def score(self, examples: Sequence[AnswerExample], predictions: Sequence[ClassifyPrediction]) -> TaskScores:
         scores = self.inner.score(to_classify_examples(examples), predictions)
@@ -172,7 +122,7 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
 
     def to_lines(self, example: AnswerExample, prediction: ClassifyPrediction) -> list[str]:
         answer = prediction.answer
-        ranked = sorted(answer.probabilities.items(), key=lambda each: -each[1])
+        ranked = sorted(answer.probabilities.items(), key=lambda item: -item[1])
         withheld = ["(no answer)"] if answer.label is None else []
         return [*withheld, *(f"{score:.2f}  {label}" for label, score in ranked)]
 
@@ -187,12 +137,12 @@ class LabelAnswerTask(Task[AnswerExample, ClassifyPrediction]):
 
 
 def to_classify_examples(examples: Sequence[AnswerExample]) -> list[ClassifyExample]:
-    """Give questions as `classify` reads them."""
+    """Turn questions and their passages into pairs with a label."""
     return [to_classify_example(example) for example in examples]
 
 
 def to_classify_example(example: AnswerExample) -> ClassifyExample:
-    """Give a question and its passage as a pair with a label."""
+    """Turn a question and its passage into a pair with a label."""
     return ClassifyExample(
         id=example.id,
         texts=example.texts,

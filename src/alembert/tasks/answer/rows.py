@@ -67,7 +67,7 @@ class EncodedPassage:
         return len(self.ids_T)
 
     def find_tokens(self, span: tuple[int, int]) -> tuple[int, int] | None:
-        """Give the first and the last token of a stretch of characters; none: it has no token."""
+        """Find the first and the last token of a stretch of characters; none: it has no token."""
         first = int(np.searchsorted(self.ends_T, span[0], side="right"))
         last = int(np.searchsorted(self.starts_T, span[1], side="left")) - 1
         return (first, last) if first <= last else None
@@ -84,7 +84,7 @@ class EncodedPassage:
     @cached_property
     def _sentence_starts(self) -> list[int]:
         starts = [start for start, _ in split_sentences(self.text)]
-        return [int(place) for place in np.searchsorted(self.starts_T, starts)]
+        return [int(token) for token in np.searchsorted(self.starts_T, starts)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +111,11 @@ class AnswerRowBuilder:
         """Encode examples; passages that several questions share are tokenized once."""
         texts = list(dict.fromkeys(example.passage for example in examples))
         encoded = self.tokenizer.encode_batch(texts, add_special_tokens=False)
-        passages = {text: EncodedPassage.of(text, each) for text, each in zip(texts, encoded, strict=True)}
-        asked = self.tokenizer.encode_batch([each.question for each in examples], add_special_tokens=False)
+        passages = {text: EncodedPassage.of(text, encoding) for text, encoding in zip(texts, encoded, strict=True)}
+        questions = self.tokenizer.encode_batch([example.question for example in examples], add_special_tokens=False)
         return [
             self._encoded(example, question, passages[example.passage])
-            for example, question in zip(examples, asked, strict=True)
+            for example, question in zip(examples, questions, strict=True)
         ]
 
     def _encoded(self, example: AnswerExample, question: Encoding, passage: EncodedPassage) -> EncodedExample:
@@ -155,16 +155,16 @@ class AnswerRowBuilder:
         )
 
     def _reachable(self, example: AnswerExample, passage: EncodedPassage, cuts: Sequence[Window]) -> bool:
-        """Say whether any right answer can be given word for word."""
+        """Whether any right answer can be given word for word."""
         for answer in example.answers or ():
             for span in answer.spans:
-                found = passage.find_tokens(span)
+                tokens = passage.find_tokens(span)
                 if (
-                    found
-                    and passage.may_begin_T[found[0]]
-                    and passage.may_end_T[found[1]]
-                    and self._can_give(*found, cuts)
-                    and self.script.exact(answer.text, passage.text_of(*found))
+                    tokens
+                    and passage.may_begin_T[tokens[0]]
+                    and passage.may_end_T[tokens[1]]
+                    and self._can_give(*tokens, cuts)
+                    and self.script.exact(answer.text, passage.text_of(*tokens))
                 ):
                     return True
         return False
@@ -177,13 +177,13 @@ class AnswerRowBuilder:
 def count_answer_tokens(example: AnswerExample, layout: AnswerLayout) -> int | None:
     """Count the tokens of the shortest right answer; none: there is none, or it does not stand in the passage."""
     spans = [layout.passage.find_tokens(span) for answer in example.answers or () for span in answer.spans]
-    return min((found[1] - found[0] + 1 for found in spans if found), default=None)
+    return min((tokens[1] - tokens[0] + 1 for tokens in spans if tokens), default=None)
 
 
 def _answer_positions(answer: GoldAnswer | None, passage: EncodedPassage, window: Window) -> IntArray:
-    """Give start and end of the answer in a window, as places of its row; of several places the first that is whole."""
+    """Find start and end of the answer in a window, as places of its row; of several places the first that is whole."""
     for span in answer.spans if answer else ():
-        found = passage.find_tokens(span)
-        if found and window.start <= found[0] and found[1] < window.end:
-            return np.array([[found[0] - window.start + 1, found[1] - window.start + 1]], np.int64)
+        tokens = passage.find_tokens(span)
+        if tokens and window.start <= tokens[0] and tokens[1] < window.end:
+            return np.array([[token - window.start + 1 for token in tokens]], np.int64)
     return np.zeros((1, 2), np.int64)

@@ -5,9 +5,7 @@ both outputs, equal texts are kept once, and "no answer" scores the sum at [CLS]
 only in the window that owns it, and is looked for there alone, so no token is scored twice. The answer is none if it
 scores more than the best answer by over the threshold. Beyond the published code, no answer begins or ends inside a word.
 
-Scores of the task `answer`: answers against what is right, as a report and as a measure for resampling.
-
-Predictions of the task `answer` for programs (JSON) and for people (lines).
+Their scores compare answers with what is right, as a report and as a measure for resampling.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import numpy.typing as npt
 from alembert.data.windows import IntArray, Window
 from alembert.tasks.answer.data import AnswerExample, AnswerSettings
 from alembert.tasks.answer.rows import AnswerLayout, EncodedPassage
-from alembert.tasks.example import Coverage
+from alembert.tasks.example import Coverage, TaskPrediction
 from alembert.tasks.metrics.answers import (
     NO_ANSWER,
     AnswerScorer,
@@ -37,6 +35,10 @@ from alembert.tasks.task import SampleMetric, TaskScores
 # P places of a row, S starts, E ends, K candidates
 
 
+_MAX_SHOWN: Final = 3
+"""Answers that people see."""
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerSpan:
     """A stretch of the passage: `passage[start:end]` is `text`."""
@@ -49,7 +51,7 @@ class AnswerSpan:
 
 
 @dataclass(frozen=True)
-class SpanAnswerPrediction:
+class SpanAnswerPrediction(TaskPrediction[AnswerExample]):
     """What is said to a question."""
 
     best: tuple[AnswerSpan, ...]
@@ -68,14 +70,33 @@ class SpanAnswerPrediction:
 
     @property
     def text(self) -> str:
-        found = self.answer
-        return NO_ANSWER if found is None else found.text
+        return NO_ANSWER if self.answer is None else self.answer.text
 
     @property
     def score(self) -> float:
         """How sure the given answer is."""
-        found = self.answer
-        return self.null_probability if found is None else found.score
+        return self.null_probability if self.answer is None else self.answer.score
+
+    def to_record(self, example: AnswerExample) -> dict[str, Any]:
+        """Return a JSON object; start and end are none where the answer is."""
+        return {
+            "id": example.id,
+            "question": example.question,
+            "passage": example.passage,
+            "text": self.text,
+            "start": None if self.answer is None else self.answer.start,
+            "end": None if self.answer is None else self.answer.end,
+            "score": self.score,
+            "null_score": self.null_score,
+            "best": [asdict(span) for span in self.best],
+            "coverage": self.coverage.brief("cut_characters"),
+        }
+
+    def to_lines(self, example: AnswerExample) -> list[str]:
+        """List the answer, then what else it might be."""
+        if self.answer is None:
+            return [f"{self.score:.2f}  (no answer)", *map(_format_answer, self.best[: _MAX_SHOWN - 1])]
+        return [_format_answer(answer) for answer in self.best[:_MAX_SHOWN]]
 
 
 def decode_answer(
@@ -100,8 +121,8 @@ def decode_answer(
     sure = softmax(np.append(logits, [null] if may_be_none else [])[None])[0].tolist()
     return SpanAnswerPrediction(
         best=tuple(
-            _to_answer_span(int(firsts_K[each]), int(lasts_K[each]), passage, score)
-            for each, score in zip(kept, sure, strict=False)
+            _to_answer_span(int(firsts_K[number]), int(lasts_K[number]), passage, score)
+            for number, score in zip(kept, sure, strict=False)
         ),
         null_score=difference,
         null_probability=sure[-1] if may_be_none else 0.0,
@@ -127,18 +148,18 @@ def _candidates(
 
 
 def _top_k(values: Floats, count: int) -> IntArray:
-    """Give the places of the highest values, the highest first; of equal ones the first."""
-    places: IntArray = np.argsort(-values, kind="stable")[:count]
-    return places
+    """Rank the highest values, the highest first; of equal ones the first."""
+    ranked: IntArray = np.argsort(-values, kind="stable")[:count]
+    return ranked
 
 
 def _distinct_candidates(
     firsts_K: IntArray, lasts_K: IntArray, scores_K: Floats, passage: EncodedPassage, count: int
 ) -> list[int]:
-    """Give the numbers of the best candidates that differ in their text, the best first."""
+    """List the numbers of the best candidates that differ in their text, the best first."""
     kept: dict[str, int] = {}
-    for each in _top_k(scores_K, len(scores_K)).tolist():
-        kept.setdefault(passage.text_of(firsts_K[each], lasts_K[each]), each)
+    for number in _top_k(scores_K, len(scores_K)).tolist():
+        kept.setdefault(passage.text_of(firsts_K[number], lasts_K[number]), number)
         if len(kept) == count:
             break
     return list(kept.values())
@@ -182,11 +203,11 @@ class QuestionScores:
     def measures(self) -> dict[str, float]:
         """Compute all measures; those about questions without an answer only if there are any."""
         answerable = self.is_none_N == 0
-        found = {"exact": _mean(self.exact_N), "f1": _mean(self.f1_N)}
+        measures = {"exact": _mean(self.exact_N), "f1": _mean(self.f1_N)}
         if self.has_none:
-            found |= self._by_part(answerable) | self._at_best()
+            measures |= self._by_part(answerable) | self._at_best()
         ranks = self.rank_N[answerable]
-        return found | {
+        return measures | {
             "strict_accuracy": _mean(np.floor(ranks)),
             "lenient_accuracy": _mean(np.ceil(ranks)),
             "mrr": _mean(ranks),
@@ -206,7 +227,7 @@ class QuestionScores:
         return {"best_exact": exact[1], "best_f1": f1[1], "best_f1_threshold": f1[0]}
 
     def values(self, main: str) -> tuple[Floats, Floats]:
-        """Give the value of each question in a measure, and its weight: 0 where the measure does not look at it."""
+        """Return the value of each question in a measure, and its weight: 0 where the measure does not look at it."""
         everywhere = np.ones(len(self.f1_N))
         if main in ("f1", "exact"):
             return (self.f1_N if main == "f1" else self.exact_N), everywhere
@@ -255,7 +276,7 @@ def compute_scores(
 
 
 def _near_chance(name: str, value: float, compared: QuestionScores) -> str:
-    """Say that a model does no better than one that never answers; nothing if it does."""
+    """Note that a model does no better than one that never answers; nothing if it does."""
     silent = _mean(compared.is_none_N)
     if not silent or value > silent:
         return ""
@@ -269,34 +290,6 @@ def build_sample_metric(compared: QuestionScores, main: str) -> SampleMetric:
     """Prepare the main measure for samples of examples."""
     values_N, weights_N = compared.values(main)
     return lambda indices: ratio(float((values_N * weights_N)[indices].sum()), float(weights_N[indices].sum()))
-
-
-_MAX_SHOWN: Final = 3
-"""Answers that people see."""
-
-
-def to_record(example: AnswerExample, prediction: SpanAnswerPrediction) -> dict[str, Any]:
-    """Give a prediction as a JSON object; start and end are none where the answer is."""
-    answer = prediction.answer
-    return {
-        "id": example.id,
-        "question": example.question,
-        "passage": example.passage,
-        "text": prediction.text,
-        "start": None if answer is None else answer.start,
-        "end": None if answer is None else answer.end,
-        "score": prediction.score,
-        "null_score": prediction.null_score,
-        "best": [asdict(each) for each in prediction.best],
-        "coverage": prediction.coverage.brief("cut_characters"),
-    }
-
-
-def to_lines(prediction: SpanAnswerPrediction) -> list[str]:
-    """Give a prediction as lines: the answer, then what else it might be."""
-    if prediction.answer is None:
-        return [f"{prediction.score:.2f}  (no answer)", *map(_format_answer, prediction.best[: _MAX_SHOWN - 1])]
-    return [_format_answer(answer) for answer in prediction.best[:_MAX_SHOWN]]
 
 
 def _format_answer(answer: AnswerSpan) -> str:

@@ -3,7 +3,7 @@
 In: files of questions (SQuAD, CMRC, BioASQ, PubMedQA, plain records). Out: the answer at character offsets of the passage
 as it was given, what else it might be, and how much speaks for no answer at all. Whether answers are words or labels,
 and whether a passage may have none, is told from the training data and said; labels are learnt as `classify` learns pairs
-(`answer_label`). Passages of any length are read through windows, in training, evaluation and prediction alike.
+(`label`). Passages of any length are read through windows, in training, evaluation and prediction alike.
 """
 
 # N questions
@@ -13,20 +13,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
 from alembert.tasks.answer.data import (
     AnswerExample,
     AnswerRewriter,
     AnswerSettings,
+    BaseAnswerTask,
     check_examples,
-    examples_from_records,
-    examples_from_texts,
     get_main_metric,
-    read_examples,
 )
 from alembert.tasks.answer.label import LabelAnswerTask
 from alembert.tasks.answer.rows import AnswerRowBuilder, count_answer_tokens
@@ -36,10 +32,8 @@ from alembert.tasks.answer.scores import (
     build_sample_metric,
     compute_scores,
     decode_answer,
-    to_lines,
-    to_record,
 )
-from alembert.tasks.example import EncodedExample, ReadResult
+from alembert.tasks.example import EncodedExample
 from alembert.tasks.metrics.answers import (
     ANSWER_SCORERS,
     AnswerScorer,
@@ -48,7 +42,7 @@ from alembert.tasks.metrics.answers import (
 )
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.settings import MAX_MAGNITUDE, DistillLossSettings, LossSettings, load_number, load_settings
-from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -61,14 +55,11 @@ _CHINESE: Final = re.compile("[\u4e00-\u9fa5]")
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
+class AnswerTask(BaseAnswerTask[SpanAnswerPrediction]):
     """Answer questions with words of their passages."""
 
-    name: ClassVar[str] = "answer"
-    settings_class: ClassVar[type[Any]] = AnswerSettings
-    default_settings: ClassVar[Mapping[str, Any]] = {
-        "batch": {"tokens": 2048, "micro_tokens": 512}
-    }  # a dozen questions
+    default_settings: ClassVar[Mapping[str, Any]] = {"batch": {"tokens": 2048, "micro_tokens": 512}}
+    """A dozen questions."""
 
     settings: AnswerSettings
     has_none: bool
@@ -79,24 +70,11 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
     is_training: bool = False
     """Whether questions whose answer cannot be pointed at are left out."""
 
-    # -- data
-
-    @classmethod
-    def read(cls, files: Sequence[Path], settings: AnswerSettings, options: ReadOptions) -> ReadResult[AnswerExample]:
-        return read_examples(files, settings, options)
-
-    @classmethod
-    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[AnswerExample]:
-        """Make examples without answers of texts `question<TAB>passage`, or JSON objects with question and context."""
-        return examples_from_texts(texts, ids)
-
-    @classmethod
-    def examples_from_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[AnswerExample]:
-        return examples_from_records(records, ids)
+    # -- reading
 
     @classmethod
     def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings) -> Task[AnswerExample, Any]:
-        """Tell what the answers are; questions with labels make a task of their own."""
+        """Detect what the answers are; questions with labels make a task of their own."""
         if examples and all(example.kind == "label" for example in examples):
             return LabelAnswerTask.learn(examples, settings)
         if not any(example.training_answer() for example in examples):
@@ -133,26 +111,22 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
 
     def advice(self, examples: Sequence[AnswerExample], encoded: Sequence[EncodedExample]) -> Iterator[str]:
         pairs = zip(examples, encoded, strict=True)
-        lengths = [tokens for example, each in pairs if (tokens := count_answer_tokens(example, each.layout))]
+        lengths = [tokens for example, rows in pairs if (tokens := count_answer_tokens(example, rows.layout))]
         most = self.settings.answer_length
         over = sum(tokens > most for tokens in lengths)
         if over:
             enough = sorted(lengths)[math.ceil(0.99 * len(lengths)) - 1]
-            wanted, whom = (enough, "99 of 100") if most < enough < max(lengths) else (max(lengths), "all")
+            needed, whom = (enough, "99 of 100") if most < enough < max(lengths) else (max(lengths), "all")
             yield (
                 f"{over:,} of {len(lengths):,} answers to train on ({100 * over / len(lengths):.1f} %) are longer than "
-                f"`answer_length` ({most} tokens) and can never be given whole; answer_length = {wanted} under [task] is "
+                f"`answer_length` ({most} tokens) and can never be given whole; answer_length = {needed} under [task] is "
                 f"enough for {whom} of them"
             )
 
     def rewriter(self) -> AnswerRewriter:
         return AnswerRewriter()
 
-    # -- the model
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ()
+    # -- encoding
 
     @property
     def main(self) -> str:
@@ -165,7 +139,7 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
         return ANSWER_SCORERS[self.script_name]
 
     @property
-    def loss_unit(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> LossUnit:
         return "rows"
 
     def head(self) -> HeadSpec:
@@ -174,12 +148,14 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
         return HeadSpec(kind="span", dropout=0.0)
 
     def for_training(self) -> AnswerTask:
-        """Give the task that encodes training data: questions whose right answer is not in the passage are left out."""
+        """Return the task that encodes training data: questions whose right answer is not in the passage are left out."""
         return replace(self, is_training=True)
 
     def encode(self, examples: Sequence[AnswerExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         limit = min(self.settings.length, longest)
         return AnswerRowBuilder(tokenizer, limit, self.settings, self.script, self.is_training).encode(examples)
+
+    # -- loss
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         from alembert.tasks.answer.losses import span_loss
@@ -198,7 +174,7 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
 
         return span_distillation_loss(outputs, taught, target, settings.temperature)
 
-    # -- answers
+    # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> SpanAnswerPrediction:
         threshold = self.threshold if self.has_none else None
@@ -217,11 +193,13 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
         outputs: Sequence[Sequence[Outputs]],
     ) -> AnswerTask:
         """Choose when to give no answer, by F1, if passages may have none and nothing was asked for."""
-        found = self._compared(examples, [self.decode(*pair) for pair in zip(encoded, outputs, strict=True)])
-        if not self.has_none or self.settings.null_threshold is not None or not found.has_none:
+        compared = self._compared(examples, [self.decode(*pair) for pair in zip(encoded, outputs, strict=True)])
+        if not self.has_none or self.settings.null_threshold is not None or not compared.has_none:
             return self
-        threshold, _ = best_no_answer_threshold(found.best_f1_N, found.is_none_N, found.null_N)
+        threshold, _ = best_no_answer_threshold(compared.best_f1_N, compared.is_none_N, compared.null_N)
         return replace(self, threshold=threshold)
+
+    # -- scores
 
     def score(self, examples: Sequence[AnswerExample], predictions: Sequence[SpanAnswerPrediction]) -> TaskScores:
         tunes = self.settings.null_threshold is None
@@ -243,12 +221,6 @@ class AnswerTask(Task[AnswerExample, SpanAnswerPrediction]):
 
     def comparison_key(self) -> dict[str, Any]:
         return {"kind": "span", "measure": self.main, "script": self.script_name}
-
-    def to_record(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> dict[str, Any]:
-        return to_record(example, prediction)
-
-    def to_lines(self, example: AnswerExample, prediction: SpanAnswerPrediction) -> list[str]:
-        return to_lines(prediction)
 
     # -- files
 

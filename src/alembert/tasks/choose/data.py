@@ -1,27 +1,50 @@
-"""Examples of the task `choose`: read from files, or made of texts with tabs or JSON objects.
+"""Examples of the task `choose`: read from files, made of texts with tabs or JSON objects, rewritten; and its settings.
 
-Rewrite examples of the task `choose`: passage and question; the choices are the answers, and stay as they are.
+Passage and question are rewritten; the choices are the answers, and stay as they are.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from alembert.corpus.examples.choices import (
     ChoiceQuestion,
     parse_choice_question,
     read_choice_questions,
 )
-from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.corpus.readers.contract import Item, ReadOptions
 from alembert.data.order import stable_hash
-from alembert.errors import BadInput
-from alembert.tasks.example import Example, ReadResult
+from alembert.errors import BadInput, BadSetting
+from alembert.tasks.example import Example
 from alembert.tasks.rewriting import Rewriter
+from alembert.tasks.settings import check_choices, check_windows
 from alembert.text.sentences import Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChooseSettings:
+    """How choices are read."""
+
+    length: int = 256
+    """Tokens of a window at most, with special ones; a longer passage, question or choice needs several."""
+    overlap: int = 32
+    """Tokens that neighbouring windows share."""
+    pool: Literal["max", "mean"] = "max"
+    """How the scores of the windows of one choice are put together."""
+    train_windows: int | None = None
+    """Windows of one choice that are learnt from at most, evenly spread; what is cut is counted. none: all."""
+
+    def __post_init__(self) -> None:
+        check_choices(self, {"pool": ("max", "mean")})
+        check_windows(self.length, self.overlap)
+        if self.train_windows is not None and self.train_windows < 1:
+            raise BadSetting(
+                f"`train_windows` of the task is {self.train_windows}; expected 1 or more, or none for all."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,65 +97,51 @@ def _describe_choice_count(count: int) -> str:
     return "one choice" if count else "no choices"
 
 
-def read_examples(files: Sequence[Path], options: ReadOptions) -> ReadResult[ChooseExample]:
-    """Read files of questions with choices."""
-    examples: list[ChooseExample] = []
-    aside: list[SetAside] = []
-    remarks: list[Remark] = []
-    for path in files:
-        found = read_choice_questions(path, options)
-        examples += map(_example, found.questions)
-        aside += found.set_aside
-        remarks += found.remarks
-    return ReadResult(tuple(examples), tuple(aside), tuple(remarks))
+def read_file(path: Path, options: ReadOptions) -> Iterator[ChooseExample | Item]:
+    """Read a file of questions with choices."""
+    file = read_choice_questions(path, options)
+    yield from map(_example, file.questions)
+    yield from file.set_aside
+    yield from file.remarks
 
 
-def examples_from_texts(texts: Iterable[str], ids: Sequence[str]) -> list[ChooseExample]:
-    """Make examples of `question<TAB>choice<TAB>choice...`, or of JSON objects, which may have a passage."""
-    return [_of_text(text, name) for text, name in zip(texts, ids, strict=True)]
-
-
-def _of_text(text: str, name: str) -> ChooseExample:
+def example_from_text(text: str, name: str) -> ChooseExample:
+    """Make an example of `question<TAB>choice<TAB>choice...`, or of a JSON object, which may have a passage."""
     if text.lstrip().startswith("{"):
-        return _example(_of_json(text), name)
+        return example_from_record(_parse_json(text), name)
     question, *choices = (part.strip() for part in text.split("\t"))
     if not question or len(choices) < 2 or not all(choices):
-        found = _describe_choice_count(len(choices)) if len(choices) < 2 else "an empty part"
+        problem = _describe_choice_count(len(choices)) if len(choices) < 2 else "an empty part"
         raise BadInput(
-            f"{name} has {found}; expected a question and two or more choices, parted by tabs, or a JSON object with "
+            f"{name} has {problem}; expected a question and two or more choices, parted by tabs, or a JSON object with "
             "`question`, `choices` and perhaps `passage`."
         )
     return ChooseExample(id=name, texts=(question, *choices))
 
 
-def _of_json(text: str) -> ChoiceQuestion:
+def _parse_json(text: str) -> Any:
     try:
-        fields = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise BadInput("The text begins as a JSON object and is none; check its quotes and brackets.") from None
-    return _choices(fields)
 
 
 def example_from_record(record: Mapping[str, Any], name: str) -> ChooseExample:
-    """Make an example of a dict with `question`, `choices` and perhaps `passage`."""
-    return _example(_choices(record), name)
-
-
-def _choices(fields: Any) -> ChoiceQuestion:
+    """Make an example without an answer of a dict with `question`, `choices` and perhaps `passage`."""
     try:
-        return parse_choice_question(fields)
+        return replace(_example(parse_choice_question(record), name), gold=None)
     except BadInput as wrong:
         raise BadInput(f"The JSON object cannot be used: {wrong}.") from None
 
 
-def _example(found: ChoiceQuestion, name: str = "") -> ChooseExample:
-    passage = () if found.passage is None else (found.passage,)
+def _example(question: ChoiceQuestion, name: str = "") -> ChooseExample:
+    passage = () if question.passage is None else (question.passage,)
     return ChooseExample(
-        id=found.id or name,
-        texts=(*passage, found.question, *found.choices),
-        where=found.where if found.source else "",
+        id=question.id or name,
+        texts=(*passage, question.question, *question.choices),
+        where=question.where if question.source else "",
         has_passage=bool(passage),
-        gold=found.answer_index,
+        gold=question.answer_index,
     )
 
 

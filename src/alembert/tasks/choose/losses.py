@@ -51,18 +51,18 @@ def grouped_log_softmax(scores_C: Tensor, owners_C: Tensor, count: int) -> Tenso
     return shifted_C - sums_E.log()[owners_C]
 
 
-def compute_loss(found: ChoiceLogProbs, is_right_C: Tensor, settings: LossSettings) -> Tensor:
+def compute_loss(probabilities: ChoiceLogProbs, is_right_C: Tensor, settings: LossSettings) -> Tensor:
     """Add up -log p of the right choices; smoothing spreads a share over the choices of the example."""
     if settings.class_weights != "equal":
         raise BadSetting(
             "`class_weights` of the loss is balanced, and choices have no labels that could be rare. Leave it out."
         )
-    right_E = found.logs_C[is_right_C > 0]
+    right_E = probabilities.logs_C[is_right_C > 0]
     smoothing = settings.label_smoothing
-    each_E = (smoothing - 1) * right_E - smoothing * found.mean_E(found.logs_C)
+    loss_E = (smoothing - 1) * right_E - smoothing * probabilities.mean_E(probabilities.logs_C)
     if settings.focal:
-        each_E = each_E * (-torch.expm1(right_E)).clamp_min(1e-12) ** settings.focal
-    return each_E.sum()
+        loss_E = loss_E * (-torch.expm1(right_E)).clamp_min(1e-12) ** settings.focal
+    return loss_E.sum()
 
 
 def compute_divergence(one: ChoiceLogProbs, other: ChoiceLogProbs) -> Tensor:

@@ -1,10 +1,6 @@
 """Answers of the task `choose` and how good they are, beside what guessing would give.
 
-Predictions of the task `choose` for programs (JSON) and for people (lines).
-
-What guessing would score: the level, and how often guessing is as right as a model was.
-
-Examples may have different numbers of choices, so the number of lucky guesses is a sum of binomials, one for each
+What guessing would score is its level, and how often it is as right as a model was. Examples may have different numbers of choices, so the number of lucky guesses is a sum of binomials, one for each
 number of choices; its distribution is computed exactly.
 """
 
@@ -14,12 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
 
 from alembert.tasks.choose.data import ChooseExample
-from alembert.tasks.example import Coverage
+from alembert.tasks.example import Coverage, TaskPrediction
 from alembert.tasks.metrics.calibration import MAX_TEMPERATURE, fit_temperature, softmax
 from alembert.tasks.metrics.tally import Floats, ratio
 from alembert.tasks.task import SampleMetric, TaskScores
@@ -32,7 +29,7 @@ SIGNIFICANCE_LEVEL: Final = 0.05
 
 
 def chance_level(choices_N: Sequence[int]) -> float:
-    """Give the accuracy that guessing has on average: the mean of 1 / choices; 0 without examples.
+    """Compute the accuracy that guessing has on average: the mean of 1 / choices; 0 without examples.
 
     >>> chance_level([4, 4, 2, 2])
     0.375
@@ -41,7 +38,7 @@ def chance_level(choices_N: Sequence[int]) -> float:
 
 
 def chance_p_value(right: int, choices_N: Sequence[int]) -> float:
-    """Say how likely guessing is right at least so often.
+    """Compute how likely guessing is right at least so often.
 
     >>> chance_p_value(2, [2, 2]), chance_p_value(1, [4])
     (0.25, 0.25)
@@ -52,14 +49,14 @@ def chance_p_value(right: int, choices_N: Sequence[int]) -> float:
 
 
 def _binomial(count: int, share: float) -> Floats:
-    """Give the probability of each number of successes, 0 to `count`; in logarithms, since they are tiny."""
+    """Compute the probability of each number of successes, 0 to `count`; in logarithms, since they are tiny."""
     if share == 1:
         return np.append(np.zeros(count), 1.0)
     logs = np.append(0.0, np.cumsum(np.log(np.arange(1, count + 1))))
     right = np.arange(count + 1)
     ways = logs[-1] - logs - logs[::-1]
-    found: Floats = np.exp(ways + right * np.log(share) + (count - right) * np.log1p(-share))
-    return found
+    probabilities: Floats = np.exp(ways + right * np.log(share) + (count - right) * np.log1p(-share))
+    return probabilities
 
 
 # N examples, C choices
@@ -70,7 +67,7 @@ _PADDING_GAP: Final = 1000 * MAX_TEMPERATURE
 
 
 @dataclass(frozen=True)
-class ChoosePrediction:
+class ChoosePrediction(TaskPrediction[ChooseExample]):
     """How likely each choice is to be the right one."""
 
     probabilities: tuple[float, ...]
@@ -89,6 +86,31 @@ class ChoosePrediction:
         """How sure it is."""
         return self.probabilities[self.choice]
 
+    def to_record(self, example: ChooseExample) -> dict[str, Any]:
+        """Return a JSON object; choices are numbered from 1."""
+        passage = {} if example.passage is None else {"passage": example.passage}
+        return {
+            "id": example.id,
+            **passage,
+            "question": example.question,
+            "choice": self.choice + 1,
+            "text": example.choices[self.choice],
+            "score": self.score,
+            "choices": [
+                {"choice": number, "text": text, "probability": probability}
+                for number, text, probability in self._numbered(example)
+            ],
+            "coverage": self.coverage.brief(),
+        }
+
+    def to_lines(self, example: ChooseExample) -> list[str]:
+        """List all choices, the most likely first: number, probability, text."""
+        ranked = sorted(self._numbered(example), key=lambda choice: -choice[2])
+        return [f"{number}  {probability:.2f}  {' '.join(text.split())}" for number, text, probability in ranked]
+
+    def _numbered(self, example: ChooseExample) -> zip[tuple[int, str, float]]:
+        return zip(count(1), example.choices, self.probabilities, strict=False)
+
 
 def fit_choice_temperature(scores: Sequence[Floats], golds: Sequence[int]) -> float:
     """Find the temperature at which the right choices are most likely."""
@@ -99,17 +121,17 @@ def fit_choice_temperature(scores: Sequence[Floats], golds: Sequence[int]) -> fl
 
 def compute_scores(examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]) -> TaskScores:
     """Compute accuracy, also by number of choices, and compare it with guessing."""
-    known = _graded_choices(examples, predictions)
-    right = [is_right for _, is_right in known]
-    counts = [choices for choices, _ in known]
+    graded = _graded_choices(examples, predictions)
+    right = [is_right for _, is_right in graded]
+    counts = [choices for choices, _ in graded]
     level, explained = chance_level(counts), chance_p_value(sum(right), counts)
     accuracy = ratio(sum(right), len(right))
     return TaskScores(
         main="accuracy",
         measures={"accuracy": accuracy, "chance": level, "p_of_chance": explained},
-        by_label={f"{count} choices": _scores_of_count(known, count) for count in sorted(set(counts))},
+        by_label={f"{choices} choices": _scores_of_count(graded, choices) for choices in sorted(set(counts))},
         coverage=Coverage.total(prediction.coverage for prediction in predictions),
-        notes=(_near_chance(accuracy, level, explained),) if known and explained > SIGNIFICANCE_LEVEL else (),
+        notes=(_near_chance(accuracy, level, explained),) if graded and explained > SIGNIFICANCE_LEVEL else (),
     )
 
 
@@ -133,7 +155,7 @@ def build_sample_metric(examples: Sequence[ChooseExample], predictions: Sequence
 def _graded_choices(
     examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]
 ) -> list[tuple[int, bool]]:
-    """Give the number of choices and whether the guess is right, where the answer is known."""
+    """List the number of choices and whether the guess is right, where the answer is known."""
     return [
         (len(example.choices), example.gold == prediction.choice)
         for example, prediction in zip(examples, predictions, strict=True)
@@ -141,8 +163,8 @@ def _graded_choices(
     ]
 
 
-def _scores_of_count(known: Sequence[tuple[int, bool]], count: int) -> dict[str, float]:
-    right = [is_right for choices, is_right in known if choices == count]
+def _scores_of_count(graded: Sequence[tuple[int, bool]], count: int) -> dict[str, float]:
+    right = [is_right for choices, is_right in graded if choices == count]
     return {"accuracy": ratio(sum(right), len(right)), "chance": 1 / count, "support": len(right)}
 
 
@@ -151,31 +173,3 @@ def _near_chance(accuracy: float, level: float, explained: float) -> str:
         f"Near chance: guessing has an accuracy of {level:.4f} on average, and {accuracy:.4f} or more in {explained:.1%} of "
         "all tries, so this score does not show that the model has learnt anything."
     )
-
-
-def to_record(example: ChooseExample, prediction: ChoosePrediction) -> dict[str, Any]:
-    """Give a prediction as a JSON object; choices are numbered from 1."""
-    passage = {} if example.passage is None else {"passage": example.passage}
-    return {
-        "id": example.id,
-        **passage,
-        "question": example.question,
-        "choice": prediction.choice + 1,
-        "text": example.choices[prediction.choice],
-        "score": prediction.score,
-        "choices": [
-            {"choice": number, "text": text, "probability": probability}
-            for number, (text, probability) in enumerate(_pairs(example, prediction), start=1)
-        ],
-        "coverage": prediction.coverage.brief(),
-    }
-
-
-def to_lines(example: ChooseExample, prediction: ChoosePrediction) -> list[str]:
-    """Give all choices, the most likely first: number, probability, text."""
-    ranked = sorted(enumerate(_pairs(example, prediction), start=1), key=lambda each: -each[1][1])
-    return [f"{number}  {probability:.2f}  {' '.join(text.split())}" for number, (text, probability) in ranked]
-
-
-def _pairs(example: ChooseExample, prediction: ChoosePrediction) -> zip[tuple[str, float]]:
-    return zip(example.choices, prediction.probabilities, strict=True)

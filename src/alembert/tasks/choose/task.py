@@ -4,15 +4,6 @@ In: questions with any number of choices, with or without a passage, from exams 
 reading comprehension (RACE, ARC). Out: the choice, with the probability of each. Every choice is read with the question
 and gets one score; those of one question are compared by a softmax, so four and five choices may stand in one file.
 Texts of any length are read through windows whose scores are pooled, in training, evaluation and prediction alike.
-
-What the task `choose` can be told.
-
-Rows of the task `choose`: for each choice one row, or several where the text is longer than a window.
-
-Without a passage a choice is `[CLS] question [SEP] choice [SEP]`; with one it is `[CLS] passage [SEP] question choice
-[SEP]`, as RACE and SWAG are usually read. They are cut as the pairs of `classify` are: the longer side, which is mostly
-the passage, through windows, the shorter one whole in each of them. The first row of a choice has the label 1 if
-the choice is right and 0 if not; its other rows have none, which is how the loss tells where a choice begins.
 """
 
 from __future__ import annotations
@@ -20,42 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.data.windows import IntArray
-from alembert.errors import BadInput, BadSetting
+from alembert.errors import BadInput
 from alembert.tasks.choose.data import (
     ChooseExample,
     ChooseRewriter,
+    ChooseSettings,
     example_from_record,
-    examples_from_texts,
-    read_examples,
+    example_from_text,
+    read_file,
 )
+from alembert.tasks.choose.rows import encode_examples, pool_choice_scores
 from alembert.tasks.choose.scores import (
     ChoosePrediction,
     build_sample_metric,
     compute_scores,
     fit_choice_temperature,
-    to_lines,
-    to_record,
 )
-from alembert.tasks.classify.decode import pool_windows
-from alembert.tasks.classify.rows import ClassifyLayout, WindowSpec, encode_text, encode_token_ids
-from alembert.tasks.example import Coverage, EncodedExample, ReadResult
-from alembert.tasks.metrics.tally import Floats
+from alembert.tasks.classify.rows import WindowSpec
+from alembert.tasks.example import EncodedExample, ReadResult, collect
 from alembert.tasks.runtime import Outputs
-from alembert.tasks.settings import (
-    DistillLossSettings,
-    LossSettings,
-    check_choices,
-    check_windows,
-    load_settings,
-    load_temperature,
-)
-from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
+from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -63,67 +42,6 @@ if TYPE_CHECKING:
 
     from alembert.nn.heads import HeadSpec
     from alembert.tasks.runtime.torch import TaskBatch
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChooseSettings:
-    """How choices are read."""
-
-    length: int = 256
-    """Tokens of a window at most, with special ones; a longer passage, question or choice needs several."""
-    overlap: int = 32
-    """Tokens that neighbouring windows share."""
-    pool: Literal["max", "mean"] = "max"
-    """How the scores of the windows of one choice are put together."""
-    train_windows: int | None = None
-    """Windows of one choice that are learnt from at most, evenly spread; what is cut is counted. none: all."""
-
-    def __post_init__(self) -> None:
-        check_choices(self, {"pool": ("max", "mean")})
-        check_windows(self.length, self.overlap)
-        if self.train_windows is not None and self.train_windows < 1:
-            raise BadSetting(
-                f"`train_windows` of the task is {self.train_windows}; expected 1 or more, or none for all."
-            )
-
-
-def encode_examples(examples: Sequence[ChooseExample], cutting: WindowSpec) -> list[EncodedExample]:
-    """Encode examples; the texts of all of them go through the tokenizer at once."""
-    texts = [text for example in examples for text in (example.sides[0], *example.sides[1])]
-    ids = encode_token_ids(texts, cutting.tokenizer)
-    return [_encoded(example, next(ids), [next(ids) for _ in example.choices], cutting) for example in examples]
-
-
-def _encoded(
-    example: ChooseExample, first: IntArray, seconds: Sequence[IntArray], cutting: WindowSpec
-) -> EncodedExample:
-    shared, own = example.sides
-    parts = [
-        encode_text((shared, text), (first, ids), cutting, _label(example, number))
-        for number, (text, ids) in enumerate(zip(own, seconds, strict=True))
-    ]
-    owners = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])
-    return EncodedExample(
-        tuple(row for part in parts for row in part.rows),
-        _coverage(example, [part.coverage for part in parts]),
-        ClassifyLayout(owners, answers=len(parts)),
-    )
-
-
-def _label(example: ChooseExample, number: int) -> IntArray | None:
-    return None if example.gold is None else np.array([number == example.gold], np.int64)
-
-
-def _coverage(example: ChooseExample, parts: Sequence[Coverage]) -> Coverage:
-    """Count an example once: what its choices share is read with each, and cut from each alike."""
-    return replace(
-        Coverage.total(parts),
-        examples=1,
-        characters=sum(map(len, example.texts)),
-        split_examples=int(any(part.split_examples for part in parts)),
-        gold=int(example.gold is not None),
-        cut_characters=max(part.cut_characters for part in parts),
-    )
 
 
 # R rows, C choices
@@ -147,32 +65,29 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     is_training: bool = False
     """Whether texts are cut to `train_windows`."""
 
-    # -- data
+    # -- reading
 
     @classmethod
     def read(cls, files: Sequence[Path], settings: ChooseSettings, options: ReadOptions) -> ReadResult[ChooseExample]:
-        return read_examples(files, options)
+        return collect(files, lambda path: read_file(path, options))
 
     @classmethod
     def learn(cls, examples: Sequence[ChooseExample], settings: ChooseSettings) -> ChooseTask:
-        known = [example for example in examples if example.gold is not None]
-        if not known:
+        labelled = [example for example in examples if example.gold is not None]
+        if not labelled:
             raise BadInput("There are no questions with an answer to learn from. Check what was set aside, and why.")
-        for example in known:
+        for example in labelled:
             example.check()
-        counts = [len(example.choices) for example in known]
-        return cls(settings, min(counts), max(counts), any(example.has_passage for example in known))
+        counts = [len(example.choices) for example in labelled]
+        return cls(settings, min(counts), max(counts), any(example.has_passage for example in labelled))
 
     @classmethod
-    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[ChooseExample]:
-        """Make examples without answers of `question<TAB>choice<TAB>choice...`, or of JSON objects."""
-        found = examples_from_texts(texts, ids or [f"text-{number}" for number in range(1, len(texts) + 1)])
-        return [replace(example, gold=None) for example in found]
+    def example_from_text(cls, text: str, name: str) -> ChooseExample:
+        return example_from_text(text, name)
 
     @classmethod
-    def examples_from_records(cls, records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[ChooseExample]:
-        found = [example_from_record(record, name) for record, name in zip(records, ids, strict=True)]
-        return [replace(example, gold=None) for example in found]
+    def example_from_record(cls, record: Mapping[str, Any], name: str) -> ChooseExample:
+        return example_from_record(record, name)
 
     def describe(self) -> list[str]:
         count = str(self.fewest) if self.fewest == self.most else f"{self.fewest} to {self.most}"
@@ -194,14 +109,10 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
     def rewriter(self) -> ChooseRewriter:
         return ChooseRewriter()
 
-    # -- the model
+    # -- encoding
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def loss_unit(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> LossUnit:
         return "examples"
 
     def head(self) -> HeadSpec:
@@ -210,13 +121,15 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         return HeadSpec(kind="choice")
 
     def for_training(self) -> ChooseTask:
-        """Give the task that encodes training data: it cuts texts to `train_windows`, if that was asked for."""
+        """Return the task that encodes training data: it cuts texts to `train_windows`, if that was asked for."""
         return replace(self, is_training=True)
 
     def encode(self, examples: Sequence[ChooseExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         most = self.settings.train_windows if self.is_training else None
         cutting = WindowSpec(tokenizer, min(self.settings.length, longest), self.settings.overlap, most)
         return encode_examples(examples, cutting)
+
+    # -- loss
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         from alembert.tasks.choose.losses import ChoiceLogProbs, compute_loss
@@ -238,14 +151,12 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         student = ChoiceLogProbs.of(outputs.float() / temperature, target, pool)
         return compute_distillation_loss(student, ChoiceLogProbs.of(taught.float() / temperature, target, pool))
 
-    # -- answers
+    # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ChoosePrediction:
-        return ChoosePrediction.of(self._scores(encoded, outputs), self.temperature, encoded.coverage)
-
-    def _scores(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> Floats:
-        """Give one score a choice."""
-        return pool_windows(np.concatenate(outputs), encoded.layout, self.settings.pool)[:, 0]
+        return ChoosePrediction.of(
+            pool_choice_scores(encoded, outputs, self.settings.pool), self.temperature, encoded.coverage
+        )
 
     def tune(
         self,
@@ -254,13 +165,15 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         outputs: Sequence[Sequence[Outputs]],
     ) -> ChooseTask:
         """Fit the temperature, which changes no choice."""
-        known = [
-            (self._scores(each, parts), example.gold)
-            for example, each, parts in zip(examples, encoded, outputs, strict=True)
+        labelled = [
+            (pool_choice_scores(rows, parts, self.settings.pool), example.gold)
+            for example, rows, parts in zip(examples, encoded, outputs, strict=True)
             if example.gold is not None
         ]
-        temperature = fit_choice_temperature([scores for scores, _ in known], [gold for _, gold in known])
+        temperature = fit_choice_temperature([scores for scores, _ in labelled], [gold for _, gold in labelled])
         return replace(self, temperature=temperature)
+
+    # -- scores
 
     def score(self, examples: Sequence[ChooseExample], predictions: Sequence[ChoosePrediction]) -> TaskScores:
         return compute_scores(examples, predictions)
@@ -274,12 +187,6 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
 
     def comparison_key(self) -> dict[str, Any]:
         return {"measure": "accuracy"}
-
-    def to_record(self, example: ChooseExample, prediction: ChoosePrediction) -> dict[str, Any]:
-        return to_record(example, prediction)
-
-    def to_lines(self, example: ChooseExample, prediction: ChoosePrediction) -> list[str]:
-        return to_lines(example, prediction)
 
     # -- files
 

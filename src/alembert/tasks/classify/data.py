@@ -1,10 +1,8 @@
-"""Examples of the task `classify`: read from files, and what their right answers are.
+"""Settings and examples of the task `classify`: read from files, and what their right answers are.
 
 A right answer is a label, a tuple of labels or a number. Which of them it is, is told when files are read, together, and
-settled over all training data by `detect_kind`; `convert_label` then reads an answer as the task's kind, or says that it is none.
+settled over all training data by `detect_kind`; `convert_label` then reads an answer as the task's kind, or finds that it is none.
 A cell of a table such as `a|b` is several labels if cells are put together from the same parts in different ways.
-
-What the task `classify` can be told.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from alembert.corpus.examples.labelled import (
     read_labelled,
 )
 from alembert.corpus.examples.records import parse_number
-from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.corpus.readers.contract import Item, ReadOptions, Remark, SetAside
 from alembert.errors import BadInput, BadSetting
-from alembert.tasks.example import Example, ReadResult
+from alembert.tasks.example import Example, ReadResult, collect
 from alembert.tasks.settings import check_choices, check_windows
 from alembert.text.sentences import split_sentences
 
@@ -103,7 +101,6 @@ class ClassifySettings:
 
 
 def describe_wrong_metric(main: str, kind: str) -> str:
-    """Say that a measure is none of a kind's."""
     return f"`main` of the task is {main}, and its kind is {kind}; expected one of {', '.join(CLASSIFY_METRICS[kind])}."
 
 
@@ -135,7 +132,7 @@ class ClassifyExample(Example):
         return self.golds[0] if len(self.golds) == 1 else None
 
     def line_of(self, answer: int) -> str:
-        """Say where the right answer of a sentence stands."""
+        """Return where the right answer of a sentence stands."""
         return self.lines[answer] if self.lines else self.where or f"example {self.id}"
 
 
@@ -143,22 +140,18 @@ def read_examples(
     files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
 ) -> ReadResult[ClassifyExample]:
     """Read labelled files; rows that do not fit the kind that was asked for are set aside."""
-    found = [read_labelled(path, options, labels="some") for path in files]
-    aside = [each for one in found for each in one.set_aside]
-    remarks = [each for one in found for each in one.remarks]
-    reader = _LabelReader.of([row.label for one in found for row in one.rows], settings)
-    examples: list[ClassifyExample] = []
-    for one in found:
-        remarks += reader.remarks(one.rows)
-        rows = list(_keep_fitting_rows(one.rows, reader, aside))
-        examples += _group_documents(rows) if settings.context == "document" else map(_example, rows)
-    return ReadResult(tuple(examples), tuple(aside), tuple(remarks))
+    parts = [read_labelled(path, options, labels="some") for path in files]
+    reader = _LabelReader.of([row.label for part in parts for row in part.rows], settings)
+    unread: ReadResult[ClassifyExample] = collect(parts, lambda part: (*part.set_aside, *part.remarks))
+    return ReadResult.concatenate([unread, collect(parts, lambda part: _fit_rows(part.rows, reader, settings))])
 
 
 def advise_on_context(examples: Sequence[ClassifyExample]) -> Iterator[str]:
     """Advise to read sentences with their neighbours, if most examples follow others of their document."""
     runs = [
-        len(list(members)) for group, members in groupby(examples, key=lambda each: each.group) if group is not None
+        len(list(members))
+        for group, members in groupby(examples, key=lambda example: example.group)
+        if group is not None
     ]
     together = [count for count in runs if count > 1]
     if 2 * sum(together) > len(examples):
@@ -168,25 +161,18 @@ def advise_on_context(examples: Sequence[ClassifyExample]) -> Iterator[str]:
         )
 
 
-def read_unlabelled(
-    files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
-) -> ReadResult[ClassifyExample]:
-    """Read texts, pairs or documents to be classified; labels that the files have are not looked at."""
-    found = [read_labelled(path, options, labels="none") for path in files]
-    examples: list[ClassifyExample] = []
-    for one in found:
-        in_documents = settings.context == "document" and all(row.group is not None for row in one.rows)
-        made = _group_documents(one.rows) if in_documents else map(_example, one.rows)
-        examples += (replace(example, golds=()) for example in made)
-    return ReadResult(
-        tuple(examples),
-        tuple(each for one in found for each in one.set_aside),
-        tuple(each for one in found for each in one.remarks),
-    )
+def read_unlabelled(path: Path, settings: ClassifySettings, options: ReadOptions) -> Iterator[ClassifyExample | Item]:
+    """Read texts, pairs or documents to be classified; labels that the file has are not looked at."""
+    file = read_labelled(path, options, labels="none")
+    in_documents = settings.context == "document" and all(row.group is not None for row in file.rows)
+    examples = _group_documents(file.rows) if in_documents else map(_example, file.rows)
+    yield from (replace(example, golds=()) for example in examples)
+    yield from file.set_aside
+    yield from file.remarks
 
 
 def detect_kind(golds: Iterable[LabelValue], asked: str) -> ClassifyKind:
-    """Tell what the answers are: several labels if some have several, numbers if some have fractions."""
+    """Detect what the answers are: several labels if some have several, numbers if some have fractions."""
     if asked != "auto":
         return cast(ClassifyKind, asked)
     types = {type(gold) for gold in golds}
@@ -203,16 +189,9 @@ def convert_label(gold: LabelValue, kind: ClassifyKind) -> LabelValue | None:
 
 
 def describe_label(gold: LabelValue) -> str:
-    """Say what an answer is."""
     if isinstance(gold, tuple):
         return f"{len(gold)} labels"
     return f"the number {gold:g}" if isinstance(gold, float) else f"the label {gold!r}"
-
-
-def examples_from_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[ClassifyExample]:
-    """Make examples without answers."""
-    names = ids or [f"text-{number}" for number in range(1, len(texts) + 1)]
-    return [ClassifyExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]
 
 
 def split_sides(example: ClassifyExample, pairs: bool | None) -> tuple[str, ...]:
@@ -222,8 +201,8 @@ def split_sides(example: ClassifyExample, pairs: bool | None) -> tuple[str, ...]
         sides = tuple(sides[0].split("\t"))
     if example.is_document or len(sides) not in _SIDES[pairs]:
         expected = {True: "two texts, parted by one tab", False: "one text", None: "one text or two"}[pairs]
-        found = "a document of sentences" if example.is_document else f"{len(sides)} texts"
-        raise BadInput(f"{example.line_of(0)} is {found}; this task classifies {expected}.")
+        present = "a document of sentences" if example.is_document else f"{len(sides)} texts"
+        raise BadInput(f"{example.line_of(0)} is {present}; this task classifies {expected}.")
     return sides
 
 
@@ -233,7 +212,7 @@ def find_sentence_spans(example: ClassifyExample) -> list[tuple[int, int]] | Non
 
 
 def get_sentences(example: ClassifyExample) -> tuple[str, ...]:
-    """Give the sentences of a document, or of a text that is read as one."""
+    """Return the sentences of a document, or of a text that is read as one."""
     spans = find_sentence_spans(example)
     if spans is None:
         return example.texts
@@ -269,21 +248,21 @@ def _group_documents(rows: Sequence[LabelledRow]) -> Iterator[ClassifyExample]:
         )
 
 
-def _keep_fitting_rows(
-    rows: Sequence[LabelledRow], reader: _LabelReader, aside: list[SetAside]
-) -> Iterator[LabelledRow]:
-    """Read labels as the kind that was asked for or told."""
+def _fit_rows(
+    rows: Sequence[LabelledRow], reader: _LabelReader, settings: ClassifySettings
+) -> Iterator[ClassifyExample | Item]:
+    """Read labels as the kind that was asked for or detected."""
+    yield from reader.remarks(rows)
+    kept = []
     for row in rows:
         label = reader.read(row.label)
         if label is None:
-            reason = (
-                BLANK_LABEL_REASON
-                if row.label == ""
-                else f"the row has {describe_label(row.label)}, which is not of kind {reader.kind}"
-            )
-            aside.append(SetAside(row.source, row.position, row.id, reason))
+            unfit = f"the row has {describe_label(row.label)}, which is not of kind {reader.kind}"
+            reason = BLANK_LABEL_REASON if row.label == "" else unfit
+            yield SetAside(row.source, row.position, row.id, reason)
         else:
-            yield replace(row, label=label)
+            kept.append(replace(row, label=label))
+    yield from _group_documents(kept) if settings.context == "document" else map(_example, kept)
 
 
 @dataclass(frozen=True)
@@ -315,7 +294,7 @@ class _LabelReader:
         return convert_label(label, "number") if self.kind == "number" else label
 
     def remarks(self, rows: Sequence[LabelledRow]) -> Iterator[Remark]:
-        """Say of the rows of a file how cells were read, where they leave a choice."""
+        """Remark how the cells of a file were read, where they leave a choice."""
         joined = sum(isinstance(row.label, str) and self.separator in row.label for row in rows)
         blank = sum(row.label == "" for row in rows)
         if self.kind == "auto" and joined:
@@ -336,7 +315,7 @@ def _parts(cell: str, separator: str) -> tuple[str, ...]:
 
 
 def _are_joined(cells: Sequence[str], separator: str) -> bool:
-    """Tell whether cells are put together from labels: most of their parts are in other cells too, in other numbers.
+    """Whether cells are put together from labels: most of their parts are in other cells too, in other numbers.
 
     >>> _are_joined(["a", "b", "a|b", "b|a"], "|"), _are_joined(["a|x", "a|y", "b|x", "b|y"], "|")
     (True, False)
@@ -348,8 +327,8 @@ def _are_joined(cells: Sequence[str], separator: str) -> bool:
     members = {part for own in joined.values() for part in own}
     sizes = {len(own) for own in parts.values() if members & set(own)}
     uses = Counter(part for own in parts.values() for part in own)
-    known = sum(all(uses[part] > 1 for part in own) for own in joined.values())
-    return len(sizes) > 1 and 2 * known >= len(joined)
+    reused = sum(all(uses[part] > 1 for part in own) for own in joined.values())
+    return len(sizes) > 1 and 2 * reused >= len(joined)
 
 
 def _as_one(label: LabelValue) -> str | None:

@@ -3,24 +3,28 @@
 The outputs for the windows of one text are pooled before anything else. Probabilities are those at the temperature that
 was fitted on development data; a label is chosen by the outputs alone (one label) or by comparing its probability with
 its threshold (several), and thresholds are chosen at that temperature, so calibration changes no label.
-
-Predictions of the task `classify` for programs (JSON) and for people (lines).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from alembert.data.windows import IntArray
-from alembert.tasks.classify.data import ClassifyExample, find_sentence_spans, get_sentences
+from alembert.tasks.classify.data import ClassifyExample, ClassifyKind, find_sentence_spans, get_sentences
 from alembert.tasks.classify.rows import ClassifyLayout
-from alembert.tasks.example import Coverage
-from alembert.tasks.metrics.calibration import sigmoid, softmax
+from alembert.tasks.example import Coverage, TaskPrediction, shorten
+from alembert.tasks.metrics.calibration import (
+    best_threshold,
+    fit_binary_temperature,
+    fit_temperature,
+    sigmoid,
+    softmax,
+)
 from alembert.tasks.metrics.tally import Floats
 
 # A answers, C outputs, P places
@@ -60,7 +64,7 @@ def drop_below_score(
 
 
 @dataclass(frozen=True)
-class ClassifyPrediction:
+class ClassifyPrediction(TaskPrediction[ClassifyExample]):
     """The answer for a text or pair, or one for each sentence of a document."""
 
     answers: tuple[ClassifyAnswer, ...]
@@ -71,6 +75,25 @@ class ClassifyPrediction:
         """The answer where there is one."""
         (only,) = self.answers
         return only
+
+    def to_record(self, example: ClassifyExample, *, is_document: bool = False) -> dict[str, Any]:
+        """Return a JSON object; sentences that were found in a text have their offsets."""
+        brief = self.coverage.brief()
+        if not is_document:
+            texts = {"text": example.texts[0]} if len(example.texts) == 1 else {"texts": list(example.texts)}
+            return {"id": example.id, **texts, **_answer_record(self.answer), "coverage": brief}
+        sentences = [
+            {"text": sentence, **_answer_record(answer)}
+            for sentence, answer in zip(get_sentences(example), self.answers, strict=True)
+        ]
+        for sentence, (start, end) in zip(sentences, find_sentence_spans(example) or (), strict=False):
+            sentence |= {"start": start, "end": end}
+        return {"id": example.id, "sentences": sentences, "coverage": brief}
+
+    def to_lines(self, example: ClassifyExample, *, is_document: bool = False) -> list[str]:
+        """Return lines: answer, how sure it is, the beginning of the text."""
+        texts = get_sentences(example) if is_document else (" | ".join(example.texts),)
+        return [f"{_format_answer(answer)}  {shorten(text)}" for text, answer in zip(texts, self.answers, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -97,8 +120,18 @@ def pool_windows(outputs_PC: npt.NDArray[np.float32], layout: ClassifyLayout, po
     return means
 
 
+def fit_calibration(logits_AC: Floats, gold: npt.NDArray[Any], kind: ClassifyKind) -> ClassifyCalibration:
+    """Fit the temperature, which changes no label, and choose the threshold of each of several labels by F1."""
+    if kind == "single":
+        return ClassifyCalibration(fit_temperature(logits_AC, gold))
+    temperature = fit_binary_temperature(logits_AC, gold)
+    sure_AC = sigmoid(logits_AC / temperature)
+    thresholds = tuple(best_threshold(sure, yes) for sure, yes in zip(sure_AC.T, gold.T, strict=True))
+    return ClassifyCalibration(temperature, thresholds)
+
+
 def decode_single(logits_AC: Floats, labels: Sequence[str], chosen: ClassifyCalibration) -> list[ClassifyAnswer]:
-    """Give the most probable label of each line."""
+    """Choose the most probable label of each line."""
     sure_AC = softmax(logits_AC / chosen.temperature)
     best_A: IntArray = logits_AC.argmax(-1)
     return [
@@ -112,7 +145,7 @@ def decode_single(logits_AC: Floats, labels: Sequence[str], chosen: ClassifyCali
 
 
 def decode_multi(logits_AC: Floats, labels: Sequence[str], chosen: ClassifyCalibration) -> list[ClassifyAnswer]:
-    """Give the labels of each line whose probability reaches their threshold."""
+    """Choose the labels of each line whose probability reaches their threshold."""
     thresholds_C = np.array(chosen.thresholds or [0.5] * len(labels))
     answers = []
     for sure_C in sigmoid(logits_AC / chosen.temperature):
@@ -128,56 +161,26 @@ def decode_multi(logits_AC: Floats, labels: Sequence[str], chosen: ClassifyCalib
 
 
 def decode_numbers(outputs_A1: Floats, mean: float, deviation: float) -> list[ClassifyAnswer]:
-    """Give values on the scale of the training data."""
+    """Return values on the scale of the training data."""
     return [ClassifyAnswer(value=value) for value in (outputs_A1[:, 0] * deviation + mean).tolist()]
-
-
-_WIDTH: Final = 100
-
-
-def to_record(example: ClassifyExample, prediction: ClassifyPrediction, *, is_document: bool) -> dict[str, Any]:
-    """Give a prediction as a JSON object; sentences that were found in a text have their offsets."""
-    brief = prediction.coverage.brief()
-    if not is_document:
-        texts = {"text": example.texts[0]} if len(example.texts) == 1 else {"texts": list(example.texts)}
-        return {"id": example.id, **texts, **_answer_record(prediction.answer), "coverage": brief}
-    spans = find_sentence_spans(example)
-    sentences = [
-        {"text": sentence, **_answer_record(answer)}
-        for sentence, answer in zip(get_sentences(example), prediction.answers, strict=True)
-    ]
-    for sentence, (start, end) in zip(sentences, spans or (), strict=False):
-        sentence |= {"start": start, "end": end}
-    return {"id": example.id, "sentences": sentences, "coverage": brief}
-
-
-def to_lines(example: ClassifyExample, prediction: ClassifyPrediction, *, is_document: bool) -> list[str]:
-    """Give a prediction as lines: answer, how sure it is, the beginning of the text."""
-    texts = get_sentences(example) if is_document else (" | ".join(example.texts),)
-    return [f"{_format_answer(answer)}  {_short(text)}" for text, answer in zip(texts, prediction.answers, strict=True)]
 
 
 def _answer_record(answer: ClassifyAnswer) -> dict[str, Any]:
     if answer.value is not None:
         return {"value": answer.value}
-    said = {"label": answer.label} if answer.labels is None else {"labels": list(answer.labels)}
-    return {**said, "score": answer.score, "probabilities": dict(answer.probabilities)}
+    labels = {"label": answer.label} if answer.labels is None else {"labels": list(answer.labels)}
+    return {**labels, "score": answer.score, "probabilities": dict(answer.probabilities)}
 
 
 def _format_answer(answer: ClassifyAnswer) -> str:
     if answer.value is not None:
         return f"{answer.value:.3f}"
-    said = answer.label if answer.labels is None else ", ".join(answer.labels)
-    return f"{said or '(none)'}  {answer.score:.2f}"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+    labels = answer.label if answer.labels is None else ", ".join(answer.labels)
+    return f"{labels or '(none)'}  {answer.score:.2f}"
 
 
 def iter_confidences(example: ClassifyExample, prediction: ClassifyPrediction) -> Iterator[tuple[float, bool]]:
-    """Give for each guessed label how sure the model is of it, and whether it is right; numbers have none."""
+    """Yield for each guessed label how sure the model is of it, and whether it is right; numbers have none."""
     for gold, answer in zip(example.golds, prediction.answers, strict=True):
         if answer.labels is not None:
             right = {gold} if isinstance(gold, str) else set(gold) if isinstance(gold, tuple) else set()

@@ -6,9 +6,8 @@ than half a window), it has windows of its own, and both sides move on together,
 and not with the product of both. A document is `[CLS] s1 [SEP] s2 [SEP] ...`, each sentence answered for at the [SEP]
 behind it (Cohan et al. 2019), in the one window that owns it. A sentence that is longer than a window is read in parts.
 
-Whether examples are what a task of the kind `classify` takes; a sentence with file and line if they are not.
-
-Rewrite examples of the task `classify`: labels and numbers are about whole texts, and stay as they are.
+Examples that are not what the task takes are refused with file and line. When examples are rewritten, labels and
+numbers, which are about whole texts, stay as they are.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from alembert.tasks.classify.data import (
     split_sides,
 )
 from alembert.tasks.example import Coverage, EncodedExample
+from alembert.tasks.metrics.classes import balanced_weights
 from alembert.tasks.rewriting import Edits, Rewriter
 from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Encoding, Tokenizer
@@ -88,8 +88,8 @@ class _LongText:
 
     def cuts(self, room: int, overlap: int) -> list[tuple[int, int]]:
         """Cut it at sentences where one begins nearby, between words where not."""
-        found = compute_windows(len(self.solid), room, overlap, self.sentence_starts, self.solid)
-        return [(window.start, window.end) for window in found]
+        windows = compute_windows(len(self.solid), room, overlap, self.sentence_starts, self.solid)
+        return [(window.start, window.end) for window in windows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class _Side:
             start, end = self.cut_at(row, count)
             is_read[start:end] = True
         offsets = self.encoding.offsets
-        return sum(offsets[place][1] - offsets[place][0] for place in np.flatnonzero(~is_read).tolist())
+        return sum(offsets[token][1] - offsets[token][0] for token in np.flatnonzero(~is_read).tolist())
 
 
 # -- texts and pairs
@@ -122,8 +122,8 @@ class _Side:
 def encode_token_ids(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[IntArray]:
     """Return the tokens of each text; those that are the same go through the tokenizer once."""
     distinct = list(dict.fromkeys(texts))
-    found = tokenizer.encode_batch(distinct, add_special_tokens=False, offsets=False)
-    ids = {text: np.array(each.ids, np.int64) for text, each in zip(distinct, found, strict=True)}
+    encodings = tokenizer.encode_batch(distinct, add_special_tokens=False, offsets=False)
+    ids = {text: np.array(encoding.ids, np.int64) for text, encoding in zip(distinct, encodings, strict=True)}
     return (ids[text] for text in texts)
 
 
@@ -165,8 +165,8 @@ def _choose_windows(count: int, most: int | None) -> list[int]:
     """Choose windows that are spread evenly from the first to the last."""
     if most is None or count <= most:
         return list(range(count))
-    places: list[int] = np.linspace(0, count - 1, most).round().astype(int).tolist()
-    return places
+    numbers: list[int] = np.linspace(0, count - 1, most).round().astype(int).tolist()
+    return numbers
 
 
 def _row(parts: Sequence[IntArray], tokenizer: Tokenizer, labels: TargetArray | None) -> Row:
@@ -206,7 +206,7 @@ def encode_document(
 
 
 def _join_sentences(ids: Sequence[IntArray], cutting: WindowSpec) -> tuple[IntArray, IntArray, IntArray]:
-    """Join the sentences, [SEP] behind each part; give also where parts end and which sentence they are of."""
+    """Join the sentences, [SEP] behind each part; return also where parts end and which sentence they are of."""
     room = cutting.limit - 2
     parts: list[IntArray] = []
     owners: list[int] = []
@@ -234,6 +234,14 @@ def _coverage(
         gold=0 if gold is None else len(gold),
         cut_characters=lost,
     )
+
+
+def compute_class_weights(gold: TargetArray, kind: ClassifyKind, labels: int) -> tuple[float, ...]:
+    """Weigh one label by the inverse of its frequency; of several, each by the ratio of no to yes."""
+    if kind == "single":
+        return balanced_weights(gold, labels)
+    counts = gold.sum(0).clip(min=1)
+    return tuple(((len(gold) - counts).clip(min=1) / counts).tolist())
 
 
 def check_form(examples: Sequence[ClassifyExample], *, is_document: bool, pairs: bool | None) -> None:
@@ -264,17 +272,17 @@ def check_answers(examples: Sequence[ClassifyExample], kind: ClassifyKind, label
 
 
 def iter_gold_answers(examples: Sequence[ClassifyExample], kind: ClassifyKind) -> Iterator[tuple[str, LabelValue]]:
-    """Give where each right answer stands and what it is, read as the kind; one of another kind is refused."""
+    """Yield where each right answer stands and what it is, read as the kind; one of another kind is refused."""
     for example in examples:
-        for place, gold in enumerate(example.golds):
+        for number, gold in enumerate(example.golds):
             fitting = convert_label(gold, kind)
             if fitting is None:
-                wanted = {"single": "one label", "multi": "a list of labels", "number": "a number"}[kind]
+                expected = {"single": "one label", "multi": "a list of labels", "number": "a number"}[kind]
                 raise BadInput(
-                    f"{example.line_of(place)} has {describe_label(gold)}, and this task expects {wanted}. Use data of the "
+                    f"{example.line_of(number)} has {describe_label(gold)}, and this task expects {expected}. Use data of the "
                     "same kind, or name the kind with `kind` under [task] when you fine-tune."
                 )
-            yield example.line_of(place), fitting
+            yield example.line_of(number), fitting
 
 
 def check_values_differ(values: Sequence[float]) -> None:
@@ -289,8 +297,8 @@ def collect_labels(golds: Sequence[LabelValue], kind: ClassifyKind) -> tuple[str
     """List the labels, by value if they are numbers, else by name."""
     names = {name for gold in golds for name in _names(gold)}
     if len(names) < (1 if kind == "multi" else 2):
-        found = f"All examples have the label {min(names)!r}" if names else "No example has a label"
-        raise BadInput(f"{found}, so there is nothing to tell apart. Give data with at least two answers.")
+        problem = f"All examples have the label {min(names)!r}" if names else "No example has a label"
+        raise BadInput(f"{problem}, so there is nothing to tell apart. Give data with at least two answers.")
     values = {name: parse_number(name) for name in names}
     return tuple(sorted(names, key=lambda name: (values[name] is None, values[name] or 0.0, name)))
 

@@ -13,9 +13,10 @@ from alembert.corpus.examples.labelled import LabelValue
 from alembert.data.windows import IntArray
 from alembert.tasks.classify.data import ClassifyExample, ClassifyKind, convert_label
 from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
-from alembert.tasks.metrics import classes, numbers, tally
+from alembert.tasks.example import Coverage, SampleMetric, TaskScores
+from alembert.tasks.metrics import classes, numbers
 from alembert.tasks.metrics.calibration import best_threshold
-from alembert.tasks.task import SampleMetric
+from alembert.tasks.metrics.tally import f1_measure
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class ClassifyComparison:
             if example.golds:
                 golds += [cast(LabelValue, convert_label(gold, kind)) for gold in example.golds]
                 answers += prediction.answers
-        return cls(kind, labels, golds, answers, np.array([len(each.golds) for each in examples], np.int64))
+        return cls(kind, labels, golds, answers, np.array([len(example.golds) for example in examples], np.int64))
 
     @property
     def has_probabilities(self) -> bool:
@@ -82,21 +83,31 @@ def compute_metrics(compared: ClassifyComparison) -> tuple[dict[str, float], Map
         several = classes.multilabel_scores(compared.gold_sets, compared.sets, compared.labels)
         measures = {"subset_accuracy": several.subset_accuracy, **_averages(several)}
         return measures, _by_label(several)
-    found = classes.class_scores(compared.gold_names, compared.names, compared.labels)
+    single = classes.class_scores(compared.gold_names, compared.names, compared.labels)
     measures = {
-        "accuracy": found.accuracy,
-        **_averages(found),
-        "balanced_accuracy": found.balanced_accuracy,
-        "mcc": found.mcc,
-        "kappa": found.kappa,
+        "accuracy": single.accuracy,
+        **_averages(single),
+        "balanced_accuracy": single.balanced_accuracy,
+        "mcc": single.mcc,
+        "kappa": single.kappa,
     }
-    return measures, _by_label(found)
+    return measures, _by_label(single)
+
+
+def compute_scores(compared: ClassifyComparison, main: str, coverage: Coverage, *, is_tuned: bool) -> TaskScores:
+    """Put the measures together with what became of the texts; of several labels also at their best thresholds."""
+    measures, by_label = compute_metrics(compared)
+    untuned = ""
+    if compared.kind == "multi" and not is_tuned and compared.has_probabilities:
+        untuned = f"best_{main}"
+        measures |= {untuned: compute_metrics(apply_best_thresholds(compared))[0][main]}
+    return TaskScores(main=main, measures=measures, by_label=by_label, coverage=coverage, untuned=untuned)
 
 
 def apply_best_thresholds(compared: ClassifyComparison) -> ClassifyComparison:
-    """Give several labels as the thresholds would that suit these very data, which are chosen when a run is over."""
+    """Choose labels by the thresholds that suit these very data best, which are chosen when a run is over."""
     labels = compared.labels
-    sure_AC = np.array([[each.probabilities[name] for name in labels] for each in compared.answers])
+    sure_AC = np.array([[answer.probabilities[name] for name in labels] for answer in compared.answers])
     gold_AC = np.array([[name in gold for name in labels] for gold in compared.gold_sets])
     thresholds = [best_threshold(sure, yes) for sure, yes in zip(sure_AC.T, gold_AC.T, strict=True)]
     answers = [
@@ -116,14 +127,14 @@ def _number_measures(compared: ClassifyComparison) -> dict[str, float]:
     }
 
 
-def _averages(found: classes.LabelScores) -> dict[str, float]:
-    return {"macro_f1": found.macro.f1, "micro_f1": found.micro.f1, "weighted_f1": found.weighted.f1}
+def _averages(scores: classes.LabelScores) -> dict[str, float]:
+    return {"macro_f1": scores.macro.f1, "micro_f1": scores.micro.f1, "weighted_f1": scores.weighted.f1}
 
 
-def _by_label(found: classes.LabelScores) -> dict[str, dict[str, float]]:
+def _by_label(scores: classes.LabelScores) -> dict[str, dict[str, float]]:
     return {
-        label: {"precision": each.precision, "recall": each.recall, "f1": each.f1, "support": each.support}
-        for label, each in found.by_label.items()
+        label: {"precision": tally.precision, "recall": tally.recall, "f1": tally.f1, "support": tally.support}
+        for label, tally in scores.by_label.items()
     }
 
 
@@ -151,7 +162,7 @@ def _multi_measure(compared: ClassifyComparison, main: str) -> SampleMetric:
         return lambda indices: float(right[indices].mean())
     if main == "macro_f1":
         return classes.multilabel_macro_f1_measure(gold, guess, compared.labels)
-    return tally.f1_measure(classes.multilabel_counts(gold, guess))
+    return f1_measure(classes.multilabel_counts(gold, guess))
 
 
 def metric_by_example(measure: SampleMetric, counts_N: IntArray) -> SampleMetric:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from alembert.tasks.classify.data import (
     convert_label,
     describe_wrong_metric,
     detect_kind,
-    examples_from_texts,
     get_sentences,
     read_examples,
     read_unlabelled,
@@ -42,10 +41,9 @@ from alembert.tasks.classify.decode import (
     decode_numbers,
     decode_single,
     drop_below_score,
+    fit_calibration,
     iter_confidences,
     pool_windows,
-    to_lines,
-    to_record,
 )
 from alembert.tasks.classify.rows import (
     ClassifyRewriter,
@@ -55,26 +53,16 @@ from alembert.tasks.classify.rows import (
     check_form,
     check_values_differ,
     collect_labels,
+    compute_class_weights,
     encode_document,
     encode_text,
     encode_token_ids,
     format_labels,
     iter_gold_answers,
 )
-from alembert.tasks.classify.scores import (
-    ClassifyComparison,
-    apply_best_thresholds,
-    build_sample_metric,
-    compute_metrics,
-)
-from alembert.tasks.example import Coverage, EncodedExample, ReadResult
-from alembert.tasks.metrics.calibration import (
-    best_threshold,
-    fit_binary_temperature,
-    fit_temperature,
-    sigmoid,
-)
-from alembert.tasks.metrics.classes import balanced_weights, encode_labels, indicator_matrix
+from alembert.tasks.classify.scores import ClassifyComparison, build_sample_metric, compute_scores
+from alembert.tasks.example import Coverage, EncodedExample, Example, ReadResult, collect
+from alembert.tasks.metrics.classes import encode_labels, indicator_matrix
 from alembert.tasks.metrics.tally import Floats
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.settings import (
@@ -85,7 +73,7 @@ from alembert.tasks.settings import (
     load_settings,
     load_temperature,
 )
-from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -101,6 +89,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
 
     name: ClassVar[str] = "classify"
     settings_class: ClassVar[type[Any]] = ClassifySettings
+    example_class: ClassVar[type[Example]] = ClassifyExample
     answer_name: ClassVar[str] = "labels"
 
     settings: ClassifySettings
@@ -117,7 +106,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     is_training: bool = False
     """Whether texts are cut to `train_windows`."""
 
-    # -- data
+    # -- reading
 
     @classmethod
     def read(
@@ -129,11 +118,13 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     def read_unlabelled(
         cls, files: Sequence[Path], settings: ClassifySettings, options: ReadOptions
     ) -> ReadResult[ClassifyExample]:
-        return read_unlabelled(files, settings, options)
+        return collect(files, lambda path: read_unlabelled(path, settings, options))
 
     @classmethod
     def resolve_settings(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifySettings:
-        return replace(settings, kind=detect_kind((gold for each in examples for gold in each.golds), settings.kind))
+        return replace(
+            settings, kind=detect_kind((gold for example in examples for gold in example.golds), settings.kind)
+        )
 
     @classmethod
     def learn(cls, examples: Sequence[ClassifyExample], settings: ClassifySettings) -> ClassifyTask:
@@ -152,11 +143,6 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             mean, deviation = float(np.mean(fitting)), float(np.std(fitting))
             return cls(settings, kind, pairs=pairs, mean=mean, deviation=deviation)
         return cls(settings, kind, collect_labels(fitting, kind), pairs)
-
-    @classmethod
-    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[ClassifyExample]:
-        """Make examples without answers; the two texts of a pair are parted by a tab."""
-        return examples_from_texts(texts, ids)
 
     def describe(self) -> list[str]:
         unit = "sentence of a document" if self.is_document else "pair of texts" if self.pairs else "text"
@@ -186,7 +172,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
     def rewriter(self) -> ClassifyRewriter:
         return ClassifyRewriter()
 
-    # -- the model
+    # -- encoding
 
     @property
     def is_document(self) -> bool:
@@ -203,7 +189,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return self.classes
 
     @property
-    def loss_unit(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> LossUnit:
         return "places" if self.is_document else "examples"
 
     def head(self) -> HeadSpec:
@@ -216,7 +202,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return HeadSpec(kind="classify", outputs=outputs, pooling=pooling, answers=self.kind)
 
     def for_training(self) -> ClassifyTask:
-        """Give the task that encodes training data: it cuts texts to `train_windows`, if that was asked for."""
+        """Return the task that encodes training data: it cuts texts to `train_windows`, if that was asked for."""
         return replace(self, is_training=True)
 
     def encode(self, examples: Sequence[ClassifyExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
@@ -225,7 +211,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         parts = [
             get_sentences(example) if self.is_document else split_sides(example, self.pairs) for example in examples
         ]
-        ids = encode_token_ids([part for each in parts for part in each], tokenizer)
+        ids = encode_token_ids([text for texts in parts for text in texts], tokenizer)
         rows_of = encode_document if self.is_document else encode_text
         return [
             rows_of(texts, [next(ids) for _ in texts], cutting, self._targets(example.golds))
@@ -233,7 +219,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         ]
 
     def _targets(self, golds: Sequence[LabelValue]) -> TargetArray | None:
-        """Give right answers in the form that the loss takes."""
+        """Return right answers in the form that the loss takes."""
         if not golds:
             return None
         fitting: Any = [convert_label(gold, self.kind) for gold in golds]
@@ -243,17 +229,13 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
             return indicator_matrix(fitting, self.classes).astype(np.float32)
         return encode_labels(fitting, self.classes)
 
+    # -- loss
+
     def with_class_weights(self, encoded: Sequence[EncodedExample]) -> ClassifyTask:
-        """Weigh one label by the inverse of its frequency; of several, each by the ratio of no to yes."""
-        gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
+        gold = [row.labels for example in encoded for row in example.rows if row.labels is not None]
         if self.kind == "number" or not gold:
             return self
-        labels = np.concatenate(gold)
-        if self.kind == "single":
-            return replace(self, weights=balanced_weights(labels, len(self.classes)))
-        counts = labels.sum(0).clip(min=1)
-        weights = (len(labels) - counts).clip(min=1) / counts
-        return replace(self, weights=tuple(weights.tolist()))
+        return replace(self, weights=compute_class_weights(np.concatenate(gold), self.kind, len(self.classes)))
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         from alembert.tasks.classify.losses import compute_loss
@@ -278,7 +260,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
 
         return outputs if self.is_document else pool_rows(outputs, target.example_of_row, self.settings.pool)
 
-    # -- answers
+    # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ClassifyPrediction:
         return ClassifyPrediction(tuple(self._answers(self._pooled(encoded, outputs))), encoded.coverage)
@@ -305,36 +287,22 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         encoded: Sequence[EncodedExample],
         outputs: Sequence[Sequence[Outputs]],
     ) -> ClassifyTask:
-        """Fit the temperature, which changes no label, and choose the threshold of each of several labels by F1."""
-        known = [
-            (gold, self._pooled(each, parts))
-            for example, each, parts in zip(examples, encoded, outputs, strict=True)
+        labelled = [
+            (gold, self._pooled(rows, parts))
+            for example, rows, parts in zip(examples, encoded, outputs, strict=True)
             if (gold := self._targets(example.golds)) is not None
         ]
-        if self.kind == "number" or not known:
+        if self.kind == "number" or not labelled:
             return self
-        gold, logits_AC = (np.concatenate(part) for part in zip(*known, strict=True))
-        if self.kind == "single":
-            return replace(self, calibration=ClassifyCalibration(fit_temperature(logits_AC, gold)))
-        temperature = fit_binary_temperature(logits_AC, gold)
-        sure_AC = sigmoid(logits_AC / temperature)
-        thresholds = tuple(best_threshold(sure, yes) for sure, yes in zip(sure_AC.T, gold.T, strict=True))
-        return replace(self, calibration=ClassifyCalibration(temperature, thresholds))
+        gold, logits_AC = (np.concatenate(part) for part in zip(*labelled, strict=True))
+        return replace(self, calibration=fit_calibration(logits_AC, gold, self.kind))
+
+    # -- scores
 
     def score(self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]) -> TaskScores:
-        compared = self._compared(examples, predictions)
-        measures, by_label = compute_metrics(compared)
-        untuned = ""
-        if self.kind == "multi" and not self.calibration.thresholds and compared.has_probabilities:
-            untuned = f"best_{self.main}"
-            measures |= {untuned: compute_metrics(apply_best_thresholds(compared))[0][self.main]}
-        return TaskScores(
-            main=self.main,
-            measures=measures,
-            by_label=by_label,
-            coverage=Coverage.total(prediction.coverage for prediction in predictions),
-            untuned=untuned,
-        )
+        coverage = Coverage.total(prediction.coverage for prediction in predictions)
+        is_tuned = bool(self.calibration.thresholds)
+        return compute_scores(self._compared(examples, predictions), self.main, coverage, is_tuned=is_tuned)
 
     def sample_metric(
         self, examples: Sequence[ClassifyExample], predictions: Sequence[ClassifyPrediction]
@@ -361,10 +329,10 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return {"kind": self.kind, "measure": self.main, "labels": sorted(self.classes)}
 
     def to_record(self, example: ClassifyExample, prediction: ClassifyPrediction) -> dict[str, Any]:
-        return to_record(example, prediction, is_document=self.is_document)
+        return prediction.to_record(example, is_document=self.is_document)
 
     def to_lines(self, example: ClassifyExample, prediction: ClassifyPrediction) -> list[str]:
-        return to_lines(example, prediction, is_document=self.is_document)
+        return prediction.to_lines(example, is_document=self.is_document)
 
     # -- files
 

@@ -3,14 +3,13 @@
 A line of plain text is an example without supervision, and so is a document of any format that `corpus build` reads, or
 each of its sentences (`unit` sentence). Rows of tables, and of JSON lines and Parquet whose fields are called so, are
 texts, pairs, triples, or pairs with a score. What cannot be used is set aside with its line.
-
-Rewrite examples of the task `compare`: what is said of texts (that they are alike, and how much) stays as it is.
+When examples are rewritten, what is said of texts (that they are alike, and how much) stays as it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +30,7 @@ from alembert.tasks.compare.columns import (
     detect_columns,
     find_named_columns,
 )
-from alembert.tasks.example import Example, ReadResult
+from alembert.tasks.example import Example
 from alembert.tasks.rewriting import Rewriter
 from alembert.text.sentences import split_sentences
 
@@ -60,28 +59,13 @@ class CompareExample(Example):
 CompareItems = Iterator[CompareExample | SetAside | Remark]
 
 
-def read_examples(files: Sequence[Path], settings: CompareSettings, options: ReadOptions) -> ReadResult[CompareExample]:
-    """Read files; rows that cannot be used are set aside."""
-    examples: list[CompareExample] = []
-    aside: list[SetAside] = []
-    remarks: list[Remark] = []
-    for path in files:
-        for item in _read(path, options):
-            if isinstance(item, SetAside):
-                aside.append(item)
-            elif isinstance(item, Remark):
-                remarks.append(item)
-            elif settings.unit == "sentence" and item.kind == "unsupervised":
-                examples += _sentences(item)
-            else:
-                examples.append(item)
-    return ReadResult(tuple(examples), tuple(aside), tuple(remarks))
-
-
-def examples_from_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[CompareExample]:
-    """Make examples to be read; tabs part the texts that the first is compared with."""
-    names = ids or [f"text-{number}" for number in range(1, len(texts) + 1)]
-    return [CompareExample(id=name, texts=tuple(text.split("\t"))) for name, text in zip(names, texts, strict=True)]
+def read_file(path: Path, settings: CompareSettings, options: ReadOptions) -> CompareItems:
+    """Read a file; rows that cannot be used are set aside."""
+    for item in _read(path, options):
+        if settings.unit == "sentence" and isinstance(item, CompareExample) and item.kind == "unsupervised":
+            yield from _sentences(item)
+        else:
+            yield item
 
 
 def _read(path: Path, options: ReadOptions) -> CompareItems:
@@ -120,7 +104,7 @@ def _format(source: SourceFile) -> str:
 
 
 def _are_documents(path: Path, options: ReadOptions) -> bool:
-    """Tell by the first record of JSON or Parquet, whose fields have names, whether none of them are texts to compare."""
+    """Decide by the first record of JSON or Parquet, whose fields have names, whether none of them are texts to compare."""
     if len(options.text) > 1:
         return False
     source = SourceFile(path, options)
@@ -145,7 +129,7 @@ def _with_header(source: SourceFile, options: ReadOptions) -> ReadOptions:
 
 
 def _lines(source: SourceFile) -> CompareItems:
-    """Give each line that is not blank."""
+    """Read each line that is not blank."""
     for line in source.lines():
         if isinstance(line, SetAside):
             yield line

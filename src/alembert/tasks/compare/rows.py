@@ -80,8 +80,8 @@ def duplicate_rows(encoded: EncodedExample) -> EncodedExample:
     """Let a text that is alone in its example be its own partner; its characters still count once."""
     (row,) = encoded.rows
     partner = None if row.labels is None else np.array([PARTNER])
-    rows, said = (row, replace(row, labels=partner)), encoded.coverage
-    coverage = replace(said, tokens=2 * said.tokens, windows=2, unknown=2 * said.unknown)
+    rows, once = (row, replace(row, labels=partner)), encoded.coverage
+    coverage = replace(once, tokens=2 * once.tokens, windows=2, unknown=2 * once.unknown)
     return EncodedExample(rows, coverage, _layout(rows, np.arange(2)))
 
 

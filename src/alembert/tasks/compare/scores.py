@@ -1,14 +1,12 @@
-"""Vectors of the task `compare`, from the head's outputs, without torch; and the cosines between them.
+"""Vectors of the task `compare`, from the head's outputs, without torch; the cosines between them, and their scores.
 
-Scores of the task `compare`: what is measured depends on what the examples say.
+What is measured depends on what the examples say.
 
 - Pairs with a number: Spearman's and Pearson's correlation between the numbers and the cosines.
 - Pairs and triples: `accuracy`, the share of texts that are nearer to their partner than to every other partner and
   negative among 64 examples, in the order of the file.
 - Texts alone: `uniformity` (Wang and Isola 2020), how evenly the vectors lie on the sphere: -log of the mean of
   exp(-2 d^2) over pairs of texts. Higher is more even. It says that a model has not collapsed, and not that it is good.
-
-Predictions of the task `compare` for programs (JSON) and for people (lines).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import numpy.typing as npt
 from alembert.tasks.compare.data import CompareExample
 from alembert.tasks.compare.pooling import PoolingName
 from alembert.tasks.compare.rows import CompareLayout
-from alembert.tasks.example import Coverage
+from alembert.tasks.example import Coverage, TaskPrediction, shorten
 from alembert.tasks.metrics import numbers
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.task import SampleMetric
@@ -32,10 +30,12 @@ from alembert.tasks.task import SampleMetric
 
 
 Vectors = npt.NDArray[np.float32]
+_SHOWN: Final = 4
+"""Numbers of a vector that people are shown."""
 
 
 @dataclass(frozen=True, eq=False)
-class ComparePrediction:
+class ComparePrediction(TaskPrediction[CompareExample]):
     """The vectors of an example's texts."""
 
     vectors: Vectors
@@ -46,8 +46,28 @@ class ComparePrediction:
     def similarities(self) -> list[float]:
         """Cosines between the first text and each of the others."""
         units_TD = normalise_vectors(self.vectors)
-        found: list[float] = (units_TD[1:] @ units_TD[0]).tolist()
-        return found
+        cosines: list[float] = (units_TD[1:] @ units_TD[0]).tolist()
+        return cosines
+
+    def to_record(self, example: CompareExample) -> dict[str, Any]:
+        """Return the vector of one text, or the similarity of two, or of the first to each of several."""
+        if len(example.texts) == 1:
+            vector = self.vectors[0].tolist()
+            answer = {"text": example.texts[0], "dimension": len(vector), "vector": vector}
+        elif len(example.texts) == 2:
+            answer = {"texts": list(example.texts), "similarity": self.similarities[0]}
+        else:
+            answer = {"texts": list(example.texts), "similarities": self.similarities}
+        return {"id": example.id, **answer, "coverage": self.coverage.brief()}
+
+    def to_lines(self, example: CompareExample) -> list[str]:
+        """List similarities with the beginnings of texts; of a vector its size and the first numbers."""
+        if len(example.texts) == 1:
+            vector = self.vectors[0]
+            first = " ".join(f"{number:.4f}" for number in vector[:_SHOWN].tolist())
+            return [f"{len(vector)} numbers, length {np.linalg.norm(vector):.4f}: {first} ..."]
+        others = zip(self.similarities, example.texts[1:], strict=True)
+        return [f"{similarity:.4f}  {shorten(text)}" for similarity, text in others]
 
 
 def pool_vectors(
@@ -84,16 +104,16 @@ def compute_metrics(examples: Sequence[CompareExample], predictions: Sequence[Co
     if _has_scores(examples):
         gold, guess = _series(examples, predictions)
         return {"spearman": numbers.spearman(gold, guess), "pearson": numbers.pearson(gold, guess)}
-    name, each_N, combine = _example_values(examples, predictions)
-    return {name: combine(each_N)}
+    name, values_N, combine = _example_values(examples, predictions)
+    return {name: combine(values_N)}
 
 
 def build_sample_metric(examples: Sequence[CompareExample], predictions: Sequence[ComparePrediction]) -> SampleMetric:
     """Prepare the measure that models are chosen by for samples of examples."""
     if _has_scores(examples):
         return numbers.spearman_measure(*_series(examples, predictions))
-    _, each_N, combine = _example_values(examples, predictions)
-    return lambda indices: combine(each_N[indices])
+    _, values_N, combine = _example_values(examples, predictions)
+    return lambda indices: combine(values_N[indices])
 
 
 def _has_scores(examples: Sequence[CompareExample]) -> bool:
@@ -110,20 +130,20 @@ def _series(
 def _example_values(
     examples: Sequence[CompareExample], predictions: Sequence[ComparePrediction]
 ) -> tuple[str, Floats, Callable[[Floats], float]]:
-    """Give what is measured, its value for each example, and how the values become one."""
+    """Return what is measured, its value for each example, and how the values become one."""
     if min(len(example.texts) for example in examples) > 1:
-        found = [_is_nearest(block) for block in _blocks(predictions)]
-        return "accuracy", np.concatenate(found), lambda each: float(each.mean())
+        nearest = [_is_nearest(block) for block in _blocks(predictions)]
+        return "accuracy", np.concatenate(nearest), lambda values_N: float(values_N.mean())
     spread = [_mean_closeness(block) for block in _blocks(predictions)]
-    return "uniformity", np.concatenate(spread), lambda each: float(-np.log(each.mean()))
+    return "uniformity", np.concatenate(spread), lambda values_N: float(-np.log(values_N.mean()))
 
 
 def _blocks(predictions: Sequence[ComparePrediction]) -> Iterator[list[Floats]]:
-    """Give unit vectors of some examples at a time; a last one that is left alone joins those before it."""
-    found = [normalise_vectors(prediction.vectors) for prediction in predictions]
-    starts = [start for start in range(0, len(found), BLOCK_EXAMPLES) if start == 0 or len(found) - start > 1]
-    for start, end in zip(starts, [*starts[1:], len(found)], strict=True):
-        yield found[start:end]
+    """Yield unit vectors of some examples at a time; a last one that is left alone joins those before it."""
+    units = [normalise_vectors(prediction.vectors) for prediction in predictions]
+    starts = [start for start in range(0, len(units), BLOCK_EXAMPLES) if start == 0 or len(units) - start > 1]
+    for start, end in zip(starts, [*starts[1:], len(units)], strict=True):
+        yield units[start:end]
 
 
 def _is_nearest(block: Sequence[Floats]) -> Floats:
@@ -133,47 +153,14 @@ def _is_nearest(block: Sequence[Floats]) -> Floats:
     cosines = anchors_ND @ np.concatenate([partners_ND, *negatives]).T
     own_N = np.diagonal(cosines).copy()
     np.fill_diagonal(cosines, -np.inf)
-    found: Floats = (own_N > cosines.max(axis=1)).astype(np.float64)
-    return found
+    is_nearest_N: Floats = (own_N > cosines.max(axis=1)).astype(np.float64)
+    return is_nearest_N
 
 
 def _mean_closeness(block: Sequence[Floats]) -> Floats:
-    """Give for each text the mean of exp(-2 d^2) to the others of its block; 1 for one alone."""
+    """Compute for each text the mean of exp(-2 d^2) to the others of its block; 1 for one alone."""
     vectors_ND = np.stack([vectors[0] for vectors in block])
     near = np.exp(-2 * (2 - 2 * np.clip(vectors_ND @ vectors_ND.T, -1, 1)))
     others = max(len(block) - 1, 1)
-    found: Floats = (near.sum(axis=1) - np.diagonal(near)) / others if len(block) > 1 else np.ones(1)
-    return found
-
-
-_WIDTH: Final = 100
-_SHOWN: Final = 4
-"""Numbers of a vector that people are shown."""
-
-
-def to_record(example: CompareExample, prediction: ComparePrediction) -> dict[str, Any]:
-    """Give the vector of one text, or the similarity of two, or of the first to each of several."""
-    brief = prediction.coverage.brief()
-    if len(example.texts) == 1:
-        vector = prediction.vectors[0].tolist()
-        said = {"text": example.texts[0], "dimension": len(vector), "vector": vector}
-    elif len(example.texts) == 2:
-        said = {"texts": list(example.texts), "similarity": prediction.similarities[0]}
-    else:
-        said = {"texts": list(example.texts), "similarities": prediction.similarities}
-    return {"id": example.id, **said, "coverage": brief}
-
-
-def to_lines(example: CompareExample, prediction: ComparePrediction) -> list[str]:
-    """Give similarities with the beginnings of texts; of a vector its size and the first numbers."""
-    if len(example.texts) == 1:
-        vector = prediction.vectors[0]
-        first = " ".join(f"{number:.4f}" for number in vector[:_SHOWN].tolist())
-        return [f"{len(vector)} numbers, length {np.linalg.norm(vector):.4f}: {first} ..."]
-    others = zip(prediction.similarities, example.texts[1:], strict=True)
-    return [f"{similarity:.4f}  {_short(text)}" for similarity, text in others]
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+    means_N: Floats = (near.sum(axis=1) - np.diagonal(near)) / others if len(block) > 1 else np.ones(1)
+    return means_N

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile, BadInput
 from alembert.tasks.classify.rows import WindowSpec
 from alembert.tasks.compare.columns import DEFAULT_POOLINGS, CompareKind, CompareSettings
-from alembert.tasks.compare.data import CompareExample, CompareRewriter, examples_from_texts, read_examples
+from alembert.tasks.compare.data import CompareExample, CompareRewriter, read_file
 from alembert.tasks.compare.pooling import (
     Pooling,
     PoolingName,
@@ -38,13 +38,11 @@ from alembert.tasks.compare.scores import (
     build_sample_metric,
     compute_metrics,
     pool_vectors,
-    to_lines,
-    to_record,
 )
-from alembert.tasks.example import Coverage, EncodedExample, ReadResult
+from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.settings import MAX_MAGNITUDE, DistillLossSettings, LossSettings, load_number, load_settings
-from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -87,11 +85,11 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
     """Weights of a layer that is part of the model; none: there is none, or no model yet."""
     is_training: bool = False
 
-    # -- data
+    # -- reading
 
     @classmethod
     def read(cls, files: Sequence[Path], settings: CompareSettings, options: ReadOptions) -> ReadResult[CompareExample]:
-        return read_examples(files, settings, options)
+        return collect(files, lambda path: read_file(path, settings, options))
 
     @classmethod
     def learn(cls, examples: Sequence[CompareExample], settings: CompareSettings) -> CompareTask:
@@ -125,9 +123,9 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
         )
 
     @classmethod
-    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[CompareExample]:
-        """Make examples to be read: a text for its vector; texts parted by tabs, of which the first is compared."""
-        return examples_from_texts(texts, ids)
+    def example_from_text(cls, text: str, name: str) -> CompareExample:
+        """Make an example to be read: a text for its vector; of texts with tabs between, the first is compared."""
+        return CompareExample(id=name, texts=tuple(text.split("\t")))
 
     def describe(self) -> list[str]:
         facts = {"batch": self.settings.batch, "low": self.low, "high": self.high}
@@ -165,20 +163,13 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
         if len(kinds) > 1:
             raise BadInput("Some examples have a score and others have none. Give them in runs of their own.")
 
-    def gold_answers(self, example: CompareExample) -> list[str]:
-        return []
-
     def rewriter(self) -> CompareRewriter:
         return CompareRewriter()
 
-    # -- the model
+    # -- encoding
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def loss_unit(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> LossUnit:
         return "examples"
 
     @property
@@ -196,7 +187,7 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
         return HeadSpec(kind="embed", pooling=self.pooling, dropout=0.0)
 
     def for_training(self) -> CompareTask:
-        """Give the task that cuts texts, and reads those without supervision twice."""
+        """Return the task that cuts texts, and reads those without supervision twice."""
         return replace(self, is_training=True)
 
     def encode(self, examples: Sequence[CompareExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
@@ -218,13 +209,15 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
         return encoded
 
     def _labels(self, example: CompareExample, texts: int) -> RowLabels:
-        """Give the score at the first text of a pair, or to each text what it is in its example."""
+        """Label the first text of a pair with the score, or each text with what it is in its example."""
         if example.kind is None:
             return [None] * texts
         if example.score is None:
             return [np.array([role]) for role in range(texts)]
         score = (example.score - self.low) / (self.high - self.low)
         return [np.array([score], np.float32), *[None] * (texts - 1)]
+
+    # -- loss
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         from alembert.tasks.compare.losses import contrastive_loss, score_loss
@@ -269,11 +262,13 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
             layer = {name: weight.detach().cpu().numpy() for name, weight in made.layer.named_parameters()}
         return replace(self, dimension=made.width, layer=layer)
 
-    # -- answers
+    # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ComparePrediction:
         vectors = pool_vectors(outputs, encoded.layout, self.pooling, normalise=self.normalise)
         return ComparePrediction(vectors, encoded.coverage)
+
+    # -- scores
 
     def score(self, examples: Sequence[CompareExample], predictions: Sequence[ComparePrediction]) -> TaskScores:
         measures = compute_metrics(examples, predictions)
@@ -290,12 +285,6 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
 
     def comparison_key(self) -> dict[str, Any]:
         return {"answers": "similarity of texts"}
-
-    def to_record(self, example: CompareExample, prediction: ComparePrediction) -> dict[str, Any]:
-        return to_record(example, prediction)
-
-    def to_lines(self, example: CompareExample, prediction: ComparePrediction) -> list[str]:
-        return to_lines(example, prediction)
 
     # -- files
 
@@ -334,15 +323,15 @@ class CompareTask(Task[CompareExample, ComparePrediction]):
 
 
 def _detect_kind(examples: Sequence[CompareExample], asked: str) -> CompareKind:
-    """Tell what the training examples are, which must be all of one kind."""
+    """Detect what the training examples are, which must be all of one kind."""
     kinds = {example.kind: example.where for example in examples if example.kind is not None}
     if not kinds:
         raise BadInput("There are no examples to learn from. Check what was set aside, and why.")
     if len(kinds) > 1 or asked not in ("auto", *kinds):
-        found = "; ".join(f"{kind} ({where})" for kind, where in kinds.items())
-        wanted = "examples of one kind" if asked == "auto" else f"examples of kind {asked}, as `kind` asks"
+        present = "; ".join(f"{kind} ({where})" for kind, where in kinds.items())
+        expected = "examples of one kind" if asked == "auto" else f"examples of kind {asked}, as `kind` asks"
         raise BadInput(
-            f"The training data are of kind {found}; expected {wanted}. Name the columns, or part the files."
+            f"The training data are of kind {present}; expected {expected}. Name the columns, or part the files."
         )
     (kind,) = kinds
     return kind

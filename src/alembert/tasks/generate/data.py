@@ -1,14 +1,9 @@
-"""What the task `generate` can be told.
-
-Examples of the task `generate`: a source, and what is to be written for it.
-
-What both kinds of the task `generate` share: examples, and how written texts are compared with the right ones.
-"""
+"""What both kinds of the task `generate` share: settings, examples, and how texts are compared with the right ones."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
@@ -17,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.corpus.examples.source_target import read_source_target_pairs
-from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.corpus.readers.contract import Item, ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks.decoding.settings import DecodeSettings
-from alembert.tasks.example import Coverage, Example, ReadResult
+from alembert.tasks.example import Coverage, Example, ReadResult, TaskPrediction, collect
 from alembert.tasks.metrics.rouge import ROUGE_METRICS, rouge, rouge_words
 from alembert.tasks.settings import load_settings
 from alembert.tasks.task import SampleMetric, Task, TaskScores
@@ -80,33 +75,13 @@ class GenerateExample(Example):
         return self.texts[0]
 
 
-def read_examples(files: Sequence[Path], options: ReadOptions) -> ReadResult[GenerateExample]:
-    """Read files of pairs."""
-    examples: list[GenerateExample] = []
-    aside: list[SetAside] = []
-    remarks: list[Remark] = []
-    for path in files:
-        found = read_source_target_pairs(path, options)
-        aside += found.set_aside
-        remarks += found.remarks
-        examples += [
-            GenerateExample(id=pair.id, texts=(pair.source,), where=pair.where, target=pair.target)
-            for pair in found.pairs
-        ]
-    return ReadResult(tuple(examples), tuple(aside), tuple(remarks))
-
-
-def examples_from_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[GenerateExample]:
-    """Make examples without targets."""
-    names = ids or [f"text-{number}" for number in range(1, len(texts) + 1)]
-    return [GenerateExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]
-
-
-def check_texts(examples: Sequence[GenerateExample]) -> None:
-    """Refuse sources without a word."""
-    for example in examples:
-        if not example.source.strip():
-            raise BadInput(f"{example.where or f'example {example.id}'} has no text to write for.")
+def read_file(path: Path, options: ReadOptions) -> Iterator[GenerateExample | Item]:
+    """Read a file of pairs."""
+    file = read_source_target_pairs(path, options)
+    for pair in file.pairs:
+        yield GenerateExample(id=pair.id, texts=(pair.source,), where=pair.where, target=pair.target)
+    yield from file.set_aside
+    yield from file.remarks
 
 
 def check_learnable(examples: Sequence[GenerateExample]) -> None:
@@ -122,7 +97,7 @@ MAIN_METRIC: Final = "rougeL"
 
 
 @dataclass(frozen=True)
-class TextPrediction:
+class TextPrediction(TaskPrediction[GenerateExample]):
     """What was written for a source."""
 
     coverage: Coverage
@@ -138,6 +113,7 @@ class BaseGenerateTask(Task[GenerateExample, TextPrediction]):
 
     name: ClassVar[str] = "generate"
     settings_class: ClassVar[type[Any]] = GenerateSettings
+    example_class: ClassVar[type[Example]] = GenerateExample
     answer_name: ClassVar[str] = "texts"
     settings: GenerateSettings
 
@@ -145,35 +121,34 @@ class BaseGenerateTask(Task[GenerateExample, TextPrediction]):
     def read(
         cls, files: Sequence[Path], settings: GenerateSettings, options: ReadOptions
     ) -> ReadResult[GenerateExample]:
-        return read_examples(files, options)
-
-    @classmethod
-    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[GenerateExample]:
-        return examples_from_texts(texts, ids)
+        return collect(files, lambda path: read_file(path, options))
 
     def check(self, examples: Sequence[GenerateExample]) -> None:
-        check_texts(examples)
+        """Refuse sources without a word."""
+        for example in examples:
+            if not example.source.strip():
+                raise BadInput(f"{example.where or f'example {example.id}'} has no text to write for.")
 
     def gold_answers(self, example: GenerateExample) -> list[str]:
         return [] if example.target is None else [example.target]
 
     def score(self, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]) -> TaskScores:
-        found = _RougeScores.of(examples, predictions)
+        compared = _RougeScores.of(examples, predictions)
         return TaskScores(
             main=MAIN_METRIC,
             measures={
-                **found.means(),
-                "length_ratio": found.length_ratio,
-                "scored": float(len(found.places)),
+                **compared.means(),
+                "length_ratio": compared.length_ratio,
+                "scored": float(len(compared.numbers)),
             },
             coverage=Coverage.total(prediction.coverage for prediction in predictions),
         )
 
     def sample_metric(self, examples: Sequence[GenerateExample], predictions: Sequence[TextPrediction]) -> SampleMetric:
-        found = _RougeScores.of(examples, predictions)
+        compared = _RougeScores.of(examples, predictions)
         values_N, is_scored_N = np.zeros(len(examples)), np.zeros(len(examples), np.bool_)
-        values_N[found.places] = found.values[MAIN_METRIC]
-        is_scored_N[found.places] = True
+        values_N[compared.numbers] = compared.values[MAIN_METRIC]
+        is_scored_N[compared.numbers] = True
         return lambda indices: float(values_N[indices].sum() / max(is_scored_N[indices].sum(), 1))
 
     def comparison_key(self) -> dict[str, Any]:
@@ -184,8 +159,8 @@ class BaseGenerateTask(Task[GenerateExample, TextPrediction]):
 class _RougeScores:
     """Written texts against right ones, where both are there."""
 
-    places: list[int]
-    """Numbers of the examples."""
+    numbers: list[int]
+    """Which examples they are."""
     values: dict[str, npt.NDArray[np.float64]]
     """ROUGE of each."""
     length_ratio: float
@@ -197,8 +172,8 @@ class _RougeScores:
             for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True))
             if prediction.text is not None and example.target is not None
         ]
-        found = [rouge(written, right) for _, written, right in pairs]
-        values = {name: np.array([each[name] for each in found], np.float64) for name in ROUGE_METRICS}
+        scores = [rouge(written, right) for _, written, right in pairs]
+        values = {name: np.array([score[name] for score in scores], np.float64) for name in ROUGE_METRICS}
         lengths = sum(len(rouge_words(text)) for _, text, _ in pairs), sum(len(rouge_words(text)) for *_, text in pairs)
         return cls([number for number, _, _ in pairs], values, lengths[0] / max(lengths[1], 1))
 

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final
 
 from alembert.tasks.classify.data import ClassifyExample, ClassifySettings
 from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.delegating import DelegatingTask
 from alembert.tasks.example import EncodedExample
 from alembert.tasks.generate.data import (
     MAIN_METRIC,
@@ -26,15 +27,8 @@ from alembert.tasks.generate.data import (
 )
 from alembert.tasks.metrics.rouge import overlap_f1, rouge_words
 from alembert.tasks.runtime import Outputs
-from alembert.tasks.settings import DistillLossSettings, LossSettings
 from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from alembert.nn.heads import HeadSpec
-    from alembert.tasks.runtime.torch import TaskBatch
 
 EXTRACT_LABELS: Final = ("left out", "chosen")
 _CLASSIFY: Final = ClassifyTask(ClassifySettings(kind="single", context="document"), "single", EXTRACT_LABELS)
@@ -60,7 +54,17 @@ class ExtractPrediction(TextPrediction):
 
     @property
     def text(self) -> str | None:
-        return "\n".join(self.source[each.start : each.end] for each in self.sentences)
+        return "\n".join(map(self._text_of, self.sentences))
+
+    def to_record(self, example: GenerateExample) -> dict[str, Any]:
+        sentences = [{"text": self._text_of(sentence), **asdict(sentence)} for sentence in self.sentences]
+        return {"id": example.id, "text": self.text, "sentences": sentences, "coverage": self.coverage.brief()}
+
+    def to_lines(self, example: GenerateExample) -> list[str]:
+        return [f"{sentence.score:.2f}  {' '.join(self._text_of(sentence).split())}" for sentence in self.sentences]
+
+    def _text_of(self, sentence: ScoredSentence) -> str:
+        return self.source[sentence.start : sentence.end]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +77,11 @@ class _ExtractLayout:
 
 
 @dataclass(frozen=True, eq=False)
-class ExtractTask(BaseGenerateTask):
+class ExtractTask(DelegatingTask[GenerateExample, TextPrediction], BaseGenerateTask):
     """Choose sentences of texts."""
 
     settings: GenerateSettings
-    classify: ClassifyTask = _CLASSIFY
+    inner: ClassifyTask = _CLASSIFY
 
     @classmethod
     def learn(cls, examples: Sequence[GenerateExample], settings: GenerateSettings) -> ExtractTask:
@@ -91,30 +95,19 @@ class ExtractTask(BaseGenerateTask):
         ]
 
     def gold_answers(self, example: GenerateExample) -> list[str]:
-        """Give how the sentences are labelled, of which the balance tells something, unlike of the targets."""
+        """List how the sentences are labelled, of which the balance tells something, unlike of the targets."""
         sentences = [example.source[start:end] for start, end in split_sentences(example.source)]
         return list(self._golds(example, sentences))
 
-    # -- the model
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.classify.labels
-
-    @property
-    def loss_unit(self) -> Literal["places", "rows", "examples"]:
-        return self.classify.loss_unit
-
-    def head(self) -> HeadSpec:
-        return self.classify.head()
+    # -- encoding
 
     def encode(self, examples: Sequence[GenerateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         spans = [tuple(split_sentences(example.source)) for example in examples]
         documents = [self._document(example, own) for example, own in zip(examples, spans, strict=True)]
-        encoded = self.classify.encode(documents, tokenizer, longest)
+        encoded = self.inner.encode(documents, tokenizer, longest)
         return [
-            replace(each, layout=_ExtractLayout(example.source, own, each.layout))
-            for each, example, own in zip(encoded, examples, spans, strict=True)
+            replace(rows, layout=_ExtractLayout(example.source, own, rows.layout))
+            for rows, example, own in zip(encoded, examples, spans, strict=True)
         ]
 
     def _document(self, example: GenerateExample, spans: Sequence[tuple[int, int]]) -> ClassifyExample:
@@ -128,47 +121,18 @@ class ExtractTask(BaseGenerateTask):
         chosen = select_oracle_sentences(sentences, example.target, self.settings.sentences)
         return tuple(EXTRACT_LABELS[number in chosen] for number in range(len(sentences)))
 
-    def with_class_weights(self, encoded: Sequence[EncodedExample]) -> ExtractTask:
-        return replace(self, classify=self.classify.with_class_weights(encoded))
-
-    def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
-        return self.classify.loss(head, outputs, target, settings)
-
-    def divergence(self, one: Tensor, other: Tensor, target: TaskBatch) -> Tensor:
-        return self.classify.divergence(one, other, target)
-
-    def distillation_loss(
-        self, head: nn.Module, outputs: Tensor, taught: Tensor, target: TaskBatch, settings: DistillLossSettings
-    ) -> Tensor:
-        return self.classify.distillation_loss(head, outputs, taught, target, settings)
-
-    # -- answers
+    # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> ExtractPrediction:
         layout: _ExtractLayout = encoded.layout
-        found = self.classify.decode(replace(encoded, layout=layout.of_classify), outputs)
-        scores = [answer.probabilities[EXTRACT_LABELS[1]] for answer in found.answers]
-        best = sorted(range(len(scores)), key=lambda place: -scores[place])[: self.settings.sentences]
-        sentences = tuple(ScoredSentence(*layout.spans[place], scores[place]) for place in sorted(best))
+        classified = self.inner.decode(replace(encoded, layout=layout.of_classify), outputs)
+        scores = [answer.probabilities[EXTRACT_LABELS[1]] for answer in classified.answers]
+        best = sorted(range(len(scores)), key=lambda number: -scores[number])[: self.settings.sentences]
+        sentences = tuple(ScoredSentence(*layout.spans[number], scores[number]) for number in sorted(best))
         return ExtractPrediction(encoded.coverage, layout.source, sentences)
 
     def comparison_key(self) -> dict[str, Any]:
         return {"kind": "extract", **super().comparison_key()}
-
-    def to_record(self, example: GenerateExample, prediction: TextPrediction) -> dict[str, Any]:
-        assert isinstance(prediction, ExtractPrediction)
-        sentences = [
-            {"text": prediction.source[each.start : each.end], **asdict(each)} for each in prediction.sentences
-        ]
-        brief = prediction.coverage.brief()
-        return {"id": example.id, "text": prediction.text, "sentences": sentences, "coverage": brief}
-
-    def to_lines(self, example: GenerateExample, prediction: TextPrediction) -> list[str]:
-        assert isinstance(prediction, ExtractPrediction)
-        return [
-            f"{each.score:.2f}  {' '.join(prediction.source[each.start : each.end].split())}"
-            for each in prediction.sentences
-        ]
 
     # -- files
 
@@ -186,18 +150,18 @@ def select_oracle_sentences(sentences: Sequence[str], target: str, most: int) ->
     >>> select_oracle_sentences(["It rained.", "Aspirin cured the pain.", "Pain is bad."], "Aspirin cured pain", most=2)
     {1}
     """
-    wanted = _ngram_counts(rouge_words(target))
-    parts = [_merge_unmatched(_ngram_counts(rouge_words(sentence)), wanted) for sentence in sentences]
+    goal = _ngram_counts(rouge_words(target))
+    parts = [_merge_unmatched(_ngram_counts(rouge_words(sentence)), goal) for sentence in sentences]
     chosen: set[int] = set()
-    said, best = _ngram_counts([]), 0.0
+    covered, best = _ngram_counts([]), 0.0
     while len(chosen) < min(most, len(parts)):
-        worth = {n: _rouge_sum(said, part, wanted) for n, part in enumerate(parts) if n not in chosen}
+        worth = {n: _rouge_sum(covered, part, goal) for n, part in enumerate(parts) if n not in chosen}
         number = max(worth, key=lambda n: worth[n])
         if worth[number] <= best:
             break
         best = worth[number]
         chosen.add(number)
-        said = said[0] + parts[number][0], said[1] + parts[number][1]
+        covered = covered[0] + parts[number][0], covered[1] + parts[number][1]
     return chosen
 
 
@@ -205,19 +169,19 @@ _Counts = tuple[Counter[Any], Counter[Any]]
 """Of words, and of pairs of words."""
 
 
-def _ngram_counts(found: Sequence[str]) -> _Counts:
-    return Counter(found), Counter(pairwise(found))
+def _ngram_counts(words: Sequence[str]) -> _Counts:
+    return Counter(words), Counter(pairwise(words))
 
 
-def _merge_unmatched(counts: _Counts, wanted: _Counts) -> _Counts:
-    """Count what is not wanted as one and the same: it matters by its number alone, and small counts add up fast."""
+def _merge_unmatched(counts: _Counts, goal: _Counts) -> _Counts:
+    """Count what the goal does not have as one and the same: only its number matters, and small counts add up fast."""
     words, pairs = (
-        Counter(each if each in known else None for each in found.elements())
-        for found, known in zip(counts, wanted, strict=True)
+        Counter(ngram if ngram in known else None for ngram in own.elements())
+        for own, known in zip(counts, goal, strict=True)
     )
     return words, pairs
 
 
-def _rouge_sum(said: _Counts, part: _Counts, wanted: _Counts) -> float:
-    """Give ROUGE-1 and ROUGE-2 (F), added up, of what was said and a part more."""
-    return overlap_f1(said[0] + part[0], wanted[0]) + overlap_f1(said[1] + part[1], wanted[1])
+def _rouge_sum(covered: _Counts, part: _Counts, goal: _Counts) -> float:
+    """Add up ROUGE-1 and ROUGE-2 (F) of what is covered and a part more."""
+    return overlap_f1(covered[0] + part[0], goal[0]) + overlap_f1(covered[1] + part[1], goal[1])

@@ -4,13 +4,7 @@ In: pairs of source and target. Out: texts, with how probable the model finds th
 the prefix attention of UniLM (Dong et al. 2019) the source is read both ways, and each token of the target is predicted
 from the source and the target before it, by the masked-LM head. UniLM hides tokens of the target and finds them again;
 here the next token is predicted, which is what writing does, and what the pre-training objective `prefix` learns. The
-kind `extract` chooses sentences of the source instead (`generate_extract`).
-
-Rows of the task `generate`: `[CLS] source [SEP] target`, each token of the target predicted from those before it.
-
-The source is the prefix, whose tokens see each other both ways; a token of the target sees the source and the target up
-to itself (UniLM, Dong et al. 2019). The head is asked from the last [SEP] of the source on, and its last answer is the
-[SEP] that ends the target, which therefore need not be read. What is longer than its room is cut, and counted.
+kind `extract` chooses sentences of the source instead (`extract`).
 """
 
 from __future__ import annotations
@@ -23,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from alembert.data.order import stable_hash
-from alembert.data.windows import IntArray, Row
+from alembert.data.windows import IntArray
 from alembert.tasks.decoding.generation import GeneratedTokens, Prompt, generate_texts
-from alembert.tasks.example import Coverage, EncodedExample
+from alembert.tasks.example import EncodedExample
 from alembert.tasks.generate.data import (
     MAIN_METRIC,
     BaseGenerateTask,
@@ -34,101 +28,16 @@ from alembert.tasks.generate.data import (
     TextPrediction,
     check_learnable,
 )
+from alembert.tasks.generate.rows import TokenBudget, drop_target, encode_examples
 from alembert.tasks.runtime import Runner
 from alembert.tasks.settings import LossSettings
-from alembert.text.tokenizer import Encoding, Tokenizer, detokenize
+from alembert.text.tokenizer import Tokenizer, detokenize
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from alembert.nn.heads import HeadSpec
     from alembert.tasks.runtime.torch import TaskBatch
-
-
-@dataclass(frozen=True, eq=False)
-class GenerateLayout:
-    """What is needed to write and to read what was written."""
-
-    tokenizer: Tokenizer
-    max_new_tokens: int
-    """Tokens that the model can write."""
-    is_asked: bool = True
-    """Whether a text is to be written; only some of the development examples are, to save time."""
-
-
-@dataclass(frozen=True)
-class TokenBudget:
-    """Tokens for source and target, without special ones."""
-
-    source: int
-    target: int
-    limit: int
-    """Tokens of a row at most."""
-
-    @classmethod
-    def of(cls, source: int | None, target: int, longest: int) -> TokenBudget:
-        """Share out what the model can read; a target never takes more than half of it."""
-        for_target = min(target, longest // 2)
-        left = longest - 2 - for_target
-        return cls(left if source is None else min(source, left), for_target, longest)
-
-
-def encode_examples(
-    examples: Sequence[GenerateExample], tokenizer: Tokenizer, room: TokenBudget, asked: Sequence[bool]
-) -> list[EncodedExample]:
-    """Turn examples into one row each; those that are asked are to be written for."""
-    sources = tokenizer.encode_batch([each.source for each in examples], add_special_tokens=False)
-    given = [each.target for each in examples if each.target is not None]
-    targets = iter(tokenizer.encode_batch(given, add_special_tokens=False))
-    encoded = []
-    for example, source, is_asked in zip(examples, sources, asked, strict=True):
-        target = None if example.target is None else next(targets)
-        prefix = np.array([tokenizer.cls_id, *source.ids[: room.source], tokenizer.sep_id], np.int64)
-        answer = None if target is None else target.ids[: room.target]
-        row = _source_row(prefix) if answer is None else _training_row(prefix, answer, tokenizer.sep_id)
-        cut = _count_cut_characters(source, room.source) + (
-            0 if target is None else _count_cut_characters(target, room.target)
-        )
-        layout = GenerateLayout(tokenizer, room.limit - len(prefix), is_asked)
-        encoded.append(EncodedExample((row,), _coverage(example, row, tokenizer, cut), layout))
-    return encoded
-
-
-def _source_row(prefix: IntArray) -> Row:
-    return Row(prefix, np.array([len(prefix) - 1]), segments=np.zeros_like(prefix), prefix=len(prefix))
-
-
-def _training_row(prefix: IntArray, target: Sequence[int], end: int) -> Row:
-    answers = np.array([*target, end], np.int64)
-    return Row(
-        ids=np.concatenate([prefix, answers[:-1]]),
-        positions=len(prefix) - 1 + np.arange(len(answers)),
-        labels=answers,
-        segments=np.repeat([0, 1], [len(prefix), len(target)]),
-        prefix=len(prefix),
-    )
-
-
-def _coverage(example: GenerateExample, row: Row, tokenizer: Tokenizer, cut: int) -> Coverage:
-    return Coverage(
-        examples=1,
-        characters=len(example.source),
-        tokens=row.length,
-        windows=1,
-        unknown=int(np.count_nonzero(row.ids == tokenizer.unk_id)),
-        gold=int(example.target is not None),
-        cut_characters=cut,
-    )
-
-
-def _count_cut_characters(encoding: Encoding, room: int) -> int:
-    """Count the characters from the first token that has no room."""
-    return encoding.offsets[-1][1] - encoding.offsets[room][0] if len(encoding) > room else 0
-
-
-def drop_target(row: Row) -> Row:
-    """Give the source of a row alone: what is written after."""
-    return row if row.length == row.prefix else _source_row(row.ids[: row.prefix])
 
 
 _TARGET_SEGMENT = 1
@@ -174,6 +83,14 @@ class GeneratePrediction(TextPrediction):
     def text(self) -> str | None:
         return self.texts[0].text if self.texts else None
 
+    def to_record(self, example: GenerateExample) -> dict[str, Any]:
+        best, *others = [asdict(text) for text in self.texts] or [{"text": None}]
+        brief = {name: getattr(self.coverage, name) for name in ("characters", "tokens", "cut_characters")}
+        return {"id": example.id, **best, **({"others": others} if others else {}), "coverage": brief}
+
+    def to_lines(self, example: GenerateExample) -> list[str]:
+        return [text.text for text in self.texts]
+
 
 @dataclass(frozen=True, eq=False)
 class GenerateTask(BaseGenerateTask):
@@ -183,7 +100,7 @@ class GenerateTask(BaseGenerateTask):
     is_learning: bool = False
     """Whether only some examples are written for, since the model is judged many times while it learns."""
 
-    # -- data
+    # -- reading
 
     @classmethod
     def learn(cls, examples: Sequence[GenerateExample], settings: GenerateSettings) -> BaseGenerateTask:
@@ -205,11 +122,7 @@ class GenerateTask(BaseGenerateTask):
             f"Models are chosen by {MAIN_METRIC} of what they write for {judged} of the development examples.",
         ]
 
-    # -- the model
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ()
+    # -- encoding
 
     @property
     def attention_pattern(self) -> str | None:
@@ -229,34 +142,36 @@ class GenerateTask(BaseGenerateTask):
         return encode_examples(examples, tokenizer, room, self._asked(examples))
 
     def _asked(self, examples: Sequence[GenerateExample]) -> list[bool]:
-        """Say which examples are written for: if only some, always the same, whatever their order."""
+        """Choose the examples that are written for: if only some, always the same, whatever their order."""
         most = self.settings.judged if self.is_learning else None
         if most is None or len(examples) <= most:
             return [True] * len(examples)
-        turns = [stable_hash("judged", example.key, example.id) for example in examples]
-        last = sorted(turns)[most - 1]
-        return [turn <= last for turn in turns]
+        ranks = [stable_hash("judged", example.key, example.id) for example in examples]
+        last = sorted(ranks)[most - 1]
+        return [rank <= last for rank in ranks]
+
+    # -- loss
 
     def loss(self, head: nn.Module, outputs: Tensor, target: TaskBatch, settings: LossSettings) -> Tensor:
         from alembert.nn.losses import cross_entropy
 
         return cross_entropy(outputs, target.labels, smoothing=settings.label_smoothing, focal=settings.focal)
 
-    # -- answers
+    # -- decoding
 
     def run(self, runner: Runner, encoded: Sequence[EncodedExample]) -> list[GenerateCandidates]:
         """Write for all that are asked for, those of similar length together."""
-        found = [GenerateCandidates.of(())] * len(encoded)
-        asked = [place for place, each in enumerate(encoded) if each.layout.is_asked]
-        asked.sort(key=lambda place: encoded[place].rows[0].prefix or 0)
+        candidates = [GenerateCandidates.of(())] * len(encoded)
+        asked = [number for number, example in enumerate(encoded) if example.layout.is_asked]
+        asked.sort(key=lambda number: encoded[number].rows[0].prefix or 0)
         if not asked:
-            return found
+            return candidates
         prompts = [Prompt(drop_target(encoded[n].rows[0]), encoded[n].layout.max_new_tokens) for n in asked]
         tokenizer = encoded[asked[0]].layout.tokenizer
         texts = generate_texts(runner.decoder(_TARGET_SEGMENT), prompts, tokenizer, self.settings.decoding)
-        for place, each in zip(asked, texts, strict=True):
-            found[place] = GenerateCandidates.of(each)
-        return found
+        for number, written in zip(asked, texts, strict=True):
+            candidates[number] = GenerateCandidates.of(written)
+        return candidates
 
     def decode(self, encoded: EncodedExample, outputs: GenerateCandidates) -> GeneratePrediction:
         tokenizer = encoded.layout.tokenizer
@@ -270,21 +185,6 @@ class GenerateTask(BaseGenerateTask):
 
     def comparison_key(self) -> dict[str, Any]:
         return {"kind": "write", **super().comparison_key()}
-
-    def to_record(self, example: GenerateExample, prediction: TextPrediction) -> dict[str, Any]:
-        assert isinstance(prediction, GeneratePrediction)
-        best, *others = [asdict(text) for text in prediction.texts] or [{"text": None}]
-        coverage = prediction.coverage
-        brief = {
-            "characters": coverage.characters,
-            "tokens": coverage.tokens,
-            "cut_characters": coverage.cut_characters,
-        }
-        return {"id": example.id, **best, **({"others": others} if others else {}), "coverage": brief}
-
-    def to_lines(self, example: GenerateExample, prediction: TextPrediction) -> list[str]:
-        assert isinstance(prediction, GeneratePrediction)
-        return [text.text for text in prediction.texts]
 
     # -- files
 

@@ -1,9 +1,7 @@
-"""Examples of the task `relate`: a text, the entities in it, and which of them are related.
+"""Settings and examples of the task `relate`: a text, the entities in it, and which of them are related.
 
 Three forms: a sentence with two entities that are marked, one in which words such as @GENE$ stand in their place, and a
 document with any number of entities and relations between them, or between the concepts that they are mentions of.
-
-What the task `relate` can be told.
 """
 
 from __future__ import annotations
@@ -99,7 +97,7 @@ class RelateExample(Example):
 
     @property
     def group_id(self) -> int | str:
-        """Sentences that differ in nothing but which entities are marked are of one kin."""
+        """Sentences that differ in nothing but which entities are marked belong together."""
         if self.group is not None:
             return self.group
         if self.form != "marked":
@@ -109,7 +107,7 @@ class RelateExample(Example):
     def _unmarked(self) -> Iterator[str]:
         """Part the text at the marks of its entities, and leave these out."""
         at = 0
-        for start, end in sorted(span for each in self.mentions for span in _marks_of(each)):
+        for start, end in sorted(span for mention in self.mentions for span in _marks_of(mention)):
             yield self.text[at:start]
             at = max(at, end)
         yield self.text[at:]
@@ -171,8 +169,8 @@ def example_from_entities(
 
     The text is one sentence, or its sentences are to be found.
     """
-    found = sorted(entities, key=lambda each: (each[0], -each[1]))
-    mentions = tuple(EntityMention(f"T{n}", start, end, label) for n, (start, end, label) in enumerate(found, 1))
+    ordered = sorted(entities, key=lambda entity: (entity[0], -entity[1]))
+    mentions = tuple(EntityMention(f"T{n}", start, end, label) for n, (start, end, label) in enumerate(ordered, 1))
     sentences = ((0, len(text)),) if is_sentence else ()
     return RelateExample(id=id, texts=(text,), form="document", mentions=mentions, given_sentences=sentences)
 
@@ -180,11 +178,11 @@ def example_from_entities(
 def example_from_document(
     document: Document, where: str, *, is_annotated: bool = True
 ) -> tuple[RelateExample, list[str]]:
-    """Make an example of a document; say of each relation that is none between two entities why it is left out."""
-    mentions = tuple(sorted(map(_to_mention, document.entities), key=lambda each: (each.start, -each.end)))
-    known = {name for each in mentions for name in (each.id, *each.concepts)}
-    found, lost = _relations(document, known)
-    links = dict.fromkeys(each for each in found if isinstance(each, RelationLink))
+    """Make an example of a document; return also, of each relation that is none between two entities, why it is left out."""
+    mentions = tuple(sorted(map(_to_mention, document.entities), key=lambda mention: (mention.start, -mention.end)))
+    names = {name for mention in mentions for name in (mention.id, *mention.concepts)}
+    relations, lost = _relations(document, names)
+    links = dict.fromkeys(relation for relation in relations if isinstance(relation, RelationLink))
     example = RelateExample(
         id=document.id,
         texts=(document.text,),
@@ -192,21 +190,16 @@ def example_from_document(
         form="document",
         mentions=mentions,
         links=tuple(links) if is_annotated else None,
-        unlinked=tuple(each for each in found if isinstance(each, UnlinkedRelation)) if is_annotated else (),
-        given_sentences=tuple((each.start, each.end) for each in document.sections if each.kind == "sentence"),
+        unlinked=tuple(r for r in relations if isinstance(r, UnlinkedRelation)) if is_annotated else (),
+        given_sentences=tuple((part.start, part.end) for part in document.sections if part.kind == "sentence"),
         layout="entities at character offsets",
         group=document.id,
     )
     return example, lost
 
 
-def examples_from_texts(texts: Sequence[str], ids: Sequence[str] | None) -> list[RelateExample]:
-    """Make examples without answers: marked texts, or documents with entities as JSON objects."""
-    names = ids or [f"text-{place}" for place in range(1, len(texts) + 1)]
-    return [_example_from_text(text, name) for text, name in zip(texts, names, strict=True)]
-
-
-def _example_from_text(text: str, name: str) -> RelateExample:
+def example_from_text(text: str, name: str) -> RelateExample:
+    """Make an example without answers, of a marked text or of a JSON object with `text` and `entities`."""
     record = _parse_record(text)
     if record is not None and "entities" in record:
         return example_from_document(from_record({"id": name, **record}), name, is_annotated=False)[0]
@@ -222,10 +215,10 @@ def _example_from_text(text: str, name: str) -> RelateExample:
 
 def _parse_record(text: str) -> dict[str, object] | None:
     try:
-        found = json.loads(text) if text.lstrip().startswith("{") else None
+        record = json.loads(text) if text.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and ("entities" in found or "text" in found) else None
+    return record if isinstance(record, dict) and ("entities" in record or "text" in record) else None
 
 
 def _to_mention(entity: Entity) -> EntityMention:
@@ -233,35 +226,35 @@ def _to_mention(entity: Entity) -> EntityMention:
     return EntityMention(entity.id, entity.start, entity.end, entity.label, concepts)
 
 
-def _relations(document: Document, known: set[str]) -> tuple[list[RelationLink | UnlinkedRelation], list[str]]:
-    """Read the relations of a document; say of those that stand between others, or of more than two, why they are left out.
+def _relations(document: Document, names: set[str]) -> tuple[list[RelationLink | UnlinkedRelation], list[str]]:
+    """Read the relations of a document; return also why those between others, or of more than two, are left out.
 
-    Of relations that the file's reader could not link it has told already.
+    The file's reader has reported the relations that it could not link.
     """
     others = {relation.id for relation in (*document.relations, *document.unlinked_relations)}
-    found: list[RelationLink | UnlinkedRelation] = []
+    relations: list[RelationLink | UnlinkedRelation] = []
     lost: list[str] = []
     for relation in document.relations:
         try:
-            found.append(_relation(relation, known, others))
-            if isinstance(found[-1], UnlinkedRelation):
+            relations.append(_relation(relation, names, others))
+            if isinstance(relations[-1], UnlinkedRelation):
                 lost.append(f"relation {relation.id} names an entity that the document does not have")
         except BadInput as wrong:
             lost.append(f"relation {relation.id} {wrong}")
     for relation in document.unlinked_relations:
         with suppress(BadInput):
-            found.append(_relation(relation, known, others))
-    return found, lost
+            relations.append(_relation(relation, names, others))
+    return relations, lost
 
 
-def _relation(relation: Relation, known: set[str], others: set[str]) -> RelationLink | UnlinkedRelation:
+def _relation(relation: Relation, names: set[str], others: set[str]) -> RelationLink | UnlinkedRelation:
     """Read a relation; BioC has files whose relations name concepts in attributes instead of arguments."""
-    named = relation.arguments or tuple(pair for pair in relation.attributes if pair[1] in known)
+    named = relation.arguments or tuple(pair for pair in relation.attributes if pair[1] in names)
     if len(named) > 2 or len(relation.arguments) == 1:
         raise BadInput(f"has {len(named)} arguments, and this task relates two entities")
-    if any(target in others - known for _, target in named):
+    if any(target in others - names for _, target in named):
         raise BadInput("has another relation as an argument, and this task relates two entities")
-    ends = tuple(target for _, target in named if target in known)
+    ends = tuple(target for _, target in named if target in names)
     if len(ends) < 2:
         return UnlinkedRelation(relation.label, ends)
     if ends[0] == ends[1]:

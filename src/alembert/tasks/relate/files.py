@@ -2,14 +2,14 @@
 
 Which of both a file is, is told from its format, and from its records where the format leaves it open (JSON, Parquet):
 those with entities are documents. What cannot be used is set aside with file and line; what is unusual is counted.
-
-Rewrite examples of the task `relate`: entities stay where their words are, and marks and stand-ins as they are.
+When examples are rewritten, entities stay where their words are, and marks and stand-ins as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from alembert.corpus.examples.labelled import LabelledRow, LabelValue, read_labe
 from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
 from alembert.errors import BadFile, BadInput
 from alembert.tasks.classify.rows import build_labelled_row
-from alembert.tasks.example import ReadResult
 from alembert.tasks.relate.data import (
     EntityMention,
     RelateExample,
@@ -49,17 +48,8 @@ UNLINKED_RELATIONS: Final = (
 )
 
 
-def read_examples(files: Sequence[Path], options: ReadOptions) -> ReadResult[RelateExample]:
-    """Read files of either kind."""
-    parts = [_read_file(path, options) for path in files]
-    return ReadResult(
-        tuple(example for part in parts for example in part.examples),
-        tuple(aside for part in parts for aside in part.set_aside),
-        tuple(remark for part in parts for remark in part.remarks),
-    )
-
-
-def _read_file(path: Path, options: ReadOptions) -> ReadResult[RelateExample]:
+def read_file(path: Path, options: ReadOptions) -> Iterator[RelateExample | readers.Item]:
+    """Read a file of either kind."""
     try:
         kind = readers.detect_file_format(path)
     except BadFile:
@@ -67,21 +57,20 @@ def _read_file(path: Path, options: ReadOptions) -> ReadResult[RelateExample]:
     if kind in (*_ANNOTATED_FORMATS, *_MAYBE_ANNOTATED_FORMATS):
         items = list(readers.read(path, options))
         documents = [item for item in items if isinstance(item, Document)]
-        if kind in _ANNOTATED_FORMATS or any(each.entities or each.relations for each in documents):
-            return _read_documents(path, items, documents)
+        if kind in _ANNOTATED_FORMATS or any(document.entities or document.relations for document in documents):
+            return chain(items, _read_documents(path, documents))
     return _read_rows(path, options)
 
 
-def _read_rows(path: Path, options: ReadOptions) -> ReadResult[RelateExample]:
-    found = read_labelled(path, options)
-    examples: list[RelateExample] = []
-    aside = list(found.set_aside)
-    for row in found.rows:
+def _read_rows(path: Path, options: ReadOptions) -> Iterator[RelateExample | readers.Item]:
+    file = read_labelled(path, options)
+    yield from file.set_aside
+    yield from file.remarks
+    for row in file.rows:
         try:
-            examples.append(_example_from_row(row))
+            yield _example_from_row(row)
         except BadInput as wrong:
-            aside.append(SetAside(row.source, row.position, row.id, str(wrong)))
-    return ReadResult(tuple(examples), tuple(aside), found.remarks)
+            yield SetAside(row.source, row.position, row.id, str(wrong))
 
 
 def _example_from_row(row: LabelledRow) -> RelateExample:
@@ -100,20 +89,20 @@ def _labels(label: LabelValue) -> tuple[str, ...]:
     return labels
 
 
-def _read_documents(
-    path: Path, items: Iterable[readers.Item], documents: Sequence[Document]
-) -> ReadResult[RelateExample]:
-    examples: list[RelateExample] = []
-    aside = [item for item in items if isinstance(item, SetAside)]
+def _read_documents(path: Path, documents: Sequence[Document]) -> Iterator[RelateExample | readers.Item]:
+    examples = []
     for document in documents:
         example, lost = example_from_document(document, f"{path}, document {document.id}")
         examples.append(example)
-        aside += [SetAside(str(path), f"document {document.id}", document.id, reason, "annotation") for reason in lost]
-    in_parts = sum(len(entity.spans) > 1 for each in documents for entity in each.entities)
-    counts = {DISCONTINUOUS_ENTITIES: in_parts, OVERLAPPING_ENTITIES: sum(map(_count_overlapping, examples))}
-    counts[UNLINKED_RELATIONS] = sum(len(each.unlinked) for each in examples)
-    told = [Remark(str(path), reason, count) for reason, count in counts.items() if count]
-    return ReadResult(tuple(examples), tuple(aside), (*(item for item in items if isinstance(item, Remark)), *told))
+        for reason in lost:
+            yield SetAside(str(path), f"document {document.id}", document.id, reason, "annotation")
+    yield from examples
+    counts = {
+        DISCONTINUOUS_ENTITIES: sum(len(entity.spans) > 1 for document in documents for entity in document.entities),
+        OVERLAPPING_ENTITIES: sum(map(_count_overlapping, examples)),
+        UNLINKED_RELATIONS: sum(len(example.unlinked) for example in examples),
+    }
+    yield from (Remark(str(path), reason, count) for reason, count in counts.items() if count)
 
 
 def _count_overlapping(example: RelateExample) -> int:
@@ -129,36 +118,36 @@ class RelateRewriter(Rewriter[RelateExample]):
     """Rewrites sentences with two marked entities, and documents with any number of them."""
 
     def editable_spans(self, example: RelateExample) -> list[list[Span]]:
-        borders = {place for each in example.mentions for place in (each.start, each.end)}
-        borders |= {place for span in example.given_sentences for place in span}
-        fixed = [span for each in example.mentions for span in _fixed_spans(each)]
+        borders = {border for mention in example.mentions for border in (mention.start, mention.end)}
+        borders |= {border for span in example.given_sentences for border in span}
+        fixed = [span for mention in example.mentions for span in _fixed_spans(mention)]
         return [find_editable_spans(len(example.text), borders=borders, fixed=fixed)]
 
     def entities(self, example: RelateExample) -> list[list[EntitySpan]]:
-        """Give entities of documents; one that stands for a concept is left, since others may stand for it too."""
+        """List entities of documents; one that stands for a concept is left, since others may stand for it too."""
         if example.form != "document":
             return [[]]
-        alone = are_isolated([each.whole for each in example.mentions])
+        alone = are_isolated([mention.whole for mention in example.mentions])
         return [
             [
-                (each.start, each.end, each.type)
-                for each, is_alone in zip(example.mentions, alone, strict=True)
-                if is_alone and not each.concepts and not _crosses_sentence(each, example)
+                (mention.start, mention.end, mention.type)
+                for mention, is_alone in zip(example.mentions, alone, strict=True)
+                if is_alone and not mention.concepts and not _crosses_sentence(mention, example)
             ]
         ]
 
     def rewrite(self, example: RelateExample, edits: Edits, name: str) -> RelateExample | None:
         (made,) = apply_edits(example, edits)
         is_document = example.form == "document"
-        found = replace(
+        rewritten = replace(
             example,
             id=name,
             texts=(made.text,),
-            mentions=tuple(_move_mention(each, made) for each in example.mentions),
+            mentions=tuple(_move_mention(mention, made) for mention in example.mentions),
             given_sentences=tuple(map(made.map_span, example.given_sentences)),
             group=name if is_document else example.group,
         )
-        return found if is_document or _keeps_marks(found) else None
+        return rewritten if is_document or _keeps_marks(rewritten) else None
 
     def records(self, example: RelateExample) -> list[dict[str, Any]]:
         """Write a marked sentence as a row with its labels, a document with its entities and relations."""
@@ -171,7 +160,7 @@ class RelateRewriter(Rewriter[RelateExample]):
             "id": example.id,
             "text": example.text,
             "sections": build_sentence_records(example.given_sentences),
-            "entities": [_write_entity(each) for each in example.mentions],
+            "entities": list(map(_write_entity, example.mentions)),
             "relations": [
                 {
                     "id": f"R{number}",
@@ -181,15 +170,15 @@ class RelateRewriter(Rewriter[RelateExample]):
                 for number, link in enumerate(links, start=1)
             ],
             "unlinked_relations": [
-                {"id": f"U{number}", "label": each.label, "arguments": _write_arguments(each)}
-                for number, each in enumerate(example.unlinked, start=1)
+                {"id": f"U{number}", "label": relation.label, "arguments": _write_arguments(relation)}
+                for number, relation in enumerate(example.unlinked, start=1)
             ],
         }
         return [{key: value for key, value in record.items() if value}]
 
 
 def _fixed_spans(mention: EntityMention) -> list[Span]:
-    """Give what stands for the reader of the file: marks around an entity, or a word such as @GENE$ in its place."""
+    """List what the reader of the file needs as it is: marks around an entity, or a word such as @GENE$ in its place."""
     start, end = mention.whole
     if mention.outer == (mention.start, mention.end):
         return [mention.outer]
@@ -197,8 +186,7 @@ def _fixed_spans(mention: EntityMention) -> list[Span]:
 
 
 def _crosses_sentence(mention: EntityMention, example: RelateExample) -> bool:
-    places = (place for span in example.given_sentences for place in span)
-    return any(mention.start < place < mention.end for place in places)
+    return any(mention.start < border < mention.end for span in example.given_sentences for border in span)
 
 
 def _move_mention(mention: EntityMention, made: EditedText) -> EntityMention:
@@ -208,13 +196,13 @@ def _move_mention(mention: EntityMention, made: EditedText) -> EntityMention:
 
 
 def _keeps_marks(example: RelateExample) -> bool:
-    """Tell whether a reader would find the two entities where they are."""
+    """Whether a reader would find the two entities where they are."""
     try:
         pair = find_marked_pair(example.text)
     except BadInput:
         return False
-    found = [] if pair is None else [(mark.start, mark.end) for mark in (pair.first, pair.second)]
-    return found == [(each.start, each.end) for each in example.mentions]
+    marked = [] if pair is None else [(mark.start, mark.end) for mark in (pair.first, pair.second)]
+    return marked == [(mention.start, mention.end) for mention in example.mentions]
 
 
 def _write_arguments(relation: UnlinkedRelation) -> list[list[str]]:

@@ -5,14 +5,14 @@ Whatever marked the entities in the file is taken out, so the model reads `[CLS]
 Of a text that is longer than the row, the tokens around the two entities are read, as many before as behind where there
 are as many; what is left out is counted. A pair whose entities are farther apart than a row is long has none.
 
-What the task `relate` tells from its training data: which label means no relation, and in sentences, what it found.
+Which label means that there is no relation is detected in the training data, and described in sentences.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ import numpy.typing as npt
 from alembert.data.windows import IntArray, Row
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks.classify.rows import format_labels
+from alembert.tasks.example import Coverage, EncodedExample
+from alembert.tasks.metrics.classes import encode_labels
 from alembert.tasks.relate.data import EntityMention, RelateExample, RelateForm, RelateSettings
 from alembert.tasks.relate.pairs import CandidatePair, PairRules, get_context
 from alembert.text.tokenizer import Encoding, Tokenizer
@@ -62,6 +64,63 @@ class RelateRow:
     cut_characters: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class PairLayout:
+    """The pairs of an example, and which of them have a row."""
+
+    pairs: tuple[CandidatePair, ...]
+    is_read: tuple[bool, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RelateRowBuilder:
+    """How pairs of entities become rows."""
+
+    tokenizer: Tokenizer
+    limit: int
+    """Tokens of a row at most."""
+    labels: tuple[str, ...]
+    stand_ins: Mapping[str, str]
+    reads_markers: bool
+
+    def encode(
+        self, examples: Sequence[RelateExample], listed_pairs: Sequence[Sequence[CandidatePair]]
+    ) -> list[EncodedExample]:
+        """Encode the pairs of each example; the texts of all of them go through the tokenizer at once."""
+        drafts = [
+            [draft_row(example, pair, self.stand_ins) if pair.is_reachable else None for pair in pairs]
+            for example, pairs in zip(examples, listed_pairs, strict=True)
+        ]
+        flat = [draft for own in drafts for draft in own if draft is not None]
+        made = encode_rows(flat, self.tokenizer, self.limit, reads_markers=self.reads_markers)
+        return [
+            self._encode(example, pairs, [None if draft is None else next(made) for draft in own])
+            for example, pairs, own in zip(examples, listed_pairs, drafts, strict=True)
+        ]
+
+    def _encode(
+        self, example: RelateExample, pairs: Sequence[CandidatePair], made: Sequence[RelateRow | None]
+    ) -> EncodedExample:
+        rows = [
+            replace(read.row, labels=None if pair.label is None else encode_labels([pair.label], self.labels))
+            for pair, read in zip(pairs, made, strict=True)
+            if read is not None
+        ]
+        is_read = tuple(read is not None for read in made)
+        labelled = [has_row for pair, has_row in zip(pairs, is_read, strict=True) if pair.label is not None]
+        coverage = Coverage(
+            examples=1,
+            characters=len(example.text),
+            tokens=sum(row.length for row in rows),
+            windows=len(rows),
+            unknown=sum(int(np.count_nonzero(row.ids == self.tokenizer.unk_id)) for row in rows),
+            gold=len(labelled) + len(example.unlinked),
+            unreachable=labelled.count(False) + len(example.unlinked),
+            cut_characters=sum(read.cut_characters for read in made if read is not None),
+        )
+        return EncodedExample(tuple(rows), coverage, PairLayout(tuple(pairs), is_read))
+
+
 def draft_row(example: RelateExample, pair: CandidatePair, stand_ins: Mapping[str, str]) -> RowDraft | None:
     """Put pieces around the two entities, or in their place; none: they cannot be replaced.
 
@@ -77,8 +136,8 @@ def draft_row(example: RelateExample, pair: CandidatePair, stand_ins: Mapping[st
         texts.append(example.text[at : region.start])
         at = max(at, region.end)
     pieces = tuple(region.piece for region in regions)
-    places = (0, len(pieces) - 1) if head.start <= tail.start else (len(pieces) - 1, 0)
-    heads = places if stand_ins else (pieces.index(HEAD_MARKERS[0]), pieces.index(TAIL_MARKERS[0]))
+    ends = (0, len(pieces) - 1) if head.start <= tail.start else (len(pieces) - 1, 0)
+    heads = ends if stand_ins else (pieces.index(HEAD_MARKERS[0]), pieces.index(TAIL_MARKERS[0]))
     return RowDraft((*texts, example.text[at:end]), pieces, heads)
 
 
@@ -95,8 +154,9 @@ def _marker_regions(head: EntityMention, tail: EntityMention) -> list[_Region]:
 def _replacement_regions(
     head: EntityMention, tail: EntityMention, stand_ins: Mapping[str, str]
 ) -> list[_Region] | None:
-    pieces = [stand_ins.get(each.type.casefold()) for each in (head, tail)]
-    regions = sorted({_Region(*each.whole, piece or "") for each, piece in zip((head, tail), pieces, strict=True)})
+    mentions = (head, tail)
+    pieces = [stand_ins.get(mention.type.casefold()) for mention in mentions]
+    regions = sorted({_Region(*end.whole, piece or "") for end, piece in zip(mentions, pieces, strict=True)})
     overlap = len(regions) == 2 and regions[1].start < regions[0].end
     return None if overlap or None in pieces else regions
 
@@ -118,17 +178,17 @@ def _encode_row(
     ids, at = _interleave(parts, pieces)
     start, end = 0, len(ids)
     if len(ids) > room:
-        found = _choose_window(at, _mark_continuations(parts, len(ids), at), room)
-        if found is None:
+        window = _choose_window(at, _mark_continuations(parts, len(ids), at), room)
+        if window is None:
             return None
-        start, end = found
-    places = at[list(draft.marker_indices)] - start + 1 if reads_markers else np.zeros(1, np.int64)
-    row = Row(ids=np.concatenate(([tokenizer.cls_id], ids[start:end], [tokenizer.sep_id])), positions=places)
+        start, end = window
+    positions = at[list(draft.marker_indices)] - start + 1 if reads_markers else np.zeros(1, np.int64)
+    row = Row(ids=np.concatenate(([tokenizer.cls_id], ids[start:end], [tokenizer.sep_id])), positions=positions)
     return RelateRow(row, _count_cut_characters(parts, at, start, end) if len(ids) > room else 0)
 
 
 def _interleave(parts: Sequence[Encoding], pieces: Sequence[int]) -> tuple[IntArray, IntArray]:
-    """Put parts and pieces in turn; give the tokens, and where the pieces stand."""
+    """Put parts and pieces in turn; return the tokens, and where the pieces stand."""
     flat: list[int] = []
     at: list[int] = []
     for part, piece in zip(parts, pieces, strict=False):
@@ -181,9 +241,9 @@ DOCUMENT_NEGATIVE: Final = "none"
 
 
 def detect_form(examples: Sequence[RelateExample]) -> RelateForm:
-    """Tell how the entities are given, the same way in all examples."""
+    """Detect how the entities are marked, the same way in all examples."""
     first = examples[0].form
-    other = next((each for each in examples if each.form != first), None)
+    other = next((example for example in examples if example.form != first), None)
     if other is not None:
         raise BadInput(
             f"{other.where} is {describe_form(other.form)}, and {examples[0].where} is {describe_form(first)}. Learn from one kind "
@@ -193,7 +253,6 @@ def detect_form(examples: Sequence[RelateExample]) -> RelateForm:
 
 
 def describe_form(form: RelateForm) -> str:
-    """Say what a form is."""
     return {
         "marked": "a sentence with two marked entities",
         "anonymised": "a sentence with words such as @GENE$ in the place of its entities",
@@ -203,7 +262,7 @@ def describe_form(form: RelateForm) -> str:
 
 
 def detect_negative_label(examples: Sequence[RelateExample], settings: RelateSettings) -> str | None:
-    """Tell which label means that there is no relation."""
+    """Detect which label means that there is no relation."""
     if settings.negative != "auto":
         return settings.negative.strip() or None
     if examples[0].form == "document":
@@ -226,7 +285,7 @@ def check_links(examples: Sequence[RelateExample]) -> None:
 
 
 def note_texts_without_pairs(examples: Sequence[RelateExample], rules: PairRules) -> Iterator[str]:
-    """Say how many texts have no entities that could be related."""
+    """Note how many texts have no entities that could be related."""
     count = sum(example.form == "document" and not rules.has_related_types(example.mentions) for example in examples)
     if count:
         types = f" ({_describe_types(rules)})" if rules.is_typed else ""
@@ -249,7 +308,7 @@ def check_negative(negative: str | None, labels: Sequence[str], settings: Relate
 def describe_decisions(
     rules: PairRules, labels: Sequence[str], form: RelateForm, layout: str, main: str
 ) -> Iterator[str]:
-    """Say what was told from the data."""
+    """Describe what was detected in the data."""
     yield f"Each example is {describe_form(form)} ({layout})." if layout else f"Each example is {describe_form(form)}."
     if form == "document":
         yield from _describe_pairs(rules)

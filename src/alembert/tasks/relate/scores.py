@@ -4,8 +4,6 @@
 With the negative class among the labels, and where there is no such class, every pair has one label, so that micro F1
 over all labels is accuracy. A pair that the model was not asked about has no guess: it is missed, and nothing more. So is
 a relation that could not be linked to two entities.
-
-Predictions of the task `relate` for programs (JSON) and for people (lines).
 """
 
 from __future__ import annotations
@@ -19,12 +17,11 @@ import numpy as np
 from alembert.data.windows import IntArray
 from alembert.tasks.classify.decode import ClassifyAnswer
 from alembert.tasks.classify.scores import metric_by_example
-from alembert.tasks.example import Coverage
+from alembert.tasks.example import Coverage, SampleMetric, TaskPrediction, TaskScores
 from alembert.tasks.metrics import classes
 from alembert.tasks.metrics.tally import Tally, ratio
 from alembert.tasks.relate.data import EntityMention, RelateExample
 from alembert.tasks.relate.pairs import CandidatePair
-from alembert.tasks.task import SampleMetric, TaskScores
 
 # N answers, L labels
 
@@ -34,13 +31,29 @@ _NO_PREDICTION = ""
 
 
 @dataclass(frozen=True)
-class RelatePrediction:
+class RelatePrediction(TaskPrediction[RelateExample]):
     """The pairs of a text, and what each of them is."""
 
     pairs: tuple[CandidatePair, ...]
     answers: tuple[ClassifyAnswer, ...]
     """One a pair; without a label where the pair had no row and no label means that there is no relation."""
     coverage: Coverage
+
+    def to_record(self, example: RelateExample, negative: str | None = None) -> dict[str, Any]:
+        """Return a JSON object: of a marked pair what it is, of a document the relations in it."""
+        record: dict[str, Any] = {"id": example.id, "text": example.text}
+        if example.form == "document" or not self.pairs:
+            record["triples"] = [to_triple(example, *pair) for pair in find_related_pairs(self, negative)]
+        else:
+            record |= to_triple(example, self.pairs[0], self.answers[0])
+            record["probabilities"] = dict(self.answers[0].probabilities)
+        return record | {"coverage": self.coverage.brief("cut_characters")}
+
+    def to_lines(self, example: RelateExample, negative: str | None = None) -> list[str]:
+        """List the relations, how sure they are, and between what; of a marked pair also if it has none."""
+        pairs = zip(self.pairs[:1], self.answers[:1], strict=True)
+        shown = find_related_pairs(self, negative) if example.form == "document" else pairs
+        return [format_triple(to_triple(example, pair, answer)) for pair, answer in shown]
 
 
 @dataclass(frozen=True)
@@ -63,26 +76,26 @@ class RelationResults:
         unlinked: Sequence[Sequence[str]],
     ) -> RelationResults:
         """Compare; `unlinked` are the labels of each example's relations that are no pair."""
-        known = [
+        graded = [
             [
                 (pair.label, answer.label or _NO_PREDICTION)
-                for pair, answer in _pairs_with_answers(each)
+                for pair, answer in _pairs_with_answers(prediction)
                 if pair.label is not None
             ]
             + [(label, negative or _NO_PREDICTION) for label in others]
-            for each, others in zip(predictions, unlinked, strict=True)
+            for prediction, others in zip(predictions, unlinked, strict=True)
         ]
-        flat = [pair for pairs in known for pair in pairs]
+        flat = [pair for pairs in graded for pair in pairs]
         return cls(
             labels,
             negative,
             tuple(gold for gold, _ in flat),
             tuple(guess for _, guess in flat),
-            np.array([len(pairs) for pairs in known], np.int64),
+            np.array([len(pairs) for pairs in graded], np.int64),
         )
 
     def always(self, label: str) -> RelationResults:
-        """Give the guesses of a model that says this label to whatever it is asked."""
+        """Return the guesses of a model that says this label to whatever it is asked."""
         return replace(self, guesses=tuple(guess and label for guess in self.guesses))
 
     @property
@@ -92,8 +105,8 @@ class RelationResults:
 
     @property
     def relations(self) -> list[int]:
-        """Places of the labels that are relations."""
-        return [place for place, label in enumerate(self.labels) if label != self.negative]
+        """Numbers of the labels that are relations."""
+        return [number for number, label in enumerate(self.labels) if label != self.negative]
 
 
 def _pairs_with_answers(prediction: RelatePrediction) -> zip[tuple[CandidatePair, ClassifyAnswer]]:
@@ -101,7 +114,7 @@ def _pairs_with_answers(prediction: RelatePrediction) -> zip[tuple[CandidatePair
 
 
 def compute_scores(compared: RelationResults, main: str, coverage: Coverage) -> TaskScores:
-    """Compute all measures, and those of each label; say so if they are no better than one label for all."""
+    """Compute all measures, and those of each label; note if they are no better than one label for all."""
     measures, tallies = _measures(compared)
     return TaskScores(
         main=main,
@@ -113,19 +126,19 @@ def compute_scores(compared: RelationResults, main: str, coverage: Coverage) -> 
 
 
 def _measures(compared: RelationResults) -> tuple[dict[str, float], dict[str, Tally]]:
-    found = classes.class_scores(compared.golds, compared.guesses, compared.all_labels)
-    tallies = {label: found.by_label[label] for label in compared.labels}
-    relations = [tallies[compared.labels[place]] for place in compared.relations]
+    scores = classes.class_scores(compared.golds, compared.guesses, compared.all_labels)
+    tallies = {label: scores.by_label[label] for label in compared.labels}
+    relations = [tallies[compared.labels[number]] for number in compared.relations]
     measures = {"micro_f1": Tally.total(relations).f1, "macro_f1": _macro(relations)}
     if compared.negative is not None:
         everything = list(tallies.values())
         measures["micro_f1_with_negative"] = Tally.total(everything).f1
         measures["macro_f1_with_negative"] = _macro(everything)
-    return {**measures, "accuracy": found.accuracy}, tallies
+    return {**measures, "accuracy": scores.accuracy}, tallies
 
 
 def _near_chance(compared: RelationResults, main: str, value: float) -> Iterator[str]:
-    """Say that a model does no better than one that gives every pair the same label; nothing if it does."""
+    """Note that a model does no better than one that gives every pair the same label; nothing if it does."""
     if not compared.golds:
         return
     best, label = max((_measures(compared.always(label))[0][main], label) for label in compared.labels)
@@ -162,37 +175,20 @@ def build_sample_metric(compared: RelationResults, main: str) -> SampleMetric:
     return metric_by_example(measure, compared.counts_N)
 
 
-def to_record(example: RelateExample, prediction: RelatePrediction, negative: str | None) -> dict[str, Any]:
-    """Give a prediction as a JSON object: of a marked pair what it is, of a document the relations in it."""
-    brief = prediction.coverage.brief("cut_characters")
-    if example.form == "document" or not prediction.pairs:
-        found = [to_triple(example, *each) for each in find_related_pairs(prediction, negative)]
-        return {"id": example.id, "text": example.text, "triples": found, "coverage": brief}
-    triple = to_triple(example, prediction.pairs[0], prediction.answers[0])
-    probabilities = dict(prediction.answers[0].probabilities)
-    return {
-        "id": example.id,
-        "text": example.text,
-        **triple,
-        "probabilities": probabilities,
-        "coverage": brief,
-    }
-
-
 def find_related_pairs(
     prediction: RelatePrediction, negative: str | None
 ) -> Iterator[tuple[CandidatePair, ClassifyAnswer]]:
-    """Give the pairs that have a relation, each once."""
+    """Yield the pairs that have a relation, each once."""
     seen: set[tuple[int, int]] = set()
     for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
-        place = (pair.head, pair.tail)
-        if answer.label not in (None, negative) and place not in seen:
-            seen.add(place)
+        ends = (pair.head, pair.tail)
+        if answer.label not in (None, negative) and ends not in seen:
+            seen.add(ends)
             yield pair, answer
 
 
 def to_triple(example: RelateExample, pair: CandidatePair, answer: ClassifyAnswer) -> dict[str, Any]:
-    """Give a relation with its two entities."""
+    """Return a relation with its two entities."""
     return {
         "head": _entity_record(example, example.mentions[pair.head]),
         "relation": answer.label,
@@ -202,25 +198,18 @@ def to_triple(example: RelateExample, pair: CandidatePair, answer: ClassifyAnswe
 
 
 def _entity_record(example: RelateExample, mention: EntityMention) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "start": mention.start,
         "end": mention.end,
         "text": example.text[mention.start : mention.end],
     }
     if mention.type:
-        found["label"] = mention.type
-    return found | ({"concepts": list(mention.concepts)} if mention.concepts else {})
-
-
-def to_lines(example: RelateExample, prediction: RelatePrediction, negative: str | None) -> list[str]:
-    """Give a prediction as lines: the relation, how sure it is, and between what; of a marked pair also if it has none."""
-    pairs = zip(prediction.pairs[:1], prediction.answers[:1], strict=True)
-    shown = find_related_pairs(prediction, negative) if example.form == "document" else pairs
-    return [format_triple(to_triple(example, pair, answer)) for pair, answer in shown]
+        record["label"] = mention.type
+    return record | ({"concepts": list(mention.concepts)} if mention.concepts else {})
 
 
 def format_triple(triple: dict[str, Any]) -> str:
-    """Give a relation as a line."""
+    """Return a relation as a line."""
     head, tail = (f"{side['text']} ({side['start']}-{side['end']})" for side in (triple["head"], triple["tail"]))
-    said = "not read" if triple["score"] is None else f"{triple['score']:.2f}"
-    return f"{triple['relation'] or '(none)'}  {said}  {head} -> {tail}"
+    score = "not read" if triple["score"] is None else f"{triple['score']:.2f}"
+    return f"{triple['relation'] or '(none)'}  {score}  {head} -> {tail}"

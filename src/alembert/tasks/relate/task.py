@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
@@ -27,12 +27,12 @@ from alembert.tasks.classify.decode import (
     drop_below_score,
 )
 from alembert.tasks.classify.rows import collect_labels, format_labels
-from alembert.tasks.example import Coverage, EncodedExample, ReadResult
+from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
 from alembert.tasks.metrics.calibration import fit_temperature
-from alembert.tasks.metrics.classes import balanced_weights, encode_labels
+from alembert.tasks.metrics.classes import balanced_weights
 from alembert.tasks.metrics.tally import Floats
-from alembert.tasks.relate.data import RelateExample, RelateForm, RelateSettings, examples_from_texts
-from alembert.tasks.relate.files import RelateRewriter, read_examples
+from alembert.tasks.relate.data import RelateExample, RelateForm, RelateSettings, example_from_text
+from alembert.tasks.relate.files import RelateRewriter, read_file
 from alembert.tasks.relate.pairs import (
     CandidatePair,
     PairRules,
@@ -41,15 +41,14 @@ from alembert.tasks.relate.pairs import (
 )
 from alembert.tasks.relate.rows import (
     ENTITY_MARKERS,
-    RelateRow,
+    PairLayout,
+    RelateRowBuilder,
     check_links,
     check_negative,
     describe_decisions,
     describe_form,
     detect_form,
     detect_negative_label,
-    draft_row,
-    encode_rows,
     note_texts_without_pairs,
 )
 from alembert.tasks.relate.scores import (
@@ -57,12 +56,10 @@ from alembert.tasks.relate.scores import (
     RelationResults,
     build_sample_metric,
     compute_scores,
-    to_lines,
-    to_record,
 )
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
-from alembert.tasks.task import SampleMetric, Task, TaskScores
+from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -70,14 +67,6 @@ if TYPE_CHECKING:
 
     from alembert.nn.heads import HeadSpec
     from alembert.tasks.runtime.torch import TaskBatch
-
-
-@dataclass(frozen=True, eq=False)
-class _PairLayout:
-    """The pairs of an example, and which of them have a row."""
-
-    pairs: tuple[CandidatePair, ...]
-    is_read: tuple[bool, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,18 +92,18 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     certain_only: bool = False
     """Whether pairs that may have a relation which could not be linked are left out, as in training."""
 
-    # -- data
+    # -- reading
 
     @classmethod
     def read(cls, files: Sequence[Path], settings: RelateSettings, options: ReadOptions) -> ReadResult[RelateExample]:
-        return read_examples(files, options)
+        return collect(files, lambda path: read_file(path, options))
 
     @classmethod
     def read_unlabelled(
         cls, files: Sequence[Path], settings: RelateSettings, options: ReadOptions
     ) -> ReadResult[RelateExample]:
         reading = cls.read(files, settings, options)
-        return replace(reading, examples=tuple(replace(each, links=None) for each in reading.examples))
+        return replace(reading, examples=tuple(replace(example, links=None) for example in reading.examples))
 
     @classmethod
     def learn(cls, examples: Sequence[RelateExample], settings: RelateSettings) -> RelateTask:
@@ -122,7 +111,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         form, negative = detect_form(examples), detect_negative_label(examples, settings)
         rules = learn_pair_rules(examples, distance=settings.distance, directed=settings.directed, negative=negative)
         golds = {pair.label for example in examples for pair in list_candidate_pairs(example, rules) if pair.label}
-        golds |= {each.label for example in examples for each in example.unlinked}
+        golds |= {relation.label for example in examples for relation in example.unlinked}
         check_negative(negative, sorted(golds), settings)
         classes = collect_labels(sorted(golds), "single")
         if negative not in classes:
@@ -131,9 +120,8 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return cls(settings, form, classes, rules, layout)
 
     @classmethod
-    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[RelateExample]:
-        """Make examples without answers, of marked texts or of JSON objects with `text` and `entities`."""
-        return examples_from_texts(texts, ids)
+    def example_from_text(cls, text: str, name: str) -> RelateExample:
+        return example_from_text(text, name)
 
     def describe(self) -> list[str]:
         return list(describe_decisions(self.rules, self.classes, self.form, self.layout, self.settings.measure))
@@ -141,7 +129,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
     def check(self, examples: Sequence[RelateExample]) -> None:
         for example in examples:
             self._check_form(example)
-            stated = [link.label for link in example.links or ()] + [each.label for each in example.unlinked]
+            stated = [link.label for link in example.links or ()] + [relation.label for relation in example.unlinked]
             for label in stated:
                 if label not in self.classes:
                     raise BadInput(
@@ -158,7 +146,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
                 f"{where} is {describe_form(example.form)}; each example that this task was learnt from is "
                 f"{describe_form(self.form)}. Use data in the same form."
             )
-        strange = [each.type for each in example.mentions if each.type.casefold() not in self._stand_ins]
+        strange = [mention.type for mention in example.mentions if mention.type.casefold() not in self._stand_ins]
         if self.form == "anonymised" and strange:
             known = ", ".join(self._stand_ins.values())
             raise BadInput(f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}.")
@@ -167,20 +155,20 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return list(note_texts_without_pairs(examples, self.rules))
 
     def gold_answers(self, example: RelateExample) -> list[str]:
-        found = [pair.label for pair in list_candidate_pairs(example, self.rules) if pair.label is not None]
-        return found + [each.label for each in example.unlinked]
+        linked = [pair.label for pair in list_candidate_pairs(example, self.rules) if pair.label is not None]
+        return linked + [relation.label for relation in example.unlinked]
 
     def rewriter(self) -> RelateRewriter:
         return RelateRewriter()
 
-    # -- the model
+    # -- encoding
 
     @property
     def labels(self) -> tuple[str, ...]:
         return self.classes
 
     @property
-    def loss_unit(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> LossUnit:
         return "rows"
 
     @property
@@ -214,47 +202,14 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     def encode(self, examples: Sequence[RelateExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         listed_pairs = [self._pairs(example) for example in examples]
-        drafts = [
-            [draft_row(example, pair, self._stand_ins) if pair.is_reachable else None for pair in pairs]
-            for example, pairs in zip(examples, listed_pairs, strict=True)
-        ]
-        flat = [draft for each in drafts for draft in each if draft is not None]
         limit = min(self.settings.length, longest)
-        made = encode_rows(flat, tokenizer, limit, reads_markers=self.reads_markers)
-        return [
-            self._encoded(example, pairs, [None if draft is None else next(made) for draft in each], tokenizer)
-            for example, pairs, each in zip(examples, listed_pairs, drafts, strict=True)
-        ]
+        builder = RelateRowBuilder(tokenizer, limit, self.classes, self._stand_ins, self.reads_markers)
+        return builder.encode(examples, listed_pairs)
 
-    def _encoded(
-        self,
-        example: RelateExample,
-        pairs: Sequence[CandidatePair],
-        made: Sequence[RelateRow | None],
-        tokenizer: Tokenizer,
-    ) -> EncodedExample:
-        rows = [
-            replace(each.row, labels=None if pair.label is None else encode_labels([pair.label], self.classes))
-            for pair, each in zip(pairs, made, strict=True)
-            if each is not None
-        ]
-        known = [each is not None for pair, each in zip(pairs, made, strict=True) if pair.label is not None]
-        coverage = Coverage(
-            examples=1,
-            characters=len(example.text),
-            tokens=sum(row.length for row in rows),
-            windows=len(rows),
-            unknown=sum(int(np.count_nonzero(row.ids == tokenizer.unk_id)) for row in rows),
-            gold=len(known) + len(example.unlinked),
-            unreachable=known.count(False) + len(example.unlinked),
-            cut_characters=sum(each.cut_characters for each in made if each is not None),
-        )
-        return EncodedExample(
-            tuple(rows), coverage, _PairLayout(tuple(pairs), tuple(each is not None for each in made))
-        )
+    # -- loss
 
     def with_class_weights(self, encoded: Sequence[EncodedExample]) -> RelateTask:
-        gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
+        gold = [row.labels for example in encoded for row in example.rows if row.labels is not None]
         if not gold:
             return self
         return replace(self, weights=balanced_weights(np.concatenate(gold), len(self.classes)))
@@ -278,19 +233,19 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return compute_distillation_loss(student, teacher, self.kind, settings.temperature)
 
     def _evidence(self, outputs: Any) -> Any:
-        """Give one line a row: of two markers, the first columns at the head's and the others at the tail's."""
+        """Return one line a row: of two markers, the first columns at the head's and the others at the tail's."""
         if not self.reads_markers:
             return outputs
         size = len(self.classes)
         return outputs[0::2, :size] + outputs[1::2, size:]
 
-    # -- answers
+    # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> RelatePrediction:
-        layout: _PairLayout = encoded.layout
-        found = iter(decode_single(self._logits(outputs), self.classes, self.calibration))
+        layout: PairLayout = encoded.layout
+        read = iter(decode_single(self._logits(outputs), self.classes, self.calibration))
         unread = ClassifyAnswer(label=self.rules.negative)
-        answers = tuple(next(found) if is_read else unread for is_read in layout.is_read)
+        answers = tuple(next(read) if is_read else unread for is_read in layout.is_read)
         return RelatePrediction(layout.pairs, answers, encoded.coverage)
 
     def apply_min_score(self, prediction: RelatePrediction, min_score: float) -> RelatePrediction:
@@ -315,12 +270,14 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         outputs: Sequence[Sequence[Outputs]],
     ) -> RelateTask:
         """Fit the temperature, which changes no label."""
-        gold = [row.labels for each in encoded for row in each.rows if row.labels is not None]
-        known = [parts for each, parts in zip(encoded, outputs, strict=True) if each.coverage.gold]
+        gold = [row.labels for example in encoded for row in example.rows if row.labels is not None]
+        labelled = [parts for example, parts in zip(encoded, outputs, strict=True) if example.coverage.gold]
         if not gold:
             return self
-        logits_RC = np.concatenate([self._logits(parts) for parts in known])
+        logits_RC = np.concatenate([self._logits(parts) for parts in labelled])
         return replace(self, calibration=ClassifyCalibration(fit_temperature(logits_RC, np.concatenate(gold))))
+
+    # -- scores
 
     def score(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> TaskScores:
         coverage = Coverage.total(prediction.coverage for prediction in predictions)
@@ -330,35 +287,35 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return build_sample_metric(self._compared(examples, predictions), self.settings.measure)
 
     def _compared(self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]) -> RelationResults:
-        unlinked = [[each.label for each in example.unlinked] for example in examples]
+        unlinked = [[relation.label for relation in example.unlinked] for example in examples]
         return RelationResults.of(self.classes, self.rules.negative, predictions, unlinked)
 
     def confidences(self, example: RelateExample, prediction: RelatePrediction) -> Iterator[tuple[float, bool]]:
         for pair, answer in zip(prediction.pairs, prediction.answers, strict=True):
-            given = answer.score is not None and answer.label not in (None, self.rules.negative)
-            if given and answer.score is not None and pair.label is not None:
+            is_relation = answer.label not in (None, self.rules.negative)
+            if is_relation and answer.score is not None and pair.label is not None:
                 yield answer.score, answer.label == pair.label
 
     def label_pairs(
         self, examples: Sequence[RelateExample], predictions: Sequence[RelatePrediction]
     ) -> tuple[Sequence[str], Sequence[str]] | None:
-        found = [
+        judged = [
             (pair.label, answer.label)
             for prediction in predictions
             for pair, answer in zip(prediction.pairs, prediction.answers, strict=True)
             if pair.label is not None and answer.label is not None
         ]
-        return [gold for gold, _ in found], [guess for _, guess in found]
+        return [gold for gold, _ in judged], [guess for _, guess in judged]
 
     def comparison_key(self) -> dict[str, Any]:
         named = {"relations": sorted(self.classes), "negative": str(self.rules.negative)}
         return {**named, "measure": self.settings.measure}
 
     def to_record(self, example: RelateExample, prediction: RelatePrediction) -> dict[str, Any]:
-        return to_record(example, prediction, self.rules.negative)
+        return prediction.to_record(example, self.rules.negative)
 
     def to_lines(self, example: RelateExample, prediction: RelatePrediction) -> list[str]:
-        return to_lines(example, prediction, self.rules.negative)
+        return prediction.to_lines(example, self.rules.negative)
 
     # -- files
 

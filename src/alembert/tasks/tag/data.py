@@ -1,8 +1,6 @@
-"""What the task `tag` can be told.
+"""Settings, examples and predictions of the task `tag`: documents with entities, read, compared, shown and rewritten.
 
-Examples and predictions of the task `tag`: documents with entities, read, compared and shown.
-
-Rewrite examples of the task `tag`: entities stay around their words, which may be replaced like all others.
+When examples are rewritten, entities stay around their words, which may be replaced like all others.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from typing import Any, Final, Literal, get_args
 
 from alembert.corpus import readers
 from alembert.corpus.document import Document
-from alembert.corpus.readers.contract import ReadOptions, Remark, SetAside
+from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile
-from alembert.tasks.example import Coverage, Example, ReadResult
+from alembert.tasks.example import Coverage, Example, TaskPrediction
 from alembert.tasks.metrics import spans
 from alembert.tasks.metrics.tally import Tally
 from alembert.tasks.rewriting import (
@@ -29,7 +27,6 @@ from alembert.tasks.rewriting import (
 )
 from alembert.tasks.settings import check_choices, check_windows
 from alembert.tasks.tag.tags import LabelledSpan, SchemeName
-from alembert.tasks.tag.tags import LabelledSpan as Labelled
 from alembert.tasks.task import TaskScores
 from alembert.text.replacement import EditedText, are_isolated, find_editable_spans
 from alembert.text.sentences import Span
@@ -94,7 +91,7 @@ class TagExample(Example):
         return [label for _, _, label in (*(self.entities or ()), *self.discontinuous)]
 
     def annotates(self, label: str) -> bool:
-        """Tell whether entities of a type are annotated in it, so that one that is not there is none."""
+        """Whether entities of a type are annotated in it, so that one that is not there is none."""
         return self.types is None or label in self.types
 
 
@@ -109,7 +106,7 @@ class PredictedEntity:
 
 
 @dataclass(frozen=True)
-class TagPrediction:
+class TagPrediction(TaskPrediction[TagExample]):
     """The entities of one document."""
 
     entities: tuple[PredictedEntity, ...]
@@ -125,21 +122,26 @@ class TagPrediction:
     def spans(self) -> list[LabelledSpan]:
         return [(entity.start, entity.end, entity.label) for entity in self.entities]
 
+    def to_record(self, example: TagExample) -> dict[str, Any]:
+        return {
+            "id": example.id,
+            "text": example.text,
+            "entities": [
+                {**asdict(entity), "text": example.text[entity.start : entity.end]} for entity in self.entities
+            ],
+            "coverage": self.coverage.brief(),
+        }
 
-def read_examples(files: Sequence[Path], options: ReadOptions) -> ReadResult[TagExample]:
+    def to_lines(self, example: TagExample) -> list[str]:
+        return [
+            f"{entity.start}-{entity.end}  {entity.label}  {entity.score:.2f}  {example.text[entity.start : entity.end]}"
+            for entity in self.entities
+        ]
+
+
+def read_file(path: Path, options: ReadOptions) -> Iterator[TagExample | readers.Item]:
     """Read documents."""
-    examples: list[TagExample] = []
-    aside: list[SetAside] = []
-    remarks: list[Remark] = []
-    for path in files:
-        for item in readers.read(path, options):
-            if isinstance(item, Document):
-                examples.append(_example(item, path))
-            elif isinstance(item, SetAside):
-                aside.append(item)
-            elif isinstance(item, Remark):
-                remarks.append(item)
-    return ReadResult(tuple(examples), tuple(aside), tuple(remarks))
+    return (_example(item, path) if isinstance(item, Document) else item for item in readers.read(path, options))
 
 
 def _example(document: Document, path: Path) -> TagExample:
@@ -200,29 +202,28 @@ def _gold_spans(example: TagExample) -> list[LabelledSpan]:
 
 def compute_scores(examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> TaskScores:
     """Score strictly, and in more lenient ways beside it."""
-    found = spans.span_scores(*pair_gold_and_predicted(examples, predictions))
+    scores = spans.span_scores(*pair_gold_and_predicted(examples, predictions))
     return TaskScores(
         main="f1",
         measures={
-            "precision": found.strict.precision,
-            "recall": found.strict.recall,
-            "f1": found.strict.f1,
-            "macro_f1": found.macro_f1,
-            "partial_f1": found.partial.f1,
-            "borders_f1": found.borders.f1,
-            "overlap_f1": found.overlap.f1,
+            "precision": scores.strict.precision,
+            "recall": scores.strict.recall,
+            "f1": scores.strict.f1,
+            "macro_f1": scores.macro_f1,
+            "partial_f1": scores.partial.f1,
+            "borders_f1": scores.borders.f1,
+            "overlap_f1": scores.overlap.f1,
         },
-        by_label={label: _ratios(tally) for label, tally in found.by_type.items()},
+        by_label={label: _ratios(tally) for label, tally in scores.by_type.items()},
         coverage=Coverage.total(prediction.coverage for prediction in predictions),
-        notes=tuple(_notes(examples, found)),
+        notes=tuple(_notes(examples, scores)),
     )
 
 
-def _notes(examples: Sequence[TagExample], found: spans.SpanScores) -> Iterator[str]:
-    """Say what must be known with the scores."""
-    if found.strict.support and not found.strict.guessed:
+def _notes(examples: Sequence[TagExample], scores: spans.SpanScores) -> Iterator[str]:
+    if scores.strict.support and not scores.strict.guessed:
         yield (
-            f"The tagger finds no entity at all, and {found.strict.support:,} are annotated: it calls every word outside, as "
+            f"The tagger finds no entity at all, and {scores.strict.support:,} are annotated: it calls every word outside, as "
             "after too short a training. Train longer or at a higher rate (--epochs, --rate), and look at the training "
             "files with `alembert finetune --check`."
         )
@@ -233,25 +234,13 @@ def _notes(examples: Sequence[TagExample], found: spans.SpanScores) -> Iterator[
             f"In {len(narrowed):,} of {len(examples):,} examples only {types} counts: guesses of other types are not "
             "scored there."
         )
-    strange = {label: tally.guessed for label, tally in found.by_type.items() if not tally.support}
+    strange = {label: tally.guessed for label, tally in scores.by_type.items() if not tally.support}
     if strange:
         counts = ", ".join(f"{label} ({guessed:,})" for label, guessed in strange.items())
         yield (
             f"Guesses of types that are nowhere annotated here count as wrong: {counts}. If the files do not annotate "
             "these types, say which they do (--types)."
         )
-
-
-def to_record(example: TagExample, prediction: TagPrediction) -> dict[str, Any]:
-    """Give a prediction as a JSON object."""
-    return {
-        "id": example.id,
-        "text": example.text,
-        "entities": [
-            {**asdict(entity), "text": example.text[entity.start : entity.end]} for entity in prediction.entities
-        ],
-        "coverage": prediction.coverage.brief(),
-    }
 
 
 def _ratios(tally: Tally) -> dict[str, float]:
@@ -268,7 +257,7 @@ class TagRewriter(Rewriter[TagExample]):
     """Keeps the borders of entities and sentences between edits."""
 
     def editable_spans(self, example: TagExample) -> list[list[Span]]:
-        borders = {place for start, end, _ in _all_entities(example) for place in (start, end)}
+        borders = {border for start, end, _ in _all_entities(example) for border in (start, end)}
         return [find_editable_spans(len(example.text), borders=borders | {*example.sentences})]
 
     def entities(self, example: TagExample) -> list[list[EntitySpan]]:
@@ -303,17 +292,17 @@ class TagRewriter(Rewriter[TagExample]):
             "text": example.text,
             "sections": build_sentence_records(list(pairwise([*example.sentences, len(example.text)]))),
             "entities": [
-                {"id": f"T{number}", "label": label, "spans": places}
-                for number, (label, places) in enumerate(spans, start=1)
+                {"id": f"T{number}", "label": label, "spans": fragments}
+                for number, (label, fragments) in enumerate(spans, start=1)
             ],
             "meta": {} if example.types is None else {ANNOTATED_TYPES_KEY: sorted(example.types)},
         }
         return [{key: value for key, value in record.items() if value}]
 
 
-def _all_entities(example: TagExample) -> list[Labelled]:
+def _all_entities(example: TagExample) -> list[LabelledSpan]:
     return [*(example.entities or ()), *example.discontinuous]
 
 
-def _move_entities(entities: Sequence[Labelled], made: EditedText) -> tuple[Labelled, ...]:
+def _move_entities(entities: Sequence[LabelledSpan], made: EditedText) -> tuple[LabelledSpan, ...]:
     return tuple((*made.map_span((start, end)), label) for start, end, label in entities)

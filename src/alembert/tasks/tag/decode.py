@@ -1,18 +1,14 @@
-"""What the task `tag` has found: ranges of words with scores, and the entities in the text that they are.
+"""Entities of the task `tag`, from ranges of words with scores; numpy alone.
 
-Read spans from the vectors of a span head (`alembert.nn.pointer`); numpy alone.
-
-The table of all pairs is made in strips of first tokens, so that memory grows with the length of the row, not its
-square, and with `longest` not even the time does.
-
-Temperatures of taggers, fitted on development data: of the words' probabilities, of whole paths, or of spans.
+Spans are read from the vectors of a span head (`alembert.nn.pointer`). The table of all pairs is made in strips of first tokens, so that memory grows with the length of the row, not its
+square, and with `longest` not even the time does. Temperatures are fitted on development data: of the words'
+probabilities, of whole paths, or of spans.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -22,6 +18,7 @@ from alembert.tasks.example import EncodedExample
 from alembert.tasks.metrics import calibration
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.tag.data import PredictedEntity, TagExample, TagPrediction
+from alembert.tasks.tag.rows import TagLayout
 from alembert.tasks.tag.tags import WordOffsets
 
 if TYPE_CHECKING:
@@ -51,15 +48,15 @@ def find_pointer_spans(
     query_TK, key_TK, first_TY, last_TY = np.split(vectors_TC, [width, 2 * width, 2 * width + types], axis=1)
     count = len(vectors_TC)
     reach = count if longest is None else longest
-    found: list[PointerSpan] = []
+    spans: list[PointerSpan] = []
     for begin in range(0, count, _STRIP):
         end = min(begin + _STRIP, count)
         stop = min(end - 1 + reach, count)
         near = query_TK[begin:end] @ key_TK[begin:stop].T / np.sqrt(width)
         lengths = np.arange(stop - begin) - np.arange(end - begin)[:, None] + 1
         near = np.where((lengths >= 1) & (lengths <= reach), near, -np.inf)
-        found += _spans_above(near, first_TY[begin:end], last_TY[begin:stop], threshold, begin)
-    return sorted(found)
+        spans += _spans_above(near, first_TY[begin:end], last_TY[begin:stop], threshold, begin)
+    return sorted(spans)
 
 
 def _spans_above(
@@ -79,19 +76,8 @@ ScoredSpan = tuple[int, int, str, float]
 """First word, the word after the last, type, score."""
 
 
-@dataclass(frozen=True, eq=False)
-class TagLayout:
-    """Where the answers of the rows stand in the text."""
-
-    words: WordOffsets
-    first_words: tuple[int, ...]
-    """The word of the first place of each row."""
-    owned_words: tuple[tuple[int, int], ...]
-    """Words that each row answers for."""
-
-
 def decode_pointer_spans(layout: TagLayout, outputs: Sequence[Outputs], types: Sequence[str]) -> list[ScoredSpan]:
-    """Give the spans that a span head finds, each by the row that answers for it; their scores are above 0."""
+    """Decode the spans of a span head, each by the row that answers for it; their scores are above 0."""
     return sorted(
         (begin + first, begin + last + 1, types[kind], score)
         for begin, own, vectors in zip(layout.first_words, layout.owned_words, outputs, strict=True)
@@ -100,18 +86,18 @@ def decode_pointer_spans(layout: TagLayout, outputs: Sequence[Outputs], types: S
     )
 
 
-def with_probabilities(found: Iterable[ScoredSpan], temperature: float) -> Iterator[ScoredSpan]:
+def with_probabilities(spans: Iterable[ScoredSpan], temperature: float) -> Iterator[ScoredSpan]:
     """Turn scores above 0 into probabilities."""
-    for first, end, label, score in found:
+    for first, end, label, score in spans:
         yield first, end, label, 1 / (1 + math.exp(-score / temperature))
 
 
-def to_entities(encoded: EncodedExample, found: Iterable[ScoredSpan]) -> TagPrediction:
-    """Give ranges of words as entities at characters."""
+def to_entities(encoded: EncodedExample, spans: Iterable[ScoredSpan]) -> TagPrediction:
+    """Turn ranges of words into entities at characters."""
     words: WordOffsets = encoded.layout.words
     entities = (
         PredictedEntity(int(words.starts_W[first]), int(words.ends_W[end - 1]), label, score)
-        for first, end, label, score in found
+        for first, end, label, score in spans
     )
     return TagPrediction(tuple(entities), encoded.coverage)
 
@@ -123,14 +109,14 @@ def fit_word_temperature(
     task: TagTask, examples: Sequence[TagExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
 ) -> float | None:
     """Fit it to the tags of words, or with a CRF to whole paths, where all types are annotated; none: nowhere."""
-    known = [
-        (np.concatenate(parts), np.concatenate([row.labels for row in each.rows]))
-        for example, each, parts in zip(examples, encoded, outputs, strict=True)
-        if each.rows and all(map(example.annotates, task.types)) and all(row.labels is not None for row in each.rows)
+    labelled = [
+        (np.concatenate(parts), np.concatenate([row.labels for row in read.rows]))
+        for example, read, parts in zip(examples, encoded, outputs, strict=True)
+        if read.rows and all(map(example.annotates, task.types)) and all(row.labels is not None for row in read.rows)
     ]
-    if not known:
+    if not labelled:
         return None
-    logits, labels = zip(*known, strict=True)
+    logits, labels = zip(*labelled, strict=True)
     if task.crf_decoder is not None:
         return task.crf_decoder.fit_temperature(logits, labels, task.allowed_transitions)
     return calibration.fit_temperature(np.concatenate(logits), np.concatenate(labels))
@@ -141,10 +127,12 @@ def fit_span_temperature(
 ) -> float:
     """Fit it to the entities that are found: nearly all other stretches of words are easy, and would decide alone."""
     judged = [
-        each
+        confidence
         for example, read, parts in zip(examples, encoded, outputs, strict=True)
         if example.entities is not None
-        for each in task.confidences(example, to_entities(read, decode_pointer_spans(read.layout, parts, task.types)))
+        for confidence in task.confidences(
+            example, to_entities(read, decode_pointer_spans(read.layout, parts, task.types))
+        )
     ]
     scores, right = zip(*judged, strict=True) if judged else ((), ())
     return calibration.fit_binary_temperature(scores, right)

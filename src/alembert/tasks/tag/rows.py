@@ -1,21 +1,43 @@
-"""Where the task `tag` cuts documents into windows, and what the right answers of a window look like as numbers."""
+"""Rows of the task `tag`: where documents are cut into windows, and what their right answers look like as numbers."""
 
 # W words, C tags, K entities
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from alembert.data.windows import Window, compute_windows
-from alembert.tasks.tag.data import TagExample
-from alembert.tasks.tag.tags import OUTSIDE, LabelledSpan, WordOffsets
+from alembert.data.windows import Row, Window, compute_windows
+from alembert.tasks.example import Coverage, EncodedExample
+from alembert.tasks.tag.data import TagExample, TagSettings
+from alembert.tasks.tag.tags import (
+    OUTSIDE,
+    LabelledSpan,
+    WordOffsets,
+    drop_overlaps,
+    find_words,
+    to_tags,
+    to_word_ranges,
+)
 from alembert.text.sentences import split_sentences
+from alembert.text.tokenizer import Encoding, Tokenizer
 
 UNANNOTATED_TYPE: Final = -1
 """First word of a line of a span head's labels that says: entities of this type are not annotated in the row."""
+
+
+@dataclass(frozen=True, eq=False)
+class TagLayout:
+    """Where the answers of the rows stand in the text."""
+
+    words: WordOffsets
+    first_words: tuple[int, ...]
+    """The word of the first place of each row."""
+    owned_words: tuple[tuple[int, int], ...]
+    """Words that each row answers for."""
 
 
 def cut_document(example: TagExample, words: WordOffsets, length: int, limit: int, overlap: int) -> list[Window]:
@@ -32,20 +54,86 @@ def cut_document(example: TagExample, words: WordOffsets, length: int, limit: in
 def build_span_labels(
     ranges: Sequence[LabelledSpan], begin: int, end: int, types: Sequence[str], unknown: Collection[str]
 ) -> npt.NDArray[np.int64]:
-    """Give the entities within words `begin` to `end` as lines (K, 3): first word, last word, type; unknown types last."""
-    place = {label: number for number, label in enumerate(types)}
-    lines = [(s - begin, e - 1 - begin, place[t]) for s, e, t in ranges if begin <= s and e <= end]
-    lines += [(UNANNOTATED_TYPE, UNANNOTATED_TYPE, place[label]) for label in unknown]
+    """List the entities within words `begin` to `end` (K, 3): first word, last word, type; unknown types last."""
+    number_of = {label: number for number, label in enumerate(types)}
+    lines = [(s - begin, e - 1 - begin, number_of[t]) for s, e, t in ranges if begin <= s and e <= end]
+    lines += [(UNANNOTATED_TYPE, UNANNOTATED_TYPE, number_of[label]) for label in unknown]
     return np.array(lines, np.int64).reshape(-1, 3)
 
 
 def build_allowed_tags(
     tags_W: npt.NDArray[np.int64], names: Sequence[str], unknown: Collection[str]
 ) -> npt.NDArray[np.bool_]:
-    """Say which tags each word may have (W, C): its own, and outside of entities those of all unknown types."""
+    """Mark the tags that each word may have (W, C): its own, and outside of entities those of all unknown types."""
     allowed_WC: npt.NDArray[np.bool_] = np.arange(len(names)) == tags_W[:, None]
-    is_outside_W = ~np.isin(tags_W, [place for place, name in enumerate(names) if name != OUTSIDE])
+    is_outside_W = ~np.isin(tags_W, [number for number, name in enumerate(names) if name != OUTSIDE])
     for number, name in enumerate(names):
         if name[2:] in unknown or OUTSIDE not in names:
             allowed_WC[is_outside_W, number] = True
     return allowed_WC
+
+
+@dataclass(frozen=True, eq=False)
+class TagRowBuilder:
+    """How documents become rows."""
+
+    settings: TagSettings
+    types: tuple[str, ...]
+    tags: tuple[str, ...]
+    tokenizer: Tokenizer
+    limit: int
+    """Tokens of a window at most, without special ones."""
+    allows_several: bool
+    """Whether the right answer for some words is one of several tags."""
+
+    def encode(self, examples: Sequence[TagExample]) -> list[EncodedExample]:
+        """Encode documents; their texts go through the tokenizer at once."""
+        encodings = self.tokenizer.encode_batch([example.text for example in examples], add_special_tokens=False)
+        return [self._encode(*pair) for pair in zip(examples, encodings, strict=True)]
+
+    def _encode(self, example: TagExample, encoding: Encoding) -> EncodedExample:
+        words = find_words(encoding)
+        ids = np.asarray(encoding.ids, np.int64)
+        windows = cut_document(example, words, len(ids), self.limit, min(self.settings.shared, self.limit // 2))
+        ranges, lost = self._reachable(example, words)
+        rows, first, own = [], [], []
+        for window in windows:
+            owned = np.searchsorted(words.pieces_W, (window.own_start, window.own_end)).tolist()
+            begin, end = owned
+            if self.settings.head == "span":
+                begin, end = np.searchsorted(words.pieces_W, (window.start, window.end)).tolist()
+            inside = np.concatenate(([self.tokenizer.cls_id], ids[window.start : window.end], [self.tokenizer.sep_id]))
+            positions = words.pieces_W[begin:end] - window.start + 1
+            labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
+            rows.append(Row(ids=inside, positions=positions, labels=labels))
+            first.append(begin)
+            own.append((owned[0], owned[1]))
+        coverage = Coverage(
+            examples=1,
+            characters=len(example.text),
+            tokens=sum(row.length for row in rows),
+            windows=len(rows),
+            split_examples=int(len(rows) > 1),
+            unknown=int((ids == self.tokenizer.unk_id).sum()),
+            gold=len(example.entities or ()) + len(example.discontinuous),
+            unreachable=lost + len(example.discontinuous),
+        )
+        return EncodedExample(tuple(rows), coverage, TagLayout(words, tuple(first), tuple(own)))
+
+    def _reachable(self, example: TagExample, words: WordOffsets) -> tuple[list[LabelledSpan] | None, int]:
+        if example.entities is None:
+            return None, 0
+        ranges, off_words = to_word_ranges(example.entities, words)
+        if self.settings.head == "span":
+            return ranges, off_words
+        flat, covered = drop_overlaps(ranges)
+        return flat, off_words + covered
+
+    def _labels(
+        self, ranges: list[LabelledSpan], begin: int, end: int, count: int, types: frozenset[str] | None
+    ) -> npt.NDArray[Any]:
+        unknown = [label for label in self.types if types is not None and label not in types]
+        if self.settings.head == "span":
+            return build_span_labels(ranges, begin, end, self.types, unknown)
+        tags = to_tags(ranges, count, self.tags)[begin:end]
+        return build_allowed_tags(tags, self.tags, unknown) if self.allows_several else tags

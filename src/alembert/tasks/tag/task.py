@@ -5,14 +5,14 @@ text as it was given. Documents of any length are read through windows that over
 one window in which it stands far from the borders, in training, evaluation and prediction alike.
 """
 
-# P places, W words, C tags, K entities
+# W words, C tags
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,10 @@ import numpy.typing as npt
 from alembert.corpus.document import Document
 from alembert.corpus.examples.tag_check import TagProblem, check_tag_files
 from alembert.corpus.readers.contract import ReadOptions
-from alembert.data.windows import Row
 from alembert.errors import BadFile
-from alembert.tasks.example import Coverage, EncodedExample, ReadResult
-from alembert.tasks.metrics import calibration, spans
+from alembert.tasks.example import EncodedExample, Example, ReadResult, collect
+from alembert.tasks.metrics import calibration
+from alembert.tasks.metrics.spans import f1_measure, span_counts
 from alembert.tasks.runtime import Outputs, check_finite
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
 from alembert.tasks.tag.crf import AllowedTransitions, CrfDecoder, build_allowed_transitions, find_best_path
@@ -35,36 +35,23 @@ from alembert.tasks.tag.data import (
     check_entity_types,
     compute_scores,
     pair_gold_and_predicted,
-    read_examples,
+    read_file,
     sentence_starts,
-    to_record,
 )
 from alembert.tasks.tag.decode import (
     ExampleOutputs,
     ScoredSpan,
-    TagLayout,
     decode_pointer_spans,
     fit_span_temperature,
     fit_word_temperature,
     to_entities,
     with_probabilities,
 )
-from alembert.tasks.tag.rows import build_allowed_tags, build_span_labels, cut_document
-from alembert.tasks.tag.tags import (
-    OUTSIDE,
-    LabelledSpan,
-    TagScheme,
-    WordOffsets,
-    drop_overlaps,
-    find_words,
-    from_tags,
-    tag_names,
-    to_tags,
-    to_word_ranges,
-)
+from alembert.tasks.tag.rows import TagRowBuilder
+from alembert.tasks.tag.tags import OUTSIDE, TagScheme, from_tags, tag_names
 from alembert.tasks.tag.types import apply_declared_types, check_declared_types, infer_types
-from alembert.tasks.task import SampleMetric, Task, TaskScores
-from alembert.text.tokenizer import Encoding, Tokenizer
+from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
+from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -83,7 +70,9 @@ class TagTask(Task[TagExample, TagPrediction]):
 
     name: ClassVar[str] = "tag"
     settings_class: ClassVar[type[Any]] = TagSettings
+    example_class: ClassVar[type[Example]] = TagExample
     answer_name: ClassVar[str] = "entities"
+    text_name: ClassVar[str] = ""
 
     types: tuple[str, ...]
     settings: TagSettings
@@ -96,12 +85,12 @@ class TagTask(Task[TagExample, TagPrediction]):
     output_names: tuple[str, ...] = ()
     """Names of the head's outputs, if the head was trained elsewhere; empty: the tags of the scheme."""
 
-    # -- data
+    # -- reading
 
     @classmethod
     def read(cls, files: Sequence[Path], settings: TagSettings, options: ReadOptions) -> ReadResult[TagExample]:
         options = replace(options, token_labels=options.token_labels or settings.every_token)
-        return apply_declared_types(read_examples(files, options), options.types)
+        return apply_declared_types(collect(files, lambda path: read_file(path, options)), options.types)
 
     @classmethod
     def mark_unknown(
@@ -118,13 +107,8 @@ class TagTask(Task[TagExample, TagPrediction]):
         return replace(reading, examples=tuple(bare))
 
     @classmethod
-    def examples_from_texts(cls, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[TagExample]:
-        names = ids or [str(number) for number in range(1, len(texts) + 1)]
-        return [TagExample(id=name, texts=(text,)) for name, text in zip(names, texts, strict=True)]
-
-    @classmethod
     def examples_from_documents(cls, documents: Sequence[Document]) -> list[TagExample]:
-        return [TagExample(id=each.id, texts=(each.text,), sentences=sentence_starts(each)) for each in documents]
+        return [TagExample(id=d.id, texts=(d.text,), sentences=sentence_starts(d)) for d in documents]
 
     @classmethod
     def learn(cls, examples: Sequence[TagExample], settings: TagSettings) -> TagTask:
@@ -143,17 +127,17 @@ class TagTask(Task[TagExample, TagPrediction]):
 
     def describe(self) -> list[str]:
         many = "type" if len(self.types) == 1 else "types"
-        told = [f"entities of {len(self.types)} {many}: {', '.join(self.types)}"]
+        sentences = [f"entities of {len(self.types)} {many}: {', '.join(self.types)}"]
         if self.settings.head == "span":
-            told.append("a span head scores every stretch of words, so entities may nest and overlap")
+            sentences.append("a span head scores every stretch of words, so entities may nest and overlap")
         else:
             scheme = TagScheme.from_names(self.output_names).name if self.output_names else self.settings.scheme
-            told.append(f"{len(self.labels)} tags ({scheme}), at the first piece of each word")
+            sentences.append(f"{len(self.labels)} tags ({scheme}), at the first piece of each word")
         if self.partial:
-            told.append(
+            sentences.append(
                 "not all training examples annotate all types: where a type is not annotated, it counts as unknown"
             )
-        return told
+        return sentences
 
     def check(self, examples: Sequence[TagExample]) -> None:
         check_entity_types(examples, self.types)
@@ -175,7 +159,7 @@ class TagTask(Task[TagExample, TagPrediction]):
     def rewriter(self) -> TagRewriter:
         return TagRewriter()
 
-    # -- the model
+    # -- encoding
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -196,12 +180,12 @@ class TagTask(Task[TagExample, TagPrediction]):
         return self.partial or OUTSIDE not in self.tags
 
     @property
-    def loss_unit(self) -> Literal["places", "rows", "examples"]:
+    def loss_unit(self) -> LossUnit:
         return "rows" if self.settings.head == "span" else "places"
 
     @cached_property
     def allowed_transitions(self) -> AllowedTransitions:
-        """Say which tags may follow each other."""
+        """Which tags may follow each other."""
         return build_allowed_transitions(self.labels, self.settings.scheme)
 
     def head(self) -> HeadSpec:
@@ -211,63 +195,15 @@ class TagTask(Task[TagExample, TagPrediction]):
 
     def encode(self, examples: Sequence[TagExample], tokenizer: Tokenizer, longest: int) -> list[EncodedExample]:
         limit = min(self.settings.length, longest) - 2
-        encodings = tokenizer.encode_batch([each.text for each in examples], add_special_tokens=False)
-        return [
-            self._encoded(example, encoding, tokenizer, limit)
-            for example, encoding in zip(examples, encodings, strict=True)
-        ]
+        builder = TagRowBuilder(self.settings, self.types, self.tags, tokenizer, limit, self._allows_several)
+        return builder.encode(examples)
 
-    def _encoded(self, example: TagExample, encoding: Encoding, tokenizer: Tokenizer, limit: int) -> EncodedExample:
-        words = find_words(encoding)
-        ids = np.asarray(encoding.ids, np.int64)
-        cuts = cut_document(example, words, len(ids), limit, min(self.settings.shared, limit // 2))
-        ranges, lost = self._reachable(example, words)
-        rows, first, own = [], [], []
-        for window in cuts:
-            own_words = np.searchsorted(words.pieces_W, (window.own_start, window.own_end)).tolist()
-            begin, end = own_words
-            if self.settings.head == "span":
-                begin, end = np.searchsorted(words.pieces_W, (window.start, window.end)).tolist()
-            inside = np.concatenate(([tokenizer.cls_id], ids[window.start : window.end], [tokenizer.sep_id]))
-            places = words.pieces_W[begin:end] - window.start + 1
-            labels = None if ranges is None else self._labels(ranges, begin, end, len(words), example.types)
-            rows.append(Row(ids=inside, positions=places, labels=labels))
-            first.append(begin)
-            own.append((own_words[0], own_words[1]))
-        coverage = Coverage(
-            examples=1,
-            characters=len(example.text),
-            tokens=sum(row.length for row in rows),
-            windows=len(rows),
-            split_examples=int(len(rows) > 1),
-            unknown=int((ids == tokenizer.unk_id).sum()),
-            gold=len(example.entities or ()) + len(example.discontinuous),
-            unreachable=lost + len(example.discontinuous),
-        )
-        return EncodedExample(tuple(rows), coverage, TagLayout(words, tuple(first), tuple(own)))
-
-    def _reachable(self, example: TagExample, words: WordOffsets) -> tuple[list[LabelledSpan] | None, int]:
-        if example.entities is None:
-            return None, 0
-        ranges, off_words = to_word_ranges(example.entities, words)
-        if self.settings.head == "span":
-            return ranges, off_words
-        flat, covered = drop_overlaps(ranges)
-        return flat, off_words + covered
-
-    def _labels(
-        self, ranges: list[LabelledSpan], begin: int, end: int, count: int, types: frozenset[str] | None
-    ) -> npt.NDArray[Any]:
-        unknown = [t for t in self.types if types is not None and t not in types]
-        if self.settings.head == "span":
-            return build_span_labels(ranges, begin, end, self.types, unknown)
-        tags = to_tags(ranges, count, self.tags)[begin:end]
-        return build_allowed_tags(tags, self.tags, unknown) if self._allows_several else tags
+    # -- loss
 
     def with_class_weights(self, encoded: Sequence[EncodedExample]) -> TagTask:
         if self.settings.head != "softmax" or self._allows_several:
             return self
-        tags = np.concatenate([row.labels for each in encoded for row in each.rows if row.labels is not None])
+        tags = np.concatenate([row.labels for read in encoded for row in read.rows if row.labels is not None])
         counts = np.bincount(tags, minlength=len(self.labels)).clip(min=1)
         return replace(self, weights=tuple((counts.sum() / (len(counts) * counts)).tolist()))
 
@@ -318,7 +254,7 @@ class TagTask(Task[TagExample, TagPrediction]):
             check_finite(part, "Transitions of the CRF")
         return replace(self, crf_decoder=CrfDecoder(*parts)) if parts else self
 
-    # -- answers
+    # -- decoding
 
     def decode(self, encoded: EncodedExample, outputs: Sequence[Outputs]) -> TagPrediction:
         if self.settings.head != "span":
@@ -335,11 +271,11 @@ class TagTask(Task[TagExample, TagPrediction]):
             return []
         emissions_WC = np.concatenate(outputs)
         tags = self._best_path(emissions_WC)
-        if not (found := from_tags(tags.tolist(), self.tags)):
+        if not (spans := from_tags(tags.tolist(), self.tags)):
             return []
         sure_W = self._probabilities(emissions_WC)[np.arange(len(tags)), tags]
         joined = np.mean if self.output_names else np.min  # the mean is what the pipelines of transformers give
-        return [(first, end, label, float(joined(sure_W[first:end]))) for first, end, label in found]
+        return [(first, end, label, float(joined(sure_W[first:end]))) for first, end, label in spans]
 
     def _best_path(self, emissions_WC: Outputs) -> npt.NDArray[np.int64]:
         """Return the best legal tags; of a head that was trained elsewhere the best of each word, as its users know it."""
@@ -351,7 +287,7 @@ class TagTask(Task[TagExample, TagPrediction]):
         return self.crf_decoder.decode(emissions_WC, self.allowed_transitions)
 
     def _probabilities(self, emissions_WC: Outputs) -> npt.NDArray[Any]:
-        """Say how sure each tag of each word is."""
+        """Compute how sure each tag of each word is."""
         if self.crf_decoder is None:
             return calibration.softmax(emissions_WC.astype(np.float64) / self.temperature)
         return self.crf_decoder.marginals(emissions_WC, self.allowed_transitions, self.temperature)
@@ -362,14 +298,16 @@ class TagTask(Task[TagExample, TagPrediction]):
         """Fit the temperature of the words' probabilities, or of the spans'; the entities stay the same."""
         if self.settings.head == "span":
             return replace(self, temperature=fit_span_temperature(self, examples, encoded, outputs))
-        found = None if self._allows_several else fit_word_temperature(self, examples, encoded, outputs)
-        return self if found is None else replace(self, temperature=found)
+        temperature = None if self._allows_several else fit_word_temperature(self, examples, encoded, outputs)
+        return self if temperature is None else replace(self, temperature=temperature)
+
+    # -- scores
 
     def score(self, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> TaskScores:
         return compute_scores(examples, predictions)
 
     def sample_metric(self, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> SampleMetric:
-        return spans.f1_measure(spans.span_counts(*pair_gold_and_predicted(examples, predictions)))
+        return f1_measure(span_counts(*pair_gold_and_predicted(examples, predictions)))
 
     def confidences(self, example: TagExample, prediction: TagPrediction) -> Iterator[tuple[float, bool]]:
         gold = set(example.entities or ())
@@ -379,15 +317,6 @@ class TagTask(Task[TagExample, TagPrediction]):
 
     def comparison_key(self) -> dict[str, Any]:
         return {"types": sorted(self.types)}
-
-    def to_record(self, example: TagExample, prediction: TagPrediction) -> dict[str, Any]:
-        return to_record(example, prediction)
-
-    def to_lines(self, example: TagExample, prediction: TagPrediction) -> list[str]:
-        return [
-            f"{entity.start}-{entity.end}  {entity.label}  {entity.score:.2f}  {example.text[entity.start : entity.end]}"
-            for entity in prediction.entities
-        ]
 
     # -- files
 
