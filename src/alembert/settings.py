@@ -73,8 +73,7 @@ def to_toml(settings: Any, table: str = "") -> str:
 
 def _toml_lines(settings: Any, table: str) -> Iterator[str]:
     inner = []
-    kind: type[object] = type(settings)
-    explanations = read_field_docs(kind)
+    explanations = read_field_docs(type(settings))  # type: ignore[arg-type]  # a class is hashable
     for item in dataclasses.fields(settings):
         value = getattr(settings, item.name)
         if dataclasses.is_dataclass(value):
@@ -97,7 +96,7 @@ def _toml_value(value: Any) -> str:
 
 
 @functools.cache
-def read_field_docs(kind: type[object]) -> dict[str, str]:
+def read_field_docs(kind: type[Any]) -> dict[str, str]:
     """Give the docstring that stands under each field of a dataclass."""
     import ast
     import inspect

@@ -44,8 +44,8 @@ def test_signals_are_handled_after_other_cores_came_and_went() -> None:
     """A Core moves the stack of signal handlers; two that end in the order of their making leave it on lost memory."""
     check = (
         "import faulthandler, signal; faulthandler.enable(); "
-        "from alembert.hardware.runtimes import import_nncf, import_openvino, the_core; "
-        "import_nncf(); cores = [the_core(), the_core()]; "
+        "from alembert.hardware.runtimes import get_core, import_nncf, import_openvino; "
+        "import_nncf(); cores = [get_core(), get_core()]; "
         "other = import_openvino().Core(); other.get_property('CPU', 'FULL_DEVICE_NAME'); del other; cores.clear(); "
         "heard = []; signal.signal(signal.SIGTERM, lambda *_: heard.append(1)); "
         "signal.raise_signal(signal.SIGTERM); assert heard"

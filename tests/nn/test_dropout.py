@@ -137,7 +137,7 @@ ALLOWED = {
 @pytest.fixture(params=[1, 20, 1_000], ids=["heads apart", "a document at a time", "all at once"])
 def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention in pieces of so many probabilities; a group has 2 x 2 x 9, or 2 x 25."""
-    monkeypatch.setattr("alembert.nn.dropped_attention._CACHED", request.param)
+    monkeypatch.setattr("alembert.nn.dropped_attention._CACHE_ELEMENTS", request.param)
 
 
 def reference(qkv: torch.Tensor, group: DocumentGroup, allowed: torch.Tensor | None) -> torch.Tensor:
