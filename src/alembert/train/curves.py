@@ -67,7 +67,7 @@ def write_curves(log: RunLog, folder: Path, title: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     panels = build_panels(log)
     page = render_curves_page(panels, title, _summary(log)).encode()
-    files = {"loss.html": page, "loss.png": _render_picture(panels, title)}
+    files = {"loss.html": page, "loss.png": render_panels_png(panels, title)}
     written = []
     for name, content in files.items():
         if content is not None:
@@ -216,7 +216,7 @@ def _numbers(panel: Panel, curve: Curve) -> Iterator[str]:
         yield f"{next(x for x, y in curve.points if y == value):,.0f}"
 
 
-def _render_picture(panels: Sequence[Panel], title: str) -> bytes | None:
+def render_panels_png(panels: Sequence[Panel], title: str) -> bytes | None:
     """Draw the panels with their titles and legends, which a page writes around them."""
     names = max((len(_legend_curves(panel)) for panel in panels), default=0)
     top = -24.0 - _LEGEND_LINE * -(-names // _LEGEND_COLUMNS)
