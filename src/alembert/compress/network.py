@@ -46,7 +46,7 @@ class Operations(Protocol):
 
     def constant(self, name: str, values: FloatArray) -> Node: ...
 
-    def annotate(self, one: Node, other: Node) -> Node: ...
+    def add(self, one: Node, other: Node) -> Node: ...
 
     def multiply(self, one: Node, other: Node) -> Node: ...
 
@@ -153,14 +153,14 @@ class _Network:
 
     def _embedded(self) -> Node:
         ops, place = self.ops, "encoder.embeddings"
-        states = ops.annotate(
+        states = ops.add(
             ops.rows(self._weight(f"{place}.token.weight"), ops.ids),
             ops.rows(self._weight(f"{place}.segment.weight"), ops.segments),
         )
         if self.config.position_embedding_type == "absolute":
-            states = ops.annotate(states, ops.beginning(self._weight(f"{place}.position.weight")))
+            states = ops.add(states, ops.beginning(self._weight(f"{place}.position.weight")))
         elif self.config.position_embedding_type == "sinusoidal":
-            states = ops.annotate(states, ops.beginning(ops.constant("sinusoids", self._sinusoids())))
+            states = ops.add(states, ops.beginning(ops.constant("sinusoids", self._sinusoids())))
         states = self._norm(states, f"{place}.norm")
         return states if self.config.embedding_size is None else self._linear(states, f"{place}.widen", "widen")
 
@@ -168,12 +168,12 @@ class _Network:
         """Apply a block; `first`: only the first token of each document leaves it."""
         read = self._norm(states, f"{place}.attention_norm") if self._is_pre_norm else states
         seen = self._attended(read, layer, f"{place}.attention", first=first)
-        states = self.ops.annotate(self.ops.first(states, 1) if first else states, seen)
+        states = self.ops.add(self.ops.first(states, 1) if first else states, seen)
         if self._is_pre_norm:
             fed = self._fed_forward(self._norm(states, f"{place}.output_norm"), layer, place)
-            return self.ops.annotate(states, fed)
+            return self.ops.add(states, fed)
         states = self._norm(states, f"{place}.attention_norm")
-        return self._norm(self.ops.annotate(states, self._fed_forward(states, layer, place)), f"{place}.output_norm")
+        return self._norm(self.ops.add(states, self._fed_forward(states, layer, place)), f"{place}.output_norm")
 
     def _attended(self, states: Node, layer: int, place: str, *, first: bool) -> Node:
         config, ops = self.config, self.ops
@@ -234,7 +234,7 @@ class _Network:
     def _mean(self, states: list[Node]) -> Node:
         total = states[0]
         for each in states[1:]:
-            total = self.ops.annotate(total, each)
+            total = self.ops.add(total, each)
         share = np.array(1 / len(states), np.float32)
         return self.ops.multiply(self.ops.mean(total), self.ops.constant(f"1/{len(states)}", share))
 
@@ -255,7 +255,7 @@ class _Network:
             ops.beginning(ops.constant(f"{name} {width}", function(angles)))
             for name, function in (("cos", np.cos), ("sin", np.sin))
         )
-        return ops.annotate(ops.multiply(states, cos), ops.multiply(across, sin))
+        return ops.add(ops.multiply(states, cos), ops.multiply(across, sin))
 
     def _sinusoids(self) -> FloatArray:
         angles = self._angles(self.config.embedding_width)

@@ -123,7 +123,7 @@ class OnnxOperations:
     def constant(self, name: str, values: FloatArray) -> str:
         return self._initial(name, np.asarray(values, np.float32))
 
-    def annotate(self, one: str, other: str) -> str:
+    def add(self, one: str, other: str) -> str:
         return self._node("Add", one, other)
 
     def multiply(self, one: str, other: str) -> str:
@@ -143,15 +143,15 @@ class OnnxOperations:
             curve = self._node("Erf", self._node("Div", states, self._float(math.sqrt(2))))
         else:
             cube = self.multiply(self.multiply(states, states), states)
-            bent = self.annotate(states, self._times(cube, 0.044715))
+            bent = self.add(states, self._times(cube, 0.044715))
             curve = self.tanh(self._times(bent, math.sqrt(2 / math.pi)))
-        return self.multiply(self._times(states, 0.5), self.annotate(curve, self._float(1)))
+        return self.multiply(self._times(states, 0.5), self.add(curve, self._float(1)))
 
     def linear(self, states: str, place: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> str:
         self.multiplied[name] = (states, place)
         weight_DC = self.constant(f"{place}.weight", weight_CD.T)
         product = self._node("MatMul", states, weight_DC, name=name)
-        return self.annotate(product, self.constant(f"{place}.bias", bias_C))
+        return self.add(product, self.constant(f"{place}.bias", bias_C))
 
     def norm(self, states: str, scale: str, bias: str, eps: float) -> str:
         return self._node("LayerNormalization", states, scale, bias, axis=-1, epsilon=eps)
@@ -195,7 +195,7 @@ class OnnxOperations:
     def attention(self, query: str, key: str, value: str, size: int) -> str:
         across = self._node("Transpose", key, perm=[0, 1, 3, 2])
         scores = self._node("MatMul", self._times(query, 1 / math.sqrt(size)), across)
-        seen = self.annotate(scores, self.unseen_B11T)
+        seen = self.add(scores, self.unseen_B11T)
         return self._node("MatMul", self._node("Softmax", seen, axis=-1), value)
 
     def _unseen(self) -> str:
@@ -349,7 +349,7 @@ class QuantisedOnnxOperations(OnnxOperations):
         )
         rounded = self._rounded(smooth, name, *self.seen[name].extremes(factor_D))
         product = self._node("MatMul", rounded, weight_DC, name=name)
-        return self.annotate(product, self.constant(f"{place}.bias", bias_C))
+        return self.add(product, self.constant(f"{place}.bias", bias_C))
 
     def _rounded(self, states: str, product: str, low: float, high: float) -> str:
         """Round to equal steps from `low` to `high`, of which one is zero."""

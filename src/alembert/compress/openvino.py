@@ -74,7 +74,7 @@ class OpenVinoOperations:
     def output(self, name: str, states: Any, *, per_token: bool) -> None:
         """Make something an output of the graph; what is one already is given once more, since a value has one name."""
         if any(states is other for other in self.outputs):
-            states = self.annotate(states, self.constant("zero", np.zeros((), np.float32)))
+            states = self.add(states, self.constant("zero", np.zeros((), np.float32)))
         states.output(0).set_names({name})
         self.outputs.append(states)
 
@@ -87,7 +87,7 @@ class OpenVinoOperations:
             self.constants[name] = node
         return self.constants[name]
 
-    def annotate(self, one: Any, other: Any) -> Node:
+    def add(self, one: Any, other: Any) -> Node:
         node: Node = self.ops.add(one, other)
         return node
 
@@ -114,11 +114,11 @@ class OpenVinoOperations:
     def linear(self, states: Any, place: str, weight_CD: FloatArray, bias_C: FloatArray, name: str) -> Node:
         product = self.ops.matmul(states, self.constant(f"{place}.weight", weight_CD), False, True)
         product.set_friendly_name(name)
-        return self.annotate(product, self.constant(f"{place}.bias", bias_C))
+        return self.add(product, self.constant(f"{place}.bias", bias_C))
 
     def norm(self, states: Any, scale: Any, bias: Any, eps: float) -> Node:
         even = self.ops.mvn(states, self._whole([-1]), True, eps, "inside_sqrt")
-        return self.annotate(self.multiply(even, scale), bias)
+        return self.add(self.multiply(even, scale), bias)
 
     # -- parts
 

@@ -54,7 +54,7 @@ class LayerMean:
         self._sum_ND: Tensor | None = None
         self._count = 0
 
-    def annotate(self, states_ND: Tensor) -> None:
+    def add(self, states_ND: Tensor) -> None:
         """Take the states of one more layer."""
         self._sum_ND = states_ND if self._sum_ND is None else self._sum_ND + states_ND
         self._count += 1
@@ -225,7 +225,7 @@ class Encoder(nn.Module):
             if trace is not None:
                 trace.hidden.append(states_ND)
             if layers is not None:
-                layers.annotate(self._finish(states_ND))
+                layers.add(self._finish(states_ND))
         return self._finish(states_ND)
 
     def _finish(self, states_ND: Tensor) -> Tensor:
