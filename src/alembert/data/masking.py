@@ -103,11 +103,7 @@ def corrupt(
     vocab_size: int,
 ) -> npt.NDArray[np.int32]:
     """Replace the chosen tokens by `[MASK]`, by a token drawn evenly from the whole vocabulary, or not at all."""
-    draws = (
-        rng.random(chosen.units.max(initial=-1) + 1)[chosen.units]
-        if settings.together
-        else rng.random(len(chosen))
-    )
+    draws = rng.random(chosen.units.max(initial=-1) + 1)[chosen.units] if settings.together else rng.random(len(chosen))
     masked = draws < settings.mask_share
     changed = ~masked & (draws < settings.mask_share + settings.random_share)
     corrupted = ids.copy()
