@@ -91,7 +91,7 @@ def _parse_task(word: str) -> TaskArgument:
 def build_data(
     wishes: TaskArguments, files: FileArguments, settings: Mapping[str, TaskRunSettings]
 ) -> dict[str, DataFiles]:
-    """Give each task its files."""
+    """Return the files of each task."""
     return {wish.name: _build_task_data(wishes, wish, files, settings[wish.name].reading) for wish in wishes.tasks}
 
 

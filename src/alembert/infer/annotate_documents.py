@@ -1,10 +1,8 @@
-"""What each step of annotating gives: documents with what was found in them.
+"""Stages of a pipeline over documents: what each returns, and lexicons, whose terms are found beside what models find.
 
-Terms of lexicons as annotations, beside what models find.
-
-In: documents with the entities that they have by then. Out: the same with an entity for each place where a term stands
-and no entity does: what a model found, or what was kept of the input, was chosen by its context, and a term was not.
-Labelled sentences are no such entities: they cover the whole text.
+Lexicons take documents with the entities that they have by then, and add an entity for each place where a term stands and
+no entity does: what a model found, or what was kept of the input, was chosen by its context, and a term was not. Labelled
+sentences are no such entities: they cover the whole text.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class _ModelStage:
 
 
 def annotates_documents(model: TaskModel) -> bool:
-    """Tell whether a model's answers are annotations of single texts: entities, labels, relations."""
+    """Return whether a model's answers are annotations of single texts: entities, labels, relations."""
     return all(part.task.annotation.writes for part in model.tasks.values())
 
 

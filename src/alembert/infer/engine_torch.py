@@ -71,7 +71,7 @@ class TorchEngine:
         )
 
     def bind(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, ModelRunner]:
-        """Give a task what it needs of the weights of its head (none: called as its kind), and what runs it."""
+        """Return the task with what it needs of the weights of its head (none: called as its kind), and what runs it."""
         spec = task.head()
         name = head or spec.kind
         labels = self.checkpoint.blueprint.labels.get(name, ())
@@ -117,7 +117,7 @@ class TorchEngine:
             yield number, outputs[head]
 
     def writer(self) -> TorchDecoder:
-        """Give what continues texts, with the attention that the model was made with."""
+        """Return what continues texts, with the attention that the model was made with."""
         return TorchDecoder(self.model, self._head("masked_lm", "continue texts"))
 
     def _head(self, kind: str, purpose: str) -> str:

@@ -141,7 +141,7 @@ class ExportEngine:
         )
 
     def bind(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, GraphRunner]:
-        """Give a task what it needs of the weights of its head (none: the only one), and what runs it."""
+        """Return the task with what it needs of the weights of its head (none: the only one), and what runs it."""
         name = next(iter(self.facts.heads)) if head is None else head
         found = self.facts.heads.get(name)
         if found is None or task.labels != found.labels:

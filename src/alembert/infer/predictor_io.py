@@ -33,14 +33,14 @@ PredictorInput = str | Mapping[str, Any] | Document | tuple[str, ...]
 
 
 def is_single(inputs: Any) -> bool:
-    """Tell one input from a list of inputs; a tuple of texts is one input, a pair."""
+    """Return whether this is one input, not a list of them; a tuple of texts is one input, a pair."""
     return isinstance(inputs, str | Mapping | Document) or (
         isinstance(inputs, tuple) and bool(inputs) and all(isinstance(each, str) for each in inputs)
     )
 
 
 def is_pair(item: Any) -> bool:
-    """Tell whether an input is texts that belong together: a tuple, or a dict with `texts`."""
+    """Return whether an input is texts that belong together: a tuple, or a dict with `texts`."""
     return isinstance(item, tuple) or (isinstance(item, Mapping) and "texts" in item)
 
 

@@ -60,7 +60,7 @@ class TaskEngine(Protocol):
         """What a thread holds while it computes, if only one may at a time."""
 
     def bind(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, HeadRunner]:
-        """Give the task what it needs of the weights of its head (none: called as its kind), and what runs it."""
+        """Return the task with what it needs of the weights of its head (none: called as its kind), and what runs it."""
 
 
 TaskExamples = dict[str, Example]
@@ -68,7 +68,7 @@ TaskExamples = dict[str, Example]
 
 
 def is_plain_text(file: InputFile) -> bool:
-    """Tell whether a file is plain text, and not that of a brat pair."""
+    """Return whether a file is plain text, and not that of a brat pair."""
     return not file.more and strip_compression_suffix(file.path.name).lower().endswith(".txt")
 
 
@@ -289,7 +289,7 @@ class TaskModel:
                 part.task.check([example[name] for example in examples])
 
     def data_notes(self, examples: Sequence[TaskExamples]) -> list[str]:
-        """Say what keeps texts from having any answer of a task."""
+        """Explain what keeps texts from having any answer of a task."""
         return [
             f"task {name}: {sentence}" if len(self.tasks) > 1 else sentence
             for name, part in self.tasks.items()
@@ -340,7 +340,7 @@ class TaskModel:
 
     @contextmanager
     def _naming_task(self, name: str) -> Iterator[None]:
-        """Say which of several tasks has refused something, and how the others are asked."""
+        """Name which of several tasks has refused something, and how the others are asked."""
         try:
             yield
         except UserError as problem:
@@ -355,5 +355,5 @@ def _to_rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _needs_one_pass(task: AnyTask) -> bool:
-    """Tell whether the head's outputs for the rows are all that a task wants of the model."""
+    """Return whether the head's outputs for the rows are all that a task wants of the model."""
     return type(task).run is Task.run

@@ -48,12 +48,12 @@ class TripleFilter:
                 raise BadSetting(f"Triples of the type {name!r} were asked for; the tagger finds {', '.join(known)}.")
 
     def has_types(self, triple: Mapping[str, Any]) -> bool:
-        """Tell whether a triple is between entities of the types."""
+        """Return whether a triple is between entities of the types."""
         sides = sorted(str(triple[side].get("label", "")).casefold() for side in ("head", "tail"))
         return not self.types or sides in [sorted(map(str.casefold, pair)) for pair in self.types]
 
     def passes_min_score(self, triple: Mapping[str, Any]) -> bool:
-        """Tell whether the score of a triple is high enough."""
+        """Return whether the score of a triple is high enough."""
         return triple["score"] is None or bool(triple["score"] >= self.min_score)
 
 
@@ -74,7 +74,7 @@ class TripleExtraction:
     """Entities and triples that were left out, because the models were less sure of them than the user asked for."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values."""
+        """Return plain values."""
         return {
             "id": self.id,
             "text": self.text,
@@ -92,7 +92,7 @@ class TripleExtraction:
         }
 
     def lines(self) -> list[str]:
-        """Give lines for people, one a triple."""
+        """Return lines for people, one a triple."""
         return [format_triple(triple) for triple in self.triples]
 
 
@@ -181,7 +181,7 @@ def predict_relations(
     *,
     are_sentences: bool = False,
 ) -> list[RelatePrediction]:
-    """Say how the entities of each text are related, whoever found them.
+    """Predict how the entities of each text are related, whoever found them.
 
     The texts are sentences, each to be read whole as the marked ones of training were, or theirs are to be found.
     """

@@ -37,7 +37,7 @@ class AnnotationSpec:
     """Why it cannot annotate documents, to be read after the name of the model."""
 
     def can_relate(self, types: Iterable[str]) -> bool:
-        """Tell whether entities of these types have a pair that the task relates."""
+        """Return whether entities of these types have a pair that the task relates."""
         known = {name.casefold() for name in types}
         return not self.pair_types or any({head.casefold(), tail.casefold()} <= known for head, tail in self.pair_types)
 

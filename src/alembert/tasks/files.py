@@ -191,12 +191,12 @@ def _inferred_table(folder: Path) -> dict[str, Any]:
 
 
 def has_task(folder: Path) -> bool:
-    """Tell whether a folder is a model that was fine-tuned for a task, here or elsewhere."""
+    """Return whether a folder is a model that was fine-tuned for a task, here or elsewhere."""
     return (folder / TASK_FILE).is_file() or _infer_task_or_none(folder) is not None
 
 
 def describe_inferred_task(folder: Path, model: str | None = None) -> str | None:
-    """Say what a folder without `task.json` is taken for; none: it has one, or is no fine-tuned model."""
+    """Explain what a folder without `task.json` is taken for; none: it has one, or is no fine-tuned model."""
     found = None if (folder / TASK_FILE).is_file() else _infer_task_or_none(folder)
     return None if found is None else found.remark(model or str(folder))
 
@@ -209,7 +209,7 @@ def _infer_task_or_none(folder: Path) -> InferredTask | None:
 
 
 def get_run_folder(folder: Path, name: str, names: Collection[str]) -> Path:
-    """Say where the files of a task's training are written: an only one needs no folder of its own."""
+    """Return where the files of a task's training are written: an only one needs no folder of its own."""
     return folder / RUN_FOLDER / name if len(names) > 1 else folder / RUN_FOLDER
 
 

@@ -106,7 +106,7 @@ class ExportedGraph:
         return outputs[place, row.positions] if self.heads[head].per_token else outputs[place : place + 1]
 
     def _in(self, streams: int) -> CompiledGraph:
-        """Give the graph for so many streams, compiled once, whoever comes first."""
+        """Return the graph for so many streams, compiled once, whoever comes first."""
         with self._compiling:
             if streams not in self._compiled:
                 self._compiled[streams] = self._compile(self._threads, streams)

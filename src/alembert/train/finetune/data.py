@@ -105,7 +105,7 @@ class TaskSpec:
             raise BadSetting(f"The weight of a task {self.task} is {self.weight}; expected a positive number.")
 
     def as_table(self) -> dict[str, Any]:
-        """Give what decides about the run, without the names of files, as plain values."""
+        """Return what decides about the run, without the names of files, as plain values."""
         data = self.data
         return {
             "task": self.task,
@@ -135,7 +135,7 @@ class DataSplits:
 
     @property
     def all(self) -> tuple[Any, ...]:
-        """Give all examples of files that were divided: they say which labels there are, wherever a rare one fell."""
+        """All examples of files that were divided: they say which labels there are, wherever a rare one fell."""
         return (*self.train, *self.dev, *self.test)
 
 
@@ -186,7 +186,7 @@ class PreparedData:
 
 
 def require_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """Give the tokenizer of a model that must have one."""
+    """Return the tokenizer of a model that must have one."""
     if checkpoint.tokenizer is None:
         raise BadFile(
             "The model has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
@@ -229,7 +229,7 @@ def read_splits(task: type[AnyTask], data: DataFiles, settings: Any) -> DataSpli
 
 
 def _is_blank(source: str) -> bool:
-    """Tell whether a file holds nothing but white space."""
+    """Return whether a file holds nothing but white space."""
     path = Path(source)
     if not path.is_file():
         return False
@@ -266,7 +266,7 @@ def _suggest_fix(divided: DataSplits) -> str:
 
 
 def _explain_empty(divided: DataSplits) -> str:
-    """Say what became of the examples, where none is left."""
+    """Explain what became of the examples, where none is left."""
     notes = f" What was decided: {'; '.join(divided.notes)}." if divided.notes else ""
     if not divided.set_aside:
         return notes
@@ -325,7 +325,7 @@ def _add_examples(
 
 @contextmanager
 def _naming_task(name: str | None) -> Iterator[None]:
-    """Say which of several tasks has refused its data."""
+    """Name which of several tasks has refused its data."""
     try:
         yield
     except UserError as problem:

@@ -128,7 +128,7 @@ class AdversarialSettings:
 
     @property
     def ascent(self) -> AscentSteps:
-        """Give the steps of a method that is not `none`, with what was left out."""
+        """Return the steps of a method that is not `none`, with what was left out."""
         usual = DEFAULT_ASCENTS[self.method]
         size = usual.size if self.size is None else self.size
         if self.method == "fgm":
@@ -202,7 +202,7 @@ class FinetuneSettings(EpochSettings):
 
 
 def get_default_settings(task: str) -> FinetuneSettings:
-    """Give the settings of a run as they are usual for a task alone; several tasks have no habits in common."""
+    """Return the settings of a run as they are usual for a task alone; several tasks have no habits in common."""
     return apply_changes(FinetuneSettings(), get_task_class(task).default_settings, f"The task {task}")
 
 
