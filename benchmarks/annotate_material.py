@@ -39,7 +39,7 @@ def new_tagger(folder: Path, shape: Mapping[str, int] | None = None) -> Path:
     """Write a tagger whose head is random, but for finding little, as taggers do; 6x384 if no shape is given."""
     import torch
 
-    from alembert.tasks.files import write_task
+    from alembert.tasks.files import write_tasks
     from alembert.tasks.tag.data import TagSettings
     from alembert.tasks.tag.task import TagTask
 
@@ -48,7 +48,7 @@ def new_tagger(folder: Path, shape: Mapping[str, int] | None = None) -> Path:
     with torch.no_grad():
         made.model.head("tag").get_parameter("linear.bias")[0] += 0.15
     made.save(folder)
-    write_task(folder, task, {"examples": 0})
+    write_tasks(folder, {task.name: (task, {"examples": 0})})
     return folder
 
 

@@ -70,7 +70,7 @@ def teacher_of(start, folder: Path, name: str) -> Path:
     """Write a tagger for the sentences, with a random head: what it knows does not change its speed."""
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.files.surgery import with_heads
-    from alembert.tasks.files import write_task
+    from alembert.tasks.files import write_tasks
     from alembert.tasks.tag.data import TagSettings
     from alembert.tasks.tag.task import TagTask
 
@@ -79,7 +79,7 @@ def teacher_of(start, folder: Path, name: str) -> Path:
     made = with_heads(start, {"tag": task.head()}, pooler=False)
     made = replace(made, blueprint=replace(made.blueprint, labels={"tag": task.labels}))
     made.save(folder / name)
-    write_task(folder / name, task, {"examples": 0})
+    write_tasks(folder / name, {task.name: (task, {"examples": 0})})
     return folder / name
 
 

@@ -66,8 +66,8 @@ def main() -> None:
 def finetuned(model: Path, folder: Path, mean: float, precision: str) -> Pass:
     """Fine-tune with the product; count what its log says of the steps."""
     from alembert.tasks.tag.data import TagSettings
-    from alembert.train.finetune.data import DataFiles
-    from alembert.train.finetune.finetune import SingleTaskJob, finetune
+    from alembert.train.finetune.data import DataFiles, TaskSpec
+    from alembert.train.finetune.finetune import FinetuneJob, finetune
     from alembert.train.finetune.settings import FinetuneSettings
     from alembert.train.runlog import RunLog
     from alembert.train.settings import BatchSettings, ModelSettings, OptimiserSettings, SavingSettings
@@ -82,7 +82,9 @@ def finetuned(model: Path, folder: Path, mean: float, precision: str) -> Pass:
         saving=SavingSettings(log_every=1),
     )
     data = DataFiles(train=(folder / "train.tsv",), dev=(folder / "devel.tsv",))
-    task = SingleTaskJob(task="tag", data=data, model=str(model), settings=TagSettings(length=LONGEST))
+    task = FinetuneJob(
+        model=str(model), tasks={"tag": TaskSpec(task="tag", data=data, settings=TagSettings(length=LONGEST))}
+    )
     with tempfile.TemporaryDirectory() as out:
         finetune(task, Path(out) / "tagger", settings)
         *_, last = RunLog(Path(out) / "tagger" / "run", tensorboard=False).rows("step")

@@ -1,7 +1,7 @@
 """Models that find words by a pattern: answers depend on the text alone, and nothing is computed."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,12 @@ class Finder(Scripted):
 
     poison: str = "poison"
 
-    def predict(self, examples: Sequence[Any], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
+    def say_all(self, examples: Sequence[Any]) -> list[Any]:
         if any(self.poison in example.text for example in examples):
             raise ValueError("a bug in the model")
-        encoded = self.task.encode(examples, self.engine.tokenizer, self.engine.max_tokens)
         return [
             TagPrediction(found(example.text), replace(each.coverage))
-            for example, each in zip(examples, encoded, strict=True)
+            for example, each in zip(examples, self.encode(examples), strict=True)
         ]
 
 
@@ -39,4 +38,4 @@ def finder(folder: Path, poison: str = "poison") -> Finder:
     folder.mkdir(exist_ok=True)
     (folder / "task.json").write_text("{}")
     plain = tagger({}, types=("Drug", "Disease", "Sign"), folder=folder)
-    return Finder(plain.task, plain.engine, plain.runner, folder, poison=poison)
+    return Finder(folder, plain.engine, plain.tasks, poison=poison)

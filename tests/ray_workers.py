@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,13 +45,13 @@ class Deadly(Finder):
     mark: Path | None = None
     """None: it does so every time."""
 
-    def predict(self, examples: Sequence[Any], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
+    def say_all(self, examples: Sequence[Any]) -> list[Any]:
         deadly = any("deadly" in example.text for example in examples)
         if deadly and not (self.mark and self.mark.exists()):
             if self.mark:
                 note_descendants(self.victim or os.getpid(), self.mark)
             os.kill(self.victim or os.getpid(), self.by)
-        return super().predict(examples, tell)
+        return super().say_all(examples)
 
 
 def harmless(folder: Path) -> Pipeline:
@@ -65,7 +65,7 @@ def broken(folder: Path) -> Pipeline:
 def deadly(folder: Path, mark: Path | None = None, victim: int = 0, by: int = signal.SIGKILL) -> Pipeline:
     plain = finder(folder)
     fate = {"victim": victim, "by": by, "mark": mark}
-    return Pipeline.from_models([Deadly(plain.task, plain.engine, plain.runner, folder, **fate)])
+    return Pipeline.from_models([Deadly(folder, plain.engine, plain.tasks, **fate)])
 
 
 def descendants(ancestor: int) -> dict[int, str]:

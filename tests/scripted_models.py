@@ -1,18 +1,20 @@
 """Fine-tuned models that say what a test tells them to, with a real task, a real tokenizer and real windows."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from alembert.infer.engines import ModelSize
-from alembert.infer.task_model import TaskModel
+from alembert.infer.task_model import ModelTask, TaskExamples, TaskModel
 from alembert.tasks.classify.data import ClassifySettings
 from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
+from alembert.tasks.files import SavedTask
 from alembert.tasks.tag.data import PredictedEntity, TagPrediction, TagSettings
 from alembert.tasks.tag.task import TagTask
+from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import SpecialTokens, Vocabulary
 
@@ -48,12 +50,14 @@ class Scripted(TaskModel):
     say: Callable[[Any, Any], Any] = lambda said, coverage: said
     keys: frozenset[int] | None = None
     known: Mapping[str, int] | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
     others: tuple[Path, ...] = ()
 
-    def predict(self, examples: Sequence[Any], tell: Callable[[int], None] = lambda _: None) -> list[Any]:
-        tell(len(examples))
-        encoded = self.task.encode(examples, self.engine.tokenizer, self.engine.max_tokens)
+    def predict_all(self, examples: Sequence[TaskExamples]) -> Iterator[dict[str, Any]]:
+        name = self.only.name
+        yield from ({name: said} for said in self.say_all([example[name] for example in examples]))
+
+    def say_all(self, examples: Sequence[Any]) -> list[Any]:
+        encoded = self.encode(examples)
         pairs = zip(examples, encoded, strict=True)
         return [self.say(self.script.get(example.id, ()), each.coverage) for example, each in pairs]
 
@@ -63,11 +67,19 @@ class Scripted(TaskModel):
     def surfaces(self) -> Mapping[str, int] | None:
         return self.known
 
-    def training_facts(self) -> Mapping[str, Any]:
-        return self.facts
-
     def seed_folders(self) -> list[Path]:
         return list(self.others) or [self.folder]
+
+
+def one_task(task: AnyTask, folder: Path, facts: Mapping[str, Any] | None = None) -> dict[str, ModelTask]:
+    """The table of tasks of a model that has one."""
+    saved = SavedTask(folder, task.name, {"task": task.name, "training": facts or {}})
+    return {task.name: ModelTask(saved, task, Silent())}  # type: ignore[arg-type]
+
+
+def scripted(task: AnyTask, folder: Path, *, facts: Mapping[str, Any] | None = None, **more: Any) -> Scripted:
+    """A model that says what it is told to."""
+    return Scripted(folder, Engine(), one_task(task, folder, facts), **more)  # type: ignore[arg-type]
 
 
 def tagger(script: Mapping[str, Sequence[Any]], types: Sequence[str] = ("Disease", "Drug"), **more: Any) -> Scripted:
@@ -75,7 +87,7 @@ def tagger(script: Mapping[str, Sequence[Any]], types: Sequence[str] = ("Disease
     settings = TagSettings(length=more.pop("length", 256), overlap=more.pop("overlap", 64))
     task = TagTask(tuple(types), settings)
     folder = more.pop("folder", Path("ner"))
-    return Scripted(task, Engine(), Silent(), folder, script=script, say=_tagged, **more)
+    return scripted(task, folder, script=script, say=_tagged, **more)
 
 
 def classifier(
@@ -84,7 +96,7 @@ def classifier(
     """A classifier that gives answers."""
     task = ClassifyTask(ClassifySettings(), kind, tuple(labels))
     folder = more.pop("folder", Path("cls"))
-    return Scripted(task, Engine(), Silent(), folder, script=script, say=_classified, **more)
+    return scripted(task, folder, script=script, say=_classified, **more)
 
 
 def answer(label: str, score: float) -> ClassifyAnswer:

@@ -13,7 +13,7 @@ from alembert.files.family import Blueprint
 from alembert.nn.config import EncoderConfig
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
-from alembert.tasks.files import write_task, write_tasks, write_train_keys
+from alembert.tasks.files import get_run_folder, write_tasks, write_train_keys
 from alembert.tasks.task import AnyTask, get_task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
@@ -52,8 +52,8 @@ def fine_tuned(name: str, folder: Path, file: Path, **config: Any) -> tuple[Any,
     made = Checkpoint.new(blueprint, tokenizer)
     opinionated(made.model)
     made.save(folder)
-    write_task(folder, task.with_head_weights(made.model.head(spec.kind)), {"examples": len(examples)})
-    write_train_keys(folder, (example.key for example in examples[:3]))
+    write_tasks(folder, {task.name: (task.with_head_weights(made.model.head(spec.kind)), {"examples": len(examples)})})
+    write_train_keys(folder / "run", (example.key for example in examples[:3]))
     return examples
 
 
@@ -68,9 +68,10 @@ def fine_tuned_together(cases: Mapping[str, str], folder: Path, place: Path) -> 
     opinionated(made.model)
     made.save(folder)
     bound = {name: task.with_head_weights(made.model.head(name)) for name, (task, _) in read.items()}
-    write_tasks(folder, {name: (task, {"examples": len(read[name][1])}) for name, task in bound.items()})
+    tasks = {name: (task, {"examples": len(read[name][1])}) for name, task in bound.items()}
+    write_tasks(folder, tasks, {name: name for name in tasks})
     for name, (_, examples) in read.items():
-        write_train_keys(folder, (example.key for example in examples[:3]), name)
+        write_train_keys(get_run_folder(folder, name, read), (example.key for example in examples[:3]))
     return {name: examples for name, (_, examples) in read.items()}
 
 

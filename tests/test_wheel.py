@@ -30,9 +30,9 @@ LARGEST = 250
 """Megabytes that the runtime may take."""
 LOADED = """
 import alembert
-from alembert.infer.task_model import open_model
-model = open_model("export")
-(found,) = model.predictions(model.task.of_texts(["Fever after aspirin."]))
+from alembert.infer.task_model import TaskModel
+model = TaskModel.open("export")
+(found,) = model.predict(["Fever after aspirin."])
 print(model.engine.name)
 """
 

@@ -279,14 +279,14 @@ def test_a_document_that_was_put_together_wrongly_is_refused(models: Any) -> Non
 
 def test_a_document_on_which_the_model_fails_is_reported(models: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = alembert.load(models("tag"))
-    encode = TaskModel.encode
+    predict = TaskModel.predict_all
 
     def fail(self: TaskModel, examples: Any) -> Any:
-        if any("poison" in example.text for example in examples):
+        if any("poison" in example["tag"].text for example in examples):
             raise ZeroDivisionError
-        return encode(self, examples)
+        return predict(self, examples)
 
-    monkeypatch.setattr(TaskModel, "encode", fail)
+    monkeypatch.setattr(TaskModel, "predict_all", fail)
     found = list(model.pipe(["fine", "poison", "fine"]))
     assert [each.problem is None for each in found] == [True, False, True]
     assert "ZeroDivisionError" in found[1].problem

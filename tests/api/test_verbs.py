@@ -11,6 +11,7 @@ import pytest
 import alembert
 from alembert.api.training import _finished
 from alembert.nn.config import preset
+from alembert.tasks.files import read_task
 from small_checkpoints import Blueprint, Checkpoint
 from task_cases import CASES, TOKENIZER
 
@@ -67,7 +68,7 @@ def test_settings_are_a_dict_a_file_or_the_object(workplace: Path, tmp_path: Pat
             "tag", model=workplace / "start", train=workplace / "tag-train.jsonl", dev=workplace / "tag-dev.jsonl",
             out=out, epochs=0.2, settings=settings, progress=False,
         )  # fmt: skip
-        assert json.loads((out / "task.json").read_text())["settings"]["head"] == "crf"
+        assert read_task(out).table["settings"]["head"] == read_task(out).head == "crf"
 
 
 def test_several_tasks_have_names(workplace: Path, tmp_path: Path) -> None:

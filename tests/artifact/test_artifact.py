@@ -18,7 +18,7 @@ from alembert import artifact
 from alembert.artifact import lock as lock_module
 from alembert.artifact import writing
 from alembert.errors import BadFile, BadSetting, FolderBusy, UserError
-from alembert.tasks.files import read_task_names
+from alembert.tasks.files import read_tasks
 
 CONFIG = {"hidden_size": 8, "name": "小", "optimizer": {"lr": 0.1}}
 JSON = st.recursive(
@@ -581,7 +581,7 @@ def test_a_folder_that_is_missing_has_a_reason(made: str, sentence: str | None, 
     assert found is None if sentence is None else re.search(sentence, found or "")
     if sentence is not None:
         with pytest.raises(BadFile, match=sentence):
-            read_task_names(tmp_path / "model")
+            read_tasks(tmp_path / "model")
 
 
 def test_a_folder_that_takes_no_files_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

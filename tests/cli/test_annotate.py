@@ -18,10 +18,11 @@ from alembert.infer.annotate_chunks import RayExecutor
 from alembert.nn.config import preset
 from alembert.tasks.classify.data import ClassifySettings
 from alembert.tasks.confidence import find_threshold
+from alembert.tasks.files import read_task
 from alembert.tasks.tag.data import TagSettings
 from alembert.terminal import format_progress
-from alembert.train.finetune.data import DataFiles
-from alembert.train.finetune.finetune import SingleTaskJob, finetune
+from alembert.train.finetune.data import DataFiles, TaskSpec
+from alembert.train.finetune.finetune import FinetuneJob, finetune
 from alembert.train.finetune.settings import FinetuneSettings
 from alembert.workers.ray import RayCluster
 from fake_s3 import FakeS3, serving
@@ -43,7 +44,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "classify": (write_labelled(folder / "classify.jsonl", labelled), ClassifySettings(length=64)),
     }
     for task, (data, settings) in jobs.items():
-        job = SingleTaskJob(task=task, data=DataFiles(train=(data,)), model=str(folder / "model"), settings=settings)
+        job = FinetuneJob(
+            model=str(folder / "model"),
+            tasks={task: TaskSpec(task=task, data=DataFiles(train=(data,)), settings=settings)},
+        )
         finetune(job, folder / task, FinetuneSettings(epochs=3))
     write_labelled(folder / "docs.jsonl", {name: (text, "old") for name, text in TEXTS.items()})
     return folder
@@ -115,7 +119,7 @@ def test_another_threshold_is_another_run(work: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_precision_is_looked_up_in_what_training_measured(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    training = json.loads((work / "classify/task.json").read_text())["training"]
+    training = read_task(work / "classify").training
     threshold = find_threshold(0.0, training, "")
     assert threshold > 0
     assert run(command(work, "precise", "--min-precision", "0", models=("classify",))) == 0
@@ -182,7 +186,10 @@ def trained_on_notes(work: Path) -> Path:
     rows = [f"{n}\taspirin helps patient {n}\t{'yes' if n % 2 else 'no'}" for n in range(20)]
     (work / "notes.tsv").write_text("number\tletter\tanswer\n" + "\n".join(rows) + "\n")
     data = DataFiles(train=(work / "notes.tsv",), options=ReadOptions(text=("letter",), label="answer"))
-    job = SingleTaskJob(task="classify", data=data, model=str(work / "model"), settings=ClassifySettings(length=64))
+    job = FinetuneJob(
+        model=str(work / "model"),
+        tasks={"classify": TaskSpec(task="classify", data=data, settings=ClassifySettings(length=64))},
+    )
     finetune(job, work / "by letter", FinetuneSettings(epochs=1))
     return work / "by letter"
 

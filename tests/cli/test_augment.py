@@ -11,7 +11,7 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
-from alembert.tasks.files import write_task
+from alembert.tasks.files import write_tasks
 from alembert.tasks.tag.data import TagSettings
 from alembert.tasks.tag.task import TagTask
 from alembert.text.tokenizer import Tokenizer
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     task = TagTask(("Disease",), TagSettings())
     blueprint = Blueprint(config=config, heads={"tag": task.head()}, labels={"tag": task.labels})
     Checkpoint.new(blueprint, tokenizer).save(tmp_path / "ner")
-    write_task(tmp_path / "ner", task, {})
+    write_tasks(tmp_path / "ner", {task.name: (task, {})})
     lines = "".join(json.dumps({"id": f"d{n}", **line}) + "\n" for n, line in enumerate(LINES))
     (tmp_path / "train.jsonl").write_text(lines)
     (tmp_path / "gout.tsv").write_text("Leukemia, Acute\nmumps\n")

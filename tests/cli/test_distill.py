@@ -11,7 +11,7 @@ from alembert.cli import run
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import EncoderConfig
-from alembert.tasks.files import write_task
+from alembert.tasks.files import write_tasks
 from alembert.tasks.tag.data import TagSettings
 from alembert.tasks.tag.task import TagTask
 from alembert.text.tokenizer import Tokenizer
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     task = TagTask(tuple(sorted(sample.LABELS)), TagSettings())
     blueprint = Blueprint(config=config, heads={"tag": task.head()}, labels={"tag": task.labels})
     Checkpoint.new(blueprint, tokenizer, seed=2).save("ner")
-    write_task(Path("ner"), task, {})
+    write_tasks(Path("ner"), {task.name: (task, {})})
     for split, count in (("train", 12), ("dev", 6)):
         write_lines(Path(f"{split}.jsonl"), labelled(split, count, 80))
     Path("brief.toml").write_text(BRIEF)

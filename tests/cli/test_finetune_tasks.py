@@ -88,6 +88,34 @@ def test_one_of_the_tasks_is_judged_by_its_name(
     assert json.loads(capsys.readouterr().out)["task"] == "classify"
 
 
+def test_all_tasks_are_judged_where_files_have_their_names(both: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["evaluate", str(both), "tag=train.jsonl", "topic=train.jsonl", "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    for name in ("tag", "topic"):
+        assert run(["evaluate", str(both), "train.jsonl", "--task", name, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == whole[name]
+    assert run(["evaluate", str(both), "tag=train.jsonl", "topic=train.jsonl"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line in ("tag:", "topic:")] == ["tag:", "topic:"]
+
+
+@pytest.mark.parametrize("name", ["texts.txt", "train.jsonl"])
+def test_all_tasks_answer_the_texts_of_a_file(
+    name: str, both: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "texts.txt").write_text(f"{TEXT}\nAspirin.\n")
+    capsys.readouterr()
+    assert run(["predict", str(both), "--file", name, "--json"]) == 0
+    records = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    assert all([*record] == ["tag", "topic"] for record in records)
+    for task in ("tag", "topic"):
+        assert run(["predict", str(both), "--file", name, "--task", task, "--json"]) == 0
+        alone = list(map(json.loads, capsys.readouterr().out.splitlines()))
+        assert [record["text"] for record in alone] == [record[task]["text"] for record in records]
+        assert [record["id"] for record in alone] == [record[task]["id"] for record in records]
+
+
 @pytest.mark.parametrize("verb", [["evaluate"], ["inspect", "errors"]], ids=lambda words: words[0])
 def test_without_a_name_the_tasks_are_listed(verb: list[str], both: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*verb, str(both), "train.jsonl"]) == 2
@@ -133,7 +161,6 @@ def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
 def test_a_single_task_may_have_its_file_behind_it() -> None:
     wishes = parse_tasks(["tag=train.jsonl"])
     _, settings = resolve_task_settings(wishes, None, {})
-    assert not wishes.is_multitask
     assert build_data(wishes, FileArguments(), settings)["tag"].train == (Path("train.jsonl"),)
 
 

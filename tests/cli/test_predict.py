@@ -250,7 +250,7 @@ def test_a_precision_is_looked_up_in_what_training_measured(
     copy = shutil.copytree(tagger, tmp_path / "model")
     table = json.loads((copy / "task.json").read_text())
     points = [[1.0, 0.01, 1.0], [score, 0.5, 0.9], [0.0, 1.0, 0.4]]
-    table["training"]["confidence"] = {"answers": 100, "points": points}
+    table["tasks"]["tag"]["training"]["confidence"] = {"answers": 100, "points": points}
     (copy / "task.json").write_text(json.dumps(table))
     expected, _ = predicted([tagger, TEXT, "--min-score", str(score)], capsys)
     assert predicted([str(copy), TEXT, option, "0.8"], capsys)[0] == expected

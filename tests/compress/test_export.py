@@ -71,7 +71,7 @@ def test_the_folder_is_an_artefact_with_all_that_is_needed(tagger: Any, tmp_path
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_what_was_trained_on_goes_along_only_if_asked(kept: bool, tagger: Any, tmp_path: Path) -> None:
-    write_surfaces(tmp_path / "checkpoint", {"0123456789abcdef": 2})
+    write_surfaces(tmp_path / "checkpoint/run", {"0123456789abcdef": 2})
     export(tagger[0], tmp_path / "export", replace(FP32, training_hashes=kept))
     of_training = {"run/train.keys.npy", "run/surfaces.json"}
     assert of_training & artifact.verify(tmp_path / "export").files.keys() == (of_training if kept else set())

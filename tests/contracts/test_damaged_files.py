@@ -19,7 +19,7 @@ from alembert.compress.settings import ExportSettings
 from alembert.errors import UserError
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.task_model import TaskModel
-from alembert.tasks.files import open_task, write_task
+from alembert.tasks.files import read_task, write_tasks
 from small_checkpoints import examples_of, fine_tuned
 from task_cases import CASES
 
@@ -91,12 +91,12 @@ def test_a_damaged_file_never_ends_in_a_traceback(kind: str, name: str, folder: 
 @pytest.mark.parametrize("case", CASES)
 def test_a_damaged_task_never_ends_in_a_traceback(case: str, tmp_path: Path) -> None:
     task, _ = examples_of(case, tmp_path / "examples.jsonl")
-    write_task(tmp_path, task, {})
+    write_tasks(tmp_path, {task.name: (task, {})})
     for at, changed in mutations(json.loads((tmp_path / "task.json").read_bytes())):
         (tmp_path / "task.json").write_text(json.dumps(changed))
         try:
             with suppress(UserError):
-                open_task(tmp_path)
+                read_task(tmp_path).open()
         except Exception as problem:
             pytest.fail(f"{at}: {problem!r}")
 

@@ -19,8 +19,8 @@ from alembert.tasks.task import get_task_class
 from alembert.train.distill.distill import distill
 from alembert.train.distill.settings import DistillSettings, StageLossWeights, StageSettings
 from alembert.train.distill.stages import DistillJob
-from alembert.train.finetune.data import DataFiles
-from alembert.train.finetune.finetune import SingleTaskJob, finetune
+from alembert.train.finetune.data import DataFiles, TaskSpec
+from alembert.train.finetune.finetune import FinetuneJob, finetune
 from alembert.train.finetune.settings import FinetuneSettings
 from alembert.train.run import RunContext
 from task_cases import CASES, LONGEST, TOKENIZER
@@ -71,7 +71,7 @@ def chain(name: str, plain: Path, folder: Path) -> Path:
     path.write_text("\n".join(map(json.dumps, case.lines())) + "\n", encoding="utf8")
     data = DataFiles(unsplit=(path,), split="60/40")
     settings = get_task_class(case.task).settings_class(**case.settings)
-    job = SingleTaskJob(task=case.task, model=str(plain), data=data, settings=settings)
+    job = FinetuneJob(model=str(plain), tasks={case.task: TaskSpec(task=case.task, data=data, settings=settings)})
     finetune(job, folder / "teacher", FinetuneSettings(steps=2))
     wish = DistillJob(teacher=str(folder / "teacher"), student="1x8", data=data)
     distill(wish, folder / "student", BRIEF, around=RunContext(cache=folder / "cache"))

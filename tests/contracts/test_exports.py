@@ -12,9 +12,10 @@ from alembert.compress.export import ExportData, export
 from alembert.compress.settings import ExportSettings
 from alembert.errors import BadSetting
 from alembert.files import checkpoint as checkpoints
-from alembert.infer.task_model import MultiTaskModel, TaskModel
+from alembert.infer.task_model import TaskModel
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.runtime.export_files import ExportFormat
+from alembert.tasks.runtime.runner import run_together
 from small_checkpoints import fine_tuned, fine_tuned_together
 from task_cases import CASES
 
@@ -65,7 +66,7 @@ def assert_near(found: Sequence[Sequence[Outputs]], expected: Sequence[Sequence[
 
 def test_the_outputs_are_those_of_torch(both: Both) -> None:
     encoded = both.torch.encode(both.examples)
-    assert_near(both.exported.runner.outputs(encoded), both.torch.runner.outputs(encoded))
+    assert_near(both.exported.only.runner.outputs(encoded), both.torch.only.runner.outputs(encoded))
 
 
 @pytest.mark.parametrize("name", TOGETHER)
@@ -73,15 +74,20 @@ def test_the_outputs_of_one_of_many_tasks_are_those_of_torch(name: str, together
     folder, examples = together
     torch, exported = (TaskModel.open(folder / each, task=name) for each in ("checkpoint", "export"))
     encoded = torch.encode(examples[name])
-    assert_near(exported.runner.outputs(encoded), torch.runner.outputs(encoded))
+    assert_near(exported.only.runner.outputs(encoded), torch.only.runner.outputs(encoded))
 
 
 def test_all_tasks_at_once_give_what_each_gives(together: Any) -> None:
     folder, examples = together
-    torch, exported = (MultiTaskModel.open(folder / each) for each in ("checkpoint", "export"))
-    encoded = {name: model.encode(examples[name]) for name, model in torch.models.items()}
-    found = exported.engine.multitask_runner(exported.task.tasks).outputs(encoded)
-    expected = torch.engine.multitask_runner(torch.task.tasks).outputs(encoded)
+    torch, exported = (TaskModel.open(folder / each) for each in ("checkpoint", "export"))
+    engine = torch.engine
+    encoded = {
+        name: part.task.encode(examples[name], engine.tokenizer, engine.max_tokens)
+        for name, part in torch.tasks.items()
+    }
+    found, expected = (
+        run_together({name: part.runner for name, part in model.tasks.items()}, encoded) for model in (exported, torch)
+    )
     assert found.keys() == expected.keys() == set(TOGETHER)
     for name in TOGETHER:
         assert_near(found[name], expected[name])
@@ -89,7 +95,7 @@ def test_all_tasks_at_once_give_what_each_gives(together: Any) -> None:
 
 def test_the_same_outputs_are_the_same_answers(both: Both) -> None:
     encoded = both.exported.encode(both.examples)
-    outputs = both.torch.runner.outputs(encoded)
+    outputs = both.torch.only.runner.outputs(encoded)
     for example, each, found in zip(both.examples, encoded, outputs, strict=True):
         records = [
             model.task.to_record(example, model.task.decode(each, found)) for model in (both.exported, both.torch)
@@ -120,7 +126,8 @@ def test_int8_is_near_for_heads_of_every_kind(name: str, form: ExportFormat, tmp
     model, exact = TaskModel.open(tmp_path / "export"), TaskModel.open(tmp_path / "checkpoint")
     encoded = exact.encode(examples)
     found, expected = (
-        np.concatenate([row.ravel() for each in one.runner.outputs(encoded) for row in each]) for one in (model, exact)
+        np.concatenate([row.ravel() for each in one.only.runner.outputs(encoded) for row in each])
+        for one in (model, exact)
     )
     assert outcome.facts.precision == "int8"
     assert np.corrcoef(found, expected)[0, 1] > 0.98

@@ -13,7 +13,7 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import UserError
 from alembert.nn.config import EncoderConfig
 from alembert.nn.model import Model, new_model
-from alembert.tasks.files import open_task, write_task
+from alembert.tasks.files import read_task, write_tasks
 from alembert.tasks.runtime.torch import ModelRunner, TaskBatch, collate_rows
 from alembert.tasks.settings import DistillLossSettings, LossSettings
 from alembert.tasks.task import TASKS, AnyTask, get_task_class
@@ -249,8 +249,8 @@ def test_records_are_json_and_lines_are_text(ready: Ready) -> None:
 
 
 def test_a_saved_task_decodes_alike(ready: Ready, tmp_path: Path) -> None:
-    write_task(tmp_path, ready.task, {})
-    again = open_task(tmp_path).with_head_weights(ready.model.head(ready.head))
+    write_tasks(tmp_path, {ready.task.name: (ready.task, {})})
+    again = read_task(tmp_path).open().with_head_weights(ready.model.head(ready.head))
     assert again.labels == ready.task.labels
     one = [ready.task.to_record(e, p) for e, p in zip(ready.examples, predictions(ready), strict=True)]
     other = [again.to_record(e, p) for e, p in zip(ready.examples, predictions(ready, again), strict=True)]
@@ -260,8 +260,8 @@ def test_a_saved_task_decodes_alike(ready: Ready, tmp_path: Path) -> None:
 def test_tuning_on_dev_keeps_a_task_that_can_be_saved(ready: Ready, tmp_path: Path) -> None:
     answers = ready.answers(ready.encoded)
     tuned = ready.task.tune(ready.examples, ready.encoded, answers)
-    write_task(tmp_path, tuned, {})
-    assert open_task(tmp_path).to_table() == tuned.to_table()
+    write_tasks(tmp_path, {tuned.name: (tuned, {})})
+    assert read_task(tmp_path).open().to_table() == tuned.to_table()
 
 
 def test_texts_without_answers_can_be_predicted(ready: Ready) -> None:
@@ -282,4 +282,4 @@ def test_balanced_weights_are_positive_or_absent(ready: Ready) -> None:
 def test_a_damaged_task_file_is_a_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text(text)
     with pytest.raises(UserError, match=r"task\.json"):
-        open_task(tmp_path)
+        read_task(tmp_path).open()

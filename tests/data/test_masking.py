@@ -344,7 +344,7 @@ def test_units_are_the_words_and_entities(instance, unit, rate, seed) -> None:
 
 @given(instances, st.sampled_from(UNITS), seeds)
 def test_a_unit_is_masked_together_when_asked(instance, unit, seed) -> None:
-    settings = MaskSettings(unit=unit, rate=0.7, mask_share=0.5, random_share=0, multitask_runner=True)
+    settings = MaskSettings(unit=unit, rate=0.7, mask_share=0.5, random_share=0, together=True)
     rng = np.random.default_rng(seed)
     chosen = choose_positions(instance, settings, rng)
     seen = corrupt(instance.ids, chosen, settings, rng, mask_id=MASK, vocab_size=100)
@@ -355,7 +355,7 @@ def test_a_unit_is_masked_together_when_asked(instance, unit, seed) -> None:
 @given(instances, st.sampled_from(UNITS), st.booleans(), seeds)
 def test_other_tokens_and_the_original_stay(instance, unit, together, seed) -> None:
     before = instance.ids.copy()
-    settings, rng = MaskSettings(unit=unit, multitask_runner=together), np.random.default_rng(seed)
+    settings, rng = MaskSettings(unit=unit, together=together), np.random.default_rng(seed)
     chosen = choose_positions(instance, settings, rng)
     seen = corrupt(instance.ids, chosen, settings, rng, mask_id=MASK, vocab_size=100)
     rest = np.setdiff1d(np.arange(len(instance)), chosen.positions)
@@ -397,4 +397,4 @@ def test_settings_that_cannot_work_are_refused_by_name(wrong) -> None:
 def test_the_defaults_are_the_published_ones() -> None:
     settings = MaskSettings()
     assert (settings.rate, settings.mask_share, settings.random_share) == (0.15, 0.8, 0.1)
-    assert (settings.unit, settings.multitask_runner) == ("piece", False)
+    assert (settings.unit, settings.together) == ("piece", False)

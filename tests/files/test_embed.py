@@ -20,7 +20,7 @@ from alembert.nn.heads import HEAD_KINDS, HeadSpec
 from alembert.tasks.compare.columns import CompareSettings
 from alembert.tasks.compare.pooling import PoolingName
 from alembert.tasks.compare.task import CompareTask
-from alembert.tasks.files import write_task
+from alembert.tasks.files import write_tasks
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 
@@ -67,7 +67,7 @@ def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     made.save(tmp_path / "model")
     task = CompareTask(CompareSettings(), "unsupervised", pooling, normalise=pooling == "mean")
     bound = task.with_head_weights(made.model.head("embed"))
-    write_task(tmp_path / "model", bound, {})
+    write_tasks(tmp_path / "model", {bound.name: (bound, {})})
     for path, content in bound.extra_files().items():
         (tmp_path / "model" / path).parent.mkdir(exist_ok=True)
         (tmp_path / "model" / path).write_bytes(content)
@@ -110,9 +110,10 @@ def test_an_unknown_pooling_in_the_configuration_is_refused(tmp_path: Path) -> N
 
 
 def test_a_task_that_was_changed_by_hand_is_refused(saved: Path) -> None:
-    table: dict[str, Any] = json.loads((saved / "task.json").read_text())
-    changed = "mean" if table["pooling"] != "mean" else "cls"
-    (saved / "task.json").write_text(json.dumps({**table, "pooling": changed}))
+    whole: dict[str, Any] = json.loads((saved / "task.json").read_text())
+    (table,) = whole["tasks"].values()
+    table["pooling"] = "mean" if table["pooling"] != "mean" else "cls"
+    (saved / "task.json").write_text(json.dumps(whole))
     with pytest.raises(BadFile, match="wrong pooling gives bad vectors"):
         TaskModel.open(saved)
 

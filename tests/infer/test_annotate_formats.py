@@ -1,6 +1,7 @@
 """In every format, what is written stands where it says: `text[start:end]` is the surface, whatever the text is."""
 
 import json
+from dataclasses import astuple
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,8 +14,8 @@ from alembert.corpus.readers import Item, read
 from alembert.corpus.writers import FORMATS as WRITERS
 from alembert.infer.annotate import AnnotateSettings, annotate
 from alembert.infer.annotate_chunks import PART_FORMATS, write_part
-from alembert.infer.annotate_documents import with_entities
 from alembert.infer.annotate_pipeline import Pipeline
+from alembert.tasks.annotation import with_entities
 from finding_models import finder, found
 
 READ_BACK = [form for form in PART_FORMATS if form not in ("conll", "label-studio")]
@@ -66,7 +67,7 @@ def test_every_span_is_where_the_model_found_it(form: str, texts: list[str]) -> 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_label_studio_has_every_region_and_its_words(texts: list[str]) -> None:
     with TemporaryDirectory() as place:
-        documents = [with_entities(Document(str(n), text), found(text)) for n, text in enumerate(texts)]
+        documents = [with_entities(Document(str(n), text), map(astuple, found(text))) for n, text in enumerate(texts)]
         written = write_part(Path(place), 0, documents, "label-studio")
         tasks = json.loads((Path(place) / str(written.name)).read_bytes())
     for task, text in zip(tasks, texts, strict=True):
@@ -78,7 +79,7 @@ def test_label_studio_has_every_region_and_its_words(texts: list[str]) -> None:
 
 def test_conll_has_the_words_of_every_entity(tmp_path: Path) -> None:
     text = "Aspirin, not ibuprofen,\nagainst breast cancer (咳嗽)."
-    document = with_entities(Document("d1", text), found(text))
+    document = with_entities(Document("d1", text), map(astuple, found(text)))
     written = write_part(tmp_path, 0, [document, Document("d2", "Nothing.")], "conll")
     one, two = (item for item in read(tmp_path / str(written.name)) if isinstance(item, Document))
     words = [(one.text[each.start : each.end].replace(" ", ""), each.label) for each in one.entities]

@@ -1,8 +1,8 @@
 """Models in one pass: what each adds to a document, what of the input stays, and which models are refused."""
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.infer.annotate_documents import LexiconMatcher
 from alembert.infer.annotate_pipeline import Pipeline
-from alembert.infer.task_model import MultiTaskExample, MultiTaskModel, TaskModel
+from alembert.infer.task_model import TaskExamples, TaskModel
 from alembert.infer.triples import TripleModel
 from alembert.nn.config import preset
 from alembert.tasks.choose.task import ChooseTask
@@ -23,10 +23,10 @@ from alembert.tasks.classify.data import ClassifySettings
 from alembert.tasks.classify.decode import ClassifyAnswer, ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.relate.data import RelateSettings
-from alembert.train.finetune.data import DataFiles
-from alembert.train.finetune.finetune import SingleTaskJob, finetune
+from alembert.train.finetune.data import DataFiles, TaskSpec
+from alembert.train.finetune.finetune import FinetuneJob, finetune
 from alembert.train.finetune.settings import FinetuneSettings
-from scripted_models import Engine, Scripted, Silent, answer, classifier, tagger
+from scripted_models import Engine, answer, classifier, scripted, tagger
 from small_checkpoints import fine_tuned, fine_tuned_together
 
 TEXT = "Aspirin helps against breast cancer. The patient has it."
@@ -82,7 +82,7 @@ def test_what_is_neither_text_nor_document_is_refused(wrong: Any) -> None:
 def test_one_folder_is_a_model(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     monkeypatch.setattr(
-        "alembert.infer.annotate_pipeline.open_model", lambda each, *_: opened.append(each) or tagger(FOUND)
+        "alembert.infer.annotate_pipeline.TaskModel.open", lambda each, *_: opened.append(each) or tagger(FOUND)
     )
     assert Pipeline.open(folder).tasks == ("tag",)
     assert opened == [folder]
@@ -130,7 +130,7 @@ def test_a_number_goes_into_meta() -> None:
 def test_sentences_that_are_classified_are_stretches_of_the_text() -> None:
     task = ClassifyTask(ClassifySettings(context="document"), "single", ("claim", "fact"))
     script = {"a": (answer("claim", 0.7), answer("fact", 0.9))}
-    model = Scripted(task, Engine(), Silent(), Path("cls"), script=script, say=ClassifyPrediction)
+    model = scripted(task, Path("cls"), script=script, say=ClassifyPrediction)
     document = annotated(OLD, model)
     surfaces = [(entity.label, entity.surface(TEXT)) for entity in document.entities]
     assert surfaces == [("claim", "Aspirin helps against breast cancer."), ("fact", "The patient has it.")]
@@ -143,17 +143,20 @@ def test_two_taggers_add_up_in_the_order_of_the_text() -> None:
 
 
 @dataclass(frozen=True)
-class Together(MultiTaskModel):
+class Together(TaskModel):
     """Several tasks that say what their scripts say."""
 
-    def iter_predictions(self, examples: Sequence[MultiTaskExample]) -> Iterator[dict[str, Any]]:
+    models: Mapping[str, TaskModel] = field(default_factory=dict)
+
+    def predict_all(self, examples: Sequence[TaskExamples]) -> Iterator[dict[str, Any]]:
         for example in examples:
-            yield {name: model.predict([example.by_task[name]])[0] for name, model in self.models.items()}
+            yield {name: model.predict([example[name]])[0] for name, model in self.models.items()}
 
 
 def test_a_model_of_several_tasks_gives_all_of_them() -> None:
     models = {"ner": tagger(FOUND), "good": classifier({"a": answer("yes", 0.8)})}
-    document = annotated(OLD, Together(models, Engine(), Path("several")))
+    parts = {name: model.only for name, model in models.items()}
+    document = annotated(OLD, Together(Path("several"), Engine(), parts, models))  # type: ignore[arg-type]
     assert (len(document.entities), document.labels) == (2, ("yes",))
 
 
@@ -202,11 +205,11 @@ def relater(tmp_path_factory: pytest.TempPathFactory) -> TaskModel:
         relations = [{"id": "R1", "label": ("treats", "causes")[n % 2], "arguments": arguments}]
         lines.append({"id": str(n), "text": f"{TEXT} {n}", "entities": entities, "relations": relations})
     (place / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    job = SingleTaskJob(
-        task="relate",
-        data=DataFiles(train=(place / "train.jsonl",)),
+    job = FinetuneJob(
         model=str(place / "model"),
-        settings=RelateSettings(),
+        tasks={
+            "relate": TaskSpec(task="relate", data=DataFiles(train=(place / "train.jsonl",)), settings=RelateSettings())
+        },
     )
     finetune(job, place / "relater", FinetuneSettings(epochs=1))
     return TaskModel.open(place / "relater")
@@ -251,7 +254,7 @@ def test_a_tagger_and_a_relation_model_without_common_types_are_refused(relater:
 )
 def test_models_whose_answers_are_no_annotations_are_refused(task: Any, sentence: str) -> None:
     with pytest.raises(BadSetting, match=sentence):
-        Pipeline.from_models([Scripted(task, Engine(), Silent(), Path("model"))])
+        Pipeline.from_models([scripted(task, Path("model"))])
 
 
 def test_models_that_were_trained_on_other_columns_are_refused_unless_one_is_named() -> None:

@@ -23,7 +23,7 @@ from alembert.nn.heads import HeadSpec
 from alembert.tasks.compare.columns import CompareSettings
 from alembert.tasks.compare.pooling import Pooling, PoolingName, build_sentence_transformers_files
 from alembert.tasks.compare.task import CompareTask
-from alembert.tasks.files import write_task, write_tasks
+from alembert.tasks.files import write_tasks
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 from small_checkpoints import fine_tuned
@@ -61,7 +61,7 @@ def compared(request: pytest.FixtureRequest, plain: Path, tmp_path: Path) -> Pat
     config = checkpoints.open(plain).blueprint.config
     made = Checkpoint.new(Blueprint(config=config, heads={"embed": head}), Tokenizer.open(plain))
     made.save(tmp_path / "compare")
-    write_task(tmp_path / "compare", compare_task(request.param), {})
+    write_tasks(tmp_path / "compare", {"compare": (compare_task(request.param), {})})
     return tmp_path / "compare"
 
 

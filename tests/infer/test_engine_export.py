@@ -20,7 +20,7 @@ from alembert.data.windows import Row
 from alembert.errors import BadFile, BadSetting, MissingExtra
 from alembert.files import checkpoint as checkpoints
 from alembert.infer.embedder import Embedder
-from alembert.infer.task_model import MultiTaskModel, TaskModel
+from alembert.infer.task_model import TaskModel
 from alembert.nn.heads import HEAD_KINDS, HeadSpec
 from alembert.tasks.example import Coverage, EncodedExample
 from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
@@ -103,7 +103,7 @@ def test_the_size_is_that_of_the_checkpoint_but_for_the_bytes(folder: Path) -> N
 
 def test_what_is_known_of_the_training_goes_along(folder: Path) -> None:
     one, other = (TaskModel.open(folder / name) for name in ("checkpoint", "export"))
-    assert other.training_facts() == one.training_facts() == {"examples": 24}
+    assert other.training_facts == one.training_facts == {"examples": 24}
 
 
 @pytest.mark.parametrize(("threads", "budget"), [(1, 1), (1, 64), (2, 16), (3, 64), (2, 10_000)])
@@ -144,17 +144,17 @@ def test_the_encoder_runs_once_for_all_tasks(several: Path, monkeypatch: pytest.
         return compute(graph, heads, rows)
 
     monkeypatch.setattr(ExportedGraph, "head_outputs", counted)
-    model = MultiTaskModel.open(several / "export")
-    list(model.iter_predictions(model.task.examples_from_texts(["aspirin", "no fever"])))
+    model = TaskModel.open(several / "export")
+    list(model.predict_all(model.examples_from_texts(["aspirin", "no fever"])))
     assert asked == [({"entities", "topics", "similar"}, 2)]
 
 
 def test_several_tasks_answer_as_in_torch(several: Path) -> None:
     records = []
     for name in ("export", "checkpoint"):
-        model = MultiTaskModel.open(several / name)
-        examples = model.task.examples_from_texts(["aspirin against fever"])
-        records.append(strip_floats(model.task.to_record(examples[0], next(model.iter_predictions(examples)))))
+        model = TaskModel.open(several / name)
+        examples = model.examples_from_texts(["aspirin against fever"])
+        records.append(strip_floats(model.to_record(examples[0], next(model.predict_all(examples)))))
     assert records[0] == records[1]
     assert records[0].keys() == {"entities", "topics", "similar"}
 
@@ -246,7 +246,8 @@ def test_a_graph_that_is_none_is_refused(folder: Path, tmp_path: Path) -> None:
 
 def test_labels_that_do_not_fit_are_refused(copied: Path) -> None:
     table = json.loads((copied / "task.json").read_text())
-    swapped = json.dumps({**table, "types": table["types"][::-1]}, indent=2, ensure_ascii=False)
+    table["tasks"]["tag"]["types"].reverse()
+    swapped = json.dumps(table, indent=2, ensure_ascii=False)
     (copied / "task.json").write_text(f"{swapped}\n")
     with pytest.raises(BadFile, match="do not fit"):
         TaskModel.open(copied)

@@ -147,7 +147,7 @@ def test_documents_in_several_files_have_the_scores_of_one_file(
     one = write_tagged(tmp_path / "all.jsonl", documents)
     each = [write_tagged(tmp_path / f"{name}.jsonl", {name: DOCUMENTS[name]}) for name in order]
     model = tagger({name: [(0, 2, "Drug", 0.9), *GUESSES[name]] for name in order})
-    model = replace(model, task=replace(model.task, partial=partial))
+    model = model.with_task(replace(model.task, partial=partial))
     alone, apart = (evaluate(model, files, rounds=1).scores for files in ([one], each))
     assert alone.measures == apart.measures
     assert alone.measures["precision"] == 2 / 6
@@ -231,7 +231,7 @@ def test_a_model_is_no_better_than_itself(file: Path) -> None:
 def test_taggers_with_other_heads_can_be_compared(file: Path) -> None:
     model = tagger(GUESSES)
     settings = replace(model.task.settings, scheme="bioes")
-    other = replace(model, task=replace(model.task, settings=settings))
+    other = model.with_task(replace(model.task, settings=settings))
     assert evaluate(model, [file], against=other, rounds=1).against is not None
 
 
@@ -254,7 +254,7 @@ def test_models_for_other_questions_are_not_compared(file: Path, other: TaskMode
 
 def test_classifiers_that_are_judged_differently_are_not_compared(file: Path) -> None:
     one = classifier({})
-    other = replace(one, task=replace(one.task, settings=replace(one.task.settings, main="macro_f1")))
+    other = one.with_task(replace(one.task, settings=replace(one.task.settings, main="macro_f1")))
     with pytest.raises(BadSetting, match="measure"):
         evaluate(one, [file], against=other)
 

@@ -22,8 +22,8 @@ from alembert.infer.triples import TripleFilter, TripleModel, predict_relations
 from alembert.nn.config import preset
 from alembert.tasks.relate.data import RelateSettings, example_from_entities
 from alembert.tasks.relate.task import RelateTask
-from alembert.train.finetune.data import DataFiles
-from alembert.train.finetune.finetune import SingleTaskJob, finetune
+from alembert.train.finetune.data import DataFiles, TaskSpec
+from alembert.train.finetune.finetune import FinetuneJob, finetune
 from alembert.train.finetune.settings import FinetuneSettings
 from scripted_models import Engine, tagger
 
@@ -82,7 +82,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             path = place / f"{name}.jsonl"
             path.write_text("".join(json.dumps(line) + "\n" for line in lines))
             model, of_task = str(place / "model"), RelateSettings(**settings)
-            job = SingleTaskJob(task="relate", data=DataFiles(train=(path,)), model=model, settings=of_task)
+            job = FinetuneJob(
+                model=model, tasks={"relate": TaskSpec(task="relate", data=DataFiles(train=(path,)), settings=of_task)}
+            )
             finetune(job, place / name, FinetuneSettings(epochs=1))
             made[name] = place / name
         return made[name]
@@ -126,7 +128,7 @@ def test_the_entities_of_chemprot_give_the_rows_of_its_marked_sentences(trained:
     )
     for one, other in zip(*encoded, strict=True):
         assert [row.ids.tolist() for row in one.rows] == [row.ids.tolist() for row in other.rows]
-        assert [row.places.tolist() for row in one.rows] == [row.places.tolist() for row in other.rows]
+        assert [row.positions.tolist() for row in one.rows] == [row.positions.tolist() for row in other.rows]
 
 
 def test_transformers_gives_the_same_logits(trained: Callable[..., Path]) -> None:
@@ -134,7 +136,7 @@ def test_transformers_gives_the_same_logits(trained: Callable[..., Path]) -> Non
     model = TaskModel.open(folder)
     (example,) = model.task.examples_from_texts(["Case: << aspirin >> inhibits [[ cox-2 ]]-like"])
     (encoded,) = model.task.encode([example], model.engine.tokenizer, 128)
-    ((ours,),) = model.runner.outputs([encoded])
+    ((ours,),) = model.only.runner.outputs([encoded])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     inputs = tokenizer("Case: [E1] aspirin [/E1] inhibits [E2] cox-2 [/E2]-like", return_tensors="pt")
@@ -172,7 +174,7 @@ def test_a_model_of_marked_sentences_can_be_asked_about_some_types_and_sure_answ
 
     assert ("Gene", "Gene") in found()
     assert found(types=(("gene", "drug"),)) == [("Drug", "Gene")] * 2
-    assert not found(least=1.0)
+    assert not found(min_score=1.0)
 
 
 @pytest.mark.parametrize("how", ["least", "threshold"])
@@ -224,7 +226,9 @@ def test_the_command_takes_both_folders_in_any_order(
     relater = trained("documents", documents())
     path = tmp_path / "ner.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in documents()))
-    job = SingleTaskJob(task="tag", data=DataFiles(train=(path,)), model=str(relater.parent / "model"))
+    job = FinetuneJob(
+        model=str(relater.parent / "model"), tasks={"tag": TaskSpec(task="tag", data=DataFiles(train=(path,)))}
+    )
     finetune(job, tmp_path / "ner", FinetuneSettings(epochs=1))
     folders = [str(tmp_path / "ner"), str(relater)][:: -1 if is_turned else 1]
     assert run(["predict", *folders, TEXT, "--json"]) == 0

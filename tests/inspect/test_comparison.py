@@ -28,7 +28,7 @@ from alembert.inspect.comparison_plot import build_comparison_chart, choose_log_
 from alembert.inspect.report_pages import render_comparison_page, write_comparison
 from alembert.inspect.reports import comparison_lines, comparison_sentences, comparison_table
 from alembert.nn.config import EncoderConfig
-from alembert.tasks.files import write_task, write_tasks
+from alembert.tasks.files import write_tasks
 from alembert.tasks.metrics import bootstrap
 from alembert.tasks.metrics.bootstrap import Interval
 from page_checks import check_page
@@ -62,7 +62,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         config = EncoderConfig(vocab_size=tokenizer.vocab_size, num_hidden_layers=layers, **TINY)
         plan = Blueprint(config=config, heads={head.kind: head}, labels={head.kind: task.labels})
         Checkpoint.new(plan, tokenizer).save(place / name)
-        write_task(place / name, task, {})
+        write_tasks(place / name, {task.name: (task, {})})
     return {name: place / name for name in LAYERS}
 
 

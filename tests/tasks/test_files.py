@@ -12,9 +12,9 @@ from alembert.infer.task_model import TaskModel
 from alembert.tasks.files import (
     TASK_FILE,
     forget_training,
-    open_task,
+    read_task,
     write_surfaces,
-    write_task,
+    write_tasks,
     write_train_keys,
 )
 from small_checkpoints import examples_of, fine_tuned
@@ -30,8 +30,8 @@ def folder(tmp_path: Path) -> Path:
             if path.is_file() and path.name != "manifest.json":
                 (draft.path / path.name).write_bytes(path.read_bytes())
         for part in (draft.path, draft.path / "seeds" / "1"):
-            write_train_keys(part, [1, 2])
-            write_surfaces(part, {"0123456789abcdef": 1}, "ner")
+            write_train_keys(part / "run", [1, 2])
+            write_surfaces(part / "run/ner", {"0123456789abcdef": 1})
         draft.counts["parameters"] = 5
     return tmp_path / "whole"
 
@@ -89,14 +89,14 @@ def replaced(table: Any, place: tuple[Any, ...], value: Any) -> str:
 @pytest.mark.parametrize("name", CASES)
 def test_every_number_of_a_task_must_be_finite(name: str, tmp_path: Path) -> None:
     task, _ = examples_of(name, tmp_path / "examples.jsonl")
-    write_task(tmp_path, task, {})
+    write_tasks(tmp_path, {task.name: (task, {})})
     table = json.loads((tmp_path / TASK_FILE).read_text())
-    places = numbers_in({key: value for key, value in table.items() if key != "format"})
+    places = [place for place in numbers_in(table) if place[-1] != "format"]
     for place in places:
         for value in (float("nan"), float("inf"), -float("inf")):
             (tmp_path / TASK_FILE).write_text(replaced(table, place, value))
             with pytest.raises(BadFile, match="damaged"):
-                open_task(tmp_path)
+                read_task(tmp_path).open()
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_every_number_of_a_task_must_be_finite(name: str, tmp_path: Path) -> Non
 )
 def test_numbers_out_of_range_are_refused(name: str, place: tuple[str, ...], value: Any, tmp_path: Path) -> None:
     task, _ = examples_of(name, tmp_path / "examples.jsonl")
-    write_task(tmp_path, task, {})
+    write_tasks(tmp_path, {task.name: (task, {})})
     table = json.loads((tmp_path / TASK_FILE).read_text())
     if place == ("thresholds",):
-        value = dict.fromkeys(table["labels"], value)
-    (tmp_path / TASK_FILE).write_text(replaced(table, place, value))
+        value = dict.fromkeys(table["tasks"][task.name]["labels"], value)
+    (tmp_path / TASK_FILE).write_text(replaced(table, ("tasks", task.name, *place), value))
     with pytest.raises(BadFile, match=r"task\.json is damaged: .* \(.*expected"):
-        open_task(tmp_path)
+        read_task(tmp_path).open()

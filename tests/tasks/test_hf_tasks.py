@@ -11,9 +11,8 @@ from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.files import (
     describe_inferred_task,
     has_task,
-    open_task,
-    read_task_table,
-    write_task,
+    read_task,
+    write_tasks,
 )
 from alembert.tasks.tag.task import TagTask
 
@@ -26,21 +25,21 @@ def folder_of(folder: Path, architecture: str, labels: list[str] | None = None, 
 
 
 def test_a_tagger_keeps_the_order_and_the_spelling_of_its_tags(tmp_path: Path) -> None:
-    task = open_task(folder_of(tmp_path, "BertForTokenClassification", ["B_gene", "O", "I_gene"]))
+    task = read_task(folder_of(tmp_path, "BertForTokenClassification", ["B_gene", "O", "I_gene"])).open()
     assert isinstance(task, TagTask)
     assert (task.types, task.labels) == (("gene",), ("B_gene", "O", "I_gene"))
     assert task.tags == ("B-gene", "O", "I-gene")
 
 
 def test_its_task_survives_saving(tmp_path: Path) -> None:
-    task = open_task(folder_of(tmp_path, "BertForTokenClassification", ["gene", "O"]))
-    write_task(tmp_path, task, {})
-    assert open_task(tmp_path).to_table() == task.to_table()
+    task = read_task(folder_of(tmp_path, "BertForTokenClassification", ["gene", "O"])).open()
+    write_tasks(tmp_path, {task.name: (task, {})})
+    assert read_task(tmp_path).open().to_table() == task.to_table()
     assert describe_inferred_task(tmp_path) is None
 
 
 def test_labels_of_every_word_are_read_from_the_tags_of_tokens(tmp_path: Path) -> None:
-    task = open_task(folder_of(tmp_path, "AlbertForTokenClassification", ["NOUN", "VERB"]))
+    task = read_task(folder_of(tmp_path, "AlbertForTokenClassification", ["NOUN", "VERB"])).open()
     assert task.settings.every_token
 
 
@@ -55,13 +54,13 @@ def test_labels_of_every_word_are_read_from_the_tags_of_tokens(tmp_path: Path) -
     ],
 )
 def test_kinds_of_classifiers(config: dict[str, Any], kind: str, tmp_path: Path) -> None:
-    task = open_task(folder_of(tmp_path, "BertForSequenceClassification", **config))
+    task = read_task(folder_of(tmp_path, "BertForSequenceClassification", **config)).open()
     assert isinstance(task, ClassifyTask)
     assert task.kind == kind
 
 
 def test_a_classifier_reads_texts_and_pairs(tmp_path: Path) -> None:
-    task = open_task(folder_of(tmp_path, "BertForSequenceClassification", ["a", "b"]))
+    task = read_task(folder_of(tmp_path, "BertForSequenceClassification", ["a", "b"])).open()
     task.check(task.examples_from_texts(["one text", "one\tother"]))
 
 
@@ -84,24 +83,24 @@ def test_the_decision_is_a_sentence(architecture: str, labels: list[str] | None,
 
 def test_a_language_model_is_told_what_it_can_do(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="alembert fill"):
-        read_task_table(folder_of(tmp_path, "BertForMaskedLM"))
+        read_task(folder_of(tmp_path, "BertForMaskedLM"))
     assert not has_task(tmp_path)
 
 
 @pytest.mark.parametrize("config", [{"id2label": {"1": "a"}}, {"id2label": ["a"]}, {"id2label": {"x": "a"}}])
 def test_labels_without_numbers_are_refused(config: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="id2label"):
-        read_task_table(folder_of(tmp_path, "BertForTokenClassification", **config))
+        read_task(folder_of(tmp_path, "BertForTokenClassification", **config))
 
 
 def test_a_regression_of_several_numbers_is_refused(tmp_path: Path) -> None:
     folder_of(tmp_path, "BertForSequenceClassification", ["a", "b"], problem_type="regression")
     with pytest.raises(BadFile, match="2 outputs"):
-        read_task_table(tmp_path)
+        read_task(tmp_path)
 
 
 def test_a_configuration_of_another_program_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[1, 2]", encoding="utf8")
     assert not has_task(tmp_path)
     with pytest.raises(BadFile, match="damaged"):
-        read_task_table(tmp_path)
+        read_task(tmp_path)

@@ -93,8 +93,8 @@ def to_local_files(value: Paths | None, name: str) -> tuple[Path, ...]:
 
 
 def files_by_task(
-    names: Sequence[str | None], value: Paths | Mapping[str, Paths] | None, argument: str
-) -> dict[str | None, tuple[Path, ...]]:
+    names: Sequence[str], value: Paths | Mapping[str, Paths] | None, argument: str
+) -> dict[str, tuple[Path, ...]]:
     """Return the files of each task; those of several tasks are given in a dict, by their names."""
     known = ", ".join(map(str, names))
     if not isinstance(value, Mapping):
@@ -105,7 +105,7 @@ def files_by_task(
         return {name: to_local_files(value, argument) for name in names}
     if strange := [name for name in value if name not in names]:
         raise BadSetting(f"`{argument}` has files for {strange[0]!r}, which is no task; the tasks are {known}.")
-    return {name: to_local_files(value.get(str(name)), argument) for name in names}
+    return {name: to_local_files(value.get(name), argument) for name in names}
 
 
 def to_inputs(value: Paths | None, name: str) -> tuple[str | Path, ...]:

@@ -36,8 +36,8 @@ SPEED_SECONDS: Final = 3.0
 MAX_EVAL_EXAMPLES: Final = 1000
 """Examples of the calibration file that int8 is judged on, where no other file is given."""
 
-TaskFiles = Mapping[str | None, Sequence[Path]]
-"""The files of each task; None names the only task of a model."""
+TaskFiles = Mapping[str, Sequence[Path]]
+"""The files of each task, by its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +124,16 @@ class ExportJob:
         whole: Any = material if len(material) > 1 else next(iter(material.values()))
         return write(engine.checkpoint, out, self.settings, whole, task=self.task, overwrite=overwrite, say=self.report)
 
-    def _material(self, engine: TorchEngine, name: str | None) -> ExportData:
+    def _material(self, engine: TorchEngine, name: str) -> ExportData:
         from alembert.compress.measure import ExportData
         from alembert.corpus.inputs import InputFiles, list_input_files
         from alembert.corpus.readers.contract import ReadOptions
         from alembert.infer.scoring import read_gold
         from alembert.infer.speed import describe_machine, measure_speeds, take_evenly
         from alembert.infer.task_model import TaskModel
+        from alembert.tasks.files import read_task
 
-        model = TaskModel.from_engine(engine, self.model, name)
+        model = TaskModel.from_engine(engine, read_task(self.model, name))
         options = self.options or ReadOptions()
         calibrate, dev = (
             list_input_files(files) if files else InputFiles(()) for files in (self.calibrate[name], self.dev[name])
@@ -160,15 +161,12 @@ class ExportJob:
         return reading.examples
 
 
-def export_tasks(model: Path, task: str | None) -> tuple[str | None, ...]:
-    """Name the tasks that are exported; None is the only one of a model."""
-    from alembert.tasks.files import read_task_names, read_task_table
+def export_tasks(model: Path, task: str | None) -> tuple[str, ...]:
+    """Name the tasks that are exported."""
+    from alembert.tasks.files import choose_task, read_tasks
 
-    several = read_task_names(model)
-    if task is None and several:
-        return several
-    read_task_table(model, task)
-    return (task if several else None,)
+    tasks = read_tasks(model)
+    return tuple(tasks) if task is None else (choose_task(model, tasks, task).name,)
 
 
 def check_installed(settings: ExportSettings) -> None:
@@ -186,7 +184,7 @@ def _read(model: TaskModel, file: InputFile, options: ReadOptions) -> ReadResult
     """Read what the task reads, or plain text with one text a line."""
     from alembert.infer.task_model import is_plain_text
 
-    reading = model.read_lines(file.path, options) if is_plain_text(file) else model.read([file.path], options)
+    reading = model.only.read_lines(file.path, options) if is_plain_text(file) else model.read([file.path], options)
     if not reading.examples:
         raise BadSetting(
             f"{file.path} has no example of the task {model.task.name}, so int8 cannot be calibrated on it."

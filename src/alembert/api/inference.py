@@ -29,7 +29,6 @@ from alembert.errors import BadInput
 from alembert.infer.predictor import Predictor
 
 if TYPE_CHECKING:
-    from alembert.infer.evaluate import Evaluation
     from alembert.infer.language_model import FilledMask, TextScore
 
 
@@ -63,7 +62,7 @@ def resolve_model_folder(model: StrPath, argument: str = "model") -> Path:
 @check_arguments
 def evaluate(
     model: StrPath,
-    files: Paths,
+    files: Paths | Mapping[str, Paths],
     *,
     task: str | None = None,
     against: StrPath | None = None,
@@ -73,16 +72,19 @@ def evaluate(
     rounds: int = 1000,
     device: str = "auto",
     progress: bool = True,
-) -> Evaluation:
+) -> Any:
     """Score a fine-tuned model on labelled files, with intervals, coverage and calibration.
 
-    `.scores.measures` has the scores, `.interval` the 95 % interval of the main one. `against` is another model to
+    Of the `Evaluation` that is returned, `.scores.measures` has the scores, `.interval` the 95 % interval of the main one.
+    To score all tasks of a multi-task model, give a dict of the tasks' files by their names, such as
+    `{"disease": "disease-test.tsv", "topic": "topic-test.tsv"}`: a dict of evaluations is returned. `against` is another model to
     compare with; `part` takes train, dev or test of files that `finetune` divided. `text` and `label` name columns of
     tables. `rounds` is the number of bootstrap samples for the interval.
     """
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engines import choose_device
     from alembert.infer.evaluate import evaluate as run
+    from alembert.infer.evaluate import evaluate_tasks
     from alembert.infer.task_model import TaskModel
 
     folders = [resolve_model_folder(each) for each in ([model] if against is None else [model, against])]
@@ -91,16 +93,11 @@ def evaluate(
     options = ReadOptions(text=to_columns(text), label=label)
     other = opened[1] if len(opened) > 1 else None
     with progress_bar(progress) as bar:
-        return run(
-            opened[0],
-            to_local_files(files, "files"),
-            options,
-            part=part,
-            against=other,
-            rounds=rounds,
-            device=where,
-            tell=bar.show,
-        )
+        how: dict[str, Any] = {"part": part, "against": other, "rounds": rounds, "device": where, "tell": bar.show}
+        if isinstance(files, Mapping):
+            own = {name: to_local_files(each, "files") for name, each in files.items()}
+            return evaluate_tasks(opened[0], own, options, **how)
+        return run(opened[0], to_local_files(files, "files"), options, **how)
 
 
 @dataclass(frozen=True, kw_only=True)

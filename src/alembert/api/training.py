@@ -120,23 +120,20 @@ def finetune(
     by `split` (80/10/10). `text` and `label` name columns of tables. `seeds=3` trains three times and keeps the best model.
     `settings` takes everything else: a dict, or the path of a TOML file.
     """
-    from alembert.train.finetune.finetune import build_job, build_task_specs
+    from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
     from alembert.train.finetune.finetune import finetune as run
     from alembert.train.finetune.settings import resolve_settings
 
     kinds = _kinds(task)
-    are_named = not isinstance(task, str)
     changes = {
         **drop_none(epochs=epochs, seed=seed),
         **drop_none(optimiser=None if learning_rate is None else {"rate": learning_rate}),
         **drop_none(read=drop_none(text=_columns(text), label=label) or None),
     }
-    run_settings, of_tasks = resolve_settings(
-        kinds, {_SETTINGS: settings_table(settings), _ARGUMENTS: changes}, are_named=are_named
-    )
+    run_settings, of_tasks = resolve_settings(kinds, {_SETTINGS: settings_table(settings), _ARGUMENTS: changes})
     given_files = {"train": train, "dev": dev, "data": data}
     files = _data(given_files, split, {name: each.reading for name, each in of_tasks.items()})
-    job = build_job(model_name(model), build_task_specs(kinds, files, of_tasks), are_named=are_named)
+    job = FinetuneJob(model=model_name(model), tasks=build_task_specs(kinds, files, of_tasks))
     train_model = partial(run, job, settings=run_settings, seeds=seeds)
     return _train(train_model, to_path(out, "out"), progress=progress, device=device, overwrite=overwrite)
 
@@ -304,12 +301,12 @@ def _distill_settings(
     seed: int | None,
 ) -> DistillSettings:
     from alembert.settings import apply_changes
-    from alembert.tasks.files import read_task_table
+    from alembert.tasks.files import read_task
     from alembert.train.distill.settings import check_preset, get_preset
 
     name = check_preset(preset or str(table.pop("preset", "fast")))
     table.pop("preset", None)
-    settings = apply_changes(get_preset(name, str(read_task_table(teacher, task)["task"])), table, _SETTINGS)
+    settings = apply_changes(get_preset(name, read_task(teacher, task).kind), table, _SETTINGS)
     changes = drop_none(seed=seed, prediction=None if epochs is None else {"epochs": epochs})
     return apply_changes(settings, changes, _ARGUMENTS)
 
@@ -317,10 +314,9 @@ def _distill_settings(
 def _reading_of_training(folder: Path, task: str | None) -> Any:
     """Return how the files of a model's training were read."""
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.tasks.files import TASK_FILE, apply_training_columns, read_task_table
+    from alembert.tasks.files import read_task
 
-    training = read_task_table(folder, task).get("training", {})
-    return apply_training_columns(training, ReadOptions(), str(folder / TASK_FILE))
+    return read_task(folder, task).apply_columns(ReadOptions())
 
 
 def _result(folder: Path, results: Iterable[SeedResult], best: int) -> TrainingResult:

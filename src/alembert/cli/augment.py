@@ -124,15 +124,14 @@ def _open_examples(
     from alembert.hardware.torch_settings import resolve_device
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
-    from alembert.tasks.files import has_task, read_task_names, read_task_table
+    from alembert.tasks.files import has_task, read_task
     from alembert.tasks.task import get_task_class
 
     folder = find_model(model)
     if has_task(folder):
-        read_task_table(folder, name)  # a task that the model has not is refused before its weights are read
-        called = name if read_task_names(folder) else None
+        saved = read_task(folder, name)  # a task that the model has not is refused before its weights are read
         engine = TorchEngine.open(folder, resolve_device(device))
-        tuned = TaskModel.from_engine(engine, folder, called)
+        tuned = TaskModel.from_engine(engine, saved)
         found = _require_examples(tuned.read(files, options))
         tuned.task.check(found.examples)
         tuned.task.check_reading(options, files)

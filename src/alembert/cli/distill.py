@@ -238,9 +238,9 @@ def _general_settings(preset: str | None, config: Path | None, changes: dict[str
 
 def _teacher_task(teacher: str | None, task: str | None) -> str | None:
     """Find what the teacher was fine-tuned for; none: no teacher was given."""
-    from alembert.tasks.files import read_task_table
+    from alembert.tasks.files import read_task
 
-    return None if teacher is None else str(read_task_table(Path(teacher), task)["task"])
+    return None if teacher is None else read_task(Path(teacher), task).kind
 
 
 def _task_settings(
@@ -274,13 +274,12 @@ def _build_distillation(
     **more: Any,
 ) -> DistillJob:
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.tasks.files import TASK_FILE, apply_training_columns, read_task_table
+    from alembert.tasks.files import read_task
     from alembert.train.distill.stages import DistillJob
     from alembert.train.finetune.data import DataFiles
 
     train, dev, data = map(tuple, files)
-    training = read_task_table(Path(teacher), task).get("training", {})
-    options = apply_training_columns(training, ReadOptions(types=types), str(Path(teacher) / TASK_FILE))
+    options = read_task(Path(teacher), task).apply_columns(ReadOptions(types=types))
     found = DataFiles(train=train, dev=dev, unsplit=data, split=split or "80/10/10", options=options)
     return DistillJob(teacher=teacher, student=student, data=found, task=task, **more)
 

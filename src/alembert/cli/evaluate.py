@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,7 @@ from alembert.cli.output import SET_ASIDE
 if TYPE_CHECKING:
     from alembert.infer.evaluate import Evaluation
     from alembert.infer.scoring import ModelComparison, ProgressCallback
+    from alembert.infer.task_model import TaskModel
     from alembert.inspect.comparison import ComparisonReport
 
 
@@ -58,7 +59,7 @@ def evaluate(
     from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engines import choose_device
-    from alembert.infer.evaluate import build_evaluation
+    from alembert.infer.evaluate import build_evaluation, evaluate_tasks
     from alembert.infer.scoring import open_models, score_models
     from alembert.inspect.report_pages import render_evaluation_page
     from alembert.terminal import ProgressBar, print_json
@@ -74,6 +75,13 @@ def evaluate(
         encoding=encoding,
         types=tuple(types or ()),
     )
+    if own := _files_by_task(models[0], files):
+        if against or report:
+            raise typer.BadParameter("--against and --report are for one task: give its name with --task NAME")
+        with ProgressBar(sys.stderr) as bar:
+            each = evaluate_tasks(models[0], own, options, part=part, rounds=rounds, device=where, tell=bar.show)
+        _show_all(each, as_json)
+        return
     with ProgressBar(sys.stderr) as bar:
         contest = score_models(
             models, fetch_to_temporary_folder(files), options, part=part, rounds=rounds, tell=bar.show
@@ -88,6 +96,34 @@ def evaluate(
         _print(found, compared)
     _warn(found)
     if found.set_aside:
+        raise typer.Exit(SET_ASIDE)
+
+
+def _files_by_task(model: TaskModel, words: Sequence[str]) -> dict[str, list[Path]]:
+    """Return the files of each task of a model that has several, if they are given as NAME=FILE; empty: they are not."""
+    from alembert.corpus.fetch import fetch_to_temporary_folder
+
+    named = [word.partition("=") for word in words]
+    if len(model.tasks) < 2 or not all(name in model.tasks and file for name, _, file in named):
+        return {}
+    found: dict[str, list[str]] = {}
+    for name, _, file in named:
+        found.setdefault(name, []).append(file)
+    return {name: fetch_to_temporary_folder(files) for name, files in found.items()}
+
+
+def _show_all(found: Mapping[str, Evaluation], as_json: bool) -> None:
+    from alembert.terminal import print_json
+
+    if as_json:
+        print_json({name: each.to_table() for name, each in found.items()})
+    for name, each in found.items():
+        if not as_json:
+            print(f"{name}:")
+            _print(each, None)
+            print()
+        _warn(each)
+    if any(each.set_aside for each in found.values()):
         raise typer.Exit(SET_ASIDE)
 
 

@@ -122,19 +122,19 @@ def export(
         raise typer.Exit(SET_ASIDE)
 
 
-def _files(names: Sequence[str | None], flag: str, words: Sequence[str]) -> dict[str | None, list[Path]]:
+def _files(names: Sequence[str], flag: str, words: Sequence[str]) -> dict[str, list[Path]]:
     """Give each task its files; an only one has them all."""
     from alembert.corpus.fetch import fetch_to_temporary_folder
 
     if len(names) == 1:
         return {names[0]: fetch_to_temporary_folder(words)}
-    found: dict[str | None, list[str]] = {name: [] for name in names}
+    found: dict[str, list[str]] = {name: [] for name in names}
     for word in words:
         name, _, file = word.partition("=")
         if name not in found or not file:
             raise BadSetting(
                 f"{flag} is {word!r}; the model has several tasks, so say whose file it is, as in {flag} {names[0]}=FILE. "
-                f"The tasks are {', '.join(map(str, names))}; --task NAME exports one of them."
+                f"The tasks are {', '.join(names)}; --task NAME exports one of them."
             )
         found[name].append(file)
     return {name: fetch_to_temporary_folder(files) for name, files in found.items()}

@@ -25,7 +25,7 @@ from alembert.tasks import TASKS
 
 if TYPE_CHECKING:
     from alembert.cli.finetune_tasks import TaskArguments
-    from alembert.train.finetune.finetune import FinetuneRunResult, MultiTaskJob, SingleTaskJob
+    from alembert.train.finetune.finetune import FinetuneJob, FinetuneRunResult
     from alembert.train.finetune.settings import FinetuneSettings
 
 
@@ -85,11 +85,11 @@ def finetune(
     """Fine-tune a model for a task, or for several. A stopped run continues with the same command."""
     from alembert.cli.finetune_tasks import (
         FileArguments,
-        as_toml,
         build_data,
         parse_tasks,
         resolve_task_settings,
     )
+    from alembert.train.finetune.settings import format_finetune_toml
 
     wishes = parse_tasks(task)
     changes = {
@@ -103,24 +103,24 @@ def finetune(
     given = {key: value for key, value in changes.items() if value is not None}
     settings, of_tasks = resolve_task_settings(wishes, config, given)
     if show_config:
-        print(as_toml(settings, wishes, of_tasks), end="")
+        print(format_finetune_toml(settings, of_tasks), end="")
         return
     has_files = train or data or all(wish.file for wish in wishes.tasks)
     if model is None or not has_files or (out is None and not check):
         raise typer.BadParameter("give --model, --train or --data, and --out; or --show-config")
     if split is not None and not data:
         raise typer.BadParameter("--split divides the files of --data, which was not given")
-    from alembert.train.finetune.finetune import build_job, build_task_specs
+    from alembert.train.finetune.finetune import FinetuneJob, build_task_specs
 
     searched = parse_duration(tune)
     files = FileArguments(train or (), dev or (), data or (), split)
-    subjects = build_task_specs(wishes.kinds, build_data(wishes, files, of_tasks), of_tasks)
-    assignment = build_job(model, subjects, are_named=wishes.is_multitask)
+    specs = build_task_specs(wishes.kinds, build_data(wishes, files, of_tasks), of_tasks)
+    job = FinetuneJob(model=model, tasks=specs)
     if check:
-        _check(assignment, settings, as_json)
+        _check(job, settings, as_json)
         return
     assert out is not None
-    _run(assignment, out, settings, seeds, searched, device, overwrite=overwrite, as_json=as_json)
+    _run(job, out, settings, seeds, searched, device, overwrite=overwrite, as_json=as_json)
 
 
 def _task_changes(wishes: TaskArguments, *, crf: bool, nested: bool, every_token: bool) -> dict[str, Any] | None:
@@ -128,12 +128,12 @@ def _task_changes(wishes: TaskArguments, *, crf: bool, nested: bool, every_token
 
     if not (crf or nested or every_token):
         return None
-    if wishes.is_multitask:
+    if len(wishes.tasks) > 1:
         raise BadSetting(
             "--crf, --nested and --every-token are for one task. With several, say it in the file of --config: "
             '[task.NAME] with head = "crf".'
         )
-    if wishes.names != ["tag"] or (crf and nested):
+    if [*wishes.kinds.values()] != ["tag"] or (crf and nested):
         raise BadSetting(
             "--crf, --nested and --every-token belong to --task tag, and of --crf and --nested one can be given."
         )
@@ -151,7 +151,7 @@ def _read_changes(
 ) -> dict[str, Any] | None:
     from alembert.errors import BadSetting
 
-    if types and wishes.is_multitask:
+    if types and len(wishes.tasks) > 1:
         raise BadSetting(
             "--types is for one task. With several, say it in the file of --config: [task.NAME.read] with "
             'types = ["FILE=TYPE,TYPE"].'
@@ -160,15 +160,15 @@ def _read_changes(
     return {name: value for name, value in given.items() if value} or None
 
 
-def _check(assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings, as_json: bool) -> None:
+def _check(job: FinetuneJob, settings: FinetuneSettings, as_json: bool) -> None:
     from alembert.tasks.data_screen import format_data_report
     from alembert.terminal import print_json
-    from alembert.train.finetune.finetune import SingleTaskJob, inspect_all_data
+    from alembert.train.finetune.finetune import inspect_data
 
-    reports = inspect_all_data(assignment, settings)
+    reports = inspect_data(job, settings)
     if as_json:
         tables = {name: report.to_table() for name, report in reports.items()}
-        print_json(tables[assignment.task] if isinstance(assignment, SingleTaskJob) else tables)
+        print_json(tables if len(tables) > 1 else next(iter(tables.values())))
     else:
         print("\n\n".join("\n".join(format_data_report(report, whole=True)) for report in reports.values()))
     if any(report.set_aside.count for report in reports.values()):
@@ -176,7 +176,7 @@ def _check(assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings,
 
 
 def _run(
-    assignment: SingleTaskJob | MultiTaskJob,
+    job: FinetuneJob,
     out: Path,
     settings: FinetuneSettings,
     seeds: int,
@@ -200,7 +200,7 @@ def _run(
             print_table=say_all,
             on_progress=bar.show_training,
         )
-        done = run(assignment, out, settings, seeds=seeds, tune=tune, around=around)
+        done = run(job, out, settings, seeds=seeds, tune=tune, around=around)
     if is_first_process():
         show_scores(done, out, as_json)
         if any(report.set_aside.count for report in done.reports.values()):
@@ -245,5 +245,5 @@ def show_scores(done: FinetuneRunResult, out: Path, as_json: bool) -> None:
     if len(done.results) > 1:
         each = ", ".join(f"{result.value:.4f}" for result in done.results)
         print(f"  {len(done.results)} seeds: {done.main} {done.mean:.4f} +- {done.spread:.4f} ({each})")
-    which = f" --task {next(iter(done.reports))}" if done.is_multitask else ""
+    which = f" --task {next(iter(done.reports))}" if len(done.reports) > 1 else ""
     print(f"Next: alembert evaluate {out}{which} TEST_FILE; alembert predict {out} TEXT")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alembert.errors import BadSetting
-from alembert.train.finetune.settings import TaskRunSettings, format_finetune_toml, resolve_settings
+from alembert.train.finetune.settings import TaskRunSettings, resolve_settings
 
 if TYPE_CHECKING:
     from alembert.corpus.readers.contract import ReadOptions
@@ -37,8 +37,6 @@ class TaskArguments:
     """All tasks that were asked for."""
 
     tasks: tuple[TaskArgument, ...]
-    is_multitask: bool
-    """Whether they make a model of several tasks; otherwise there is one, as published models have it."""
 
     @property
     def names(self) -> list[str]:
@@ -63,10 +61,8 @@ class FileArguments:
 def parse_tasks(words: Sequence[str]) -> TaskArguments:
     """Read what --task says, which may be repeated.
 
-    >>> parse_tasks(["disease:tag=a.tsv", "classify=b.tsv"]).tasks
-    (Wish(name='disease', kind='tag', file='a.tsv'), Wish(name='classify', kind='classify', file='b.tsv'))
-    >>> parse_tasks(["tag"]).are_named
-    False
+    >>> parse_tasks(["disease:tag=a.tsv", "classify=b.tsv"]).kinds
+    {'disease': 'tag', 'classify': 'classify'}
     """
     tasks = tuple(map(_parse_task, words))
     for wish in tasks:
@@ -75,7 +71,7 @@ def parse_tasks(words: Sequence[str]) -> TaskArguments:
                 f"Two tasks are called {wish.name}. Give each a name of its own, as in --task one:{wish.kind}=a.tsv --task "
                 f"two:{wish.kind}=b.tsv; more files of one task are --train {wish.name}=FILE."
             )
-    return TaskArguments(tasks, is_multitask=len(tasks) > 1 or any(":" in word.partition("=")[0] for word in words))
+    return TaskArguments(tasks)
 
 
 def _parse_task(word: str) -> TaskArgument:
@@ -95,7 +91,7 @@ def _parse_task(word: str) -> TaskArgument:
 def build_data(
     wishes: TaskArguments, files: FileArguments, settings: Mapping[str, TaskRunSettings]
 ) -> dict[str, DataFiles]:
-    """Give each task its files."""
+    """Return the files of each task."""
     return {wish.name: _build_task_data(wishes, wish, files, settings[wish.name].reading) for wish in wishes.tasks}
 
 
@@ -109,7 +105,7 @@ def _build_task_data(
     train = fetch_to_temporary_folder([*first, *_files_of_task(wishes, wish, "--train", files.train)])
     dev = fetch_to_temporary_folder(_files_of_task(wishes, wish, "--dev", files.dev))
     whole = fetch_to_temporary_folder(_files_of_task(wishes, wish, "--data", files.whole))
-    if wishes.is_multitask and not (train or whole):
+    if not (train or whole):
         raise BadSetting(
             f"The task {wish.name} has no files to learn from. Give them: --train {wish.name}=FILE, or --data "
             f"{wish.name}=FILE, which is divided by --split."
@@ -124,17 +120,20 @@ def _build_task_data(
 
 
 def _files_of_task(wishes: TaskArguments, wish: TaskArgument, flag: str, words: Sequence[str]) -> list[str]:
-    """Choose the files of a task among those of a flag; an only task has them all."""
-    if not wishes.is_multitask:
-        return list(words)
-    pairs = [word.partition("=") for word in words]
-    for (name, _, file), word in zip(pairs, words, strict=True):
-        if name not in wishes.names or not file:
+    """Choose the files of a task among those of a flag; those without a name are of an only task."""
+    found = []
+    for word in words:
+        name, _, file = word.partition("=")
+        if name in wishes.names and file:
+            found += [file] if name == wish.name else []
+        elif len(wishes.tasks) == 1:
+            found.append(word)
+        else:
             raise BadSetting(
                 f"{flag} is {word!r}; with several tasks say whose file it is, as in {flag} {wish.name}=FILE. "
                 f"The tasks are {', '.join(wishes.names)}."
             )
-    return [file for name, _, file in pairs if name == wish.name]
+    return found
 
 
 # -- settings
@@ -147,10 +146,4 @@ def resolve_task_settings(
     from alembert.settings import read_toml
 
     layers = {str(config): read_toml(config) if config else {}, "The command line": changes}
-    return resolve_settings(wishes.kinds, layers, are_named=wishes.is_multitask)
-
-
-def as_toml(settings: FinetuneSettings, wishes: TaskArguments, tasks: Mapping[str, TaskRunSettings]) -> str:
-    """Write all settings as a file that --config takes."""
-    named = {name if wishes.is_multitask else None: each for name, each in tasks.items()}
-    return format_finetune_toml(settings, named)
+    return resolve_settings(wishes.kinds, layers)

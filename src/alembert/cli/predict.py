@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.task_model import MultiTaskModel
+    from alembert.infer.task_model import TaskExamples
     from alembert.infer.triples import TripleFilter, TripleModel
 
 
@@ -146,10 +146,8 @@ def _predict_file(
     for_file: dict[str, Any],
     as_json: bool,
 ) -> None:
-    pass
     from alembert.corpus.fetch import fetch_to_temporary_folder
     from alembert.corpus.readers.contract import ReadOptions
-    from alembert.infer.task_model import TaskModel
 
     options = ReadOptions(text=tuple(for_file["text"] or ()), delimiter=for_file["delimiter"])
     (path,) = fetch_to_temporary_folder([file])
@@ -165,9 +163,6 @@ def _predict_texts(
     for_triples: dict[str, Any],
     as_json: bool,
 ) -> None:
-    pass
-    from alembert.infer.task_model import open_model
-
     if texts and os.path.isdir(texts[0]):  # noqa: PTH112 (Path.is_dir raises for a text too long for a name)
         from alembert.infer.triples import TripleModel
 
@@ -177,7 +172,7 @@ def _predict_texts(
         predict_triples(triples, texts[1:], as_json)
     else:
         _refuse(for_triples, "triples")
-        opened = open_model(find_model(model), task=task).with_threshold(**thresholds)
+        opened = TaskModel.open(find_model(model), task=task).with_threshold(**thresholds)
         predict_texts(opened, texts, as_json)
 
 
@@ -247,17 +242,16 @@ def _to_texts(text: str | None) -> list[str]:
     return [] if text is None or text == "-" else [text]
 
 
-def predict_texts(model: TaskModel | MultiTaskModel, texts: Sequence[str], as_json: bool) -> None:
+def predict_texts(model: TaskModel, texts: Sequence[str], as_json: bool) -> None:
     """Predict the given texts, or each line of stdin if there are none."""
     lines: list[str] = []
 
     def take(line: str) -> None:
-        model.task.check(model.task.examples_from_texts([line]))
+        model.check(model.examples_from_texts([line]))
         lines.append(line)
 
     set_aside = for_each_text(texts, take)
-    examples: list[Any] = model.task.examples_from_texts(lines)
-    _print(model, examples, as_json)
+    _print(model, model.examples_from_texts(lines), as_json)
     if set_aside:
         raise typer.Exit(SET_ASIDE)
 
@@ -276,21 +270,19 @@ def predict_file(model: TaskModel, file: Path, options: ReadOptions, as_json: bo
         raise typer.Exit(SET_ASIDE)
 
 
-def _print(model: TaskModel | MultiTaskModel, examples: Sequence[Any], as_json: bool) -> None:
-    model.task.check(examples)
-    for sentence in model.task.data_notes(examples):
+def _print(model: TaskModel, examples: Sequence[TaskExamples], as_json: bool) -> None:
+    model.check(examples)
+    for sentence in model.data_notes(examples):
         note(sentence)
     withheld = 0
-    for example, prediction in zip(examples, model.iter_predictions(examples), strict=True):
-        answers = prediction.values() if isinstance(prediction, Mapping) else [prediction]
-        withheld += sum(each.coverage.withheld for each in answers)
+    for example, predictions in zip(examples, model.predict_all(examples), strict=True):
+        withheld += sum(prediction.coverage.withheld for prediction in predictions.values())
         if as_json:
-            print_json(model.task.to_record(example, prediction))
+            print_json(model.to_record(example, predictions))
         else:
-            _show(example.texts, model.task.to_lines(example, prediction))
+            _show(next(iter(example.values())).texts, model.to_lines(example, predictions))
     if withheld:
-        models = [model] if isinstance(model, TaskModel) else model.models.values()
-        note(withheld_note(withheld, (each.min_score for each in models)))
+        note(withheld_note(withheld, (part.min_score for part in model.tasks.values())))
 
 
 def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> None:
@@ -310,7 +302,7 @@ def predict_triples(model: TripleModel, texts: Sequence[str], as_json: bool) -> 
     if unread:
         note(f"{unread} pairs of entities are too far apart for the relation model, and were not read")
     if withheld:
-        thresholds = (model.tagger.min_score, model.relater.min_score, model.filter.min_score)
+        thresholds = (model.tagger.only.min_score, model.relater.only.min_score, model.filter.min_score)
         note(withheld_note(withheld, thresholds))
 
 

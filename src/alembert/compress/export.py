@@ -28,10 +28,9 @@ from alembert.files.checkpoint import Checkpoint
 from alembert.nn.config import count_multiplications_per_token
 from alembert.tasks.files import (
     HASH_FILES,
-    get_run_path,
-    read_task_names,
-    read_task_table,
-    write_task,
+    choose_task,
+    get_run_folder,
+    read_tasks,
     write_tasks,
 )
 from alembert.tasks.runtime.export import ExportedGraph
@@ -72,13 +71,12 @@ def export(
     _check_calibration(settings, parts)
     form = settings.format or _choose_format(checkpoint, settings, parts, say)
     settings = replace(settings, format=form)
-    named = task is None and bool(read_task_names(parts[0].folder))
-    work = _ExportRun(checkpoint, settings, form, parts, say, named=named)
+    work = _ExportRun(checkpoint, settings, form, parts, say)
     work.check()
     graph, in_float = work.chosen()
     outcome = work.outcome(graph, in_float)
     config = {"graph": outcome.facts.to_table(), "settings": asdict(settings), **work.record(outcome)}
-    inputs = list(dict.fromkeys([parts[0].folder, *(file for part in parts for file in part.data.files)]))
+    inputs = list(dict.fromkeys([parts[0].saved.folder, *(file for part in parts for file in part.data.files)]))
     with artifact.create(out, EXPORT_KIND, config=config, inputs=inputs, overwrite=overwrite) as draft:
         work.write(draft.path, graph, outcome)
         draft.counts["parameters"] = checkpoint.parameters
@@ -143,16 +141,11 @@ def _exported_tasks(
 ) -> tuple[ExportedTask, ...]:
     if checkpoint.folder is None:
         raise BadSetting("The checkpoint was made here and is in no folder. Save it, and open the folder.")
-    folder = checkpoint.folder
-    several = read_task_names(folder)
-    wanted = several if task is None and several else (task,)
-    kinds = [read_task_table(folder, name)["task"] for name in wanted]  # a name that is not there is refused
-    names = list(wanted) if several else [None]
-    called = [name or kind for name, kind in zip(names, kinds, strict=True)]
-    given = _data_by_task(material, called, folder)
+    tasks = read_tasks(checkpoint.folder)
+    wanted = tasks.values() if task is None else [choose_task(checkpoint.folder, tasks, task)]
+    given = _data_by_task(material, [saved.name for saved in wanted], checkpoint.folder)
     return tuple(
-        ExportedTask(checkpoint, folder, name, given.get(own, ExportData()))
-        for name, own in zip(names, called, strict=True)
+        ExportedTask(checkpoint, saved, given.get(saved.name, ExportData()), len(tasks) == 1) for saved in wanted
     )
 
 
@@ -181,8 +174,6 @@ class _ExportRun:
     format: ExportFormat
     parts: tuple[ExportedTask, ...]
     say: Say
-    named: bool
-    """Whether tasks have names in the Export."""
 
     def check(self) -> None:
         """Refuse before the long work what cannot be exported."""
@@ -272,7 +263,7 @@ class _ExportRun:
         for trial in self.trials:
             part = trial.part
             if part.data.stopwatch and part.data.judged:
-                self.say(f"measuring speed{f' of {part.name}' if self.named else ''}")
+                self.say(f"measuring speed{f' of {part.saved.name}' if len(self.parts) > 1 else ''}")
             found[part.head] = trial.measured(None if made is None else part.candidate(made))
         return found
 
@@ -291,14 +282,11 @@ class _ExportRun:
 
     def _write_tasks(self, folder: Path) -> None:
         """Write what the tasks are, and what they were trained on if that is to go along."""
-        facts = {part.head: (part.task, part.training) for part in self.parts}
-        if self.named:
-            write_tasks(folder, facts)
-        else:
-            write_task(folder, *facts[self.heads[0]])
+        heads = {part.saved.name: part.head for part in self.parts}
+        write_tasks(folder, {part.saved.name: (part.task, part.saved.training) for part in self.parts}, heads)
         for part in self.parts if self.settings.training_hashes else ():
+            run = get_run_folder(folder, part.saved.name, heads)
             for file in HASH_FILES:
-                if (source := get_run_path(part.folder, part.name, file)).is_file():
-                    copy = get_run_path(folder, part.name if self.named else None, file)
-                    copy.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(source, copy)
+                if (source := part.saved.run_path(file)).is_file():
+                    run.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(source, run / file)

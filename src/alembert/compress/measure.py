@@ -17,7 +17,7 @@ from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.tasks.compare.task import CompareTask
 from alembert.tasks.example import EncodedExample, get_group_ids
-from alembert.tasks.files import open_task, read_task_table
+from alembert.tasks.files import SavedTask
 from alembert.tasks.metrics.bootstrap import compare_paired
 from alembert.tasks.runtime import Runner
 from alembert.tasks.runtime.export import ExportedGraph, GraphRunner
@@ -112,25 +112,29 @@ class ExportedTask:
     """A task of a checkpoint with its material."""
 
     checkpoint: Checkpoint
-    folder: Path
-    name: str | None
-    """Which of several tasks it is; none: the model has one."""
+    saved: SavedTask
     data: ExportData
+    is_only: bool = True
+    """Whether the model has no other task."""
 
     @cached_property
     def task(self) -> AnyTask:
         """The task as it decodes: with what it needs of the head's weights."""
-        task = open_task(self.folder, self.name)
+        task = self._unbound
         if task.attention_pattern not in (None, "bidirectional"):
-            others = f" (here {self.name}), or export another task alone: --task NAME" if self.name else ""
+            others = "" if self.is_only else f" (here {self.saved.name}), or export another task alone: --task NAME"
             raise BadSetting(
                 f"A model of the task {task.name} that writes texts cannot be exported. Use the checkpoint itself{others}."
             )
         return task.with_head_weights(self.checkpoint.model.head(self.head))
 
     @cached_property
+    def _unbound(self) -> AnyTask:
+        return self.saved.open()
+
+    @cached_property
     def head(self) -> str:
-        return self.name or open_task(self.folder).head().kind
+        return self.saved.head or self._unbound.head().kind
 
     @property
     def facts(self) -> HeadMetadata:
@@ -148,12 +152,6 @@ class ExportedTask:
         head = self.checkpoint.model.head(self.head)
         kept = {name: head.get_parameter(name) for name in self.task.decoding_weights}
         return {name: each.detach().float().cpu().numpy() for name, each in kept.items()}
-
-    @property
-    def training(self) -> Mapping[str, Any]:
-        """The facts of the training that were kept."""
-        facts: Mapping[str, Any] = read_task_table(self.folder, self.name).get("training", {})
-        return facts
 
     def rows(self, most: int) -> list[Row]:
         """Give rows to calibrate on, from everywhere in the text."""

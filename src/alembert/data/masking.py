@@ -45,7 +45,7 @@ class MaskSettings:
     """Chance of a span to end after each of its words, for the unit `span`."""
     span_words: int = 10
     """Words of the longest span, for the unit `span`."""
-    multitask_runner: bool = False
+    together: bool = False
     """Draw mask, random or kept once for a whole unit; BERT was published with a draw for each piece."""
 
     def __post_init__(self) -> None:
@@ -103,11 +103,7 @@ def corrupt(
     vocab_size: int,
 ) -> npt.NDArray[np.int32]:
     """Replace the chosen tokens by `[MASK]`, by a token drawn evenly from the whole vocabulary, or not at all."""
-    draws = (
-        rng.random(chosen.units.max(initial=-1) + 1)[chosen.units]
-        if settings.multitask_runner
-        else rng.random(len(chosen))
-    )
+    draws = rng.random(chosen.units.max(initial=-1) + 1)[chosen.units] if settings.together else rng.random(len(chosen))
     masked = draws < settings.mask_share
     changed = ~masked & (draws < settings.mask_share + settings.random_share)
     corrupted = ids.copy()

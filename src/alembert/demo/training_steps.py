@@ -95,15 +95,16 @@ def _finetune(
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.evaluate import evaluate
     from alembert.infer.task_model import TaskModel
-    from alembert.train.finetune.data import DataFiles
-    from alembert.train.finetune.finetune import SingleTaskJob, finetune
+    from alembert.train.finetune.data import DataFiles, TaskSpec
+    from alembert.train.finetune.finetune import FinetuneJob, finetune
     from alembert.train.finetune.settings import FinetuneSettings
     from alembert.train.run import RunContext
     from alembert.train.settings import BatchSettings, OptimiserSettings
 
     train, dev, test = (_write_labelled(folders, task, split) for split in sample.SPLITS)
     out, data = folders.model(task), DataFiles(train=(train,), dev=(dev,))
-    job = SingleTaskJob(task=task, data=data, model=str(folders.pretrained), settings=task_settings)
+    spec = TaskSpec(task=task, data=data, settings=task_settings)
+    job = FinetuneJob(model=str(folders.pretrained), tasks={task: spec})
     batch, optimiser = (
         BatchSettings(tokens=pace.batch_tokens, micro_tokens=pace.batch_tokens),
         OptimiserSettings(rate=pace.learning_rate),

@@ -27,9 +27,10 @@ def export(folders: DemoFolders) -> DemoStep:
     from alembert.corpus.readers.contract import ReadOptions
     from alembert.infer.engine_torch import TorchEngine
     from alembert.infer.task_model import TaskModel
+    from alembert.tasks.files import read_task
 
     engine = TorchEngine.open(folders.student)
-    model = TaskModel.from_engine(engine, folders.student)
+    model = TaskModel.from_engine(engine, read_task(folders.student))
     train, dev = (folders.labelled("tag", split) for split in ("train", "dev"))
     calibration, judged = (model.read([path], ReadOptions()).examples for path in (train, dev))
     material = ExportData(calibration=calibration, judged=judged, files=(train, dev))

@@ -36,7 +36,6 @@ from alembert.infer.stream import StreamPosition, open_input_stream
 from alembert.infer.task_model import TaskModel
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.example import ReadResult
-from alembert.tasks.files import TASK_FILE, apply_training_columns
 
 MAX_TEXTS: Final = 2000
 """Texts that are taken from the files, if nothing else is said."""
@@ -178,8 +177,7 @@ def read_texts(
     """Read texts from files of any known format; for tasks that ask about more than a text, files of the task."""
     listed = list_input_files(files)
     if _reads_documents(model):
-        options = apply_training_columns(model.training_facts(), options, str(model.folder / TASK_FILE))
-        reading = _read_documents(model, listed, options, limit)
+        reading = _read_documents(model, listed, model.only.saved.apply_columns(options), limit)
     else:
         reading = model.read(listed.paths, options)
         reading = replace(reading, examples=reading.examples[:limit])

@@ -102,7 +102,7 @@ def _reads_texts(model: TaskModel) -> bool:
     task = model.task
     if isinstance(task, ClassifyTask):
         return not task.pairs and not task.is_document
-    return task.name == "tag" and model.name is None
+    return task.name == "tag" and model.only.runner.head == task.head().kind
 
 
 def _pipeline_kind(model: TaskModel) -> str | None:
@@ -177,8 +177,7 @@ def open_transformers_sorted(model: TaskModel, transformers: Any) -> Callable[[l
 def open_unsorted(model: TaskModel, engine: ExportEngine) -> Callable[[Sequence[Example]], list[Any]]:
     """Open the graph of an Export without settings; encoding and decoding are those of the model."""
     compute = (_onnxruntime_runner if engine.facts.format == "onnx" else _openvino_runner)(engine)
-    head = model.name or next(iter(engine.facts.heads))
-    per_token = engine.facts.heads[head].per_token
+    head, per_token = model.only.runner.head, model.only.runner.per_token
 
     def outputs(rows: Sequence[Row]) -> Iterator[Outputs]:
         for start in range(0, len(rows), BATCH_SIZE):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -24,7 +23,6 @@ from alembert.nn.batch import Batch
 from alembert.nn.config import count_multiplications_per_token
 from alembert.tasks.compare.pooling import find_missing_head
 from alembert.tasks.runtime import check_finite
-from alembert.tasks.runtime.export import SharedEncoderRunner
 from alembert.tasks.runtime.torch import ModelRunner, TorchDecoder, compute_head_outputs, map_batches
 from alembert.tasks.task import AnyTask
 from alembert.text.tokenizer import Tokenizer
@@ -73,7 +71,7 @@ class TorchEngine:
         )
 
     def bind(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, ModelRunner]:
-        """Give a task what it needs of the weights of its head (none: called as its kind), and what runs it."""
+        """Return the task with what it needs of the weights of its head (none: called as its kind), and what runs it."""
         spec = task.head()
         name = head or spec.kind
         labels = self.checkpoint.blueprint.labels.get(name, ())
@@ -86,14 +84,6 @@ class TorchEngine:
                 "changed; fine-tune again."
             )
         return task.with_head_weights(self.model.head(name)), ModelRunner(self.model, name, task.attention_pattern)
-
-    def multitask_runner(self, tasks: Mapping[str, AnyTask]) -> SharedEncoderRunner:
-        """Give what runs the heads of several tasks, which have their names, at once."""
-        return SharedEncoderRunner(
-            partial(compute_head_outputs, self.model),
-            {name: self.model.spec(name).per_token for name in tasks},
-            {name: task.attention_pattern for name, task in tasks.items()},
-        )
 
     def hidden_states(self, documents: Sequence[Sequence[int]]) -> Iterator[tuple[int, Tensor]]:
         """Encode documents, given as token ids; yield the number and the states (T, D) of each, short ones first.
@@ -127,7 +117,7 @@ class TorchEngine:
             yield number, outputs[head]
 
     def writer(self) -> TorchDecoder:
-        """Give what continues texts, with the attention that the model was made with."""
+        """Return what continues texts, with the attention that the model was made with."""
         return TorchDecoder(self.model, self._head("masked_lm", "continue texts"))
 
     def _head(self, kind: str, purpose: str) -> str:

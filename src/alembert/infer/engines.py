@@ -7,7 +7,7 @@ What a model costs, apart from any machine: numbers, bytes, layers, multiplicati
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,7 +22,6 @@ from alembert.tasks.runtime.export import (
     CompileGraph,
     ExportedGraph,
     GraphRunner,
-    SharedEncoderRunner,
 )
 from alembert.tasks.runtime.export_files import (
     GRAPH_FILES,
@@ -38,16 +37,12 @@ from alembert.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from alembert.infer.engine_torch import TorchEngine
-    from alembert.infer.task_model import MultiTaskEngine
+    from alembert.infer.task_model import TaskEngine
 
 
-def open_engine(folder: Path, device: str = "cpu") -> MultiTaskEngine:
+def open_engine(folder: Path, device: str = "cpu") -> TaskEngine:
     """Open a fine-tuned model with the engine that it is made for; `device` is for torch."""
-    if is_export(folder):
-        pass
-
-        return ExportEngine.open(folder)
-    return open_torch_engine(folder, device)
+    return ExportEngine.open(folder) if is_export(folder) else open_torch_engine(folder, device)
 
 
 def open_torch_engine(folder: str | Path, device: str = "cpu") -> TorchEngine:
@@ -146,7 +141,7 @@ class ExportEngine:
         )
 
     def bind(self, task: AnyTask, head: str | None = None) -> tuple[AnyTask, GraphRunner]:
-        """Give a task what it needs of the weights of its head (none: the only one), and what runs it."""
+        """Return the task with what it needs of the weights of its head (none: the only one), and what runs it."""
         name = next(iter(self.facts.heads)) if head is None else head
         found = self.facts.heads.get(name)
         if found is None or task.labels != found.labels:
@@ -157,11 +152,3 @@ class ExportEngine:
             )
         weights = read_decoding_weights(self.folder, name, task.decoding_weights)
         return task.with_decoding_weights(weights), GraphRunner(self.graph, name)
-
-    def multitask_runner(self, tasks: Mapping[str, AnyTask]) -> SharedEncoderRunner:
-        """Give what runs the heads of several tasks, which have their names, at once."""
-        return SharedEncoderRunner(
-            lambda heads, rows, _: self.graph.head_outputs(heads, rows),
-            {name: head.per_token for name, head in self.graph.heads.items()},
-            dict.fromkeys(tasks),
-        )

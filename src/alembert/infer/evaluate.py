@@ -8,7 +8,7 @@ seeds, and the one that is compared with, are each run over all examples, which 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -143,6 +143,23 @@ def evaluate(
     return build_evaluation(contest, device=device, tell=tell)
 
 
+def evaluate_tasks(
+    model: TaskModel,
+    files: Mapping[str, Sequence[str | Path]],
+    options: ReadOptions | None = None,
+    *,
+    against: TaskModel | None = None,
+    **how: Any,
+) -> dict[str, Evaluation]:
+    """Score several tasks of a model, each on its own files, which are given by the names of the tasks."""
+    return {
+        name: evaluate(
+            model.select(name), own, options, against=None if against is None else against.select(name), **how
+        )
+        for name, own in files.items()
+    }
+
+
 def build_evaluation(
     contest: ModelComparison, *, device: str = "cpu", tell: ProgressCallback = lambda _: None
 ) -> Evaluation:
@@ -177,7 +194,7 @@ def _measure_spread(
         return None
     seeds = []
     for folder in folders:
-        member = type(model).open(folder, device, model.name)
+        member = type(model).open(folder, device, model.only.name)
         value = member.task.score(examples, predict_with_progress(member, examples, tell)).value
         seeds.append(SeedScore(name=folder.name, value=value))
     return SeedSpread(seeds=tuple(seeds))

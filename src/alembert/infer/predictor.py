@@ -24,7 +24,7 @@ from alembert.errors import BadFile, BadInput, BadSetting, UserError
 from alembert.infer.annotate_documents import PipelineOutput
 from alembert.infer.annotate_pipeline import Pipeline, annotates_documents
 from alembert.infer.embedder import Embedder
-from alembert.infer.engines import choose_device, open_torch_engine
+from alembert.infer.engines import choose_device, open_engine, open_torch_engine
 from alembert.infer.index import VectorIndex
 from alembert.infer.predictions import AnnotatedDocument, FailedPrediction, Prediction, SearchHit
 from alembert.infer.predictor_io import (
@@ -39,9 +39,9 @@ from alembert.infer.predictor_io import (
     to_similarity,
 )
 from alembert.infer.search import SimilarityMeasure, find_nearest
-from alembert.infer.task_model import PARALLEL_BATCHES, MultiTaskModel, TaskModel, open_model
+from alembert.infer.task_model import PARALLEL_BATCHES, TaskModel
 from alembert.tasks.compare.scores import normalise_vectors
-from alembert.tasks.files import read_task_names, read_task_table
+from alembert.tasks.files import SavedTask, choose_task, read_tasks
 
 if TYPE_CHECKING:
     from alembert.infer.engine_torch import TorchEngine
@@ -68,9 +68,10 @@ class Predictor:
         self._device = choose_device(self.folders, device)
         self._pooling = pooling
         self._process = os.getpid()
-        self.tasks = _task_kinds(self.folders, task)
+        saved = _read_saved(self.folders, task)
+        self.tasks = tuple(each.kind for tasks in saved for each in tasks)
         """Names of the tasks, in the order of the folders; empty for a model that was not fine-tuned."""
-        self._models = _open_models(self.folders, self.tasks, task, self._device)
+        self._models = _open_models(saved, self.tasks, self._device)
 
     def __repr__(self) -> str:
         tasks = f", tasks: {', '.join(self.tasks)}" if self.tasks else ""
@@ -147,11 +148,11 @@ class Predictor:
             return self._similarities
         models = [model.with_threshold(min_score, min_precision) for model in self._models]
         if not self._annotates or self.tasks == ("relate",):  # alone it reads marked texts as well
-            return partial(_predict_batch, cast(TaskModel, models[0]))
+            return partial(_predict_batch, models[0])
         annotate = partial(_annotate_batch, Pipeline.from_models(models))
         if self.tasks == ("classify",):
             # One that was fine-tuned elsewhere does not say whether it reads pairs.
-            return partial(_classify_batch, annotate, partial(_predict_batch, cast(TaskModel, models[0])))
+            return partial(_classify_batch, annotate, partial(_predict_batch, models[0]))
         return annotate
 
     def _failed(self, number: int, item: PredictorInput, error: Exception) -> Any:
@@ -240,30 +241,28 @@ class Predictor:
             )
 
 
-def _task_kinds(folders: Sequence[Path], task: str | None) -> tuple[str, ...]:
-    """Name the kind of each task; none for a single model that was not fine-tuned."""
+def _read_saved(folders: Sequence[Path], task: str | None) -> list[list[SavedTask]]:
+    """Read the tasks of each folder; none for a single model that was not fine-tuned."""
     if task is not None and len(folders) > 1:
         raise BadSetting("A task was named, and several models were given. Name a task for one model alone.")
-    kinds: list[str] = []
-    for folder in folders:
-        try:
-            names = (task,) if task is not None else read_task_names(folder) or (None,)
-            kinds += [str(read_task_table(folder, name)["task"]) for name in names]
-        except BadFile:
-            if len(folders) > 1 or not (folder / "config.json").is_file():
-                raise
-    return tuple(kinds)
+    try:
+        tasks = [read_tasks(folder) for folder in folders]
+    except BadFile:
+        if len(folders) > 1 or not (folders[0] / "config.json").is_file():
+            raise
+        return []
+    if task is not None:
+        return [[choose_task(folder, saved, task)] for folder, saved in zip(folders, tasks, strict=True)]
+    return [list(saved.values()) for saved in tasks]
 
 
-def _open_models(
-    folders: Sequence[Path], kinds: Sequence[str], task: str | None, device: str
-) -> list[TaskModel | MultiTaskModel]:
+def _open_models(saved: Sequence[Sequence[SavedTask]], kinds: Sequence[str], device: str) -> list[TaskModel]:
     if not kinds or tuple(kinds) == ("compare",):
         return []
-    models = [open_model(folder, device, task) for folder in folders]
+    models = [TaskModel.from_engine(open_engine(tasks[0].folder, device), *tasks) for tasks in saved]
     if all(annotates_documents(model) for model in models):
         Pipeline.from_models(models)  # refuses models that do not fit each other
-    elif len(models) > 1 or isinstance(models[0], MultiTaskModel):
+    elif len(kinds) > 1:
         raise BadSetting(
             f"The models are for the tasks {', '.join(kinds)}; only taggers, classifiers of single texts and relation "
             "models work together. Load one model, or one of its tasks: alembert.load(folder, task='NAME')."

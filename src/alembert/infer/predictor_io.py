@@ -12,7 +12,6 @@ from typing import Any, Final, cast
 
 from alembert.corpus.document import Document, Entity, find_problems, from_record
 from alembert.errors import BadInput
-from alembert.infer.annotate_documents import with_relations
 from alembert.infer.embedder import EmbeddedTexts
 from alembert.infer.predictions import (
     AnnotatedDocument,
@@ -28,21 +27,20 @@ from alembert.infer.predictions import (
 from alembert.tasks.compare.scores import normalise_vectors
 from alembert.tasks.example import Example
 from alembert.tasks.relate.data import RelateExample, example_from_document
-from alembert.tasks.relate.task import RelateTask
 from alembert.tasks.task import AnyTask
 
 PredictorInput = str | Mapping[str, Any] | Document | tuple[str, ...]
 
 
 def is_single(inputs: Any) -> bool:
-    """Tell one input from a list of inputs; a tuple of texts is one input, a pair."""
+    """Return whether this is one input, not a list of them; a tuple of texts is one input, a pair."""
     return isinstance(inputs, str | Mapping | Document) or (
         isinstance(inputs, tuple) and bool(inputs) and all(isinstance(each, str) for each in inputs)
     )
 
 
 def is_pair(item: Any) -> bool:
-    """Tell whether an input is texts that belong together: a tuple, or a dict with `texts`."""
+    """Return whether an input is texts that belong together: a tuple, or a dict with `texts`."""
     return isinstance(item, tuple) or (isinstance(item, Mapping) and "texts" in item)
 
 
@@ -121,7 +119,7 @@ def to_example(task: AnyTask, item: Any, number: int) -> Any:
 def to_prediction(task: AnyTask, example: Any, prediction: Any) -> Prediction:
     """Turn the answer of a task into a prediction for the user."""
     if task.name == "relate":
-        return _relation_document(cast(RelateTask, task), example, prediction)
+        return _relation_document(task, example, prediction)
     record = {**task.to_record(example, prediction), "coverage": prediction.coverage}
     return _PREDICTION_BUILDERS.get(task.name, _record_prediction)(record)
 
@@ -184,13 +182,13 @@ _EXAMPLE_BUILDERS: Final[Mapping[str, _ExampleBuilder]] = {
 # -- predictions
 
 
-def _relation_document(task: RelateTask, example: RelateExample, prediction: Any) -> AnnotatedDocument:
+def _relation_document(task: AnyTask, example: RelateExample, prediction: Any) -> AnnotatedDocument:
     mentions = [
         Entity(mention.id, mention.type or "entity", ((mention.start, mention.end),), mention.concepts)
         for mention in example.mentions
     ]
     bare = Document(example.id, example.text, entities=tuple(mentions))
-    document = with_relations(bare, example, prediction, task.rules.negative)
+    document = task.annotate(bare, example, prediction)
     return AnnotatedDocument(
         document.id,
         document.text,

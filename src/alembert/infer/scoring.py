@@ -20,7 +20,7 @@ from alembert.corpus.jobs import Progress
 from alembert.corpus.readers.contract import ReadOptions, Remark
 from alembert.errors import BadFile, BadSetting
 from alembert.tasks.example import ReadResult, get_group_ids
-from alembert.tasks.files import NO_HASHES_REASON, TASK_FILE, read_task_names
+from alembert.tasks.files import NO_HASHES_REASON, TASK_FILE, read_tasks
 from alembert.tasks.metrics import bootstrap
 from alembert.tasks.metrics.bootstrap import Interval
 from alembert.tasks.splitting import parse_split, split_examples
@@ -70,7 +70,7 @@ def _take_split(model: TaskModel, examples: Sequence[Any], part: str) -> Sequenc
     """Split as fine-tuning did: by text and seed, so that the same file has the same parts."""
     if part not in SPLIT_NAMES:
         raise BadSetting(f"There is no part {part!r} of a file; expected one of {', '.join(SPLIT_NAMES)}.")
-    how = model.training_facts().get("split")
+    how = model.training_facts.get("split")
     if not isinstance(how, dict) or not {"shares", "seed"} <= how.keys():
         raise BadSetting(
             f"{model.folder} was not fine-tuned on a part of a file ({TASK_FILE} has no split), so there is no part "
@@ -165,7 +165,7 @@ def open_models(folders: Sequence[Path], device: str = "cpu", task: str | None =
     from alembert.infer.task_model import TaskModel
 
     first, *others = folders
-    named = [(first, task), *((other, task if task and read_task_names(other) else None) for other in others)]
+    named = [(first, task), *((other, task if len(read_tasks(other)) > 1 else None) for other in others)]
     return [TaskModel.open(folder, device, name) for folder, name in named]
 
 

@@ -15,14 +15,13 @@ from typing import Any, cast
 
 from alembert.errors import BadSetting
 from alembert.hub import model_folder
-from alembert.infer.task_model import BATCH_EXAMPLES, TaskModel
+from alembert.infer.task_model import BATCH_EXAMPLES, ModelTask, TaskModel
 from alembert.tasks.example import Coverage
-from alembert.tasks.files import read_task_table
+from alembert.tasks.files import read_task
 from alembert.tasks.relate.data import example_from_entities
 from alembert.tasks.relate.scores import RelatePrediction, find_related_pairs, format_triple, to_triple
 from alembert.tasks.relate.task import RelateTask
 from alembert.tasks.tag.data import PredictedEntity, TagPrediction
-from alembert.tasks.tag.task import TagTask
 
 EntitySpan = tuple[int, int, str]
 """Start, end and type of an entity."""
@@ -49,12 +48,12 @@ class TripleFilter:
                 raise BadSetting(f"Triples of the type {name!r} were asked for; the tagger finds {', '.join(known)}.")
 
     def has_types(self, triple: Mapping[str, Any]) -> bool:
-        """Tell whether a triple is between entities of the types."""
+        """Return whether a triple is between entities of the types."""
         sides = sorted(str(triple[side].get("label", "")).casefold() for side in ("head", "tail"))
         return not self.types or sides in [sorted(map(str.casefold, pair)) for pair in self.types]
 
     def passes_min_score(self, triple: Mapping[str, Any]) -> bool:
-        """Tell whether the score of a triple is high enough."""
+        """Return whether the score of a triple is high enough."""
         return triple["score"] is None or bool(triple["score"] >= self.min_score)
 
 
@@ -75,7 +74,7 @@ class TripleExtraction:
     """Entities and triples that were left out, because the models were less sure of them than the user asked for."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values."""
+        """Return plain values."""
         return {
             "id": self.id,
             "text": self.text,
@@ -93,8 +92,19 @@ class TripleExtraction:
         }
 
     def lines(self) -> list[str]:
-        """Give lines for people, one a triple."""
+        """Return lines for people, one a triple."""
         return [format_triple(triple) for triple in self.triples]
+
+
+def check_types(tagger: ModelTask, relater: ModelTask) -> None:
+    """Refuse tasks of which one finds no entities of types that the other relates."""
+    found, wanted = tagger.task.annotation.entity_types, relater.task.annotation
+    if not wanted.can_relate(found):
+        pairs = ", ".join(f"{head} to {tail}" for head, tail in wanted.pair_types[:10])
+        raise BadSetting(
+            f"{tagger.saved.folder} finds entities of the types {', '.join(found)}, and {relater.saved.folder} relates "
+            f"{pairs}: there is no pair of which both are found. Use models that were trained on the same types."
+        )
 
 
 @dataclass(frozen=True)
@@ -106,15 +116,8 @@ class TripleModel:
     filter: TripleFilter = field(default_factory=TripleFilter)
 
     def __post_init__(self) -> None:
-        types, rules = cast(TagTask, self.tagger.task).types, cast(RelateTask, self.relater.task).rules
-        self.filter.check(types)
-        found = {name.casefold() for name in types}
-        if rules.is_typed and not any({head.casefold(), tail.casefold()} <= found for head, tail in rules.types):
-            pairs = ", ".join(f"{head} to {tail}" for head, tail in rules.types[:10])
-            raise BadSetting(
-                f"{self.tagger.folder} finds entities of the types {', '.join(types)}, and {self.relater.folder} relates "
-                f"{pairs}: there is no pair of which both are found. Use models that were trained on the same types."
-            )
+        self.filter.check(self.tagger.task.annotation.entity_types)
+        check_types(self.tagger.only, self.relater.only)
 
     @classmethod
     def open(
@@ -122,9 +125,10 @@ class TripleModel:
     ) -> TripleModel:
         """Open the two folders, in any order."""
         places = [model_folder(each) for each in (one, other)]
-        folders = {str(read_task_table(place).get("task")): place for place in places}
+        saved = [read_task(place) for place in places]
+        folders = {task.kind: task.folder for task in saved}
         if set(folders) != {"tag", "relate"}:
-            said = ", ".join(f"{read_task_table(place).get('task')} ({place})" for place in places)
+            said = ", ".join(f"{task.kind} ({task.folder})" for task in saved)
             raise BadSetting(
                 f"Triples need a model for the task tag and one for the task relate; these are for {said}."
             )
@@ -177,7 +181,7 @@ def predict_relations(
     *,
     are_sentences: bool = False,
 ) -> list[RelatePrediction]:
-    """Say how the entities of each text are related, whoever found them.
+    """Predict how the entities of each text are related, whoever found them.
 
     The texts are sentences, each to be read whole as the marked ones of training were, or theirs are to be found.
     """

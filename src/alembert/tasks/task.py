@@ -25,6 +25,7 @@ from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
 from alembert.tasks import TASKS, find_task_by_alias
+from alembert.tasks.annotation import AnnotationSpec
 from alembert.tasks.example import E, EncodedExample, Example, P, ReadResult, SampleMetric, TaskScores
 from alembert.tasks.runtime import Runner
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings
@@ -330,6 +331,25 @@ class Task(ABC, Generic[E, P]):
     def comparison_key(self) -> dict[str, Any]:
         """Return what two models must have in common so that their scores can be compared."""
         return {"labels": sorted(self.labels)}
+
+    # -- documents
+
+    @property
+    def annotation(self) -> AnnotationSpec:
+        """What the task reads of a document, and which field of it the answers go into."""
+        return AnnotationSpec()
+
+    def for_documents(self) -> Task[E, P]:
+        """Return the task as it reads documents, if that differs."""
+        return self
+
+    def annotate(self, document: Document, example: E, prediction: P) -> Document:
+        """Add the answers to the document that the example was made of."""
+        raise BadSetting(f"Answers of the task {self.name} are no annotations of a document.")
+
+    def annotation_facts(self, example: E, prediction: P) -> Mapping[str, Any]:
+        """Return what is to be known of an annotated document beside its annotations, by fields of `PipelineOutput`."""
+        return {}
 
     # -- files
 

@@ -1,6 +1,5 @@
 """Errors of the task answer: what is counted, what is marked, and which question comes first."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,5 +63,5 @@ def test_labels_are_surveyed_as_pairs() -> None:
     model = classifier({}, folder=Path("qa"))
     example = AnswerExample(id="1", texts=("q?", "p"), where="f:1", label="no")
     said = model.say(answer("yes", 0.9), Coverage())
-    found = analyse_errors(replace(model, task=task), [example], [said])
+    found = analyse_errors(model.with_task(task), [example], [said])
     assert found.cases[0].id == "1"

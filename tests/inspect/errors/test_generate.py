@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from alembert.infer.task_model import TaskModel
 from alembert.inspect.errors.generate import analyse_errors
 from alembert.tasks.example import Coverage
 from alembert.tasks.generate.data import GenerateExample, GenerateSettings
 from alembert.tasks.generate.task import GeneratePrediction, GenerateTask, ScoredText
-from scripted_models import Engine, Silent
+from scripted_models import scripted
 
-MODEL = TaskModel(GenerateTask(GenerateSettings()), Engine(), Silent(), Path("titles"))
+MODEL = scripted(GenerateTask(GenerateSettings()), Path("titles"))
 EXAMPLES = [
     GenerateExample(id=str(number), texts=("a source",), target=target)
     for number, target in enumerate(["a b c", "a b c", "a b c", None])

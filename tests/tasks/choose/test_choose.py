@@ -25,7 +25,7 @@ from alembert.tasks.choose.losses import grouped_log_softmax
 from alembert.tasks.choose.scores import ChoosePrediction, fit_choice_temperature
 from alembert.tasks.choose.task import ChooseSettings, ChooseTask
 from alembert.tasks.example import Coverage, EncodedExample
-from alembert.tasks.files import write_task
+from alembert.tasks.files import write_tasks
 from alembert.tasks.metrics.calibration import fit_temperature
 from alembert.tasks.runtime.torch import ModelRunner, TaskBatch, collate_rows
 from alembert.tasks.settings import LossSettings
@@ -293,7 +293,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     task = task_of(ChooseSettings())
     config = preset("tiny", vocab_size=TOKENIZER.vocab_size)
     Checkpoint.new(Blueprint(config=config, heads={"choice": task.head()}), TOKENIZER).save(folder)
-    write_task(folder, task, {})
+    write_tasks(folder, {task.name: (task, {})})
     return folder
 
 
@@ -301,7 +301,7 @@ def test_transformers_gives_the_same_logits(folder: Path) -> None:
     model = TaskModel.open(folder)
     asked = example(["ab", "c", "d e f", "g"], passage="so it is.")
     (each,) = model.task.encode([asked], TOKENIZER, 512)
-    ours = np.concatenate(model.runner.outputs([each])[0])[:, 0]
+    ours = np.concatenate(model.only.runner.outputs([each])[0])[:, 0]
     theirs = AutoModelForMultipleChoice.from_pretrained(folder).eval()
     widest = max(row.length for row in each.rows)
     inputs = torch.zeros(3, 1, 4, widest, dtype=torch.long)

@@ -24,7 +24,7 @@ from alembert.tasks.compare.pooling import Pooling, PoolingName, build_sentence_
 from alembert.tasks.compare.scores import ComparePrediction, build_sample_metric, compute_metrics
 from alembert.tasks.compare.task import CompareTask
 from alembert.tasks.example import Coverage, EncodedExample
-from alembert.tasks.files import open_task, write_task
+from alembert.tasks.files import read_task, write_tasks
 from alembert.tasks.runtime.torch import ModelRunner, collate_rows
 from alembert.tasks.settings import LossSettings
 from alembert.text.tokenizer import Tokenizer
@@ -308,10 +308,10 @@ def test_a_tiny_model_learns_to_find_partners() -> None:
 def test_a_task_whose_pooling_is_not_that_of_the_model_is_refused(
     stated: PoolingName, made: PoolingName, tmp_path: Path
 ) -> None:
-    write_task(tmp_path, replace(task(pooling=stated), dimension=16), {})
+    write_tasks(tmp_path, {"compare": (replace(task(pooling=stated), dimension=16), {})})
     head = model_for(HeadSpec(kind="embed", pooling=made, dropout=0.0)).head("embed")
     with pytest.raises(BadFile, match=f"made by {stated} .* makes it by {made}"):
-        open_task(tmp_path).with_head_weights(head)
+        read_task(tmp_path).open().with_head_weights(head)
 
 
 def test_a_task_with_vectors_of_another_size_is_refused() -> None:

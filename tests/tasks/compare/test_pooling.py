@@ -17,7 +17,7 @@ from alembert.tasks.compare.pooling import (
     read_pooling,
 )
 from alembert.tasks.compare.task import CompareTask
-from alembert.tasks.files import write_task, write_tasks
+from alembert.tasks.files import write_tasks
 
 LAYER = {"weight": np.eye(4, dtype=np.float32), "bias": np.zeros(4, np.float32)}
 
@@ -30,7 +30,7 @@ def state(folder: Path, pooling: Pooling) -> None:
 
 def write_own(folder: Path, name: PoolingName, **more: object) -> None:
     task = CompareTask(CompareSettings(), "unsupervised", name, dimension=4)
-    write_task(folder, replace(task, **more), {})
+    write_tasks(folder, {"compare": (replace(task, **more), {})})
 
 
 @pytest.mark.parametrize(

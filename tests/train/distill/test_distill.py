@@ -37,7 +37,7 @@ from alembert.train.distill.settings import (
 )
 from alembert.train.distill.stages import DistillJob
 from alembert.train.finetune.data import DataFiles, TaskSpec
-from alembert.train.finetune.finetune import MultiTaskJob, SingleTaskJob, finetune
+from alembert.train.finetune.finetune import FinetuneJob, finetune
 from alembert.train.finetune.settings import FinetuneSettings
 from alembert.train.run import RunContext
 from alembert.train.runlog import TrainingProgress
@@ -81,7 +81,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
     data = data_of(folder, write_all=True)
     settings = FinetuneSettings(epochs=3, optimiser=OptimiserSettings(rate=2e-3))
     for name, of_task in (("teacher", TagSettings()), ("crf", TagSettings(head="crf"))):
-        job = SingleTaskJob(task="tag", model=str(folder / "plain"), data=data, settings=of_task)
+        job = FinetuneJob(model=str(folder / "plain"), tasks={"tag": TaskSpec(task="tag", data=data, settings=of_task)})
         finetune(job, folder / name, settings)
     return folder
 
@@ -183,7 +183,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, place: Path
 
 def test_each_head_of_a_teacher_is_asked_for_itself(place: Path, tmp_path: Path) -> None:
     tasks = {name: TaskSpec(task="tag", data=data_of(place)) for name in ("one", "other")}
-    job = MultiTaskJob(model=str(place / "plain"), tasks=tasks)
+    job = FinetuneJob(model=str(place / "plain"), tasks=tasks)
     finetune(job, tmp_path / "teacher", FinetuneSettings(steps=3, optimiser=RATE))
     for name in tasks:
         asked = wish(place, teacher=str(tmp_path / "teacher"), task=name)
@@ -235,7 +235,7 @@ def test_steps_of_a_student_are_as_large_as_is_usual_for_its_task(task: str, tok
 
 def test_a_student_that_knows_the_task_keeps_its_own_head(place: Path, tmp_path: Path) -> None:
     """The teacher's fits as well: it has the same width and the same labels."""
-    job = SingleTaskJob(task="tag", model=str(place / "plain"), data=data_of(place))
+    job = FinetuneJob(model=str(place / "plain"), tasks={"tag": TaskSpec(task="tag", data=data_of(place))})
     finetune(job, tmp_path / "student", FinetuneSettings(steps=3, optimiser=RATE))
     still = replace(SETTINGS.prediction, steps=1, optimiser=OptimiserSettings(rate=1e-12))
     settings = replace(SETTINGS, intermediate=replace(SETTINGS.intermediate, skip=True), prediction=still)
@@ -290,7 +290,7 @@ def test_labels_that_the_teacher_does_not_know_are_refused(place: Path, tmp_path
 def test_a_student_with_other_labels_is_refused(place: Path, tmp_path: Path) -> None:
     lines = [{"id": str(n), "text": f"Aspirin helps {n}.", "label": "no" if n % 2 else "yes"} for n in range(8)]
     data = DataFiles(train=(write_lines(tmp_path / "yes.jsonl", lines),))
-    job = SingleTaskJob(task="classify", model=str(place / "plain"), data=data)
+    job = FinetuneJob(model=str(place / "plain"), tasks={"classify": TaskSpec(task="classify", data=data)})
     finetune(job, tmp_path / "student", FinetuneSettings(steps=1))
     with pytest.raises(BadSetting, match="labels no, yes"):
         distill(wish(place, student=str(tmp_path / "student")), tmp_path / "out", SETTINGS)

@@ -17,8 +17,8 @@ from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
 from alembert.text.tokenizer import Tokenizer
-from alembert.train.finetune.data import DataFiles
-from alembert.train.finetune.finetune import FinetuneRunResult, SingleTaskJob, finetune
+from alembert.train.finetune.data import DataFiles, TaskSpec
+from alembert.train.finetune.finetune import FinetuneJob, FinetuneRunResult, finetune
 from alembert.train.finetune.settings import FinetuneSettings
 from alembert.train.run import RunContext
 from alembert.train.settings import BatchSettings, EvaluationSettings, OptimiserSettings
@@ -69,9 +69,9 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
     return folder
 
 
-def job(place: Path, train: str = "train", dev: str = "dev") -> SingleTaskJob:
+def job(place: Path, train: str = "train", dev: str = "dev") -> FinetuneJob:
     data = DataFiles(train=(place / f"{train}.json",), dev=(place / f"{dev}.json",))
-    return SingleTaskJob(task="answer", model=str(place / "model"), data=data)
+    return FinetuneJob(model=str(place / "model"), tasks={"answer": TaskSpec(task="answer", data=data)})
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_labels_are_learnt_as_pairs(place: Path, tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     data = DataFiles(train=(path,))
-    work = SingleTaskJob(task="answer", model=str(place / "model"), data=data)
+    work = FinetuneJob(model=str(place / "model"), tasks={"answer": TaskSpec(task="answer", data=data)})
     done = finetune(work, tmp_path / "out", SETTINGS)
     model = TaskModel.open(tmp_path / "out")
     (example,) = model.task.examples_from_texts(["Is it asthma?\tIt is."])

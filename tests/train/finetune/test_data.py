@@ -38,7 +38,7 @@ def corpora(tmp_path: Path) -> tuple[Path, ...]:
 
 
 def prepared(model: Checkpoint, data: DataFiles, task: str = "tag") -> PreparedData:
-    return prepare_data({None: TaskSpec(task=task, data=data)}, model)
+    return prepare_data({task: TaskSpec(task=task, data=data)}, model)
 
 
 def types_of(examples: Any) -> set[frozenset[str] | None]:
@@ -54,7 +54,7 @@ def test_only_training_examples_have_types_that_were_told(model: Checkpoint, cor
     assert sum("disease.jsonl annotates disease; gene.jsonl annotates gene" in each for each in decided) == 1
 
 
-@pytest.mark.parametrize("given", [{"whole": 2, "split": "70/20/10"}, {"train": 2}])
+@pytest.mark.parametrize("given", [{"unsplit": 2, "split": "70/20/10"}, {"train": 2}])
 def test_a_part_that_was_set_apart_counts_all_types(
     model: Checkpoint, corpora: tuple[Path, ...], given: dict[str, Any]
 ) -> None:

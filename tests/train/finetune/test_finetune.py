@@ -24,13 +24,13 @@ from alembert.files.family import Blueprint
 from alembert.infer.task_model import TaskModel
 from alembert.nn.batch import Batch
 from alembert.nn.config import preset
-from alembert.tasks.files import read_surfaces, read_train_keys
+from alembert.tasks.files import read_task
 from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
-from alembert.train.finetune.data import DataFiles
+from alembert.train.finetune.data import DataFiles, TaskSpec
 from alembert.train.finetune.finetune import (
+    FinetuneJob,
     FinetuneRunResult,
-    SingleTaskJob,
     finetune,
     inspect_data,
 )
@@ -65,10 +65,12 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
     return folder
 
 
-def assignment(place: Path, **changes: Any) -> SingleTaskJob:
+def assignment(place: Path, **changes: Any) -> FinetuneJob:
     files = {"train": (place / "train.jsonl",), "dev": (place / "dev.jsonl",)}
     data = DataFiles(**{**files, **changes.pop("data", {})})
-    return SingleTaskJob(**{"task": "tag", "model": str(place / "model"), "data": data, **changes})
+    model = changes.pop("model", str(place / "model"))
+    spec = TaskSpec(**{"task": "tag", "data": data, **changes})
+    return FinetuneJob(model=model, tasks={spec.task: spec})
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def tagger(place: Path) -> tuple[Path, FinetuneRunResult]:
 
 
 def test_it_learns(place: Path, tmp_path: Path) -> None:
-    data = {"train": (place / "dev.jsonl",), "whole": (), "dev": ()}
+    data = {"train": (place / "dev.jsonl",), "unsplit": (), "dev": ()}
     settings = replace(SETTINGS, epochs=40, evaluation=EvaluationSettings(at_start=False), looks=0.1)
     job = assignment(place, data={**data, "dev": (place / "train.jsonl",)})
     losses: list[float] = []
@@ -103,7 +105,7 @@ def test_a_run_keeps_all_its_settings_as_they_were_given(place: Path, tmp_path: 
     finetune(job, tmp_path / "out", SETTINGS)
     kept = tmp_path / "out" / "run" / "settings.toml"
     settings, tasks = resolve_task_settings(parse_tasks(["tag"]), kept, {})
-    assert (settings, tasks["tag"].of_task) == (SETTINGS, job.settings)
+    assert (settings, tasks["tag"].of_task) == (SETTINGS, job.tasks["tag"].settings)
 
 
 def test_weights_may_be_read_by_those_who_may_read_the_rest(tagger: tuple[Path, FinetuneRunResult]) -> None:
@@ -135,8 +137,8 @@ def test_what_was_trained_on_is_known_by_hashes(tagger: tuple[Path, FinetuneRunR
     out, _ = tagger
     model = TaskModel.open(out)
     examples = model.read([place / "train.jsonl"], DataFiles(train=(place / "dev.jsonl",)).options).examples
-    assert read_train_keys(out) == {example.key for example in examples}
-    assert sum((read_surfaces(out) or {}).values()) == sum(len(example.entities) for example in examples)
+    assert read_task(out).train_keys() == {example.key for example in examples}
+    assert sum((read_task(out).surfaces() or {}).values()) == sum(len(example.entities) for example in examples)
 
 
 def test_what_was_trained_on_can_be_forgotten(place: Path, tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_the_best_weights_are_kept_and_patience_ends_the_run(place: Path, tmp_pa
 def test_dev_texts_are_taken_out_of_training(place: Path, tmp_path: Path) -> None:
     lines = labelled("train", 12, LONGEST) + labelled("dev", 8, LONGEST)[:3]
     job = assignment(place, data={"train": (write_lines(tmp_path / "more.jsonl", lines),)})
-    report = inspect_data(job, SETTINGS)
+    report = inspect_data(job, SETTINGS)["tag"]
     assert report.parts[0].examples == 12
     assert any("3 training examples have the text of a development example" in line for line in report.decided)
 
@@ -204,7 +206,7 @@ def test_dev_texts_are_taken_out_of_training(place: Path, tmp_path: Path) -> Non
 def test_without_dev_a_tenth_is_set_apart_and_announced(place: Path, tmp_path: Path, dev: tuple[str, ...]) -> None:
     (tmp_path / "empty.jsonl").touch()
     job = assignment(place, data={"dev": tuple(tmp_path / name for name in dev)})
-    report = inspect_data(job, SETTINGS)
+    report = inspect_data(job, SETTINGS)["tag"]
     assert [part.examples for part in report.parts] == [27, 3]
     assert any("set apart for development" in line for line in report.decided)
 
@@ -213,20 +215,22 @@ def test_development_data_that_cannot_be_read_are_not_replaced(place: Path, tmp_
     (tmp_path / "dev.jsonl").write_bytes(b"\x00\x01\x02 no text at all \xff\xfe\x00")
     job = assignment(place, data={"dev": (tmp_path / "dev.jsonl",)})
     with pytest.raises(BadFile, match=r"development data cannot be used: .*dev\.jsonl"):
-        inspect_data(job, SETTINGS)
+        inspect_data(job, SETTINGS)["tag"]
 
 
 def test_one_file_is_divided(place: Path) -> None:
-    data = {"train": (), "dev": (), "whole": (place / "train.jsonl",), "split": "80/10/10"}
-    report = inspect_data(assignment(place, data=data), SETTINGS)
+    data = {"train": (), "dev": (), "unsplit": (place / "train.jsonl",), "split": "80/10/10"}
+    report = inspect_data(assignment(place, data=data), SETTINGS)["tag"]
     assert [part.examples for part in report.parts] == [24, 3]
 
 
-@pytest.mark.parametrize("data", [{"dev": ()}, {"train": (), "dev": (), "whole": True}])
+@pytest.mark.parametrize("data", [{"dev": ()}, {"train": (), "dev": (), "unsplit": True}])
 def test_runs_with_other_seeds_are_judged_by_the_same_texts(place: Path, data: dict[str, Any]) -> None:
-    if data.get("whole"):
-        data = {**data, "whole": (place / "train.jsonl",)}
-    reports = [inspect_data(assignment(place, data=data), replace(SETTINGS, seed=seed)).to_table() for seed in (1, 2)]
+    if data.get("unsplit"):
+        data = {**data, "unsplit": (place / "train.jsonl",)}
+    reports = [
+        inspect_data(assignment(place, data=data), replace(SETTINGS, seed=seed))["tag"].to_table() for seed in (1, 2)
+    ]
     assert reports[0] == reports[1]
 
 
@@ -250,13 +254,13 @@ def test_types_that_training_does_not_have_are_refused(place: Path, tmp_path: Pa
 def test_a_text_without_entities_is_refused_as_such(place: Path, tmp_path: Path) -> None:
     plain = write_lines(tmp_path / "plain.jsonl", [{"id": "1", "text": "one text alone"}])
     with pytest.raises(BadFile, match="has an entity"):
-        inspect_data(assignment(place, data={"train": (plain,), "dev": ()}), SETTINGS)
+        inspect_data(assignment(place, data={"train": (plain,), "dev": ()}), SETTINGS)["tag"]
 
 
 def test_files_without_entities_are_refused(place: Path, tmp_path: Path) -> None:
     plain = write_lines(tmp_path / "plain.jsonl", [{"id": str(n), "text": f"text {n}"} for n in range(5)])
     with pytest.raises(BadFile, match="None of the 4 training examples has an entity"):
-        inspect_data(assignment(place, data={"train": (plain,), "dev": ()}), SETTINGS)
+        inspect_data(assignment(place, data={"train": (plain,), "dev": ()}), SETTINGS)["tag"]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +268,7 @@ def test_files_without_entities_are_refused(place: Path, tmp_path: Path) -> None
     [
         ({"train": ()}, "either training files"),
         ({"train": (Path("nowhere.tsv"),)}, "The input nowhere.tsv"),
-        ({"whole": (Path("x"),), "train": ()}, "leave --dev out"),
+        ({"unsplit": (Path("x"),), "train": ()}, "leave --dev out"),
     ],
 )
 def test_files_that_do_not_go_together_are_refused(place: Path, changes: dict[str, Any], sentence: str) -> None:
@@ -301,7 +305,7 @@ def test_other_heads_come_back_as_they_were_trained(place: Path, tmp_path: Path,
     job = assignment(place, settings=TagSettings(head=head))  # type: ignore[arg-type]
     done = finetune(job, tmp_path / "out", SETTINGS)
     model = TaskModel.open(tmp_path / "out")
-    examples = model.read([place / "dev.jsonl"], job.data.options).examples
+    examples = model.read([place / "dev.jsonl"], job.tasks["tag"].data.options).examples
     assert model.task.score(examples, model.predict(examples)).measures == pytest.approx(done.measures)
     assert head in (tmp_path / "out" / "README.md").read_text() or head == "span"
 

@@ -19,8 +19,8 @@ from alembert.nn.heads import HeadSpec
 from alembert.tasks.decoding.settings import DecodeSettings
 from alembert.tasks.generate.data import GenerateSettings
 from alembert.text.tokenizer import Tokenizer
-from alembert.train.finetune.data import DataFiles
-from alembert.train.finetune.finetune import FinetuneRunResult, SingleTaskJob, finetune
+from alembert.train.finetune.data import DataFiles, TaskSpec
+from alembert.train.finetune.finetune import FinetuneJob, FinetuneRunResult, finetune
 from alembert.train.finetune.settings import FinetuneSettings
 from alembert.train.settings import BatchSettings, OptimiserSettings
 
@@ -56,7 +56,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
 
 def run(place: Path, model: str, settings: FinetuneSettings = SETTINGS) -> tuple[Path, FinetuneRunResult]:
     data = DataFiles(train=(place / "train.jsonl",), dev=(place / "dev.jsonl",))
-    job = SingleTaskJob(task="generate", data=data, model=str(place / model), settings=HOW)
+    job = FinetuneJob(model=str(place / model), tasks={"generate": TaskSpec(task="generate", data=data, settings=HOW)})
     return place / f"{model}-out", finetune(job, place / f"{model}-out", settings)
 
 

@@ -20,8 +20,8 @@ from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
 from alembert.text.tokenizer import Tokenizer
-from alembert.train.finetune.data import DataFiles, prepare_data
-from alembert.train.finetune.finetune import SingleTaskJob, finetune
+from alembert.train.finetune.data import DataFiles, TaskSpec, prepare_data
+from alembert.train.finetune.finetune import FinetuneJob, finetune
 from alembert.train.finetune.masked_lm import OBJECTIVE_NAME, AuxiliaryMaskedLM, MaskedRows
 from alembert.train.finetune.seeds import build_objective, with_training_heads
 from alembert.train.finetune.settings import FinetuneSettings, MaskedLMSettings
@@ -37,7 +37,7 @@ def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> SingleTaskJob:
+def job(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> FinetuneJob:
     """Topics of short texts, and a model that has a masked-LM head."""
     folder = tmp_path_factory.mktemp("co_training")
     config = preset("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=64)
@@ -46,13 +46,13 @@ def job(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Singl
     lines = [{"text": p.text[:120], "label": p.topic} for p in sample.load_passages("en")[:24]]
     (folder / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     data = DataFiles(train=(folder / "train.jsonl",))
-    return SingleTaskJob(task="classify", data=data, model=str(folder / "model"))
+    return FinetuneJob(model=str(folder / "model"), tasks={"classify": TaskSpec(task="classify", data=data)})
 
 
 @pytest.fixture(scope="module")
-def ready(job: SingleTaskJob) -> tuple[AuxiliaryMaskedLM, Model]:
+def ready(job: FinetuneJob) -> tuple[AuxiliaryMaskedLM, Model]:
     checkpoint = open_checkpoint(job.model)
-    prepared = prepare_data(job.task_specs, checkpoint, whole_vocabulary=True)
+    prepared = prepare_data(job.tasks, checkpoint, whole_vocabulary=True)
     lesson = build_objective(prepared, SETTINGS)
     assert isinstance(lesson, AuxiliaryMaskedLM)
     return lesson, prepared.vocabulary.shrink(with_training_heads(prepared, SETTINGS)).eval()
@@ -135,7 +135,7 @@ def test_rows_of_special_pieces_alone_add_nothing(
     assert torch.isfinite(loss)
 
 
-def test_the_model_is_written_without_the_head_and_the_log_has_its_loss(job: SingleTaskJob, tmp_path: Path) -> None:
+def test_the_model_is_written_without_the_head_and_the_log_has_its_loss(job: FinetuneJob, tmp_path: Path) -> None:
     finetune(job, tmp_path / "out", replace(SETTINGS, saving=SavingSettings(log_every=1)))
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
     assert theirs.config.architectures == ["BertForSequenceClassification"]
@@ -146,9 +146,9 @@ def test_the_model_is_written_without_the_head_and_the_log_has_its_loss(job: Sin
     assert all(set(each) == {"classify", OBJECTIVE_NAME} for each in losses)
 
 
-def test_the_head_of_the_checkpoint_is_taken_and_all_rows_are_trained(job: SingleTaskJob) -> None:
+def test_the_head_of_the_checkpoint_is_taken_and_all_rows_are_trained(job: FinetuneJob) -> None:
     checkpoint = open_checkpoint(job.model)
-    prepared = prepare_data(job.task_specs, checkpoint, whole_vocabulary=True)
+    prepared = prepare_data(job.tasks, checkpoint, whole_vocabulary=True)
     learner = with_training_heads(prepared, SETTINGS)
     dense = "heads.masked_lm.dense.weight"
     assert torch.equal(learner.model.state_dict()[dense], checkpoint.model.state_dict()[dense])

@@ -18,7 +18,7 @@ from alembert.files import checkpoint as checkpoints
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.files.weights import SafetensorsWeights, load_tensor
-from alembert.infer.task_model import MultiTaskModel, TaskModel, open_model
+from alembert.infer.task_model import TaskModel
 from alembert.nn.config import preset
 from alembert.nn.heads import HeadSpec
 from alembert.tasks.runtime.torch import collate_rows
@@ -27,11 +27,10 @@ from alembert.tasks.tag.data import TagSettings
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.finetune.data import DataFiles, PreparedData, TaskSpec, prepare_data
 from alembert.train.finetune.finetune import (
+    FinetuneJob,
     FinetuneRunResult,
-    MultiTaskJob,
-    SingleTaskJob,
     finetune,
-    inspect_all_data,
+    inspect_data,
 )
 from alembert.train.finetune.objective import MultiTaskObjective
 from alembert.train.finetune.seeds import build_objective, with_training_heads
@@ -80,9 +79,9 @@ def subject(place: Path, task: str, **changes: Any) -> TaskSpec:
     return TaskSpec(task=task, data=data, **changes)
 
 
-def both(place: Path) -> MultiTaskJob:
+def both(place: Path) -> FinetuneJob:
     tasks = {"ner": subject(place, "tag"), "topic": subject(place, "classify")}
-    return MultiTaskJob(model=str(place / "model"), tasks=tasks)
+    return FinetuneJob(model=str(place / "model"), tasks=tasks)
 
 
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:
@@ -97,13 +96,17 @@ def done(place: Path) -> tuple[Path, FinetuneRunResult]:
 
 
 def prepared(place: Path) -> PreparedData:
-    return prepare_data(both(place).task_specs, checkpoints.open(place / "model"))
+    return prepare_data(both(place).tasks, checkpoints.open(place / "model"))
 
 
 def test_one_part_ends_with_the_weights_of_the_plain_run(place: Path, tmp_path: Path) -> None:
     only = subject(place, "tag")
-    finetune(SingleTaskJob(task="tag", data=only.data, model=str(place / "model")), tmp_path / "plain", SETTINGS)
-    finetune(MultiTaskJob(model=str(place / "model"), tasks={"ner": only}), tmp_path / "named", SETTINGS)
+    finetune(
+        FinetuneJob(model=str(place / "model"), tasks={"tag": TaskSpec(task="tag", data=only.data)}),
+        tmp_path / "plain",
+        SETTINGS,
+    )
+    finetune(FinetuneJob(model=str(place / "model"), tasks={"ner": only}), tmp_path / "named", SETTINGS)
     plain = checkpoints.open(tmp_path / "plain").model.state_dict()
     named = checkpoints.open(tmp_path / "named").model.state_dict()
     assert {name.replace("heads.ner.", "heads.tag.") for name in named} == set(plain)
@@ -209,19 +212,19 @@ def test_one_of_the_tasks_scores_as_it_did_in_the_run(done: tuple[Path, Finetune
 
 
 def test_a_row_that_both_tasks_read_goes_through_the_encoder_once(done: tuple[Path, FinetuneRunResult]) -> None:
-    model = MultiTaskModel.open(done[0])
+    model = TaskModel.open(done[0])
     seen: list[int] = []
     model.engine.model.encoder.register_forward_hook(  # type: ignore[attr-defined]
         lambda _, inputs, __: seen.extend(inputs[0].lengths)
     )
-    list(model.iter_predictions(model.task.examples_from_texts([TEXT, "Aspirin.", TEXT])))
+    list(model.predict_all(model.examples_from_texts([TEXT, "Aspirin.", TEXT])))
     assert len(seen) == 2
 
 
 def test_all_tasks_answer_as_each_does_alone(done: tuple[Path, FinetuneRunResult]) -> None:
     texts = [TEXT, "Aspirin.", *(passage.text for passage in sample.load_passages("en", "dev")[:4])]
-    model = MultiTaskModel.open(done[0])
-    together = list(model.iter_predictions(model.task.examples_from_texts(texts)))
+    model = TaskModel.open(done[0])
+    together = list(model.predict_all(model.examples_from_texts(texts)))
     for name in ("ner", "topic"):
         alone = TaskModel.open(done[0], task=name)
         examples = alone.task.examples_from_texts(texts)
@@ -237,10 +240,10 @@ def rounded(text: str) -> float:
 
 
 def test_a_folder_is_opened_by_what_it_holds(done: tuple[Path, FinetuneRunResult]) -> None:
-    assert isinstance(open_model(done[0]), MultiTaskModel)
-    assert isinstance(open_model(done[0], task="topic"), TaskModel)
+    assert [*TaskModel.open(done[0]).tasks] == ["ner", "topic"]
+    assert [*TaskModel.open(done[0], task="topic").tasks] == ["topic"]
     with pytest.raises(BadSetting, match=r"several tasks: ner \(tag\), topic \(classify\)\. Say which"):
-        TaskModel.open(done[0])
+        TaskModel.open(done[0]).predict([])
     with pytest.raises(BadSetting, match="'x' is none of them"):
         TaskModel.open(done[0], task="x")
 
@@ -250,7 +253,7 @@ def test_a_model_of_several_tasks_can_go_on_learning_one_of_them(
 ) -> None:
     """A head with the same name and labels begins as it was; with a rate of nothing it stays so."""
     settings = replace(SETTINGS, optimiser=OptimiserSettings(rate=1e-12), saving=SavingSettings())
-    job = MultiTaskJob(model=str(done[0]), tasks={"topic": subject(place, "classify")})
+    job = FinetuneJob(model=str(done[0]), tasks={"topic": subject(place, "classify")})
     finetune(job, tmp_path / "more", settings)
     before, after = weights_of(done[0]), weights_of(tmp_path / "more")
     torch.testing.assert_close(after["heads.topic.linear.weight"], before["heads.topic.linear.weight"])
@@ -260,7 +263,7 @@ def test_a_model_of_several_tasks_can_go_on_learning_one_of_them(
 @pytest.mark.parametrize("name", ["", "1st", "a b", "hidden", "keys", "masked_lm"])
 def test_names_that_a_head_cannot_carry_are_refused(name: str, place: Path) -> None:
     with pytest.raises(BadSetting, match="cannot be called"):
-        MultiTaskJob(model="m", tasks={name: subject(place, "tag")})
+        FinetuneJob(model="m", tasks={name: subject(place, "tag")})
 
 
 def test_a_problem_says_whose_it_is(place: Path, tmp_path: Path) -> None:
@@ -268,13 +271,13 @@ def test_a_problem_says_whose_it_is(place: Path, tmp_path: Path) -> None:
     plain.write_text("".join(json.dumps({"id": str(n), "text": f"text {n}"}) + "\n" for n in range(20)))
     tasks = {"topic": subject(place, "classify"), "ner": TaskSpec(task="tag", data=DataFiles(train=(plain,)))}
     with pytest.raises(BadFile, match=r"Task ner: None of the .* training examples has an entity"):
-        inspect_all_data(MultiTaskJob(model=str(place / "model"), tasks=tasks), SETTINGS)
+        inspect_data(FinetuneJob(model=str(place / "model"), tasks=tasks), SETTINGS)
 
 
 def test_texts_that_one_task_is_judged_by_and_another_trained_on_are_told(place: Path) -> None:
     swapped = DataFiles(train=(place / "dev.jsonl",), dev=(place / "train.jsonl",))
     tasks = {"ner": TaskSpec(task="tag", data=swapped), "topic": subject(place, "classify")}
-    reports = inspect_all_data(MultiTaskJob(model=str(place / "model"), tasks=tasks), SETTINGS)
+    reports = inspect_data(FinetuneJob(model=str(place / "model"), tasks=tasks), SETTINGS)
     told = "6 development texts are training texts of the task ner"
     assert any(told in sentence for sentence in reports["topic"].decided)
 
@@ -285,7 +288,7 @@ def test_texts_that_one_task_is_judged_by_and_another_trained_on_are_told(place:
         (lambda: MultiTaskSettings(temperature=0.5), "`temperature` of .several. is 0.5"),
         (lambda: MaskedLMSettings(weight=-1), "`weight` of .masked_lm. is -1"),
         (lambda: MaskedLMSettings(rate=0), "`rate` of .masked_lm. is 0"),
-        (lambda: MultiTaskJob(model="m", tasks={}), "no task to learn"),
+        (lambda: FinetuneJob(model="m", tasks={}), "no task to learn"),
         (
             lambda: TaskSpec(task="classify", data=None, settings=TagSettings()),  # type: ignore[arg-type]
             "takes ClassifySettings, not TagSettings",

@@ -6,7 +6,7 @@ Questions with labels are analysed as pairs of `classify`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from alembert.html import EntityMark
@@ -52,7 +52,7 @@ def analyse_errors(model: TaskModel, examples: Sequence[AnswerExample], predicti
     """Sort the errors of a model that answers questions."""
     task: Any = model.task
     if isinstance(task, LabelAnswerTask):
-        return classify.analyse_errors(replace(model, task=task.inner), to_classify_examples(examples), predictions)
+        return classify.analyse_errors(model.with_task(task.inner), to_classify_examples(examples), predictions)
     answers = [
         _ScoredAnswer(example, guess, *task.script.best(example.gold_texts, guess.text))
         for example, guess in zip(examples, predictions, strict=True)

@@ -7,14 +7,16 @@ its threshold (several), and thresholds are chosen at that temperature, so calib
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from alembert.corpus.document import Document
 from alembert.data.windows import IntArray
+from alembert.tasks.annotation import LABEL_SCORES_KEY, VALUE_KEY, with_entities
 from alembert.tasks.classify.data import ClassifyExample, ClassifyKind, find_sentence_spans, get_sentences
 from alembert.tasks.classify.rows import ClassifyLayout
 from alembert.tasks.example import Coverage, TaskPrediction, shorten
@@ -49,9 +51,16 @@ class ClassifyAnswer:
         return replace(self, label=None) if self.score is not None and self.score < score else self
 
     @property
+    def all_labels(self) -> tuple[str, ...]:
+        """The labels that are given, whether there may be several or not."""
+        if self.labels is not None:
+            return self.labels
+        return () if self.label is None else (self.label,)
+
+    @property
     def count(self) -> int:
         """How many labels are given."""
-        return int(self.label is not None) if self.labels is None else len(self.labels)
+        return len(self.all_labels)
 
 
 def drop_below_score(
@@ -163,6 +172,31 @@ def decode_multi(logits_AC: Floats, labels: Sequence[str], chosen: ClassifyCalib
 def decode_numbers(outputs_A1: Floats, mean: float, deviation: float) -> list[ClassifyAnswer]:
     """Return values on the scale of the training data."""
     return [ClassifyAnswer(value=value) for value in (outputs_A1[:, 0] * deviation + mean).tolist()]
+
+
+def with_labels(document: Document, answer: ClassifyAnswer) -> Document:
+    """Add the label or labels that a classifier gave the document; a number goes into `meta`."""
+    if answer.value is not None:
+        return replace(document, meta={**document.meta, VALUE_KEY: round(answer.value, 6)})
+    scores = {label: round(answer.probabilities[label], 4) for label in answer.all_labels}
+    known = document.meta.get(LABEL_SCORES_KEY)
+    merged = {**known, **scores} if isinstance(known, dict) else scores
+    labels = tuple(dict.fromkeys((*document.labels, *scores)))
+    return replace(document, labels=labels, meta={**document.meta, LABEL_SCORES_KEY: merged})
+
+
+def with_labelled_sentences(
+    document: Document, example: ClassifyExample, answers: Iterable[ClassifyAnswer]
+) -> Document:
+    """Add an entity for each label of each sentence."""
+    return with_entities(
+        document,
+        (
+            (start, end, label, answer.probabilities[label])
+            for (start, end), answer in zip(find_sentence_spans(example) or (), answers, strict=True)
+            for label in answer.all_labels
+        ),
+    )
 
 
 def _answer_record(answer: ClassifyAnswer) -> dict[str, Any]:

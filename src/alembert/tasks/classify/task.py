@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
+from alembert.corpus.document import Document
 from alembert.corpus.examples.labelled import LabelValue
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput, BadSetting
+from alembert.tasks.annotation import AnnotationSpec
 from alembert.tasks.classify.data import (
     CLASSIFY_METRICS,
     ClassifyExample,
@@ -44,6 +46,8 @@ from alembert.tasks.classify.decode import (
     fit_calibration,
     iter_confidences,
     pool_windows,
+    with_labelled_sentences,
+    with_labels,
 )
 from alembert.tasks.classify.rows import (
     ClassifyRewriter,
@@ -333,6 +337,31 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
 
     def to_lines(self, example: ClassifyExample, prediction: ClassifyPrediction) -> list[str]:
         return prediction.to_lines(example, is_document=self.is_document)
+
+    # -- documents
+
+    @property
+    def annotation(self) -> AnnotationSpec:
+        if self.pairs:
+            return AnnotationSpec(problem="classifies pairs of texts, and a document is one text")
+        if not self.is_document:
+            return AnnotationSpec(writes="labels")
+        problem = "gives each sentence a number, and a format has labels alone" if self.kind == "number" else ""
+        return AnnotationSpec(writes="entities", sentence_labels=self.labels, problem=problem)
+
+    def for_documents(self) -> ClassifyTask:
+        """Read a document as one text, where a model that was fine-tuned elsewhere may be for pairs."""
+        return replace(self, pairs=False) if self.pairs is None else self
+
+    def annotate(self, document: Document, example: ClassifyExample, prediction: ClassifyPrediction) -> Document:
+        if self.is_document:
+            return with_labelled_sentences(document, example, prediction.answers)
+        return with_labels(document, prediction.answer)
+
+    def annotation_facts(self, example: ClassifyExample, prediction: ClassifyPrediction) -> Mapping[str, Any]:
+        if self.is_document:
+            return {}
+        return {"probabilities": prediction.answer.probabilities, "value": prediction.answer.value}
 
     # -- files
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, get_args
 
 from alembert.artifact.json_files import parse_json
 from alembert.errors import BadFile
-from alembert.tasks.files import TASK_FILE, read_task_names, read_task_table
+from alembert.tasks.files import TASK_FILE, read_tasks
 
 PoolingMode = Literal["cls", "mean"]
 PoolingName = Literal["cls", "cls_layer", "cls_train_layer", "mean"]
@@ -111,9 +111,10 @@ def find_missing_head(folder: Path | None, heads: Collection[str]) -> PoolingNam
 
 def _read_task_pooling(folder: Path) -> Pooling | None:
     """Read what tasks that compare state: one of several, too, if no other makes vectors in another way."""
-    tables = {name: read_task_table(folder, name) for name in read_task_names(folder) or (None,)}
     stated = {
-        name: _pooling_from_table(table, folder) for name, table in tables.items() if table.get("task") == "compare"
+        name: _pooling_from_table(task.table, folder)
+        for name, task in read_tasks(folder).items()
+        if task.kind == "compare"
     }
     if not stated:
         return None

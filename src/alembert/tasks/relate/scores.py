@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from alembert.corpus.document import Document, Relation, generate_unused_ids
 from alembert.data.windows import IntArray
+from alembert.tasks.annotation import score_attributes
 from alembert.tasks.classify.decode import ClassifyAnswer
 from alembert.tasks.classify.scores import metric_by_example
 from alembert.tasks.example import Coverage, SampleMetric, TaskPrediction, TaskScores
@@ -213,3 +215,20 @@ def format_triple(triple: dict[str, Any]) -> str:
     head, tail = (f"{side['text']} ({side['start']}-{side['end']})" for side in (triple["head"], triple["tail"]))
     score = "not read" if triple["score"] is None else f"{triple['score']:.2f}"
     return f"{triple['relation'] or '(none)'}  {score}  {head} -> {tail}"
+
+
+def with_relations(
+    document: Document, example: RelateExample, prediction: RelatePrediction, negative: str | None
+) -> Document:
+    """Add the relations that were found between entities of the document."""
+    names = generate_unused_ids("R", document)
+    fresh = [
+        Relation(
+            next(names),
+            str(answer.label),
+            (("Arg1", example.mentions[pair.head].id), ("Arg2", example.mentions[pair.tail].id)),
+            score_attributes(answer.score),
+        )
+        for pair, answer in find_related_pairs(prediction, negative)
+    ]
+    return replace(document, relations=(*document.relations, *fresh))

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
+from alembert.corpus.document import Document
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadInput
+from alembert.tasks.annotation import AnnotationSpec
 from alembert.tasks.classify.data import ClassifyKind
 from alembert.tasks.classify.decode import (
     ClassifyAnswer,
@@ -31,7 +33,13 @@ from alembert.tasks.example import Coverage, EncodedExample, ReadResult, collect
 from alembert.tasks.metrics.calibration import fit_temperature
 from alembert.tasks.metrics.classes import balanced_weights
 from alembert.tasks.metrics.tally import Floats
-from alembert.tasks.relate.data import RelateExample, RelateForm, RelateSettings, example_from_text
+from alembert.tasks.relate.data import (
+    RelateExample,
+    RelateForm,
+    RelateSettings,
+    example_from_document,
+    example_from_text,
+)
 from alembert.tasks.relate.files import RelateRewriter, read_file
 from alembert.tasks.relate.pairs import (
     CandidatePair,
@@ -56,6 +64,7 @@ from alembert.tasks.relate.scores import (
     RelationResults,
     build_sample_metric,
     compute_scores,
+    with_relations,
 )
 from alembert.tasks.runtime import Outputs
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
@@ -316,6 +325,24 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
 
     def to_lines(self, example: RelateExample, prediction: RelatePrediction) -> list[str]:
         return prediction.to_lines(example, self.rules.negative)
+
+    # -- documents
+
+    @classmethod
+    def examples_from_documents(cls, documents: Sequence[Document]) -> list[RelateExample]:
+        return [example_from_document(document, "", is_annotated=False)[0] for document in documents]
+
+    @property
+    def annotation(self) -> AnnotationSpec:
+        types = self.rules.types if self.rules.is_typed else ()
+        return AnnotationSpec(writes="relations", reads="entities", pair_types=types)
+
+    def annotate(self, document: Document, example: RelateExample, prediction: RelatePrediction) -> Document:
+        return with_relations(document, example, prediction, self.rules.negative)
+
+    def annotation_facts(self, example: RelateExample, prediction: RelatePrediction) -> Mapping[str, Any]:
+        unread = len(prediction.pairs) - prediction.coverage.windows
+        return {"unread_pairs": unread, "has_no_pairs": not self.rules.has_related_types(example.mentions)}
 
     # -- files
 

@@ -19,10 +19,10 @@ class Runner(Protocol):
     """A model with the head of a task, in evaluation mode."""
 
     def outputs(self, encoded: Sequence[EncodedExample]) -> list[list[Outputs]]:
-        """Give the head's outputs at the places of each row of each example."""
+        """Return the head's outputs at the places of each row of each example."""
 
     def decoder(self, segment: int = 0) -> IncrementalDecoder:
-        """Give what writes token by token with a head over the vocabulary; new tokens are of this segment."""
+        """Return what writes token by token with a head over the vocabulary; new tokens are of this segment."""
 
 
 def check_finite(numbers: npt.NDArray[Any], what: str) -> None:

@@ -3,31 +3,24 @@
 Rows of near lengths make a batch, padded to its longest; one stream of batches runs per core, on one thread each. A lone
 batch has all cores to itself. The two ways are compiled when they are first needed, by the library that the format is
 made for (`running_openvino`, `running_onnx`).
-
-Run the heads of several tasks over their rows, each distinct row once.
-
-Tasks that read a text alike have the same rows of it, and the encoder is nearly all the work: so rows that are the same
-are computed once, with all heads that ask about them. Tasks that cut or join texts in their own way have rows of their
-own, which are computed for them alone. Nothing else depends on it: the answers are those of each head by itself. What
-computes is given; nothing here needs torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from alembert.data.batching import batch_by_padded_tokens, map_in_threads
-from alembert.data.windows import IntArray, Row
+from alembert.data.windows import Row
 from alembert.errors import BadFile, BadSetting
 from alembert.hardware.threads import choose_threads
-from alembert.tasks.example import EncodedExample
 from alembert.tasks.runtime import Outputs, check_finite
 from alembert.tasks.runtime.export_files import HeadMetadata
+from alembert.tasks.runtime.runner import HeadRunner
 
 if TYPE_CHECKING:
     from alembert.tasks.decoding.generation import IncrementalDecoder
@@ -113,7 +106,7 @@ class ExportedGraph:
         return outputs[place, row.positions] if self.heads[head].per_token else outputs[place : place + 1]
 
     def _in(self, streams: int) -> CompiledGraph:
-        """Give the graph for so many streams, compiled once, whoever comes first."""
+        """Return the graph for so many streams, compiled once, whoever comes first."""
         with self._compiling:
             if streams not in self._compiled:
                 self._compiled[streams] = self._compile(self._threads, streams)
@@ -121,20 +114,19 @@ class ExportedGraph:
 
 
 @dataclass(frozen=True)
-class GraphRunner:
+class GraphRunner(HeadRunner):
     """A graph with the name of the head that a task asks."""
 
     graph: ExportedGraph
     head: str
+    attention: str | None = None
 
-    def outputs(self, encoded: Sequence[EncodedExample]) -> list[list[Outputs]]:
-        """Give the head's outputs at the places of each row of each example."""
-        rows = [row for each in encoded for row in each.rows]
-        found: list[Outputs] = [np.empty((0, 0), np.float32)] * len(rows)
-        for number, outputs in self.graph.head_outputs([self.head], rows):
-            found[number] = outputs[self.head]
-        left = iter(found)
-        return [[next(left) for _ in each.rows] for each in encoded]
+    @property
+    def per_token(self) -> bool:
+        return self.graph.heads[self.head].per_token
+
+    def compute(self, heads: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[int, Mapping[str, Outputs]]]:
+        return self.graph.head_outputs(heads, rows)
 
     def decoder(self, segment: int = 0) -> IncrementalDecoder:
         """Refuse: an Export has no head over the vocabulary."""
@@ -154,74 +146,3 @@ def pad_rows(rows: Sequence[Row], width: int | None = None) -> dict[str, Any]:
         if row.segments is not None:
             segments[place, : row.length] = row.segments
     return {"ids": ids, "segments": segments, "lengths": lengths}
-
-
-ComputeHeads = Callable[[Sequence[str], Sequence[Row], str | None], Iterator[tuple[int, Mapping[str, Outputs]]]]
-"""Heads, rows and the attention in; the number of each row and what the heads say at its places out, in any order."""
-_RowKey = tuple[bytes, bytes, int | None, str | None]
-
-
-@dataclass(eq=False)
-class _DistinctRow:
-    """A row, and who asks where in it."""
-
-    row: Row
-    heads: dict[str, None] = field(default_factory=dict)
-    """In the order in which they asked."""
-    places: list[IntArray] = field(default_factory=list)
-    outputs: Mapping[str, Outputs] = field(default_factory=dict)
-
-    @property
-    def row_with_all_positions(self) -> Row:
-        """The row with all places at which anybody asks, each once and in ascending order."""
-        return replace(self.row, positions=np.unique(np.concatenate(self.places)))
-
-
-@dataclass(frozen=True)
-class SharedEncoderRunner:
-    """A model with several heads that are asked about the same texts."""
-
-    compute: ComputeHeads
-    per_token: Mapping[str, bool]
-    """Whether a head answers for tokens; otherwise it does once a row."""
-    attention: Mapping[str, str | None]
-    """For each head which tokens see each other; none: as the model was made."""
-
-    def outputs(self, encoded: Mapping[str, Sequence[EncodedExample]]) -> dict[str, list[list[Outputs]]]:
-        """Give each head's outputs at the places of each row of each of its examples."""
-        distinct: dict[_RowKey, _DistinctRow] = {}
-        for head, row in _iter_rows(encoded):
-            each = distinct.setdefault(self._key(head, row), _DistinctRow(row))
-            each.heads[head] = None
-            each.places.append(row.positions)
-        self._compute(distinct)
-        return {
-            head: [[self._picked(head, row, distinct) for row in each.rows] for each in examples]
-            for head, examples in encoded.items()
-        }
-
-    def _compute(self, distinct: Mapping[_RowKey, _DistinctRow]) -> None:
-        groups: dict[tuple[str, ...], list[_DistinctRow]] = {}
-        for each in distinct.values():
-            groups.setdefault(tuple(each.heads), []).append(each)
-        for heads, group in groups.items():
-            rows = [each.row_with_all_positions for each in group]
-            for number, found in self.compute(heads, rows, self.attention[heads[0]]):
-                group[number].outputs = found
-
-    def _key(self, head: str, row: Row) -> _RowKey:
-        segments = b"" if row.segments is None or not row.segments.any() else row.segments.tobytes()
-        return row.ids.tobytes(), segments, row.prefix, self.attention[head]
-
-    def _picked(self, head: str, row: Row, distinct: Mapping[_RowKey, _DistinctRow]) -> Outputs:
-        """Take the outputs at the row's own places out of those at everybody's."""
-        found = distinct[self._key(head, row)]
-        outputs = found.outputs[head]
-        if not self.per_token[head]:
-            return outputs
-        return outputs[np.searchsorted(found.row_with_all_positions.positions, row.positions)]
-
-
-def _iter_rows(encoded: Mapping[str, Sequence[EncodedExample]]) -> Iterator[tuple[str, Row]]:
-    for head, examples in encoded.items():
-        yield from ((head, row) for each in examples for row in each.rows)

@@ -70,7 +70,7 @@ class OpenVinoGraph:
 
     @contextmanager
     def _explained(self, done: str) -> Iterator[None]:
-        """Say in a sentence that the library refuses the graph, which anyone may have changed."""
+        """Explain that the library refuses the graph, which anyone may have changed."""
         try:
             yield
         except RuntimeError as problem:  # the class of all its errors
@@ -107,7 +107,7 @@ class OnnxGraph:
 
 
 def build_bert_inputs(rows: Sequence[Row]) -> dict[str, Any]:
-    """Give the inputs that programs have for a BERT."""
+    """Return the inputs that programs have for a BERT."""
     given = pad_rows(rows)
     real = np.arange(given["ids"].shape[1]) < given["lengths"][:, None]
     named = {"input_ids": given["ids"], "attention_mask": real, "token_type_ids": given["segments"]}

@@ -11,7 +11,7 @@ A torch model that writes: prompts are read once, and each new token costs one t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -27,8 +27,8 @@ from alembert.nn.heads import HeadSpec
 from alembert.nn.kv_cache import KVCache, Prefill
 from alembert.nn.model import Model
 from alembert.tasks.decoding.search import Logits
-from alembert.tasks.example import EncodedExample
 from alembert.tasks.runtime import Outputs, check_finite
+from alembert.tasks.runtime.runner import HeadRunner
 
 Result = TypeVar("Result")
 
@@ -156,25 +156,21 @@ class TorchDecoder:
 
 
 @dataclass(frozen=True)
-class ModelRunner:
+class ModelRunner(HeadRunner):
     """A torch model, in evaluation mode, with the name of the head that a task asks."""
 
     model: Model
     head: str
     attention: str | None = None
-    """Which tokens see each other; none: as the model was made."""
 
-    def outputs(self, encoded: Sequence[EncodedExample]) -> list[list[Outputs]]:
-        """Give the head's outputs at the places of each row of each example."""
-        rows = [row for each in encoded for row in each.rows]
-        found: list[Outputs] = [np.empty((0, 0), np.float32)] * len(rows)
-        for number, outputs in compute_head_outputs(self.model, [self.head], rows, self.attention):
-            found[number] = outputs[self.head]
-        left = iter(found)
-        return [[next(left) for _ in each.rows] for each in encoded]
+    @property
+    def per_token(self) -> bool:
+        return self.model.spec(self.head).per_token
+
+    def compute(self, heads: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[int, Mapping[str, Outputs]]]:
+        return compute_head_outputs(self.model, heads, rows, self.attention)
 
     def decoder(self, segment: int = 0) -> TorchDecoder:
-        """Give what writes with the head, whose new tokens are of this segment."""
         return TorchDecoder(self.model, self.head, self.attention, segment)
 
 

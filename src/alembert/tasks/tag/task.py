@@ -21,6 +21,7 @@ from alembert.corpus.document import Document
 from alembert.corpus.examples.tag_check import TagProblem, check_tag_files
 from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile
+from alembert.tasks.annotation import AnnotationSpec, with_entities
 from alembert.tasks.example import EncodedExample, Example, ReadResult, collect
 from alembert.tasks.metrics import calibration
 from alembert.tasks.metrics.spans import f1_measure, span_counts
@@ -317,6 +318,15 @@ class TagTask(Task[TagExample, TagPrediction]):
 
     def comparison_key(self) -> dict[str, Any]:
         return {"types": sorted(self.types)}
+
+    # -- documents
+
+    @property
+    def annotation(self) -> AnnotationSpec:
+        return AnnotationSpec(writes="entities", entity_types=self.types)
+
+    def annotate(self, document: Document, example: TagExample, prediction: TagPrediction) -> Document:
+        return with_entities(document, ((e.start, e.end, e.label, e.score) for e in prediction.entities))
 
     # -- files
 

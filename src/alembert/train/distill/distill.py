@@ -32,7 +32,7 @@ from alembert.hub import model_folder
 from alembert.settings import as_table
 from alembert.tasks.compare.pooling import find_missing_head
 from alembert.tasks.data_screen import format_data_report
-from alembert.tasks.files import TASK_FILE, open_task
+from alembert.tasks.files import TASK_FILE, read_task
 from alembert.tasks.task import AnyTask
 from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Tokenizer
@@ -148,7 +148,7 @@ class _DistillRun:
     def _gathered(self) -> DistillContext:
         found = open_checkpoint(self.wish.teacher)
         teacher = with_embedding_head(found, find_missing_head(found.folder, found.blueprint.heads))
-        task = open_task(Path(self.wish.teacher), self.wish.task).for_student()
+        task = read_task(Path(self.wish.teacher), self.wish.task).open().for_student()
         _check_same_task(task, self.wish)
         own = None if self.wish.vocabulary is None else Tokenizer.open(self.wish.vocabulary)
         student = make_student(
@@ -161,9 +161,9 @@ class _DistillRun:
         )
         subject = TaskSpec(task=task.name, data=self.wish.data, settings=task.settings)
         prepared = prepare_data(
-            {None: subject},
+            {task.name: subject},
             student,
-            known={None: task},
+            known={task.name: task},
             more=partial(self._more, teacher),
         )
         return DistillContext(self.wish, teacher, prepared, self.settings, self.out, self.around, self.processes)
@@ -206,7 +206,7 @@ def _check_same_task(task: AnyTask, wish: DistillJob) -> None:
     folder = Path(wish.student)
     if not (folder / TASK_FILE).is_file():
         return
-    other = open_task(folder, wish.task)
+    other = read_task(folder, wish.task).open()
     if (other.name, other.labels) != (task.name, task.labels):
         raise BadSetting(
             f"The student {folder} was fine-tuned for {_describe_task(other)}, and its teacher for {_describe_task(task)}. Give a "

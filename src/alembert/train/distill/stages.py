@@ -27,7 +27,7 @@ from alembert.files.surgery import with_dropout, with_heads
 from alembert.nn.model import Model
 from alembert.settings import as_table, to_toml
 from alembert.tasks.data_report import DataReport
-from alembert.tasks.files import read_task_names
+from alembert.tasks.files import read_task
 from alembert.train.curves import write_curves
 from alembert.train.distill.layers import LayerLosses
 from alembert.train.distill.objective import (
@@ -99,9 +99,8 @@ class DistillContext:
 
     @property
     def head(self) -> str:
-        """The name of the teacher's head: that of the task, if it has several."""
-        named = self.job.task
-        return named if named and named in read_task_names(Path(self.job.teacher)) else self._part.head
+        """The name of the teacher's head."""
+        return read_task(Path(self.job.teacher), self.job.task).head or self._part.head
 
     @property
     def _part(self) -> PreparedTask:

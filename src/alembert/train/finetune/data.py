@@ -6,7 +6,8 @@ part for each task. What was decided on the way is said in sentences: it is what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -91,6 +92,8 @@ class TaskSpec:
     """Settings of the task; none: the usual ones."""
     weight: float = 1.0
     """How much its loss counts beside those of other tasks."""
+    head: str | None = None
+    """The name of its head in the model; none: that of the head's kind, which published models have."""
 
     def __post_init__(self) -> None:
         usual = get_task_class(self.task).settings_class
@@ -102,7 +105,7 @@ class TaskSpec:
             raise BadSetting(f"The weight of a task {self.task} is {self.weight}; expected a positive number.")
 
     def as_table(self) -> dict[str, Any]:
-        """Give what decides about the run, without the names of files, as plain values."""
+        """Return what decides about the run, without the names of files, as plain values."""
         data = self.data
         return {
             "task": self.task,
@@ -132,16 +135,15 @@ class DataSplits:
 
     @property
     def all(self) -> tuple[Any, ...]:
-        """Give all examples of files that were divided: they say which labels there are, wherever a rare one fell."""
+        """All examples of files that were divided: they say which labels there are, wherever a rare one fell."""
         return (*self.train, *self.dev, *self.test)
 
 
 @dataclass(frozen=True)
 class PreparedTask:
-    """What one task learns from, and what it is called."""
+    """What one task learns from."""
 
-    multitask_name: str | None
-    """Its name among several; none: it is the only one, and needs none."""
+    name: str
     spec: TaskSpec
     task: AnyTask
     train: EncodedExamples
@@ -149,14 +151,9 @@ class PreparedTask:
     splits: DataSplits
 
     @property
-    def name(self) -> str:
-        """What its loss and its scores are called."""
-        return self.multitask_name or self.task.name
-
-    @property
     def head(self) -> str:
-        """The name of its head in the model: an only one is called as published models call it."""
-        return self.multitask_name or self.task.head().kind
+        """The name of its head in the model."""
+        return self.spec.head or self.task.head().kind
 
 
 @dataclass(frozen=True)
@@ -179,9 +176,8 @@ class PreparedData:
         return self.checkpoint.blueprint.config.max_position_embeddings
 
     @property
-    def is_multitask(self) -> bool:
-        """Whether the tasks have names of their own: the model is then one of several tasks."""
-        return any(each.multitask_name for each in self.tasks)
+    def names(self) -> list[str]:
+        return [part.name for part in self.tasks]
 
     @property
     def train_tokens(self) -> int:
@@ -190,7 +186,7 @@ class PreparedData:
 
 
 def require_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """Give the tokenizer of a model that must have one."""
+    """Return the tokenizer of a model that must have one."""
     if checkpoint.tokenizer is None:
         raise BadFile(
             "The model has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
@@ -233,7 +229,7 @@ def read_splits(task: type[AnyTask], data: DataFiles, settings: Any) -> DataSpli
 
 
 def _is_blank(source: str) -> bool:
-    """Tell whether a file holds nothing but white space."""
+    """Return whether a file holds nothing but white space."""
     path = Path(source)
     if not path.is_file():
         return False
@@ -270,7 +266,7 @@ def _suggest_fix(divided: DataSplits) -> str:
 
 
 def _explain_empty(divided: DataSplits) -> str:
-    """Say what became of the examples, where none is left."""
+    """Explain what became of the examples, where none is left."""
     notes = f" What was decided: {'; '.join(divided.notes)}." if divided.notes else ""
     if not divided.set_aside:
         return notes
@@ -279,20 +275,23 @@ def _explain_empty(divided: DataSplits) -> str:
 
 
 def prepare_data(
-    subjects: Mapping[str | None, TaskSpec],
+    specs: Mapping[str, TaskSpec],
     checkpoint: Checkpoint,
     *,
     balanced: bool = False,
     whole_vocabulary: bool = False,
-    known: Mapping[str | None, AnyTask] | None = None,
+    known: Mapping[str, AnyTask] | None = None,
     more: Callable[[AnyTask, Sequence[Any]], Sequence[Any]] = lambda task, examples: (),
 ) -> PreparedData:
-    """Let each task understand its examples, and encode them; an only task has the name none.
+    """Let each task understand its examples, and encode them.
 
     Tasks in `known` are taken as they are: their labels are not those of the data but of a model that has them already.
     `more` makes further training examples of those that there are.
     """
-    learnt = {name: _fit_task(name, subject, checkpoint, (known or {}).get(name)) for name, subject in subjects.items()}
+    learnt = {}
+    for name, spec in specs.items():
+        with _naming_task(name if len(specs) > 1 else None):
+            learnt[name] = _fit_task(spec, checkpoint, (known or {}).get(name))
     learnt = {name: (task, _add_examples(task, divided, more)) for name, (task, divided) in learnt.items()}
     markers = {marker: word for task, _ in learnt.values() for marker, word in task.special_tokens.items()}
     checkpoint = with_markers(checkpoint, require_tokenizer(checkpoint), markers)
@@ -303,7 +302,7 @@ def prepare_data(
     tasks = tuple(
         PreparedTask(
             name,
-            subjects[name],
+            specs[name],
             task.with_class_weights(encoded[name][0]) if balanced else task,
             EncodedExamples(divided.train, pieces.remap(encoded[name][0])),
             EncodedExamples(divided.dev, pieces.remap(encoded[name][1])),
@@ -324,31 +323,35 @@ def _add_examples(
     return replace(divided, train=(*divided.train, *found), notes=(*divided.notes, note))
 
 
-def _fit_task(
-    name: str | None, subject: TaskSpec, checkpoint: Checkpoint, known: AnyTask | None
-) -> tuple[AnyTask, DataSplits]:
-    kind = get_task_class(subject.task)
+@contextmanager
+def _naming_task(name: str | None) -> Iterator[None]:
+    """Name which of several tasks has refused its data."""
     try:
-        divided = _mark_unknown(kind, read_splits(kind, subject.data, subject.settings), subject)
-        if known is None:
-            task = kind.learn(divided.train, subject.settings)  # refuses what nothing can be learnt from
-            task = kind.learn(divided.all, subject.settings) if divided.split else task
-            task = task if checkpoint.folder is None else task.adopt_model_settings(checkpoint.folder)
-        else:
-            task = known
-            task.check(divided.train)
-        task.check_reading(divided.options, subject.data.files)
-        task.check(divided.dev)
+        yield
     except UserError as problem:
         if name is not None:
             problem.args = (f"Task {name}: {problem}",)
         raise
+
+
+def _fit_task(spec: TaskSpec, checkpoint: Checkpoint, known: AnyTask | None) -> tuple[AnyTask, DataSplits]:
+    kind = get_task_class(spec.task)
+    divided = _mark_unknown(kind, read_splits(kind, spec.data, spec.settings), spec)
+    if known is None:
+        task = kind.learn(divided.train, spec.settings)  # refuses what nothing can be learnt from
+        task = kind.learn(divided.all, spec.settings) if divided.split else task
+        task = task if checkpoint.folder is None else task.adopt_model_settings(checkpoint.folder)
+    else:
+        task = known
+        task.check(divided.train)
+    task.check_reading(divided.options, spec.data.files)
+    task.check(divided.dev)
     return task, divided
 
 
-def _mark_unknown(kind: type[AnyTask], divided: DataSplits, subject: TaskSpec) -> DataSplits:
+def _mark_unknown(kind: type[AnyTask], divided: DataSplits, spec: TaskSpec) -> DataSplits:
     """Let the task mark what training examples leave open; development data are judged as they were read."""
-    train, notes = kind.mark_unknown(divided.train, subject.settings, subject.data.sources)
+    train, notes = kind.mark_unknown(divided.train, spec.settings, spec.data.sources)
     return replace(divided, train=tuple(train), notes=(*notes, *divided.notes))
 
 

@@ -11,7 +11,7 @@ from alembert.train.finetune.data import PreparedData, PreparedTask
 
 
 def build_reports(prepared: PreparedData) -> dict[str, DataReport]:
-    """Say for each task what one should know about its data before a model is trained on them."""
+    """Report for each task what one should know about its data before a model is trained on them."""
     return {each.name: _build_report(each, prepared) for each in prepared.tasks}
 
 
@@ -33,7 +33,7 @@ def _build_report(part: PreparedTask, prepared: PreparedData) -> DataReport:
 
 
 def _notes_on_shared_texts(part: PreparedTask, prepared: PreparedData) -> Iterator[str]:
-    """Say how many texts that a task is judged by are trained on for another."""
+    """Yield how many texts that a task is judged by are trained on for another."""
     keys = {example.key for example in part.splits.dev}
     for other in prepared.tasks:
         shared = keys & {example.key for example in other.splits.train} if other is not part else set()

@@ -144,20 +144,8 @@ TUNING_FOLDER: Final = "tuning"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SingleTaskJob(TaskSpec):
-    """What is to be learnt: a task, its data, and the model that learns it."""
-
-    model: str
-    """A Checkpoint folder, or hub:organisation/name."""
-
-    @property
-    def task_specs(self) -> dict[str | None, TaskSpec]:
-        return {None: self}
-
-
-@dataclass(frozen=True, kw_only=True)
-class MultiTaskJob:
-    """Several tasks, each with its data and a name of its own, and the one model that learns them."""
+class FinetuneJob:
+    """The tasks that a model learns, each with its data and under a name; an only task is mostly called as its kind."""
 
     model: str
     """A Checkpoint folder, or hub:organisation/name."""
@@ -170,10 +158,12 @@ class MultiTaskJob:
             check_head_name(name)
             if name == MASKED_LM:
                 raise BadSetting(f"A task cannot be called {name}: masked LM beside the tasks has this name.")
+        object.__setattr__(self, "tasks", {name: self._with_head(name) for name in self.tasks})
 
-    @property
-    def task_specs(self) -> dict[str | None, TaskSpec]:
-        return dict[str | None, TaskSpec](self.tasks.items())
+    def _with_head(self, name: str) -> TaskSpec:
+        """Call the head as the task; that of an only task without a name of its own is called as published models do."""
+        spec = self.tasks[name]
+        return spec if spec.head or [*self.tasks] == [spec.task] else replace(spec, head=name)
 
 
 def build_task_specs(
@@ -186,14 +176,6 @@ def build_task_specs(
     }
 
 
-def build_job(model: str, tasks: Mapping[str, TaskSpec], *, are_named: bool) -> SingleTaskJob | MultiTaskJob:
-    """Say what a model learns: one task as published models have it, or tasks with names of their own."""
-    if are_named:
-        return MultiTaskJob(model=model, tasks=tasks)
-    (only,) = tasks.values()
-    return SingleTaskJob(task=only.task, data=only.data, settings=only.settings, model=model)
-
-
 @dataclass(frozen=True)
 class FinetuneRunResult:
     """What a run has done, and how well the result does on the development data."""
@@ -204,8 +186,6 @@ class FinetuneRunResult:
     """One for each seed."""
     best: int
     """Which of them the result is."""
-    is_multitask: bool = False
-    """Whether the result is a model of several tasks."""
 
     @property
     def report(self) -> DataReport:
@@ -232,7 +212,7 @@ class FinetuneRunResult:
 
 
 def finetune(
-    assignment: SingleTaskJob | MultiTaskJob,
+    job: FinetuneJob,
     out: str | Path,
     settings: FinetuneSettings,
     *,
@@ -240,27 +220,22 @@ def finetune(
     tune: float | None = None,
     around: RunContext | None = None,
 ) -> FinetuneRunResult:
-    """Fine-tune a model for a task or several, or go on with a run that was stopped; `tune` are seconds to search rates and epochs."""
+    """Fine-tune a model, or continue a run that was stopped; `tune` are seconds to search rates and epochs."""
     check_seeds(seeds)
     with join_processes(around) as (heard, processes):
-        return _FinetuneRun(assignment, Path(out), settings, seeds, tune, heard, processes).run()
+        return _FinetuneRun(job, Path(out), settings, seeds, tune, heard, processes).run()
 
 
-def inspect_data(assignment: SingleTaskJob, settings: FinetuneSettings) -> DataReport:
-    """Look at the data of a run without running it."""
-    return next(iter(inspect_all_data(assignment, settings).values()))
-
-
-def inspect_all_data(assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings) -> dict[str, DataReport]:
-    """Look at the data of all tasks of a run without running it."""
-    return build_reports(_prepare_data(assignment, settings, _open_checkpoint(assignment.model)))
+def inspect_data(job: FinetuneJob, settings: FinetuneSettings) -> dict[str, DataReport]:
+    """Report on the data of each task of a run without running it."""
+    return build_reports(_prepare_data(job, settings, _open_checkpoint(job.model)))
 
 
 @dataclass
 class _FinetuneRun:
     """One call of the verb."""
 
-    assignment: SingleTaskJob | MultiTaskJob
+    job: FinetuneJob
     out: Path
     settings: FinetuneSettings
     seeds: int
@@ -271,8 +246,8 @@ class _FinetuneRun:
     def run(self) -> FinetuneRunResult:
         place = OutputFolder(self.out, self._plan(), self.processes, self.around.overwrite)
         place.check()
-        checkpoint = _open_checkpoint(self.assignment.model)
-        prepared = self.processes.agree(lambda: _prepare_data(self.assignment, self.settings, checkpoint))
+        checkpoint = _open_checkpoint(self.job.model)
+        prepared = self.processes.agree(lambda: _prepare_data(self.job, self.settings, checkpoint))
         reports = build_reports(prepared)
         for report in reports.values():
             self.around.print_table(format_data_report(report))
@@ -284,9 +259,7 @@ class _FinetuneRun:
                 start(replace(settings, seed=settings.seed + number), self._folder(draft, number)).run()
                 for number in range(self.seeds)
             )
-            named = isinstance(self.assignment, MultiTaskJob)
-            folder = partial(self._folder, draft)
-            return select_best_seed(draft, reports, results, folder, self.processes, are_named=named)
+            return select_best_seed(draft, reports, results, partial(self._folder, draft), self.processes)
 
     def _folder(self, draft: Draft, number: int) -> Path:
         return get_seed_folder(draft.path, self.settings.seed + number, self.seeds)
@@ -300,20 +273,20 @@ class _FinetuneRun:
         return settings
 
     def _plan(self) -> dict[str, Any]:
-        model, subjects = self.assignment.model, self.assignment.task_specs
+        model, specs = self.job.model, self.job.tasks
         hub = model if is_hub_id(model) else None
         return {
             "config": {
                 "verb": "finetune",
-                "tasks": {name or subject.task: subject.as_table() for name, subject in subjects.items()},
-                "named": isinstance(self.assignment, MultiTaskJob),
+                "tasks": {name: spec.as_table() for name, spec in specs.items()},
+                "named": any(spec.head for spec in specs.values()),
                 "hub": hub,
                 "seeds": self.seeds,
                 "tune": self.tune,
                 **as_table(self.settings),
             },
             "inputs": [
-                *(path for subject in subjects.values() for path in subject.data.contents),
+                *(path for spec in specs.values() for path in spec.data.contents),
                 *([] if hub else [find_folder(model)]),
             ],
             "seed": self.settings.seed,
@@ -328,8 +301,8 @@ class _FinetuneRun:
     ) -> SeedRun:
         learner = with_training_heads(prepared, settings)
         tables = {
-            name: TaskRunSettings(subject.settings, subject.data.options, subject.weight)
-            for name, subject in self.assignment.task_specs.items()
+            name: TaskRunSettings(spec.settings, spec.data.options, spec.weight)
+            for name, spec in self.job.tasks.items()
         }
         given, settings = settings, with_run_length(settings, prepared)
         masked = {"masked LM beside it": f"weight {settings.masked_lm.weight:g}"}
@@ -354,8 +327,6 @@ def select_best_seed(
     results: tuple[SeedResult, ...],
     folder: Callable[[int], Path],
     processes: Processes,
-    *,
-    are_named: bool = False,
 ) -> FinetuneRunResult:
     """Make the seed that did best the result; `folder` says where each is."""
     best = max(range(len(results)), key=lambda number: results[number].value)
@@ -363,7 +334,7 @@ def select_best_seed(
         if len(results) > 1:
             _copy_folder(folder(best), draft.path)
         draft.counts.update(results[best].counts)
-    return FinetuneRunResult(reports, results, best, are_named)
+    return FinetuneRunResult(reports, results, best)
 
 
 def _open_checkpoint(model: str) -> Checkpoint:
@@ -372,11 +343,9 @@ def _open_checkpoint(model: str) -> Checkpoint:
     return checkpoint
 
 
-def _prepare_data(
-    assignment: SingleTaskJob | MultiTaskJob, settings: FinetuneSettings, checkpoint: Checkpoint
-) -> PreparedData:
+def _prepare_data(job: FinetuneJob, settings: FinetuneSettings, checkpoint: Checkpoint) -> PreparedData:
     return prepare_data(
-        assignment.task_specs,
+        job.tasks,
         checkpoint,
         balanced=settings.loss.class_weights == "balanced",
         whole_vocabulary=settings.masked_lm.weight > 0,

@@ -190,10 +190,14 @@ class MultiTaskObjective:
 def combine_scores(scores: Mapping[str, TaskScores]) -> TaskScores:
     """Put the scores of several tasks into one table, with the mean of the main ones, which models are chosen by.
 
+    Those of an only task stay as they are.
+
     >>> one = TaskScores(main="f1", measures={"f1": 0.5, "recall": 0.4})
     >>> combine_scores({"ner": one, "topic": TaskScores(main="accuracy", measures={"accuracy": 1.0})}).measures
     {'mean': 0.75, 'ner.f1': 0.5, 'ner.recall': 0.4, 'topic.accuracy': 1.0}
     """
+    if len(scores) == 1:
+        return next(iter(scores.values()))
     measures = {f"{name}.{measure}": value for name, one in scores.items() for measure, value in one.measures.items()}
     return TaskScores(
         main=MEAN_SCORE,

@@ -29,9 +29,8 @@ from alembert.tasks.data_report import DataReport
 from alembert.tasks.example import count_surfaces
 from alembert.tasks.files import (
     COLUMN_OPTIONS,
-    get_run_path,
+    get_run_folder,
     write_surfaces,
-    write_task,
     write_tasks,
     write_train_keys,
 )
@@ -107,7 +106,7 @@ def build_objective(prepared: PreparedData, settings: FinetuneSettings) -> Objec
         for each in prepared.tasks
     ]
     weights = {each.name: each.spec.weight for each in prepared.tasks}
-    lesson: Objective = MultiTaskObjective(lessons, settings, weights) if prepared.is_multitask else lessons[0]
+    lesson: Objective = MultiTaskObjective(lessons, settings, weights) if len(lessons) > 1 else lessons[0]
     if not settings.masked_lm.weight:
         return lesson
     head, _ = get_masked_lm_head(prepared.checkpoint.blueprint)
@@ -214,7 +213,7 @@ class SeedRun:
     def _written(self, loop: TrainingLoop) -> SeedResult:
         """Choose thresholds, score, and write the folder; the scores come last."""
         tuned = {each.name: _tune_task(each, loop.model) for each in self.prepared.tasks}
-        scores = _overall_scores(self.prepared, {name: each.scores for name, each in tuned.items()})
+        scores = combine_scores({name: each.scores for name, each in tuned.items()})
         draft = Draft(self.folder, resumed=True)
         trained = replace(self.checkpoint, model=self.prepared.vocabulary.restore(loop.model.cpu(), self.checkpoint))
         without_training_heads(trained, self.prepared).write(draft, training=self._card(tuned))
@@ -230,30 +229,24 @@ class SeedRun:
     def _write_tasks(self, tuned: Mapping[str, TunedTask]) -> None:
         """Write what the tasks are; files for other programs only where these can open the model."""
         facts = {
-            each.name: {**self._facts(each), "confidence": tuned[each.name].confidence} for each in self.prepared.tasks
+            part.name: (tuned[part.name].task, {**self._facts(part), "confidence": tuned[part.name].confidence})
+            for part in self.prepared.tasks
         }
-        if self.prepared.is_multitask:
-            write_tasks(self.folder, {name: (each.task, facts[name]) for name, each in tuned.items()})
-            return
-        for name, each in tuned.items():
-            write_task(self.folder, each.task, facts[name])
-            for path, content in each.task.extra_files().items():
+        write_tasks(self.folder, facts, {part.name: part.head for part in self.prepared.tasks})
+        for task in (tuned[part.name].task for part in self.prepared.tasks if not part.spec.head):
+            for path, content in task.extra_files().items():
                 (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(self.folder / path, content)
 
     def _write_run(self, loop: TrainingLoop) -> None:
-        for each in self.prepared.tasks:
+        for part in self.prepared.tasks:
+            run = get_run_folder(self.folder, part.name, self.prepared.names)
+            run.mkdir(parents=True, exist_ok=True)
             if not self.forget_training:
-                self._write_hashes(each)
-            report = self.reports[each.name].to_table()
-            atomic_write(get_run_path(self.folder, each.multitask_name, "data.json"), to_json_bytes(report))
+                _write_hashes(part, run)
+            atomic_write(run / "data.json", to_json_bytes(self.reports[part.name].to_table()))
         atomic_write(self.folder / RUN_FOLDER / "settings.toml", (self.toml or to_toml(self.settings)).encode())
         write_curves(loop.log, self.folder / RUN_FOLDER, self.phase.capitalize())
-
-    def _write_hashes(self, part: PreparedTask) -> None:
-        train = part.train.examples
-        write_train_keys(self.folder, (example.key for example in train), part.multitask_name)
-        write_surfaces(self.folder, count_surfaces(part.task.entity_surfaces(train)), part.multitask_name)
 
     def _facts(self, part: PreparedTask) -> dict[str, Any]:
         divided = part.splits
@@ -267,7 +260,7 @@ class SeedRun:
         told: dict[str, str] = {}
         for each in self.prepared.tasks:
             task, scores = tuned[each.name].task, tuned[each.name].scores
-            of = f" of {each.multitask_name}" if each.multitask_name else ""
+            of = f" of {each.name}" if len(tuned) > 1 else ""
             told |= {
                 f"task{of}": f"{task.name}: {'; '.join(each.rstrip('.') for each in task.describe())}",
                 f"examples{of}": f"{len(each.splits.train):,} to train on, {len(each.splits.dev):,} for development",
@@ -304,5 +297,7 @@ def _tune_task(part: PreparedTask, model: Model) -> TunedTask:
     return TunedTask(bound, bound.score(dev.examples, predictions), confidence)
 
 
-def _overall_scores(prepared: PreparedData, scores: Mapping[str, TaskScores]) -> TaskScores:
-    return combine_scores(scores) if prepared.is_multitask else next(iter(scores.values()))
+def _write_hashes(part: PreparedTask, run: Path) -> None:
+    train = part.train.examples
+    write_train_keys(run, (example.key for example in train))
+    write_surfaces(run, count_surfaces(part.task.entity_surfaces(train)))

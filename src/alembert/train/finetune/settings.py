@@ -128,7 +128,7 @@ class AdversarialSettings:
 
     @property
     def ascent(self) -> AscentSteps:
-        """Give the steps of a method that is not `none`, with what was left out."""
+        """Return the steps of a method that is not `none`, with what was left out."""
         usual = DEFAULT_ASCENTS[self.method]
         size = usual.size if self.size is None else self.size
         if self.method == "fgm":
@@ -202,7 +202,7 @@ class FinetuneSettings(EpochSettings):
 
 
 def get_default_settings(task: str) -> FinetuneSettings:
-    """Give the settings of a run as they are usual for a task alone; several tasks have no habits in common."""
+    """Return the settings of a run as they are usual for a task alone; several tasks have no habits in common."""
     return apply_changes(FinetuneSettings(), get_task_class(task).default_settings, f"The task {task}")
 
 
@@ -215,35 +215,33 @@ class TaskRunSettings:
     weight: float = 1.0
 
 
-def format_finetune_toml(settings: FinetuneSettings, tasks: Mapping[str | None, TaskRunSettings]) -> str:
-    """Write the settings of a run and of its tasks; an only task has the name none."""
+def format_finetune_toml(settings: FinetuneSettings, tasks: Mapping[str, TaskRunSettings]) -> str:
+    """Write the settings of a run and of its tasks; the tables of an only task need no name."""
     tables = [to_toml(settings)]
-    for name, each in tasks.items():
-        of_task, weight = "task" if name is None else f"task.{name}", ""
-        if name is not None:
-            weight = f"# How much its loss counts beside those of the other tasks.\nweight = {each.weight!r}\n"
-        read = "read" if name is None else f"{of_task}.read"
-        tables += [
-            f"[{of_task}]\n{weight}{to_toml(each.of_task, of_task)}",
-            f"[{read}]\n{to_toml(each.reading)}",
-        ]
+    for name, task in tasks.items():
+        of_task, read, weight = "task", "read", ""
+        if len(tasks) > 1:
+            of_task, read = f"task.{name}", f"task.{name}.read"
+            weight = f"# How much its loss counts beside those of the other tasks.\nweight = {task.weight!r}\n"
+        tables += [f"[{of_task}]\n{weight}{to_toml(task.of_task, of_task)}", f"[{read}]\n{to_toml(task.reading)}"]
     return "\n".join(tables)
 
 
 def resolve_settings(
-    kinds: Mapping[str, str], layers: Mapping[str, Mapping[str, Any]], *, are_named: bool
+    kinds: Mapping[str, str], layers: Mapping[str, Mapping[str, Any]]
 ) -> tuple[FinetuneSettings, dict[str, TaskRunSettings]]:
     """Change the usual settings by layers, given by where they come from; return those of each task apart.
 
-    `kinds` has the kind of each task by its name. Named tasks make a multi-task model, with a table `[task.NAME]` each.
+    `kinds` has the kind of each task by its name. Each of several has a table `[task.NAME]`; that of an only one may be
+    `[task]`.
     """
-    settings = FinetuneSettings() if are_named else get_default_settings(next(iter(kinds.values())))
+    settings = FinetuneSettings() if len(kinds) > 1 else get_default_settings(*kinds.values())
     tasks = {
         name: TaskRunSettings(get_task_class(kind).settings_class(), ReadOptions()) for name, kind in kinds.items()
     }
     for where, layer in layers.items():
         own = dict(layer)
-        tasks = _update_tasks(tasks, own, where, are_named=are_named)
+        tasks = _update_tasks(tasks, own, where)
         if own.keys() & {"hours", "tokens", "steps", "epochs"}:
             settings = replace(settings, hours=None, tokens=None, steps=None)
         settings = apply_changes(settings, own, where)
@@ -251,19 +249,20 @@ def resolve_settings(
 
 
 def _update_tasks(
-    tasks: Mapping[str, TaskRunSettings], table: dict[str, Any], where: str, *, are_named: bool
+    tasks: Mapping[str, TaskRunSettings], table: dict[str, Any], where: str
 ) -> dict[str, TaskRunSettings]:
     """Take the tables [task] and [read] out of a layer, and change the settings of the tasks by them."""
     of_tasks, reading = dict(pop_table(table, "task", where)), pop_table(table, "read", where)
+    is_named = len(tasks) > 1 or isinstance(of_tasks.get(next(iter(tasks))), Mapping)
     result = {}
     for name, old in tasks.items():
-        own = dict(pop_table(of_tasks, name, f"{where}, `task`")) if are_named else of_tasks
-        place = f"{where}, `task.{name}`" if are_named else f"{where}, `task`"
-        weight = _check_weight(own.pop("weight", old.weight), place) if are_named else old.weight
-        columns = pop_table(own, "read", place) if are_named else {}
+        own = dict(pop_table(of_tasks, name, f"{where}, `task`")) if is_named else of_tasks
+        place = f"{where}, `task.{name}`" if is_named else f"{where}, `task`"
+        weight = _check_weight(own.pop("weight", old.weight), place)
+        columns = pop_table(own, "read", place)
         read = apply_changes(apply_changes(old.reading, reading, f"{where}, `read`"), columns, f"{place}, `read`")
         result[name] = TaskRunSettings(apply_changes(old.of_task, own, place), read, weight)
-    if are_named and of_tasks:
+    if is_named and of_tasks:
         raise BadSetting(
             f"{where} has [task.{next(iter(of_tasks))}]; with several tasks each has a table of its own, and they are "
             f"{', '.join(f'[task.{name}]' for name in tasks)}."
