@@ -10,6 +10,7 @@ What computes the vectors of windows: a Checkpoint in torch, whose states are po
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -67,6 +68,10 @@ class HiddenStateEngine(Protocol):
     @property
     def max_tokens(self) -> int: ...
 
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """What a thread holds while it computes, if only one may at a time."""
+
     def hidden_states(self, documents: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Give the number and the last states (T, D), a torch tensor, of each document, in any order."""
 
@@ -117,9 +122,10 @@ class TorchVectorEngine:
     def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
         """Give the vector of each window."""
         pooled_RD = np.empty((len(windows), self.pooling.dimension), np.float32)
-        for number, states_TD in self.engine.hidden_states(windows):
-            pooled_D = states_TD[0] if self.pooling.mode == "cls" else states_TD.mean(0)
-            pooled_RD[number] = pooled_D.float().cpu().numpy()
+        with self.engine.lock:
+            for number, states_TD in self.engine.hidden_states(windows):
+                pooled_D = states_TD[0] if self.pooling.mode == "cls" else states_TD.mean(0)
+                pooled_RD[number] = pooled_D.float().cpu().numpy()
         check_finite(pooled_RD, "Hidden states")
         return pooled_RD if self.layer is None else self.layer(pooled_RD)
 
