@@ -1,23 +1,21 @@
-"""One chunk of work: items of a reader in, annotated documents out, and what was set aside on the way.
+"""One chunk of `annotate`: from items of the input to a part of the output, here or on a Ray cluster.
 
 A document that cannot be used (blank, too long) is set aside before it is computed, and one on which the models fail
 after that (`Pipeline.annotate_each`); that is a bug, and costs one document.
 
-The Annotations artefact: numbered parts in one of the writers' formats, and what each of them holds.
+The Annotations artefact has numbered parts in one of the writers' formats:
 
     part-00000.jsonl.gz ...   documents in the order of the input, with what was found in them; for brat folders
     parts.jsonl               a line a part: its documents, characters, and from which to which item of the input it goes
     set-aside.jsonl           what is not in a part: file, position, id, reason
 
-In go the documents of a part; out comes its file, under its name only when all of it is on the disk. A part that was
-written and is not in the record yet is written again by the next run, with the same bytes. A document that a writer
-cannot write at all is left out and named; what a format has no place for is counted by the writer.
+A part has its name only when all of it is on the disk. One that was written and is not in the record yet is written again
+by the next run, with the same bytes. A document that a writer cannot write at all is left out and named; what a format
+has no place for is counted by the writer.
 
-`annotate` on a Ray cluster: chunks are computed by its workers, and read and written here as ever.
-
-In: chunks, in the order of the input. Out: what was found in each, in the same order, whichever workers died meanwhile.
-Every worker opens the models once, so their folders must be there under the same paths; inputs and output are needed
-here alone. The price: texts go to the workers and come back with what was found in them.
+On a Ray cluster chunks are computed by its workers, and read and written here as ever; results come in the order of the
+input, whichever workers died meanwhile. Every worker opens the models once, so their folders must be there under the same
+paths; inputs and output are needed here alone. The price: texts go to the workers and come back annotated.
 """
 
 from __future__ import annotations
@@ -79,9 +77,9 @@ class AnnotatedChunk:
         if not refused:
             return self
         dropped = [(self.annotated[number][0], reason) for number, reason in refused.items()]
-        left = [pair for number, pair in enumerate(self.annotated) if number not in refused]
+        annotated = [pair for number, pair in enumerate(self.annotated) if number not in refused]
         records = [(item.position, item.explain(reason)) for item, reason in dropped]
-        return replace(self, annotated=left, set_aside=[*self.set_aside, *records])
+        return replace(self, annotated=annotated, set_aside=[*self.set_aside, *records])
 
     def set_aside_in_order(self) -> list[SetAside]:
         """Return what was set aside in the order of the input."""
@@ -221,11 +219,11 @@ def write_part(folder: Path, number: int, documents: Sequence[Document], format:
 
 def remove_parts_from(folder: Path, parts: int) -> None:
     """Remove what a killed run left of parts that were not recorded, and see that those before them are there."""
-    left = {int(found[1]): path for path in folder.iterdir() if (found := PART_NAME.fullmatch(path.name))}
-    for number, path in left.items():
+    parts_by_number = {int(match[1]): path for path in folder.iterdir() if (match := PART_NAME.fullmatch(path.name))}
+    for number, path in parts_by_number.items():
         if number >= parts:
             _remove(path)
-    if missing := [number for number in range(parts) if number not in left]:
+    if missing := [number for number in range(parts) if number not in parts_by_number]:
         raise BadFile(
             f"Part {missing[0]} in {folder} was written, and is not there any more. Delete {folder}, and run the command "
             "again."
@@ -290,7 +288,7 @@ def _open_worker(open_pipeline: Callable[[], Pipeline]) -> Callable[[Sequence[In
 
 
 def _describe_chunk(chunk: Sequence[InputItem]) -> str:
-    """Say which documents a chunk has, without a word of them."""
+    """Name the documents of a chunk, without a word of their text."""
     first, last = chunk[0], chunk[-1]
     if first.source == last.source:
         return f"items {first.position.items} to {last.position.items} of {first.source}"

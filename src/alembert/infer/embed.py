@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from alembert.corpus.document import Document, Span
 from alembert.corpus.jobs import Progress
 from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.errors import BadFile, BadSetting
-from alembert.infer.embedder import EmbeddedTexts, Embedder, ModelOrigin
+from alembert.infer.embedder import Embedder, ModelOrigin
 from alembert.infer.index import (
     CONFIG_FILE,
     FORMAT,
@@ -50,7 +50,6 @@ from alembert.infer.stream_job import (
     count_set_aside,
     set_aside_lines,
 )
-from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
 from alembert.text.language import detect_language
 
@@ -93,23 +92,8 @@ class EncodeSettings:
             raise BadSetting(f"`chunk_characters` is {self.chunk_characters}; a chunk holds at least one.")
 
 
-class TextEmbedder(Protocol):
-    """What makes vectors of texts (`Embedder`)."""
-
-    @property
-    def pooling(self) -> Pooling: ...
-
-    @property
-    def origin(self) -> ModelOrigin: ...
-
-    @property
-    def length(self) -> int: ...
-
-    def embed(self, texts: Sequence[str]) -> EmbeddedTexts: ...
-
-
 def encode(
-    embedder: TextEmbedder,
+    embedder: Embedder,
     inputs: Sequence[str | Path],
     out: str | Path,
     settings: EncodeSettings | None = None,
@@ -190,7 +174,7 @@ class EmbeddingJob(StreamJob[EmbeddedChunk]):
     phase = "encoding"
     count_names = _COUNT_NAMES
 
-    def __init__(self, embedder: TextEmbedder, settings: EncodeSettings) -> None:
+    def __init__(self, embedder: Embedder, settings: EncodeSettings) -> None:
         super().__init__(settings.read, settings.format, settings.chunk_characters)
         self._embedder = embedder
         self._settings = settings

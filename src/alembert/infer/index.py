@@ -3,7 +3,7 @@
     embed.json       the model, its pooling, the unit, the numeric type
     vectors.npy      (N, D) float32, float16 or int8
     copy.npy         (N, D) int8, beside full vectors if it was asked for
-    rows.npy         (N,)   for each row: the byte of units.jsonl at which its unit begins, and see `embed_numbers.ROW`
+    rows.npy         (N,)   for each row: the byte of units.jsonl at which its unit begins, and see `ROW_DTYPE`
     units.jsonl      a line a row: id, source, start, end, text; offsets count characters of the document's text
     set-aside.jsonl  what could not be used: file, position, id, reason
 
@@ -88,7 +88,7 @@ def quantise_int8(vectors_ND: VectorArray) -> tuple[npt.NDArray[np.int8], npt.ND
 
 
 def dequantise(matrix: StoredArray, scales_N: StoredArray | None) -> npt.NDArray[np.float64]:
-    """Give stored numbers as float64, in which a float32 times a scale is exact."""
+    """Return stored numbers as float64, in which a float32 times a scale is exact."""
     full = matrix.astype(np.float64)
     return full if scales_N is None else full * scales_N.astype(np.float64)[:, None]
 
@@ -184,7 +184,7 @@ class VectorIndex:
         return len(self.rows)
 
     def read_vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Give some vectors, as they are stored, in float64."""
+        """Return some vectors, as they are stored, in float64."""
         return dequantise(self.matrix[rows], self.rows["scale"][rows] if self.facts.dtype == "int8" else None)
 
     def read_unit(self, row: int) -> TextUnit:

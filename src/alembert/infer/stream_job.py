@@ -233,10 +233,12 @@ LEDGER_FILE: Final = ".ledger.json"
 
 
 class Ledger:
-    """The growing files of a folder; `state` is what was recorded with the last block, None before the first."""
+    """The growing files of a folder; `state` is what was recorded with the last block, None before the first.
+
+    `heads` has the names of the files, and what each begins with.
+    """
 
     def __init__(self, folder: Path, heads: Mapping[str, bytes]) -> None:
-        """Take the folder, and what each file begins with."""
         self.state: Any = None
         self.folder = folder
         self._heads = heads
