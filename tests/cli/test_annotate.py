@@ -130,9 +130,9 @@ def test_a_precision_is_looked_up_in_what_training_measured(work: Path, capsys: 
 
 def test_workers_of_a_cluster_withhold_as_well(work: Path) -> None:
     options = {"device": "cpu", "min_score": 0.7, "min_precision": None}
-    pipeline, site = _open_pipeline([work / "tag"], options, RayCluster(workers=1))
-    assert isinstance(site, RayExecutor)
-    assert [model.min_score for model in (*pipeline.models, *site.open_pipeline().models)] == [0.7, 0.7]
+    pipeline, executor = _open_pipeline([work / "tag"], options, RayCluster(workers=1))
+    assert isinstance(executor, RayExecutor)
+    assert [model.min_score for model in (*pipeline.models, *executor.open_pipeline().models)] == [0.7, 0.7]
 
 
 def test_models_that_come_first_annotate_in_one_pass(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,7 +249,7 @@ def test_the_help_loads_no_torch() -> None:
 
 
 def test_the_verb_itself_loads_no_torch() -> None:
-    modules = ["annotate", "annotate_models", "annotate_parts", "annotate_chunks", "supply"]
+    modules = ["annotate", "annotate_pipeline", "annotate_chunks", "stream", "stream_job"]
     loads = "; ".join(f"import alembert.infer.{name}" for name in modules)
     check = f"import sys; {loads}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=300)

@@ -1,5 +1,6 @@
 """`alembert embed`: what it prints, exit codes, and a sentence for each thing that can be wrong."""
 
+import gzip
 import io
 import json
 import shutil
@@ -7,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import alembert
 from alembert.cli import run
 from alembert.files.checkpoint import Checkpoint
 from alembert.files.family import Blueprint
 from alembert.nn.config import EncoderConfig
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
+from fake_s3 import FakeS3, serving
 
 WORDS = ("aspirin", "fever", "pain", "statin", "muscle", ".")
 TOKENIZER = Tokenizer.from_vocabulary(
@@ -77,6 +80,28 @@ def test_the_same_again_has_nothing_to_do(work: Path, capsys: pytest.CaptureFixt
 def test_sentences_are_units_too(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(command(work, "sentences", "--unit", "sentence", "--dtype", "int8", "--json")) == 0
     assert json.loads(capsys.readouterr().out)["units"] == 6
+
+
+def test_an_object_in_a_store_is_encoded_like_a_file(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyarrow")
+    with serving(FakeS3({"docs.jsonl": (work / "docs.jsonl").read_bytes()})) as store:
+        address = f"s3://me:secret@bucket/docs.jsonl?scheme=http&endpoint_override=127.0.0.1:{store.port}"
+        options = ["--out", str(work / "far"), "--pooling", "mean", "--int8"]
+        assert run(["embed", "encode", str(work / "model"), address, *options]) == 0
+    out, err = capsys.readouterr()
+    assert "4 vectors of 4 documents" in out
+    assert "secret" not in out + err
+    for name in ("vectors.npy", "copy.npy", "rows.npy", "units.jsonl"):
+        assert (work / "far" / name).read_bytes() == (work / "vectors" / name).read_bytes()
+
+
+def test_a_pattern_of_compressed_files_is_encoded_by_the_function_as_well(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "docs.jsonl.gz").write_bytes(gzip.compress((work / "docs.jsonl").read_bytes()))
+    result = alembert.embed(
+        work / "model", str(tmp_path / "*.gz"), out=tmp_path / "v", pooling="mean", device="cpu", progress=False
+    )
+    assert result.counts["units"] == 4
+    assert (tmp_path / "v/vectors.npy").read_bytes() == (work / "vectors/vectors.npy").read_bytes()
 
 
 def test_bad_lines_are_set_aside_with_exit_code_3(work: Path, tmp_path: Path) -> None:

@@ -85,16 +85,16 @@ def run_and_die(work: Path, out: Path, step: int) -> None:
 
 def run_and_die_writing(work: Path, out: Path, name: str, step: int) -> None:
     """Encode, but die in the middle of the given block of a file."""
-    from alembert.infer.stream import Ledger
+    from alembert.infer.stream_job import Ledger
 
-    add, steps = Ledger.annotate, count(1)
+    append, steps = Ledger.append, count(1)
 
-    def dying_add(self: Ledger, blocks: dict[str, bytes], state: object) -> None:
+    def dying_append(self: Ledger, blocks: dict[str, bytes], state: object) -> None:
         if next(steps) == step:
             self._files[name] = DyingFile(self._files[name])
-        add(self, blocks, state)
+        append(self, blocks, state)
 
-    Ledger.annotate = dying_add
+    Ledger.append = dying_append
     run(work, out)
 
 

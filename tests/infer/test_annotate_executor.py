@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 
 from alembert.cli import run
 from alembert.errors import BadSetting
-from alembert.infer.annotate import AnnotateSettings, Executor, LocalExecutor, annotate
-from alembert.infer.annotate_chunks import AnnotatedChunk, RayExecutor, WorkItem, annotate_chunk
+from alembert.infer.annotate import AnnotateSettings, annotate
+from alembert.infer.annotate_chunks import AnnotatedChunk, RayExecutor, annotate_chunk
 from alembert.infer.annotate_pipeline import Pipeline
+from alembert.infer.stream import InputItem
+from alembert.infer.stream_job import Executor, LocalExecutor
 from alembert.workers.ray import RayCluster
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -36,7 +39,7 @@ class Ahead:
     pipeline: Pipeline
     many: int
 
-    def run(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
+    def run(self, chunks: Iterator[list[InputItem]]) -> Generator[AnnotatedChunk, None, None]:
         with ThreadPoolExecutor(self.many) as pool:
             while together := list(islice(chunks, self.many)):
                 yield from pool.map(lambda chunk: annotate_chunk(self.pipeline, chunk), together)
@@ -44,13 +47,13 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Failing:
-    """Another site, which is lost after some chunks."""
+    """Another executor, which is lost after some chunks."""
 
-    site: Executor
+    executor: Executor[AnnotatedChunk]
     after: int
 
-    def run(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
-        yield from islice(self.site.run(chunks), self.after)
+    def run(self, chunks: Iterator[list[InputItem]]) -> Generator[AnnotatedChunk, None, None]:
+        yield from islice(self.executor.run(chunks), self.after)
         raise ConnectionError("the cluster is gone")
 
 
@@ -58,8 +61,10 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def annotated(pipeline: Pipeline, folder: Path, name: str, site: Executor | None = None) -> dict[str, bytes]:
-    annotate(pipeline, [folder / "in"], folder / name, SETTINGS, site=site)
+def annotated(
+    pipeline: Pipeline, folder: Path, name: str, executor: Executor[AnnotatedChunk] | None = None
+) -> dict[str, bytes]:
+    annotate(pipeline, [folder / "in"], folder / name, SETTINGS, executor=executor)
     return content(folder / name)
 
 
@@ -68,9 +73,11 @@ def test_chunks_that_are_computed_ahead_give_the_same_bytes(pipeline: Pipeline, 
     assert annotated(pipeline, tmp_path, "there", Ahead(pipeline, many)) == annotated(pipeline, tmp_path, "here")
 
 
-@pytest.mark.parametrize("first", [lambda each: Ahead(each, 3), LocalExecutor])
-def test_a_run_goes_on_at_another_site(
-    pipeline: Pipeline, tmp_path: Path, first: Callable[[Pipeline], Executor]
+@pytest.mark.parametrize(
+    "first", [lambda pipeline: Ahead(pipeline, 3), lambda pipeline: LocalExecutor(partial(annotate_chunk, pipeline))]
+)
+def test_a_run_is_resumed_by_another_executor(
+    pipeline: Pipeline, tmp_path: Path, first: Callable[[Pipeline], Executor[AnnotatedChunk]]
 ) -> None:
     with pytest.raises(ConnectionError):
         annotated(pipeline, tmp_path, "moved", Failing(first(pipeline), 4))
@@ -78,8 +85,8 @@ def test_a_run_goes_on_at_another_site(
 
 
 def test_no_cluster_is_started_where_nothing_is_left(pipeline: Pipeline) -> None:
-    site = RayExecutor(RayCluster(address="nowhere:1"), lambda: pipeline)
-    assert list(site.run(iter([]))) == []
+    executor = RayExecutor(RayCluster(address="nowhere:1"), lambda: pipeline)
+    assert list(executor.run(iter([]))) == []
 
 
 @pytest.mark.parametrize("command", ["annotate", "corpus build"])

@@ -49,7 +49,7 @@ model, inputs, mark, out, end = *map(Path, sys.argv[1:5]), int(sys.argv[5])
 opener = partial(deadly, model, mark, os.getpid(), end) if end else partial(harmless, model)
 note = lambda progress: None if end else note_descendants(os.getpid(), mark)
 try:
-    annotate(harmless(model), [inputs], out, SETTINGS, site=RayExecutor(TWO, opener), tell=note)
+    annotate(harmless(model), [inputs], out, SETTINGS, executor=RayExecutor(TWO, opener), tell=note)
 except Interrupted as stop:
     sys.exit(stop.exit_code)
 """
@@ -77,7 +77,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def on_ray(work: Path, out: Path, opener: "partial[Pipeline]") -> dict[str, bytes]:
-    annotate(harmless(work / "model"), [work / "in"], out, SETTINGS, site=RayExecutor(TWO, opener))
+    annotate(harmless(work / "model"), [work / "in"], out, SETTINGS, executor=RayExecutor(TWO, opener))
     return content(out)
 
 

@@ -56,7 +56,7 @@ def test_counts_say_what_became_of_everything(docs: Path, tmp_path: Path) -> Non
     counts = result.manifest.counts
     assert (counts["documents"], counts["units"], counts["set aside"]) == (11, 21, 1)
     assert json.loads((tmp_path / "v/set-aside.jsonl").read_text())["position"] == "line 12"
-    assert result.units == 21
+    assert result.added["units"] == 21
 
 
 def test_nothing_to_encode_is_an_empty_index(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from alembert.corpus.build import build
 from alembert.corpus.inputs import list_input_files
 from alembert.corpus.readers import ReadOptions
 from alembert.errors import BadFile, BadSetting
-from alembert.infer.embed import UnitItem, open_unit_stream
-from alembert.infer.stream import StreamPosition, iter_chunks
+from alembert.infer.embed import count_item, iter_units, select_units
+from alembert.infer.stream import InputItem, InputStream, StreamPosition, iter_chunks, open_input_stream
 from scripted_models import write_labelled
 
 START = StreamPosition()
@@ -31,62 +31,66 @@ def files(tmp_path: Path) -> list[Path]:
     return [first, second]
 
 
-def portions(inputs: list[Path], unit: str, after: StreamPosition = START) -> list[UnitItem]:
-    return list(open_unit_stream(list_input_files(inputs), unit, ReadOptions()).read_from(after))
+def open_stream(inputs: list[Path]) -> InputStream:
+    return open_input_stream(list_input_files(inputs), ReadOptions())
+
+
+def items_of(inputs: list[Path], unit: str, after: StreamPosition = START) -> list[InputItem]:
+    return [select_units(item, unit) for item in open_stream(inputs).read_from(after)]
 
 
 @pytest.mark.parametrize("unit", ["document", "sentence"])
 def test_the_text_of_a_unit_is_what_stands_at_its_place(files: list[Path], unit: str) -> None:
-    units = [each for portion in portions(files, unit) for each in portion.units]
+    units = [each for item in items_of(files, unit) for each in iter_units(item)]
     assert len(units) == (3 if unit == "document" else 5)
     assert all(TEXTS[each.id][each.start : each.end] == each.text for each in units)
     assert {each.source for each in units} == {"a.jsonl", "b.jsonl.gz"}
 
 
 def test_what_cannot_be_read_is_set_aside_and_counted(files: list[Path]) -> None:
-    bad = [portion for portion in portions(files, "document") if portion.set_aside]
-    assert [(each.source, each.position) for each in bad[0].set_aside] == [("a.jsonl", "line 3")]
-    assert bad[0].counts == {"set aside": 1, "set aside: the line is not JSON": 1}
+    (bad,) = [item for item in items_of(files, "document") if item.set_aside]
+    assert (bad.set_aside.source, bad.set_aside.position) == ("a.jsonl", "line 3")
+    assert count_item(bad) == {"set aside": 1, "set aside: the line is not JSON": 1}
 
 
 @pytest.mark.parametrize("unit", ["document", "sentence"])
 def test_reading_goes_on_behind_any_place(files: list[Path], unit: str) -> None:
-    everything = portions(files, unit)
-    for number, portion in enumerate(everything, 1):
-        assert portions(files, unit, portion.place) == everything[number:]
+    everything = items_of(files, unit)
+    for number, item in enumerate(everything, 1):
+        assert items_of(files, unit, item.position) == everything[number:]
 
 
 def test_progress_ends_at_the_total(files: list[Path]) -> None:
-    supply = open_unit_stream(list_input_files(files), "document", ReadOptions())
-    assert (
-        list(supply.read_from(StreamPosition()))[-1].done == supply.total == sum(path.stat().st_size for path in files)
-    )
+    stream = open_stream(files)
+    last = list(stream.read_from(START))[-1]
+    assert last.progress == stream.total == sum(path.stat().st_size for path in files)
 
 
 @pytest.mark.parametrize("unit", ["document", "sentence"])
 def test_a_corpus_gives_the_same_units_and_goes_on_as_well(files: list[Path], unit: str, tmp_path: Path) -> None:
     build(files, tmp_path / "corpus", workers=1)
-    of_corpus = portions([tmp_path / "corpus"], unit)
-    assert [p.units for p in of_corpus] == [p.units for p in portions(files, unit) if p.units]
-    assert portions([tmp_path / "corpus"], unit, of_corpus[0].place) == of_corpus[1:]
+    of_corpus = items_of([tmp_path / "corpus"], unit)
+    units = [list(iter_units(item)) for item in items_of(files, unit) if item.document]
+    assert [list(iter_units(item)) for item in of_corpus] == units
+    assert items_of([tmp_path / "corpus"], unit, of_corpus[0].position) == of_corpus[1:]
 
 
 def test_chunks_close_when_they_are_full_and_keep_everything(files: list[Path]) -> None:
-    everything = portions(files, "document")
+    everything = items_of(files, "document")
     cut = list(iter_chunks(iter(everything), characters=60))
-    assert [portion for chunk in cut for portion in chunk] == everything
+    assert [item for chunk in cut for item in chunk] == everything
     assert [len(chunk) for chunk in cut] == [2, 2]
 
 
 def test_a_blank_text_is_set_aside(tmp_path: Path) -> None:
     table = tmp_path / "blank.txt"
     table.write_text(" \n \n")
-    (portion,) = portions([table], "sentence")
-    assert (portion.units, portion.counts["set aside"]) == ((), 1)
+    (item,) = items_of([table], "sentence")
+    assert (list(iter_units(item)), count_item(item)["set aside"]) == ([], 1)
 
 
 def test_inputs_that_are_not_there_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="does not exist"):
-        portions([tmp_path / "nowhere"], "document")
+        items_of([tmp_path / "nowhere"], "document")
     with pytest.raises(BadSetting, match="No input"):
-        portions([], "document")
+        items_of([], "document")

@@ -28,8 +28,10 @@ from alembert.terminal import note
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from alembert.infer.annotate import AnnotateSettings, AnnotationRun, Executor
+    from alembert.infer.annotate import AnnotateSettings
+    from alembert.infer.annotate_chunks import RayExecutor
     from alembert.infer.annotate_pipeline import Pipeline
+    from alembert.infer.stream_job import StreamRun
     from alembert.workers.ray import RayCluster
 
 
@@ -109,9 +111,9 @@ def annotate(
         "min_precision": min_precision,
         "lexicons": lexicons,
     }
-    pipeline, site = _open_pipeline(models, options, cluster)
+    pipeline, executor = _open_pipeline(models, options, cluster)
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        result = verb.annotate(pipeline, files, out, settings, site=site, overwrite=overwrite, tell=bar.show)
+        result = verb.annotate(pipeline, files, out, settings, executor=executor, overwrite=overwrite, tell=bar.show)
     if withheld := result.manifest.counts.get("withheld"):
         note(withheld_note(withheld, (each.min_score for each in pipeline.models)))
     _print_outcome(out, result, as_json=as_json)
@@ -121,7 +123,7 @@ def annotate(
 
 def _open_pipeline(
     models: Sequence[Path], options: Mapping[str, Any], cluster: RayCluster | None
-) -> tuple[Pipeline, Executor | None]:
+) -> tuple[Pipeline, RayExecutor | None]:
     """Open the models here, and say where they compute; a cluster opens them itself, and here they only say what they are."""
     from alembert.infer.annotate_pipeline import Pipeline
 
@@ -155,7 +157,7 @@ def _split_models(model: str, rest: Sequence[str]) -> tuple[list[Path], list[str
     return [find_model(each) for each in (model, *rest[:count])], list(rest[count:])
 
 
-def _print_outcome(out: Path, result: AnnotationRun, *, as_json: bool) -> None:
+def _print_outcome(out: Path, result: StreamRun, *, as_json: bool) -> None:
     from alembert.terminal import note_set_aside, print_json, say
 
     counts = result.manifest.counts
@@ -176,12 +178,12 @@ def _print_outcome(out: Path, result: AnnotationRun, *, as_json: bool) -> None:
     )
 
 
-def _rates(result: AnnotationRun) -> dict[str, float]:
-    if not result.documents:
+def _rates(result: StreamRun) -> dict[str, float]:
+    if not result.added["written"]:
         return {}
     return {
-        "documents per second": round(result.documents / result.seconds, 1),
-        "tokens per second": round(result.tokens / result.seconds, 1),
+        "documents per second": round(result.added["written"] / result.seconds, 1),
+        "tokens per second": round(result.added["tokens"] / result.seconds, 1),
     }
 
 

@@ -25,7 +25,8 @@ from alembert.terminal import escape_controls, print_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from alembert.infer.embed import EmbeddingRun, EncodeSettings
+    from alembert.infer.embed import EncodeSettings
+    from alembert.infer.stream_job import StreamRun
 
 
 app = typer.Typer(
@@ -62,7 +63,8 @@ def encode(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE", help="Files of any known format, folders of them, s3:// addresses, or one Corpus."
+            metavar="FILE",
+            help="Files of any known format, folders of them, patterns, - for stdin, s3:// addresses, or one Corpus.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the vectors go.")],
@@ -117,7 +119,7 @@ def _mode(pooling: str | None) -> Any:
     return pooling
 
 
-def _print_outcome(out: Path, result: EmbeddingRun, *, as_json: bool) -> None:
+def _print_outcome(out: Path, result: StreamRun, *, as_json: bool) -> None:
     from alembert.terminal import note, print_json, say
 
     counts = result.manifest.counts
@@ -125,7 +127,8 @@ def _print_outcome(out: Path, result: EmbeddingRun, *, as_json: bool) -> None:
         note(sentence)
     if not result.fresh:
         say(f"{out} is already complete: nothing to do.")
-    rate = result.units / result.seconds if result.units else None
+    units = result.added["units"]
+    rate = units / result.seconds if units else None
     if as_json:
         print_json({**counts, "vectors per second": None if rate is None else round(rate, 1)}, indent=2)
         return

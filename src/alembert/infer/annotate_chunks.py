@@ -1,23 +1,21 @@
-"""One chunk of work: items of a reader in, annotated documents out, and what was set aside on the way.
+"""One chunk of `annotate`: from items of the input to a part of the output, here or on a Ray cluster.
 
 A document that cannot be used (blank, too long) is set aside before it is computed, and one on which the models fail
 after that (`Pipeline.annotate_each`); that is a bug, and costs one document.
 
-The Annotations artefact: numbered parts in one of the writers' formats, and what each of them holds.
+The Annotations artefact has numbered parts in one of the writers' formats:
 
     part-00000.jsonl.gz ...   documents in the order of the input, with what was found in them; for brat folders
     parts.jsonl               a line a part: its documents, characters, and from which to which item of the input it goes
     set-aside.jsonl           what is not in a part: file, position, id, reason
 
-In go the documents of a part; out comes its file, under its name only when all of it is on the disk. A part that was
-written and is not in the record yet is written again by the next run, with the same bytes. A document that a writer
-cannot write at all is left out and named; what a format has no place for is counted by the writer.
+A part has its name only when all of it is on the disk. One that was written and is not in the record yet is written again
+by the next run, with the same bytes. A document that a writer cannot write at all is left out and named; what a format
+has no place for is counted by the writer.
 
-`annotate` on a Ray cluster: chunks are computed by its workers, and read and written here as ever.
-
-In: chunks, in the order of the input. Out: what was found in each, in the same order, whichever workers died meanwhile.
-Every worker opens the models once, so their folders must be there under the same paths; inputs and output are needed
-here alone. The price: texts go to the workers and come back with what was found in them.
+On a Ray cluster chunks are computed by its workers, and read and written here as ever; results come in the order of the
+input, whichever workers died meanwhile. Every worker opens the models once, so their folders must be there under the same
+paths; inputs and output are needed here alone. The price: texts go to the workers and come back annotated.
 """
 
 from __future__ import annotations
@@ -35,137 +33,110 @@ from pathlib import Path
 from typing import Final, Literal
 
 from alembert.artifact.disk import iter_visible_files, sync_folder
-from alembert.corpus.chunks import generalise_reason
 from alembert.corpus.document import Document, Entity, Relation
-from alembert.corpus.readers import Item, Remark, SetAside
+from alembert.corpus.readers import SetAside
 from alembert.corpus.writers import write
 from alembert.errors import BadFile, UserError
 from alembert.infer.annotate_documents import PipelineOutput
 from alembert.infer.annotate_pipeline import Pipeline
 from alembert.infer.stream import InputItem, StreamPosition
+from alembert.infer.stream_job import count_set_aside
 from alembert.tasks.example import Coverage
 from alembert.workers.ray import RayCluster, WorkerSpec, connect
 
 
-@dataclass(frozen=True)
-class WorkItem:
-    """What one item of an input gave: a document to annotate, or why there is none."""
-
-    position: StreamPosition
-    progress: int
-    """How far that is, in the measure of `Supply.total`."""
-    source: str
-    document: Document | None = None
-    rejected: SetAside | None = None
-    remark: tuple[str, int] | None = None
-    """Something to count, and how often."""
-    number: int | None = None
-    """Which item of its source it is, if that is known."""
-
-    @property
-    def characters(self) -> int:
-        return len(self.document.text) if self.document else 0
-
-    def reject(self, reason: str) -> SetAside:
-        """Say why the document is not used."""
-        name = self.document.id if self.document else None
-        return SetAside(self.source, f"item {self.position.items}", name, reason)
-
-
-def to_work_item(taken: InputItem, max_characters: int) -> WorkItem:
-    """Look at an item: is it a document that can be annotated?"""
-    portion, item = WorkItem(taken.position, taken.progress, taken.source, number=taken.number), taken.item
-    if not isinstance(item, Document):
-        return _without_document(portion, item)
-    portion = replace(portion, document=item)
-    if not item.text or item.text.isspace():
-        return replace(portion, document=None, rejected=portion.reject("the text is blank"))
-    if len(item.text) > max_characters:
-        reason = f"the text has {len(item.text)} characters, more than max_characters ({max_characters})"
-        return replace(portion, document=None, rejected=portion.reject(reason))
-    return portion
-
-
-def _without_document(portion: WorkItem, item: Item) -> WorkItem:
-    if isinstance(item, SetAside):
-        return replace(portion, rejected=replace(item, source=portion.source))
-    if isinstance(item, Remark):
-        return replace(portion, remark=(f"remark: {item.reason}", item.count))
-    return replace(portion, remark=("deletions not applied", 1))
+def check_document(item: InputItem, max_characters: int) -> InputItem:
+    """Set a document aside that cannot be annotated."""
+    if item.document is None:
+        return item
+    text = item.document.text
+    if not text or text.isspace():
+        return item.reject("the text is blank")
+    if len(text) > max_characters:
+        return item.reject(f"the text has {len(text)} characters, more than max_characters ({max_characters})")
+    return item
 
 
 @dataclass(frozen=True)
 class AnnotatedChunk:
-    """A chunk after the models: what was found in which document, and what was set aside, by place."""
+    """A chunk after the models: what they found in which document, and what was set aside, by position."""
 
-    items: Sequence[WorkItem]
-    annotated: Sequence[tuple[WorkItem, PipelineOutput]]
+    items: Sequence[InputItem]
+    annotated: Sequence[tuple[InputItem, PipelineOutput]]
     set_aside: Sequence[tuple[StreamPosition, SetAside]]
 
     @property
-    def tokens(self) -> int:
-        return sum(each.coverage.tokens for _, each in self.annotated)
+    def amounts(self) -> dict[str, int]:
+        return {
+            "documents": len(self.annotated),
+            "tokens": sum(output.coverage.tokens for _, output in self.annotated),
+        }
 
     def drop(self, refused: Mapping[int, str]) -> AnnotatedChunk:
         """Set aside annotated documents by their numbers."""
         if not refused:
             return self
-        asides = [(self.annotated[n][0].position, self.annotated[n][0].reject(why)) for n, why in refused.items()]
-        kept = [pair for number, pair in enumerate(self.annotated) if number not in refused]
-        return replace(self, annotated=kept, set_aside=[*self.set_aside, *asides])
+        dropped = [(self.annotated[number][0], reason) for number, reason in refused.items()]
+        annotated = [pair for number, pair in enumerate(self.annotated) if number not in refused]
+        records = [(item.position, item.explain(reason)) for item, reason in dropped]
+        return replace(self, annotated=annotated, set_aside=[*self.set_aside, *records])
+
+    def set_aside_in_order(self) -> list[SetAside]:
+        """Return what was set aside in the order of the input."""
+        return [record for _, record in sorted(self.set_aside, key=lambda pair: pair[0])]
 
     def counts(self, pipeline: Pipeline) -> Counter[str]:
         """Count what became of everything that was read (read = written + set aside), and what was found."""
         counts: Counter[str] = Counter()
-        for portion in self.items:
-            if portion.remark:
-                counts[portion.remark[0]] += portion.remark[1]
-        for _, aside in self.set_aside:
-            lost = "annotations of the input set aside" if aside.kind == "annotation" else "set aside"
-            counts.update((lost, f"{lost}: {generalise_reason(aside.reason)}"))
-        for portion, each in self.annotated:
-            counts.update(_count_annotations(pipeline, _require_document(portion), each))
-        counts.update(_count_coverage(Coverage.total(each.coverage for _, each in self.annotated)))
+        for item in self.items:
+            counts.update(item.remarks())
+        for _, record in self.set_aside:
+            is_annotation = record.kind == "annotation"
+            counts.update(
+                count_set_aside(record, "annotations of the input set aside" if is_annotation else "set aside")
+            )
+        for item, output in self.annotated:
+            counts.update(_count_annotations(pipeline, _require_document(item), output))
+        counts.update(_count_coverage(Coverage.total(output.coverage for _, output in self.annotated)))
         counts["written"] = len(self.annotated)
         counts["read"] = counts["written"] + counts["set aside"]
         return counts
 
 
-def annotate_chunk(pipeline: Pipeline, chunk: Sequence[WorkItem]) -> AnnotatedChunk:
+def annotate_chunk(pipeline: Pipeline, chunk: Sequence[InputItem]) -> AnnotatedChunk:
     """Let the models work on the documents of a chunk."""
-    asides = [(portion.position, portion.rejected) for portion in chunk if portion.rejected]
-    wanted = [portion for portion in chunk if portion.document]
-    pairs = list(zip(wanted, pipeline.annotate_each([_require_document(each) for each in wanted]), strict=True))
-    return AnnotatedChunk(
-        chunk,
-        [(portion, each) for portion, each in pairs if isinstance(each, PipelineOutput)],
-        asides + [(portion.position, portion.reject(each)) for portion, each in pairs if isinstance(each, str)],
-    )
+    items = [item for item in chunk if item.document]
+    outputs = pipeline.annotate_each([_require_document(item) for item in items])
+    pairs = list(zip(items, outputs, strict=True))
+    unread = [(item.position, item.set_aside) for item in chunk if item.set_aside]
+    failed = [(item.position, item.explain(reason)) for item, reason in pairs if isinstance(reason, str)]
+    annotated = [(item, output) for item, output in pairs if isinstance(output, PipelineOutput)]
+    return AnnotatedChunk(chunk, annotated, unread + failed)
 
 
-def _require_document(portion: WorkItem) -> Document:
-    if portion.document is None:
-        raise ValueError("the portion has no document")
-    return portion.document
+def _require_document(item: InputItem) -> Document:
+    if item.document is None:
+        raise ValueError("the item has no document")
+    return item.document
 
 
-def _count_annotations(pipeline: Pipeline, before: Document, annotated: PipelineOutput) -> Counter[str]:
+def _count_annotations(pipeline: Pipeline, before: Document, output: PipelineOutput) -> Counter[str]:
     """Count what the models have found, by label, and what had to make way for it."""
-    counts = Counter({"pairs too far apart": annotated.unread_pairs})
-    counts["documents with nothing to relate"] = int(annotated.has_no_pairs)
-    counts["cut characters"] = annotated.coverage.cut_characters
+    counts = Counter({"pairs too far apart": output.unread_pairs})
+    counts["documents with nothing to relate"] = int(output.has_no_pairs)
+    counts["cut characters"] = output.coverage.cut_characters
     for name in pipeline.replaced_fields:
         counts[f"{name} of the input left out"] = len(getattr(before, name))
     for name in pipeline.output_fields:
-        kept = () if name in pipeline.replaced_fields else getattr(before, name)
-        fresh = _count_labels(getattr(annotated.document, name)) - _count_labels(kept)
-        counts[name] = fresh.total()
-        counts.update({f"{name}: {label}": many for label, many in fresh.items()})
+        known = () if name in pipeline.replaced_fields else getattr(before, name)
+        added = _count_labels(getattr(output.document, name)) - _count_labels(known)
+        counts[name] = added.total()
+        counts.update({f"{name}: {label}": count for label, count in added.items()})
     return +counts
 
 
 def _count_labels(annotations: Iterable[Entity | Relation | str]) -> Counter[str]:
-    return Counter(each if isinstance(each, str) else each.label for each in annotations)
+    return Counter(item if isinstance(item, str) else item.label for item in annotations)
 
 
 def _count_coverage(coverage: Coverage) -> dict[str, int]:
@@ -181,7 +152,6 @@ def _count_coverage(coverage: Coverage) -> dict[str, int]:
 
 KIND: Final = "Annotations"
 PARTS_FILE: Final = "parts.jsonl"
-SET_ASIDE_FILE: Final = "set-aside.jsonl"
 PART_NAME: Final = re.compile(r"part-(\d{5,})(\..+)?")
 _SURROGATE_REASON: Final = (
     "the format cannot hold it: it has half of a surrogate pair, or another value that is no text"
@@ -249,11 +219,11 @@ def write_part(folder: Path, number: int, documents: Sequence[Document], format:
 
 def remove_parts_from(folder: Path, parts: int) -> None:
     """Remove what a killed run left of parts that were not recorded, and see that those before them are there."""
-    left = {int(found[1]): path for path in folder.iterdir() if (found := PART_NAME.fullmatch(path.name))}
-    for number, path in left.items():
+    parts_by_number = {int(match[1]): path for path in folder.iterdir() if (match := PART_NAME.fullmatch(path.name))}
+    for number, path in parts_by_number.items():
         if number >= parts:
             _remove(path)
-    if missing := [number for number in range(parts) if number not in left]:
+    if missing := [number for number in range(parts) if number not in parts_by_number]:
         raise BadFile(
             f"Part {missing[0]} in {folder} was written, and is not there any more. Delete {folder}, and run the command "
             "again."
@@ -301,7 +271,7 @@ class RayExecutor:
     cluster: RayCluster
     open_pipeline: Callable[[], Pipeline]
 
-    def run(self, chunks: Iterator[list[WorkItem]]) -> Generator[AnnotatedChunk, None, None]:
+    def run(self, chunks: Iterator[list[InputItem]]) -> Generator[AnnotatedChunk, None, None]:
         first = next(chunks, None)
         if first is None:  # no cluster is started for nothing
             return
@@ -313,12 +283,12 @@ class RayExecutor:
             yield from results
 
 
-def _open_worker(open_pipeline: Callable[[], Pipeline]) -> Callable[[Sequence[WorkItem]], AnnotatedChunk]:
+def _open_worker(open_pipeline: Callable[[], Pipeline]) -> Callable[[Sequence[InputItem]], AnnotatedChunk]:
     return partial(annotate_chunk, open_pipeline())
 
 
-def _describe_chunk(chunk: Sequence[WorkItem]) -> str:
-    """Say which documents a chunk has, without a word of them."""
+def _describe_chunk(chunk: Sequence[InputItem]) -> str:
+    """Name the documents of a chunk, without a word of their text."""
     first, last = chunk[0], chunk[-1]
     if first.source == last.source:
         return f"items {first.position.items} to {last.position.items} of {first.source}"

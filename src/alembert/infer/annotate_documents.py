@@ -69,24 +69,24 @@ class LexiconMatcher:
     def from_lexicons(
         cls, lexicons: Mapping[str, Path], sentence_labels: frozenset[str] = frozenset()
     ) -> LexiconMatcher:
-        """Read lexicons, which are given by their labels in order of precedence."""
+        """Read lexicons by label, in order of precedence."""
         read = [read_lexicon(path, label) for label, path in lexicons.items()]
         gazetteer = Gazetteer.from_lexicons(read)
         notes = [note for lexicon in read for note in lexicon.warnings()]
         return cls(gazetteer, sentence_labels, (*notes, *gazetteer.counts.warnings()))
 
     def annotate(self, documents: Sequence[Document]) -> Iterator[PipelineOutput]:
-        found = self.gazetteer.find_all([document.text for document in documents])
-        for document, matches in zip(documents, found, strict=True):
-            taken = self._taken(document)
-            free = [match for match in matches if taken.find(1, match.start, match.end) < 0]
+        matches_by_document = self.gazetteer.find_all([document.text for document in documents])
+        for document, matches in zip(documents, matches_by_document, strict=True):
+            covered = self._mark_entities(document)
+            free = [match for match in matches if covered.find(1, match.start, match.end) < 0]
             yield PipelineOutput(add_lexicon_terms(document, free), Coverage())
 
-    def _taken(self, document: Document) -> bytearray:
-        """Mark the characters of entities."""
-        taken = bytearray(len(document.text))
+    def _mark_entities(self, document: Document) -> bytearray:
+        """Return a byte for each character: 1 where an entity is."""
+        covered = bytearray(len(document.text))
         for entity in document.entities:
             if entity.label not in self.sentence_labels:
                 for start, end in entity.spans:
-                    taken[start:end] = b"\1" * (end - start)
-        return taken
+                    covered[start:end] = b"\1" * (end - start)
+        return covered

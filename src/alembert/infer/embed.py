@@ -1,39 +1,28 @@
 """`embed encode` and what `embed search` opens: a corpus of any size to vectors on the disk, and back to its texts.
 
-Inputs are read as a stream and cut into chunks, whose borders depend on the input alone. A chunk is computed whole: its
-texts are packed into batches without padding, one stream of batches a core. Its vectors and units are then appended to
-files that a kill cannot spoil (`ledger`). So memory is that of one chunk, a stopped run loses one chunk at most,
-and the same command goes on to the bytes of a run that was not stopped.
-
-What an index is made of: the documents or sentences of files, or of a Corpus, one after the other.
-
-In: paths, and how to read them. Out: portions, one for each item of an input (`stream`), with the units that came of it
-and what could not be used.
+What an index is made of: the documents or sentences of files, or of a Corpus, one after the other. A chunk of the input
+(`stream_job`) is computed whole: its texts are packed into batches without padding, one stream of batches a core. Its
+vectors and units are then appended to files that a kill cannot spoil.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from alembert import artifact
-from alembert.corpus.chunks import generalise_reason, split_into_sentences, to_set_aside_records
+from alembert.corpus.chunks import split_into_sentences
 from alembert.corpus.document import Document, Span
-from alembert.corpus.fetch import fetch_inputs
-from alembert.corpus.inputs import InputFiles, list_input_files
 from alembert.corpus.jobs import Progress
-from alembert.corpus.readers import FORMATS, ReadOptions, Remark, SetAside
+from alembert.corpus.readers import FORMATS, ReadOptions
 from alembert.errors import BadFile, BadSetting
-from alembert.infer import stream
-from alembert.infer.embedder import EmbeddedTexts, Embedder, ModelOrigin
+from alembert.infer.embedder import Embedder, ModelOrigin
 from alembert.infer.index import (
     CONFIG_FILE,
     FORMAT,
@@ -41,116 +30,30 @@ from alembert.infer.index import (
     KIND,
     ROW_DTYPE,
     ROWS_FILE,
-    SET_ASIDE_FILE,
     UNITS_FILE,
     VECTOR_DTYPES,
     VECTORS_FILE,
     IndexConfig,
+    StoredVectors,
     TextUnit,
     VectorIndex,
+    npy_header,
     to_stored,
     unit_line,
 )
-from alembert.infer.stream import (
-    InputItem,
-    InputStream,
+from alembert.infer.stream import InputItem
+from alembert.infer.stream_job import (
+    SET_ASIDE_FILE,
     Ledger,
-    StreamPosition,
-    iter_chunks,
-    json_line,
-    npy_header,
+    StreamJob,
+    StreamRun,
+    count_set_aside,
+    set_aside_lines,
 )
-from alembert.tasks.compare.pooling import Pooling
 from alembert.tasks.example import Coverage
 from alembert.text.language import detect_language
 
 UnitKind = Literal["document", "sentence"]
-
-
-@dataclass(frozen=True)
-class UnitItem:
-    """What one item of an input gave, and where reading stands behind it."""
-
-    place: StreamPosition
-    done: int
-    """How far that is, in the measure of `Supply.total`."""
-    units: tuple[TextUnit, ...] = ()
-    set_aside: tuple[SetAside, ...] = ()
-    counts: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def characters(self) -> int:
-        return sum(len(unit.text) for unit in self.units)
-
-
-@dataclass(frozen=True)
-class UnitStream:
-    """Inputs as the units that they are made of."""
-
-    supply: InputStream
-    unit: UnitKind
-
-    @property
-    def total(self) -> int:
-        """How much there is to read: bytes, or documents."""
-        return self.supply.total
-
-    def read_from(self, after: StreamPosition) -> Iterator[UnitItem]:
-        """Give what follows a place."""
-        return map(partial(_to_unit_item, self.unit), self.supply.read_from(after))
-
-
-def open_unit_stream(
-    inputs: InputFiles,
-    unit: UnitKind,
-    options: ReadOptions,
-    format: str | None = None,  # noqa: A002
-) -> UnitStream:
-    """Take one Corpus folder, or files of any format that has a reader."""
-    return UnitStream(stream.open_input_stream(inputs, options, format), unit)
-
-
-def _to_unit_item(unit: UnitKind, taken: InputItem) -> UnitItem:
-    item, place, done = taken.item, taken.position, taken.progress
-    if isinstance(item, Document):
-        spans = _sentences(item, taken.sentences) if unit == "sentence" else _whole_document(item)
-        return _document_item(item, taken.source, spans, place, done)
-    if isinstance(item, SetAside):
-        aside = SetAside(taken.source, item.position, item.id, item.reason, item.kind)
-        return UnitItem(place, done, set_aside=(aside,), counts=_count_set_aside(aside))
-    if isinstance(item, Remark):
-        return UnitItem(place, done, counts={f"remark: {item.reason}": item.count})
-    return UnitItem(place, done, counts={"deletions not applied": 1})
-
-
-def _document_item(
-    document: Document, source: str, spans: Sequence[Span], place: StreamPosition, done: int
-) -> UnitItem:
-    units = tuple(
-        TextUnit(document.id, source, start, end, document.text[start:end])
-        for start, end in spans
-        if not document.text[start:end].isspace()
-    )
-    if units:
-        return UnitItem(place, done, units, counts={"documents": 1})
-    aside = SetAside(source, f"item {place.items}", document.id, "the text is blank")
-    return UnitItem(place, done, set_aside=(aside,), counts=_count_set_aside(aside))
-
-
-def _whole_document(document: Document) -> list[Span]:
-    return [(0, len(document.text))] if document.text else []
-
-
-def _sentences(document: Document, known: Sequence[Span] | None) -> Sequence[Span]:
-    if known is not None:
-        return known
-    return list(split_into_sentences(document, document.language or detect_language(document.text)))
-
-
-def _count_set_aside(aside: SetAside) -> dict[str, int]:
-    return {"set aside": 1, f"set aside: {generalise_reason(aside.reason)}": 1}
-
-
 _COUNT_NAMES: Final = (
     "documents",
     "set aside",
@@ -189,58 +92,17 @@ class EncodeSettings:
             raise BadSetting(f"`chunk_characters` is {self.chunk_characters}; a chunk holds at least one.")
 
 
-class TextEmbedder(Protocol):
-    """What makes vectors of texts (`Embedder`)."""
-
-    @property
-    def pooling(self) -> Pooling: ...
-
-    @property
-    def origin(self) -> ModelOrigin: ...
-
-    @property
-    def length(self) -> int: ...
-
-    def embed(self, texts: Sequence[str]) -> EmbeddedTexts: ...
-
-
-@dataclass(frozen=True)
-class EmbeddingRun:
-    """Finished vectors; `fresh` is False if they were complete before."""
-
-    manifest: artifact.Manifest
-    fresh: bool
-    units: int = 0
-    """Vectors that this run made, without those of a run that it went on with."""
-    seconds: float = 0.0
-    """What that took."""
-    notes: tuple[str, ...] = ()
-    """What a user should know about the inputs."""
-
-
 def encode(
-    embedder: TextEmbedder,
+    embedder: Embedder,
     inputs: Sequence[str | Path],
     out: str | Path,
     settings: EncodeSettings | None = None,
     *,
     overwrite: bool = False,
     tell: Callable[[Progress], None] = lambda _: None,
-) -> EmbeddingRun:
-    """Make a vector of each document or sentence, or go on where that was stopped; a complete result is left as it is."""
-    settings = settings or EncodeSettings()
-    with fetch_inputs(inputs, out, tell) as given:
-        files = list_input_files(given.paths, out=out, get_display_name=given.get_display_name, format=settings.format)
-        supply = open_unit_stream(files, settings.unit, settings.read, settings.format)
-        origins = given.to_manifest_inputs(files.contents)
-        plan: dict[str, Any] = {"config": _config(embedder, settings), "inputs": origins}
-        if done := artifact.find_finished(out, KIND, **plan):
-            return EmbeddingRun(done, fresh=False, notes=tuple(files.notes()))
-        with artifact.create(out, KIND, resume=True, overwrite=overwrite, **plan) as draft:
-            job = _EmbeddingJob(draft.path, embedder, settings, tell)
-            draft.counts.update(job.run(supply))
-    manifest, notes = artifact.open_artifact(out, KIND), tuple(files.notes())
-    return EmbeddingRun(manifest, fresh=True, units=job.fresh, seconds=job.seconds, notes=notes)
+) -> StreamRun:
+    """Make a vector of each document or sentence, or resume that where it was stopped; a complete result is left as it is."""
+    return EmbeddingJob(embedder, settings or EncodeSettings()).run(inputs, out, overwrite=overwrite, tell=tell)
 
 
 def open_embedder(index: VectorIndex, model: str | Path | None = None, device: str = "cpu") -> Embedder:
@@ -261,70 +123,73 @@ def open_embedder(index: VectorIndex, model: str | Path | None = None, device: s
     return Embedder.open(folder, mode=facts.pooling["mode"], length=facts.length, device=device)
 
 
-def _config(embedder: TextEmbedder, settings: EncodeSettings) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "model": embedder.origin.fingerprint,
-        "pooling": asdict(embedder.pooling),
-        "length": embedder.length,
-        "settings": asdict(settings),
-    }
+def select_units(item: InputItem, kind: UnitKind) -> InputItem:
+    """Find what of a document becomes a vector; one without a word is set aside."""
+    document = item.document
+    if document is None:
+        return item
+    spans = _sentences(document, item.sentences) if kind == "sentence" else [(0, len(document.text))]
+    units = tuple((start, end) for start, end in spans if document.text[start:end].strip())
+    return replace(item, units=units) if units else item.reject("the text is blank")
 
 
-class _EmbeddingJob:
-    """One run."""
+def _sentences(document: Document, known: Sequence[Span] | None) -> Sequence[Span]:
+    if known is not None:
+        return known
+    return list(split_into_sentences(document, document.language or detect_language(document.text)))
 
-    def __init__(
-        self, folder: Path, embedder: TextEmbedder, settings: EncodeSettings, tell: Callable[[Progress], None]
-    ) -> None:
-        self.fresh = 0
-        self.seconds = 0.0
-        self._folder = folder
+
+def iter_units(item: InputItem) -> Iterator[TextUnit]:
+    """Yield the texts of an item that become vectors."""
+    if item.document is not None:
+        for start, end in item.units or ():
+            yield TextUnit(item.document.id, item.source, start, end, item.document.text[start:end])
+
+
+def count_item(item: InputItem) -> Mapping[str, int]:
+    """Count a document, what was set aside, or a remark."""
+    if item.set_aside:
+        return count_set_aside(item.set_aside)
+    return {"documents": 1} if item.document else item.remarks()
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedChunk:
+    """A chunk after the model."""
+
+    items: Sequence[InputItem]
+    units: Sequence[TextUnit]
+    vectors: StoredVectors
+    coverage: Coverage
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        return {"characters": self.coverage.characters}
+
+
+class EmbeddingJob(StreamJob[EmbeddedChunk]):
+    """Each chunk becomes rows of the index."""
+
+    kind = KIND
+    phase = "encoding"
+    count_names = _COUNT_NAMES
+
+    def __init__(self, embedder: Embedder, settings: EncodeSettings) -> None:
+        super().__init__(settings.read, settings.format, settings.chunk_characters)
         self._embedder = embedder
         self._settings = settings
-        self._tell = tell
-        self._width = embedder.pooling.dimension
 
-    def run(self, supply: UnitStream) -> dict[str, int]:
-        """Encode what is left, and give all counts."""
-        began, total = time.perf_counter(), supply.total
-        artifact.atomic_write(self._folder / CONFIG_FILE, self._facts().to_bytes())
-        with Ledger(self._folder, self._heads(0)) as ledger:
-            place, counts = _read_progress(ledger)
-            characters = 0
-            for chunk in iter_chunks(supply.read_from(place), self._settings.chunk_characters):
-                characters += self._add(chunk, ledger, counts)
-                self._tell(Progress("encoding", chunk[-1].done, total, characters))
-            for name, head in self._heads(counts["units"]).items():
-                ledger.overwrite_start(name, head)
-        self.seconds = time.perf_counter() - began
-        return dict(counts)
-
-    def _add(self, chunk: Sequence[UnitItem], ledger: Ledger, counts: Counter[str]) -> int:
-        """Encode a chunk and append it; give its characters."""
-        units = [unit for portion in chunk for unit in portion.units]
-        embedded = self._embedder.embed([unit.text for unit in units])
-        numbers = to_stored(embedded.vectors_ND, self._settings.dtype, copy=self._settings.int8_copy)
-        lines = [unit_line(unit) for unit in units]
-        ends = list(accumulate(map(len, lines), initial=ledger.size(UNITS_FILE)))
-        numbers.rows["start"] = ends[:-1]
-        asides = to_set_aside_records([each for portion in chunk for each in portion.set_aside])
-        blocks = {
-            VECTORS_FILE: numbers.matrix.tobytes(),
-            ROWS_FILE: numbers.rows.tobytes(),
-            UNITS_FILE: b"".join(lines),
-            SET_ASIDE_FILE: b"".join(json_line(record) for record in asides),
+    def config(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "model": self._embedder.origin.fingerprint,
+            "pooling": asdict(self._embedder.pooling),
+            "length": self._embedder.length,
+            "settings": asdict(self._settings),
         }
-        if numbers.copy is not None:
-            blocks[INT8_COPY_FILE] = numbers.copy.tobytes()
-        _update_counts(counts, chunk, embedded.coverage)
-        ledger.annotate(blocks, {"place": chunk[-1].place, "counts": counts})
-        self.fresh += len(units)
-        return embedded.coverage.characters
 
-    def _heads(self, rows: int) -> dict[str, bytes]:
-        """Give with what each file begins, if it has so many rows."""
-        shape = (rows, self._width)
+    def file_heads(self, rows: int = 0) -> dict[str, bytes]:
+        shape = (rows, self._embedder.pooling.dimension)
         heads = {
             VECTORS_FILE: npy_header(np.dtype(VECTOR_DTYPES[self._settings.dtype]), shape),
             ROWS_FILE: npy_header(ROW_DTYPE, (rows,)),
@@ -333,13 +198,43 @@ class _EmbeddingJob:
         }
         return heads | ({INT8_COPY_FILE: npy_header(np.dtype(np.int8), shape)} if self._settings.int8_copy else {})
 
-    def _facts(self) -> IndexConfig:
+    def begin(self, ledger: Ledger, counts: Mapping[str, int]) -> None:
+        artifact.atomic_write(ledger.folder / CONFIG_FILE, self._index_config().to_bytes())
+
+    def prepare(self, item: InputItem) -> InputItem:
+        return select_units(item, self._settings.unit)
+
+    def compute(self, chunk: Sequence[InputItem]) -> EmbeddedChunk:
+        units = [unit for item in chunk for unit in iter_units(item)]
+        embedded = self._embedder.embed([unit.text for unit in units])
+        vectors = to_stored(embedded.vectors_ND, self._settings.dtype, copy=self._settings.int8_copy)
+        return EmbeddedChunk(chunk, units, vectors, embedded.coverage)
+
+    def write(self, result: EmbeddedChunk, ledger: Ledger, counts: Counter[str]) -> dict[str, bytes]:
+        for item in result.items:
+            counts.update(count_item(item))
+        counts.update(_count_coverage(result.coverage))
+        lines, vectors = [unit_line(unit) for unit in result.units], result.vectors
+        vectors.rows["start"] = list(accumulate(map(len, lines), initial=ledger.size(UNITS_FILE)))[:-1]
+        copy = {} if vectors.copy is None else {INT8_COPY_FILE: vectors.copy.tobytes()}
+        return copy | {
+            VECTORS_FILE: vectors.matrix.tobytes(),
+            ROWS_FILE: vectors.rows.tobytes(),
+            UNITS_FILE: b"".join(lines),
+            SET_ASIDE_FILE: set_aside_lines(item.set_aside for item in result.items if item.set_aside),
+        }
+
+    def finish(self, ledger: Ledger, counts: Counter[str]) -> None:
+        for name, head in self.file_heads(counts["units"]).items():
+            ledger.overwrite_start(name, head)
+
+    def _index_config(self) -> IndexConfig:
         embedder, settings = self._embedder, self._settings
         return IndexConfig(
             model=embedder.origin.model,
             fingerprint=embedder.origin.fingerprint,
             pooling=asdict(embedder.pooling),
-            dimension=self._width,
+            dimension=embedder.pooling.dimension,
             length=embedder.length,
             unit=settings.unit,
             dtype=settings.dtype,
@@ -347,24 +242,12 @@ class _EmbeddingJob:
         )
 
 
-def _read_progress(ledger: Ledger) -> tuple[StreamPosition, Counter[str]]:
-    counts = Counter(dict.fromkeys(_COUNT_NAMES, 0))
-    if ledger.state is None:
-        return StreamPosition(), counts
-    counts.update(ledger.state["counts"])
-    return StreamPosition(*ledger.state["place"]), counts
-
-
-def _update_counts(counts: Counter[str], chunk: Sequence[UnitItem], coverage: Coverage) -> None:
-    for portion in chunk:
-        counts.update(portion.counts)
-    counts.update(
-        {
-            "units": coverage.examples,
-            "characters": coverage.characters,
-            "tokens": coverage.tokens,
-            "windows": coverage.windows,
-            "units in windows": coverage.split_examples,
-            "unknown pieces": coverage.unknown,
-        }
-    )
+def _count_coverage(coverage: Coverage) -> dict[str, int]:
+    return {
+        "units": coverage.examples,
+        "characters": coverage.characters,
+        "tokens": coverage.tokens,
+        "windows": coverage.windows,
+        "units in windows": coverage.split_examples,
+        "unknown pieces": coverage.unknown,
+    }

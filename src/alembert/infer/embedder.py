@@ -1,15 +1,16 @@
-"""Texts in, one vector each out, made in the way that the model's folder states.
+"""Texts in, one vector each out, pooled as the model's folder states.
 
 A text of any length is read whole: one that is longer than the model's limit is cut into windows, at sentences where
 one begins nearby, and its vector is the mean of theirs, weighted by their tokens, before it is scaled to length 1. What
 is not stated is refused: a BERT gives numbers for every pooling, and with the wrong one they are worth little.
 
-What computes the vectors of windows: a Checkpoint in torch, whose states are pooled here, or an Export, which pools.
+Vectors of windows are computed by a Checkpoint in torch, whose states are pooled here, or by an Export, which pools.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -55,7 +56,7 @@ class VectorEngine(Protocol):
         """Tokens that the model reads at once."""
 
     def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
-        """Give the vector of each window, pooled as the model states it and not scaled."""
+        """Return the vector of each window, pooled as the model states it and not scaled."""
 
 
 class HiddenStateEngine(Protocol):
@@ -67,8 +68,12 @@ class HiddenStateEngine(Protocol):
     @property
     def max_tokens(self) -> int: ...
 
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """What a thread holds while it computes, if only one may at a time."""
+
     def hidden_states(self, documents: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Give the number and the last states (T, D), a torch tensor, of each document, in any order."""
+        """Yield the number and the last states (T, D), a torch tensor, of each document, in any order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +86,7 @@ class DenseLayer:
     @classmethod
     def from_head(cls, head: Any) -> DenseLayer:
         """Take the layer from a torch head of the kind `embed`."""
-        weights = {name: each.detach().float().cpu().numpy() for name, each in head.layer.named_parameters()}
+        weights = {name: weight.detach().float().cpu().numpy() for name, weight in head.layer.named_parameters()}
         return cls(weights["weight"], weights["bias"])
 
     def __call__(self, vectors_RD: VectorArray) -> VectorArray:
@@ -115,11 +120,11 @@ class TorchVectorEngine:
         return self.engine.max_tokens
 
     def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
-        """Give the vector of each window."""
         pooled_RD = np.empty((len(windows), self.pooling.dimension), np.float32)
-        for number, states_TD in self.engine.hidden_states(windows):
-            pooled_D = states_TD[0] if self.pooling.mode == "cls" else states_TD.mean(0)
-            pooled_RD[number] = pooled_D.float().cpu().numpy()
+        with self.engine.lock:
+            for number, states_TD in self.engine.hidden_states(windows):
+                pooled_D = states_TD[0] if self.pooling.mode == "cls" else states_TD.mean(0)
+                pooled_RD[number] = pooled_D.float().cpu().numpy()
         check_finite(pooled_RD, "Hidden states")
         return pooled_RD if self.layer is None else self.layer(pooled_RD)
 
@@ -135,7 +140,7 @@ class ExportVectorEngine:
     @classmethod
     def from_engine(cls, engine: ExportEngine, pooling: Pooling) -> ExportVectorEngine:
         """Find the head that makes vectors."""
-        return cls(engine, pooling, next(name for name, each in engine.facts.heads.items() if each.kind == EMBED_HEAD))
+        return cls(engine, pooling, next(name for name, head in engine.facts.heads.items() if head.kind == EMBED_HEAD))
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -146,7 +151,6 @@ class ExportVectorEngine:
         return self.engine.max_tokens
 
     def vectors(self, windows: Sequence[TokenIds]) -> VectorArray:
-        """Give the vector of each window."""
         rows = [Row(ids=ids, positions=np.zeros(1, np.int64)) for ids in windows]
         vectors_RD = np.empty((len(rows), self.pooling.dimension), np.float32)
         for number, outputs in self.engine.graph.head_outputs([self.head], rows):
@@ -167,7 +171,6 @@ class ModelOrigin:
 
     @classmethod
     def from_folder(cls, folder: Path) -> ModelOrigin:
-        """Look at a model's folder."""
         return cls(str(folder.absolute()), model_fingerprint(folder))
 
 
@@ -209,7 +212,6 @@ class Embedder:
         )
 
     def embed(self, texts: Sequence[str]) -> EmbeddedTexts:
-        """Give the vector of each text."""
         if not texts:
             return EmbeddedTexts(np.zeros((0, self.pooling.dimension), np.float32), Coverage())
         tokenizer = self.engine.tokenizer
@@ -219,14 +221,14 @@ class Embedder:
             encode_text([text], [np.array(encoding.ids, np.int64)], cutting, None)
             for text, encoding in zip(texts, encodings, strict=True)
         ]
-        rows = [row.ids for each in encoded for row in each.rows]
+        rows = [row.ids for text in encoded for row in text.rows]
         windows_RD = self.engine.vectors(rows)
         lengths_R = np.array([len(row) for row in rows], np.float32)
-        counts_N = np.array([len(each.rows) for each in encoded])
+        counts_N = np.array([len(text.rows) for text in encoded])
         vectors_ND = _average_windows(windows_RD, lengths_R, counts_N)
         return EmbeddedTexts(
             _normalise(vectors_ND) if self.pooling.normalise else vectors_ND,
-            Coverage.total(each.coverage for each in encoded),
+            Coverage.total(text.coverage for text in encoded),
         )
 
 
@@ -250,7 +252,7 @@ def _open_export(folder: Path, mode: PoolingMode | None) -> tuple[VectorEngine, 
 
 
 def resolve_pooling(folder: Path, mode: PoolingMode | None, width: int) -> Pooling:
-    """Take the pooling that a folder states; one that does not has to be told, and one that does is not overruled."""
+    """Return the pooling that a folder states; `mode` is for one that does not, and overrules none that does."""
     stated = read_pooling(folder)
     if stated is None and mode is None:
         raise BadSetting(

@@ -3,7 +3,7 @@
     embed.json       the model, its pooling, the unit, the numeric type
     vectors.npy      (N, D) float32, float16 or int8
     copy.npy         (N, D) int8, beside full vectors if it was asked for
-    rows.npy         (N,)   for each row: the byte of units.jsonl at which its unit begins, and see `embed_numbers.ROW`
+    rows.npy         (N,)   for each row: the byte of units.jsonl at which its unit begins, and see `ROW_DTYPE`
     units.jsonl      a line a row: id, source, start, end, text; offsets count characters of the document's text
     set-aside.jsonl  what could not be used: file, position, id, reason
 
@@ -20,6 +20,7 @@ length of what the copy lacks, so that nobody has to guess how wrong a score fro
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,11 +28,12 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib import format as npy
 
 from alembert import artifact
 from alembert.artifact.json_files import parse_json, to_json_bytes
 from alembert.errors import BadFile
-from alembert.infer.stream import json_line
+from alembert.infer.stream_job import json_line
 
 # N vectors, D width
 
@@ -86,7 +88,7 @@ def quantise_int8(vectors_ND: VectorArray) -> tuple[npt.NDArray[np.int8], npt.ND
 
 
 def dequantise(matrix: StoredArray, scales_N: StoredArray | None) -> npt.NDArray[np.float64]:
-    """Give stored numbers as float64, in which a float32 times a scale is exact."""
+    """Return stored numbers as float64, in which a float32 times a scale is exact."""
     full = matrix.astype(np.float64)
     return full if scales_N is None else full * scales_N.astype(np.float64)[:, None]
 
@@ -113,7 +115,6 @@ VECTORS_FILE: Final = "vectors.npy"
 INT8_COPY_FILE: Final = "copy.npy"
 ROWS_FILE: Final = "rows.npy"
 UNITS_FILE: Final = "units.jsonl"
-SET_ASIDE_FILE: Final = "set-aside.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ class VectorIndex:
         return len(self.rows)
 
     def read_vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Give some vectors, as they are stored, in float64."""
+        """Return some vectors, as they are stored, in float64."""
         return dequantise(self.matrix[rows], self.rows["scale"][rows] if self.facts.dtype == "int8" else None)
 
     def read_unit(self, row: int) -> TextUnit:
@@ -197,6 +198,18 @@ def unit_line(unit: TextUnit) -> bytes:
     """Write a unit as a line."""
     record = {"id": unit.id, "source": unit.source, "start": unit.start, "end": unit.end, "text": unit.text}
     return json_line(record)
+
+
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Write the head of a `.npy` file, which is equally long for any number of rows.
+
+    >>> len(npy_header(np.dtype("<f4"), (0, 384))) == len(npy_header(np.dtype("<f4"), (10**9, 384)))
+    True
+    """
+    head = io.BytesIO()
+    facts = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    npy.write_array_header_1_0(head, facts)
+    return head.getvalue()
 
 
 def _open_array(path: Path) -> StoredArray:

@@ -45,15 +45,15 @@ class Hit:
 def find_nearest(
     index: VectorIndex, queries_QD: VectorArray, k: int, *, measure: SimilarityMeasure = "cosine", copy: bool = False
 ) -> list[list[Hit]]:
-    """Give the k best rows for each query, the best first; all rows if there are fewer.
+    """Return the k best rows for each query, the best first; all rows if there are fewer.
 
     With `copy` the int8 copy is looked through in place of the full vectors; the result is the same.
     """
     _check(index, queries_QD, k, copy)
-    found: list[list[Hit]] = []
+    hits: list[list[Hit]] = []
     for start in range(0, len(queries_QD), QUERY_BATCH):
-        found += _find_nearest(index, queries_QD[start : start + QUERY_BATCH], k, measure, copy)
-    return found
+        hits += _find_nearest(index, queries_QD[start : start + QUERY_BATCH], k, measure, copy)
+    return hits
 
 
 def _check(index: VectorIndex, queries_QD: VectorArray, k: int, copy: bool) -> None:
@@ -79,11 +79,11 @@ def _find_nearest(
     units_QD = full_QD / np.where(lengths_Q > 0, lengths_Q, 1)[:, None]
     best = [_TopK(index, unit, min(k, len(index)), measure) for unit in units_QD]
     for block in _blocks(index, units_QD.astype(np.float32), measure, copy):
-        floors_Q = np.array([each.floor for each in best])
+        floors_Q = np.array([top.floor for top in best])
         for number in np.flatnonzero(block.upper_QB.max(1) > floors_Q):
             best[number].update(block, int(number))
     factors = lengths_Q if measure == "dot" else np.ones(len(best))
-    return [each.hits(factor) for each, factor in zip(best, factors.tolist(), strict=True)]
+    return [top.hits(factor) for top, factor in zip(best, factors.tolist(), strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def _products(units_QD: VectorArray, block_BD: StoredArray) -> npt.NDArray[np.fl
 
 
 def _weights(rows: npt.NDArray[Any], measure: SimilarityMeasure, *, scaled: bool) -> npt.NDArray[np.float32]:
-    """Give what the product with a row is multiplied by; a vector of zeros has the cosine 0 with everything."""
+    """Return the factor for the product with a row; a vector of zeros has the cosine 0 with everything."""
     scales_B: npt.NDArray[np.float32] = rows["scale"] if scaled else np.ones(len(rows), np.float32)
     if measure == "dot":
         return scales_B
@@ -150,7 +150,7 @@ class _TopK:
         return float(self._scores[-1]) if len(self._scores) == self._k else -np.inf
 
     def update(self, block: _Block, query: int) -> None:
-        """Take what is good enough of a block."""
+        """Add the rows of a block that are good enough."""
         upper_B = block.upper_QB[query]
         reached = upper_B > self.floor
         if len(upper_B) > self._k:
@@ -162,7 +162,7 @@ class _TopK:
         self._rows, self._scores = rows[order], scores[order]
 
     def hits(self, factor: float) -> list[Hit]:
-        """Give the rows, the best first, with scores times a factor."""
+        """Return the rows, the best first, with scores times a factor."""
         pairs = zip(self._rows.tolist(), self._scores.tolist(), strict=True)
         return [Hit(row, score * factor) for row, score in pairs]
 
