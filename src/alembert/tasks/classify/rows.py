@@ -261,9 +261,9 @@ def check_form(examples: Sequence[ClassifyExample], *, is_document: bool, pairs:
 
 def check_answers(examples: Sequence[ClassifyExample], kind: ClassifyKind, labels: Sequence[str]) -> None:
     """Refuse right answers of another kind, and labels that are not known."""
-    known = set(labels)
+    names = set(labels)
     for line, gold in iter_gold_answers(examples, kind):
-        strange = next((name for name in _names(gold) if name not in known), None)
+        strange = next((name for name in _names(gold) if name not in names), None)
         if strange is not None:
             raise BadInput(
                 f"{line} has the label {strange!r}, which this task does not know; it knows {format_labels(labels)}. Use data "

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
-    """Say what texts are."""
+    """Classify texts: a label, several labels or a number."""
 
     name: ClassVar[str] = "classify"
     settings_class: ClassVar[type[Any]] = ClassifySettings

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RelateTask(Task[RelateExample, RelatePrediction]):
-    """Say how entities are related."""
+    """Relate entities."""
 
     name: ClassVar[str] = "relate"
     settings_class: ClassVar[type[Any]] = RelateSettings
@@ -148,8 +148,10 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
             )
         strange = [mention.type for mention in example.mentions if mention.type.casefold() not in self._stand_ins]
         if self.form == "anonymised" and strange:
-            known = ", ".join(self._stand_ins.values())
-            raise BadInput(f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}.")
+            stand_ins = ", ".join(self._stand_ins.values())
+            raise BadInput(
+                f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {stand_ins}."
+            )
 
     def data_notes(self, examples: Sequence[RelateExample]) -> list[str]:
         return list(note_texts_without_pairs(examples, self.rules))
