@@ -32,7 +32,7 @@ from alembert.tasks.classify.data import (
     split_sides,
 )
 from alembert.tasks.example import Coverage, EncodedExample
-from alembert.tasks.metrics.classes import balanced_weights
+from alembert.tasks.metrics.classes import balanced_weights, encode_labels, indicator_matrix
 from alembert.tasks.rewriting import Edits, Rewriter
 from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Encoding, Tokenizer
@@ -234,6 +234,18 @@ def _coverage(
         gold=0 if gold is None else len(gold),
         cut_characters=lost,
     )
+
+
+def encode_targets(
+    golds: Sequence[LabelValue], kind: ClassifyKind, labels: Sequence[str], mean: float, deviation: float
+) -> TargetArray:
+    """Return right answers in the form that the loss takes."""
+    fitting: Any = [convert_label(gold, kind) for gold in golds]
+    if kind == "number":
+        return ((np.array(fitting, np.float64) - mean) / deviation).astype(np.float32)
+    if kind == "multi":
+        return indicator_matrix(fitting, labels).astype(np.float32)
+    return encode_labels(fitting, labels)
 
 
 def compute_class_weights(gold: TargetArray, kind: ClassifyKind, labels: int) -> tuple[float, ...]:

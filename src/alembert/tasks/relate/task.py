@@ -57,7 +57,7 @@ from alembert.tasks.relate.scores import (
     build_sample_metric,
     compute_scores,
 )
-from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
@@ -266,10 +266,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return evidence.astype(np.float64)
 
     def tune(
-        self,
-        examples: Sequence[RelateExample],
-        encoded: Sequence[EncodedExample],
-        outputs: Sequence[Sequence[Outputs]],
+        self, examples: Sequence[RelateExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
     ) -> RelateTask:
         """Fit the temperature, which changes no label."""
         gold = [row.labels for example in encoded for row in example.rows if row.labels is not None]
