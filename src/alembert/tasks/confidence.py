@@ -48,14 +48,14 @@ class Confidences:
 
 def collect_confidences(task: AnyTask, examples: Sequence[Any], predictions: Sequence[Any]) -> Confidences | None:
     """Compare each answer with the right ones; none if the task's answers have no probability."""
-    found = [
+    answers = [
         answer
         for example, prediction in zip(examples, predictions, strict=True)
         for answer in task.confidences(example, prediction)
     ]
-    if not found:
+    if not answers:
         return None
-    sure, right = (np.array(column) for column in zip(*found, strict=True))
+    sure, right = (np.array(column) for column in zip(*answers, strict=True))
     return Confidences(task.answer_name, sure, right)
 
 
@@ -63,10 +63,10 @@ def build_confusion_matrix(
     task: AnyTask, examples: Sequence[Any], predictions: Sequence[Any]
 ) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]] | None:
     """Count answers by right label (rows) and guessed label (columns); none unless each answer is one label."""
-    found = task.label_pairs(examples, predictions)
-    if found is None:
+    label_pairs = task.label_pairs(examples, predictions)
+    if label_pairs is None:
         return None
-    gold, guess = (encode_labels(labels, task.labels) for labels in found)
+    gold, guess = (encode_labels(labels, task.labels) for labels in label_pairs)
     counts = confusion_matrix(gold, guess, len(task.labels))
     return task.labels, tuple(map(tuple, counts.tolist()))
 
@@ -116,17 +116,17 @@ def build_confidence_curve(answers: Confidences) -> ConfidenceCurve:
     )
 
 
-def _sample_points(found: CoverageCurve) -> tuple[OperatingPoint, ...]:
+def _sample_points(curve: CoverageCurve) -> tuple[OperatingPoint, ...]:
     """Keep points at even steps of coverage, and the last one, which withholds nothing."""
-    wanted = np.linspace(0, 1, _MAX_POINTS)
-    places = np.unique(np.searchsorted(found.coverage, wanted).clip(max=len(found.coverage) - 1))
+    steps = np.linspace(0, 1, _MAX_POINTS)
+    numbers = np.unique(np.searchsorted(curve.coverage, steps).clip(max=len(curve.coverage) - 1))
     return tuple(
         OperatingPoint(
-            threshold=float(found.threshold[place]),
-            coverage=float(found.coverage[place]),
-            accuracy=float(found.accuracy[place]),
+            threshold=float(curve.threshold[number]),
+            coverage=float(curve.coverage[number]),
+            accuracy=float(curve.accuracy[number]),
         )
-        for place in places
+        for number in numbers
     )
 
 

@@ -118,11 +118,11 @@ class DataIssues:
     first: tuple[DataIssue, ...] = ()
 
     @classmethod
-    def of(cls, found: Iterable[DataIssue]) -> DataIssues:
+    def of(cls, findings: Iterable[DataIssue]) -> DataIssues:
         """Count findings, which may be many, and keep a few."""
         count = 0
         kept: list[DataIssue] = []
-        for finding in found:
+        for finding in findings:
             count += 1
             if len(kept) < MAX_ISSUES:
                 kept.append(finding)
@@ -148,7 +148,7 @@ class DataReport:
     decided: tuple[str, ...]
 
     def to_table(self) -> dict[str, Any]:
-        """Give plain values for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
@@ -174,9 +174,9 @@ def build_data_report(
         unseen={report.name: _unseen_answers(report, reports[0]) for report in reports[1:]},
         tag_problems=DataIssues.of(DataIssue(f"{one.source}:{one.line}", one.reason) for one in tag_problems),
         set_aside=DataIssues.of(
-            DataIssue(f"{one.source}, {one.position}", one.reason) for each in readings for one in each.set_aside
+            DataIssue(f"{one.source}, {one.position}", one.reason) for reading in readings for one in reading.set_aside
         ),
-        remarks=tuple(f"{one.source}: {one.reason} ({one.count})" for each in readings for one in each.remarks),
+        remarks=tuple(f"{one.source}: {one.reason} ({one.count})" for reading in readings for one in reading.remarks),
         decided=(
             *_cut_sentence(parts),  # first: a screen shows as many as it has room for
             *task.advice(parts[0].reading.examples, parts[0].encoded),
@@ -244,11 +244,11 @@ def _measure_tokens(examples: Sequence[Example], tokenizer: Tokenizer) -> _Token
 
 
 def _token_counts(texts: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[int, int, int]]:
-    """Give tokens, words and unknown tokens of each text."""
+    """Yield tokens, words and unknown tokens of each text."""
     for start in range(0, len(texts), _TEXTS_PER_BATCH):
-        for found in tokenizer.encode_batch(texts[start : start + _TEXTS_PER_BATCH], add_special_tokens=False):
-            words = (found.word_ids[-1] or 0) + 1 if len(found) else 0
-            yield len(found), words, found.ids.count(tokenizer.unk_id)
+        for encoding in tokenizer.encode_batch(texts[start : start + _TEXTS_PER_BATCH], add_special_tokens=False):
+            words = (encoding.word_ids[-1] or 0) + 1 if len(encoding) else 0
+            yield len(encoding), words, encoding.ids.count(tokenizer.unk_id)
 
 
 def _length_statistics(lengths: npt.NDArray[np.int64]) -> LengthStatistics:
@@ -310,7 +310,7 @@ def _unknown_sentence(train: SplitReport) -> Iterator[str]:
 
 
 def _summarize_remarks(readings: Sequence[ReadResult[Any]]) -> Iterator[str]:
-    """Give what was told from the files or mended in them, what several have in common once."""
+    """List what was detected in the files or mended in them, what several have in common once."""
     alike: dict[str, list[Remark]] = {}
     for remark in (remark for reading in readings for remark in reading.remarks):
         alike.setdefault(remark.reason, []).append(remark)

@@ -45,7 +45,7 @@ def _length(part: SplitReport) -> str:
 
 
 def _with_share(count: int, whole: int) -> str:
-    """Give a number with its share: 12 (1.3 %)."""
+    """Write a number with its share: 12 (1.3 %)."""
     if not count or not whole:
         return f"{count:,}"
     share = 100 * count / whole
@@ -121,7 +121,7 @@ def _problems(title: str, findings: DataIssues) -> Iterator[str]:
 
 
 def _decision_lines(report: DataReport, width: int, room: int | None) -> Iterator[str]:
-    """Give whole sentences as long as there is room; a single long one may take all of it."""
+    """List whole sentences as long as there is room; a single long one may take all of it."""
     if report.decided:
         yield "Decided"
     shown = 0

@@ -41,12 +41,12 @@ class InferredTask:
     """The file that says it."""
 
     def remark(self, model: str) -> str:
-        """Say what was decided of a model, which is called as its user calls it."""
+        """Describe what was decided of a model, which is called as its user calls it."""
         return f"{model} has no task.json; by its {self.source} it is {self.description}"
 
 
 def infer_task(folder: Path) -> InferredTask | None:
-    """Tell from the files of a folder which task its model was fine-tuned for; none: for none that alembert has."""
+    """Detect by the files of a folder which task its model was fine-tuned for; none: for none that alembert has."""
     if not (folder / CONFIG_FILE).is_file():
         return None
     if (folder / MODULES_FILE).is_file():
@@ -57,7 +57,7 @@ def infer_task(folder: Path) -> InferredTask | None:
 
 
 def explain_missing_task(folder: Path) -> str:
-    """Say why a folder without `task.json` cannot be asked, and what to do with it."""
+    """Explain why a folder without `task.json` cannot be asked, and what to do with it."""
     known = (
         _architecture(read_json(folder / CONFIG_FILE, largest=_MAX_CONFIG_BYTES))
         if (folder / CONFIG_FILE).is_file()

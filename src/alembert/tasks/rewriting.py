@@ -26,25 +26,25 @@ class Rewriter(ABC, Generic[E]):
     """Rewrites examples of one task."""
 
     def editable_spans(self, example: E) -> list[list[Span]]:
-        """Give for each text the stretches that may be rewritten; no edit may reach across the end of one."""
+        """List for each text the stretches that may be rewritten; no edit may reach across the end of one."""
         return [[(0, len(text))] for text in example.texts]
 
     def entities(self, example: E) -> list[list[EntitySpan]]:
-        """Give for each text the entities that may be replaced as a whole: those that share no character with others."""
+        """List for each text the entities that may be replaced as a whole: those that share no character with others."""
         return [[] for _ in example.texts]
 
     def rewrite(self, example: E, edits: Edits, name: str) -> E | None:
-        """Give the example with new texts, called `name`, its answers where their words are; none: it cannot be."""
-        return replace(example, id=name, texts=tuple(each.text for each in apply_edits(example, edits)))
+        """Return the example with new texts, called `name`, its answers where their words are; none: it cannot be."""
+        return replace(example, id=name, texts=tuple(edited.text for edited in apply_edits(example, edits)))
 
     @abstractmethod
     def records(self, example: E) -> list[dict[str, Any]]:
-        """Give an example with its right answers as JSON objects, one a line, of which `read` makes the same example."""
+        """Write an example with its right answers as JSON objects, one a line, of which `read` makes the same example."""
 
 
 def apply_edits(example: E, edits: Edits) -> list[EditedText]:
     """Edit each text of an example, and keep track of places in it."""
-    return [EditedText(text, each) for text, each in zip(example.texts, edits, strict=True)]
+    return [EditedText(text, own) for text, own in zip(example.texts, edits, strict=True)]
 
 
 def build_sentence_records(spans: Sequence[Span]) -> list[dict[str, Any]]:

@@ -21,10 +21,10 @@ MAX_MAGNITUDE: Final = 1e300
 
 def check_choices(settings: object, choices: Mapping[str, Sequence[object]]) -> None:
     """Refuse a setting that is none of those that it can be: name -> what it can be."""
-    for name, known in choices.items():
+    for name, allowed in choices.items():
         value = getattr(settings, name)
-        if value not in known:
-            raise BadSetting(f"`{name}` of the task is {value!r}; expected one of {', '.join(map(str, known))}.")
+        if value not in allowed:
+            raise BadSetting(f"`{name}` of the task is {value!r}; expected one of {', '.join(map(str, allowed))}.")
 
 
 def check_windows(length: int, overlap: int) -> None:

@@ -31,16 +31,16 @@ class SplitShares:
         (20, 3, 2)
         """
         exact = [texts * share / 100 for share in (self.train, self.dev, self.test)]
-        given = [int(part) for part in exact]
-        by_remainder = sorted(range(3), key=lambda part: given[part] - exact[part])
-        for part in by_remainder[: texts - sum(given)]:
-            given[part] += 1
+        shared = [int(part) for part in exact]
+        by_remainder = sorted(range(3), key=lambda part: shared[part] - exact[part])
+        for part in by_remainder[: texts - sum(shared)]:
+            shared[part] += 1
         for part in range(3):
-            richest = given.index(max(given))
-            if exact[part] and not given[part] and given[richest] > 1:
-                given[richest] -= 1
-                given[part] += 1
-        return given[0], given[1], given[2]
+            richest = shared.index(max(shared))
+            if exact[part] and not shared[part] and shared[richest] > 1:
+                shared[richest] -= 1
+                shared[part] += 1
+        return shared[0], shared[1], shared[2]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def parse_split(text: str) -> SplitShares:
     """Read the shares of training, development and, if there is a third, test.
 
     >>> parse_split("80/10/10")
-    Shares(train=80.0, dev=10.0, test=10.0)
+    SplitShares(train=80.0, dev=10.0, test=10.0)
     """
     try:
         shares = [float(part) for part in text.split("/")]
@@ -91,5 +91,5 @@ def split_examples(
 
 def find_overlap(first: Sequence[Example], second: Sequence[E]) -> SplitOverlap[E]:
     """Find the examples of the second set whose text the first has, but for white space and case."""
-    known = {example.key for example in first}
-    return SplitOverlap(tuple(example for example in second if example.key in known))
+    keys = {example.key for example in first}
+    return SplitOverlap(tuple(example for example in second if example.key in keys))

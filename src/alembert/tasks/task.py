@@ -105,7 +105,9 @@ class Task(ABC, Generic[E, P]):
     @classmethod
     def examples_from_documents(cls, documents: Sequence[Document]) -> list[E]:
         """Make examples without answers of documents, cut as examples of the same documents from a file are."""
-        return cls.examples_from_texts([document.text for document in documents], [each.id for each in documents])
+        return cls.examples_from_texts(
+            [document.text for document in documents], [document.id for document in documents]
+        )
 
     @classmethod
     def mark_unknown(

@@ -20,7 +20,7 @@ from alembert.tasks.classify.decode import ClassifyPrediction
 from alembert.tasks.classify.task import ClassifyTask
 from alembert.tasks.delegating import DelegatingTask
 from alembert.tasks.example import EncodedExample
-from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import load_settings
 from alembert.tasks.task import SampleMetric, TaskScores
 
@@ -78,10 +78,7 @@ class LabelAnswerTask(DelegatingTask[AnswerExample, ClassifyPrediction], BaseAns
         return self.inner.apply_min_score(prediction, min_score)
 
     def tune(
-        self,
-        examples: Sequence[AnswerExample],
-        encoded: Sequence[EncodedExample],
-        outputs: Sequence[Sequence[Outputs]],
+        self, examples: Sequence[AnswerExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
     ) -> LabelAnswerTask:
         return replace(self, inner=self.inner.tune(to_classify_examples(examples), encoded, outputs))
 

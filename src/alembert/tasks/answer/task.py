@@ -40,7 +40,7 @@ from alembert.tasks.metrics.answers import (
     AnswerScorerName,
     best_no_answer_threshold,
 )
-from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import MAX_MAGNITUDE, DistillLossSettings, LossSettings, load_number, load_settings
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
@@ -187,10 +187,7 @@ class AnswerTask(BaseAnswerTask[SpanAnswerPrediction]):
         return replace(prediction, is_null=True, coverage=coverage)
 
     def tune(
-        self,
-        examples: Sequence[AnswerExample],
-        encoded: Sequence[EncodedExample],
-        outputs: Sequence[Sequence[Outputs]],
+        self, examples: Sequence[AnswerExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
     ) -> AnswerTask:
         """Choose when to give no answer, by F1, if passages may have none and nothing was asked for."""
         compared = self._compared(examples, [self.decode(*pair) for pair in zip(encoded, outputs, strict=True)])

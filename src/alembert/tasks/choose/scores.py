@@ -115,7 +115,9 @@ class ChoosePrediction(TaskPrediction[ChooseExample]):
 def fit_choice_temperature(scores: Sequence[Floats], golds: Sequence[int]) -> float:
     """Find the temperature at which the right choices are most likely."""
     widest = max(map(len, scores), default=0)
-    padded_NC = np.array([np.append(each, np.full(widest - len(each), each.min() - _PADDING_GAP)) for each in scores])
+    padded_NC = np.array(
+        [np.append(scores_C, np.full(widest - len(scores_C), scores_C.min() - _PADDING_GAP)) for scores_C in scores]
+    )
     return fit_temperature(padded_NC, golds)
 
 

@@ -32,7 +32,7 @@ from alembert.tasks.choose.scores import (
 )
 from alembert.tasks.classify.rows import WindowSpec
 from alembert.tasks.example import EncodedExample, ReadResult, collect
-from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
@@ -159,10 +159,7 @@ class ChooseTask(Task[ChooseExample, ChoosePrediction]):
         )
 
     def tune(
-        self,
-        examples: Sequence[ChooseExample],
-        encoded: Sequence[EncodedExample],
-        outputs: Sequence[Sequence[Outputs]],
+        self, examples: Sequence[ChooseExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
     ) -> ChooseTask:
         """Fit the temperature, which changes no choice."""
         labelled = [

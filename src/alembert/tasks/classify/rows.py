@@ -32,7 +32,7 @@ from alembert.tasks.classify.data import (
     split_sides,
 )
 from alembert.tasks.example import Coverage, EncodedExample
-from alembert.tasks.metrics.classes import balanced_weights
+from alembert.tasks.metrics.classes import balanced_weights, encode_labels, indicator_matrix
 from alembert.tasks.rewriting import Edits, Rewriter
 from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Encoding, Tokenizer
@@ -236,6 +236,18 @@ def _coverage(
     )
 
 
+def encode_targets(
+    golds: Sequence[LabelValue], kind: ClassifyKind, labels: Sequence[str], mean: float, deviation: float
+) -> TargetArray:
+    """Return right answers in the form that the loss takes."""
+    fitting: Any = [convert_label(gold, kind) for gold in golds]
+    if kind == "number":
+        return ((np.array(fitting, np.float64) - mean) / deviation).astype(np.float32)
+    if kind == "multi":
+        return indicator_matrix(fitting, labels).astype(np.float32)
+    return encode_labels(fitting, labels)
+
+
 def compute_class_weights(gold: TargetArray, kind: ClassifyKind, labels: int) -> tuple[float, ...]:
     """Weigh one label by the inverse of its frequency; of several, each by the ratio of no to yes."""
     if kind == "single":
@@ -261,9 +273,9 @@ def check_form(examples: Sequence[ClassifyExample], *, is_document: bool, pairs:
 
 def check_answers(examples: Sequence[ClassifyExample], kind: ClassifyKind, labels: Sequence[str]) -> None:
     """Refuse right answers of another kind, and labels that are not known."""
-    known = set(labels)
+    names = set(labels)
     for line, gold in iter_gold_answers(examples, kind):
-        strange = next((name for name in _names(gold) if name not in known), None)
+        strange = next((name for name in _names(gold) if name not in names), None)
         if strange is not None:
             raise BadInput(
                 f"{line} has the label {strange!r}, which this task does not know; it knows {format_labels(labels)}. Use data "

@@ -132,10 +132,7 @@ def _averages(scores: classes.LabelScores) -> dict[str, float]:
 
 
 def _by_label(scores: classes.LabelScores) -> dict[str, dict[str, float]]:
-    return {
-        label: {"precision": tally.precision, "recall": tally.recall, "f1": tally.f1, "support": tally.support}
-        for label, tally in scores.by_label.items()
-    }
+    return {label: tally.to_dict() for label, tally in scores.by_label.items()}
 
 
 def build_sample_metric(compared: ClassifyComparison, main: str) -> SampleMetric:

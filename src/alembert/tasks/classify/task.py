@@ -59,6 +59,7 @@ from alembert.tasks.classify.rows import (
     collect_labels,
     compute_class_weights,
     encode_document,
+    encode_targets,
     encode_text,
     encode_token_ids,
     format_labels,
@@ -66,9 +67,8 @@ from alembert.tasks.classify.rows import (
 )
 from alembert.tasks.classify.scores import ClassifyComparison, build_sample_metric, compute_scores
 from alembert.tasks.example import Coverage, EncodedExample, Example, ReadResult, collect
-from alembert.tasks.metrics.classes import encode_labels, indicator_matrix
 from alembert.tasks.metrics.tally import Floats
-from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import (
     MAX_MAGNITUDE,
     DistillLossSettings,
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
-    """Say what texts are."""
+    """Classify texts: a label, several labels or a number."""
 
     name: ClassVar[str] = "classify"
     settings_class: ClassVar[type[Any]] = ClassifySettings
@@ -223,15 +223,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         ]
 
     def _targets(self, golds: Sequence[LabelValue]) -> TargetArray | None:
-        """Return right answers in the form that the loss takes."""
-        if not golds:
-            return None
-        fitting: Any = [convert_label(gold, self.kind) for gold in golds]
-        if self.kind == "number":
-            return ((np.array(fitting, np.float64) - self.mean) / self.deviation).astype(np.float32)
-        if self.kind == "multi":
-            return indicator_matrix(fitting, self.classes).astype(np.float32)
-        return encode_labels(fitting, self.classes)
+        return encode_targets(golds, self.kind, self.classes, self.mean, self.deviation) if golds else None
 
     # -- loss
 
@@ -286,10 +278,7 @@ class ClassifyTask(Task[ClassifyExample, ClassifyPrediction]):
         return read(logits_AC, self.classes, self.calibration)
 
     def tune(
-        self,
-        examples: Sequence[ClassifyExample],
-        encoded: Sequence[EncodedExample],
-        outputs: Sequence[Sequence[Outputs]],
+        self, examples: Sequence[ClassifyExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
     ) -> ClassifyTask:
         labelled = [
             (gold, self._pooled(rows, parts))

@@ -1,10 +1,8 @@
-"""Which columns of a table hold the texts that are compared, and their score.
+"""Settings of the task `compare`, and which columns of a table hold the texts that are compared, and their score.
 
-In: all records of a file and the options. Out: the columns, and a sentence that says what was told. Options come first,
+In: all records of a file and the options. Out: the columns, and a sentence that describes them. Options come first,
 then usual names, then content: a column of numbers is the score, unless it counts the rows, and the others are texts.
 Three texts are an anchor, a partner that means the same and a negative that does not.
-
-What the task `compare` can be told.
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ class CompareSettings:
             )
 
     def tokens_of(self, kind: CompareKind) -> int:
-        """Give how many tokens of a training text are learnt from."""
+        """Return how many tokens of a training text are learnt from."""
         usual = SCORE_TOKENS if kind == "scores" else CONTRASTIVE_TOKENS
         return usual if self.length is None else self.length
 
@@ -114,11 +112,11 @@ class CompareColumns:
     def kind(self) -> CompareKind:
         if self.score is not None:
             return "scores"
-        found: CompareKind = ("unsupervised", "pairs", "triples")[len(self.texts) - 1]
-        return found
+        kind: CompareKind = ("unsupervised", "pairs", "triples")[len(self.texts) - 1]
+        return kind
 
     def sentence(self) -> str:
-        """Say what was told."""
+        """Describe what was detected."""
         texts = ", ".join(self.texts)
         what = {
             "unsupervised": f"the text is in column {texts}",
@@ -130,7 +128,7 @@ class CompareColumns:
 
 
 def detect_columns(records: CompareRecords, options: ReadOptions) -> CompareColumns:
-    """Tell the columns of a file, or raise `DamagedFile` with the option that would."""
+    """Detect the columns of a file, or raise `DamagedFile` with the option that would."""
     names = list(dict.fromkeys(name for record in records for name in record))
     texts = _find_requested(options.text, names, records, "text") or find_named_columns(names)
     (score,) = _find_requested((options.label,), names, records, "label") if options.label else (None,)
@@ -147,30 +145,30 @@ def detect_columns(records: CompareRecords, options: ReadOptions) -> CompareColu
 
 
 def _find_requested(
-    wanted: Sequence[str], names: Sequence[str], records: CompareRecords, option: str
+    requested: Sequence[str], names: Sequence[str], records: CompareRecords, option: str
 ) -> tuple[str, ...]:
     """Find columns that were asked for by name, by number, or by a path into nested fields."""
-    if len(wanted) > 3:
+    if len(requested) > 3:
         raise DamagedFile(
-            f"{len(wanted)} columns of text were asked for; expected one to three; {describe_option(option)}"
+            f"{len(requested)} columns of text were asked for; expected one to three; {describe_option(option)}"
         )
-    found = []
-    for name in wanted:
+    columns = []
+    for name in requested:
         if name.isdecimal() and name not in names and 1 <= int(name) <= len(names):
-            found.append(names[int(name) - 1])
+            columns.append(names[int(name) - 1])
         elif name in names or any(get_field(record, name) is not None for record in records):
-            found.append(name)
+            columns.append(name)
         else:
             raise DamagedFile(f"there is no column {name}; the file has {_listed(names)}; {describe_option(option)}")
-    return tuple(found)
+    return tuple(columns)
 
 
 def find_named_columns(names: Sequence[str]) -> tuple[str, ...]:
     """Find columns by usual names: three texts before two, and two before one."""
     lower = {name.lower(): name for name in reversed(names)}
-    for known in (*TRIPLES, *PARTNERS, *((name,) for name in TEXT_COLUMNS)):
-        if all(name in lower for name in known):
-            return tuple(lower[name] for name in known)
+    for usual in (*TRIPLES, *PARTNERS, *((name,) for name in TEXT_COLUMNS)):
+        if all(name in lower for name in usual):
+            return tuple(lower[name] for name in usual)
     return ()
 
 
@@ -188,8 +186,8 @@ def _score_beside(texts: Sequence[str], names: Sequence[str], records: CompareRe
 def _negative_beside(names: Sequence[str], records: CompareRecords) -> tuple[str, ...]:
     """Find the hard negatives of pairs by their name; a column without a text is none."""
     lower = {name.lower(): name for name in reversed(names)}
-    found = (lower[name] for name in _NEGATIVES if name in lower)
-    return tuple(name for name in found if _are_texts(name, records))[:1]
+    candidates = (lower[name] for name in _NEGATIVES if name in lower)
+    return tuple(name for name in candidates if _are_texts(name, records))[:1]
 
 
 def _by_content(names: Sequence[str], records: CompareRecords, score: str | None) -> tuple[tuple[str, ...], str | None]:
@@ -217,7 +215,7 @@ def _are_texts(name: str, records: CompareRecords) -> bool:
 
 
 def _is_row_counter(name: str, records: CompareRecords) -> bool:
-    """Tell whether a column only counts the rows."""
+    """Whether a column only counts the rows."""
     values = [parse_number(str(record.get(name))) for record in records]
     whole = [value for value in values if value is not None and value.is_integer()]
     return len(set(whole)) == len(records) > 2

@@ -47,7 +47,7 @@ def compute_distillation_loss(student_RD: Tensor, teacher_RE: Tensor) -> Tensor:
     """
     if student_RD.shape == teacher_RE.shape:
         return compute_divergence(student_RD, teacher_RE)
-    alike_RR, taught_RR = (each @ each.T for each in (normalise_vectors(student_RD), normalise_vectors(teacher_RE)))
+    alike_RR, taught_RR = (units @ units.T for units in (normalise_vectors(student_RD), normalise_vectors(teacher_RE)))
     return squared_difference(alike_RR, taught_RR) / max(len(alike_RR) - 1, 1)
 
 

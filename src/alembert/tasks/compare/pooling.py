@@ -55,7 +55,7 @@ class Pooling:
 
     @classmethod
     def named(cls, name: PoolingName, dimension: int, *, normalise: bool = False, length: int | None = None) -> Pooling:
-        """Give the pooling of a head: a layer that is for training alone is no part of it."""
+        """Return the pooling of a head: a layer that is for training alone is no part of it."""
         return cls(
             mode="mean" if name == "mean" else "cls",
             dimension=dimension,
@@ -70,7 +70,7 @@ class Pooling:
         return "cls_layer" if self.layer else self.mode
 
     def in_words(self) -> str:
-        """Say what it is.
+        """Describe it.
 
         >>> Pooling(mode="cls", dimension=384, layer=True).in_words()
         'the first token through a trained layer, 384 numbers'
@@ -145,7 +145,7 @@ def _pooling_from_table(table: Mapping[str, Any], folder: Path) -> Pooling:
 
 
 def build_sentence_transformers_files(pooling: Pooling, layer: Mapping[str, Any] | None = None) -> dict[str, bytes]:
-    """Give the files by which sentence-transformers opens a folder: path -> content.
+    """Return the files by which sentence-transformers opens a folder: path -> content.
 
     `layer` has the `weight` (D, D) and the `bias` (D) of a layer that is part of the model, as numpy arrays.
     """

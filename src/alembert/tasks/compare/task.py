@@ -61,7 +61,7 @@ _DESCRIPTIONS: Final[dict[CompareKind, str]] = {
 
 @dataclass(frozen=True, eq=False)
 class CompareTask(Task[CompareExample, ComparePrediction]):
-    """Say how similar texts are."""
+    """Compare texts by their vectors."""
 
     name: ClassVar[str] = "compare"
     settings_class: ClassVar[type[Any]] = CompareSettings

@@ -98,13 +98,13 @@ def _run_searches(
 def _step_searches(
     searches: Sequence[DecodingSearch], logits: Logits
 ) -> Iterator[tuple[DecodingSearch, Sequence[int]]]:
-    """Give each search its logits; yield it with the numbers that its lines had in them."""
+    """Hand each search its logits; yield it with the numbers that its lines had in them."""
     start = 0
     for search in searches:
-        places = range(start, start + len(search.active))
-        search.step(logits[places.start : places.stop])
-        yield search, places
-        start = places.stop
+        rows = range(start, start + len(search.active))
+        search.step(logits[rows.start : rows.stop])
+        yield search, rows
+        start = rows.stop
 
 
 def _build_processor(tokenizer: Tokenizer, settings: DecodeSettings) -> LogitsProcessor:

@@ -61,8 +61,8 @@ class DecodeSettings:
 
     def __post_init__(self) -> None:
         if self.method not in get_args(DecodingMethod):
-            known = ", ".join(get_args(DecodingMethod))
-            raise BadSetting(f"`method` is {self.method!r}; expected one of {known}.")
+            methods = ", ".join(get_args(DecodingMethod))
+            raise BadSetting(f"`method` is {self.method!r}; expected one of {methods}.")
         self._check_whole_numbers()
         self._check_numbers()
         self._check_method()

@@ -32,12 +32,12 @@ from alembert.tasks.metrics.tally import Floats
 _CONTRACTED: Final = frozenset(("cannot", "gimme", "lemme", "gonna", "gotta", "d'ye", "more'n"))
 
 
-def _split_contraction(found: re.Match[str]) -> str:
-    return f" {found[1]} {found[2]} " if found[0] in _CONTRACTED else found[0]
+def _split_contraction(match: re.Match[str]) -> str:
+    return f" {match[1]} {match[2]} " if match[0] in _CONTRACTED else match[0]
 
 
-def _replace_opening_quote(found: re.Match[str]) -> str:
-    return " `` `` " if found[0] == '""' else " `` "
+def _replace_opening_quote(match: re.Match[str]) -> str:
+    return " `` `` " if match[0] == '""' else " `` "
 
 
 _RULES: Final = tuple(
@@ -98,17 +98,17 @@ class AnswerScorer:
 
     def f1(self, right: str, guess: str) -> float:
         """Compute F1 of the words."""
-        gold, given = self.words(right), self.words(guess)
-        if not gold or not given:
-            return float(self.has_none and gold == given)
-        return 2 * self.common(gold, given) / (len(gold) + len(given))
+        gold, guessed = self.words(right), self.words(guess)
+        if not gold or not guessed:
+            return float(self.has_none and gold == guessed)
+        return 2 * self.common(gold, guessed) / (len(gold) + len(guessed))
 
     def golds(self, rights: Sequence[str]) -> list[str]:
-        """Give the right answers that are compared; if there are none, the right answer is none."""
+        """Return the right answers that are compared; if there are none, the right answer is none."""
         return [right for right in rights if not self.has_none or self.words(right)] or [NO_ANSWER]
 
     def best(self, rights: Sequence[str], guess: str) -> tuple[float, float]:
-        """Give exact match and F1 with the right answer that fits best; without right answers, none is right."""
+        """Compute exact match and F1 with the right answer that fits best; without right answers, none is right."""
         if not rights:
             is_right = float(self.exact(NO_ANSWER, guess))
             return is_right, is_right
@@ -141,7 +141,7 @@ def _cmrc_words(text: str) -> list[str]:
 
 
 def longest_run(one: Sequence[str], other: Sequence[str]) -> int:
-    """Give the length of the longest run of words that two lists have in common.
+    """Measure the longest run of words that two lists have in common.
 
     >>> longest_run("the cat sat down".split(), "a cat sat up".split())
     2
@@ -183,11 +183,11 @@ def best_no_answer_threshold(scores_N: Floats, is_none_N: Floats, sure_N: Floats
 
 
 def find_first_rank(rights: Sequence[str], ranked: Sequence[str]) -> int | None:
-    """Give the place of the first right answer among the five best, from 1; case and outer spaces do not count.
+    """Find the rank of the first right answer among the five best, from 1; case and outer spaces do not count.
 
     >>> find_first_rank(["BRCA1", "BRCA-1"], ["TP53", "brca1"])
     2
     """
-    known = {right.strip().lower() for right in rights}
-    places = (place for place, text in enumerate(ranked[:MAX_RANK], 1) if text.strip().lower() in known)
-    return next(places, None)
+    answers = {right.strip().lower() for right in rights}
+    ranks = (rank for rank, text in enumerate(ranked[:MAX_RANK], 1) if text.strip().lower() in answers)
+    return next(ranks, None)

@@ -110,7 +110,7 @@ def _percentiles(values: Floats, level: float) -> Interval:
 
 
 def _p_value(values: Floats, observed: float) -> float:
-    """Give the share of values at least as far from 0, the observed one included, so that it is never 0."""
+    """Compute the share of values at least as far from 0, the observed one included, so that it is never 0."""
     # Sums in another order differ in the last bits, and equal differences must count as equal.
     extreme = int((np.abs(values) >= abs(observed) - 1e-12).sum())
     return (extreme + 1) / (len(values) + 1)

@@ -60,10 +60,10 @@ def fit_temperature(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> float:
     logits, labels = np.asarray(logits_NC, np.float64), np.asarray(labels_N, np.int64)
     if not len(logits):
         return 1.0
-    given = logits[np.arange(len(logits)), labels].mean()
+    mean_right = logits[np.arange(len(logits)), labels].mean()
 
     def slope(scale: float) -> float:
-        return float((softmax(logits * scale) * logits).sum(axis=1).mean() - given)
+        return float((softmax(logits * scale) * logits).sum(axis=1).mean() - mean_right)
 
     return solve_temperature(slope)
 
@@ -125,7 +125,7 @@ def reliability_bins(confidence: npt.ArrayLike, right: npt.ArrayLike, bins: int 
 
 
 def ece(bins: Sequence[CalibrationBin]) -> float:
-    """Give the expected calibration error: how far confidence is from accuracy, on average over answers."""
+    """Compute the expected calibration error: how far confidence is from accuracy, on average over answers."""
     gaps = sum(part.count * abs(part.accuracy - part.confidence) for part in bins)
     return ratio(gaps, sum(part.count for part in bins))
 
@@ -161,6 +161,6 @@ def best_threshold(scores: npt.ArrayLike, gold: npt.ArrayLike, *, default: float
 
 
 def _between(high: float, low: float) -> float:
-    """Give the middle, or the upper one of two neighbouring numbers that have none."""
+    """Return the middle, or the upper one of two neighbouring numbers that have none."""
     middle = low + (high - low) / 2
     return float(middle if low < middle else high)

@@ -114,7 +114,7 @@ def confusion_matrix(gold: Ints, guess: Ints, labels: int) -> Ints:
 
 
 def accuracy(matrix: Ints) -> float:
-    """Give the share of right guesses."""
+    """Compute the share of right guesses."""
     return ratio(int(np.trace(matrix)), int(matrix.sum()))
 
 
@@ -131,7 +131,7 @@ def macro_f1(matrix: Ints) -> float:
 
 
 def mcc(matrix: Ints) -> float:
-    """Give Matthews' correlation of any number of labels."""
+    """Compute Matthews' correlation of any number of labels."""
     counts = matrix.astype(np.float64)  # products of counts outgrow 64 bits
     rows, columns, total = counts.sum(axis=1), counts.sum(axis=0), counts.sum()
     spread = (total**2 - rows @ rows) * (total**2 - columns @ columns)
@@ -139,7 +139,7 @@ def mcc(matrix: Ints) -> float:
 
 
 def kappa(matrix: Ints) -> float:
-    """Give Cohen's kappa."""
+    """Compute Cohen's kappa."""
     counts = matrix.astype(np.float64)
     total = counts.sum()
     by_chance = counts.sum(axis=1) @ counts.sum(axis=0)
@@ -192,17 +192,17 @@ def balanced_weights(codes_N: Ints, labels: int) -> tuple[float, ...]:
 
 
 def encode_labels(names: Sequence[str], labels: Sequence[str]) -> Ints:
-    """Give the place of each name among the labels; a name that is not there raises KeyError."""
-    places = {label: place for place, label in enumerate(labels)}
-    return np.array([places[name] for name in names], np.int64)
+    """Return the number of each name among the labels; a name that is not there raises KeyError."""
+    number_of = {label: number for number, label in enumerate(labels)}
+    return np.array([number_of[name] for name in names], np.int64)
 
 
 def indicator_matrix(names: Sequence[Collection[str]], labels: Sequence[str]) -> Ints:
-    """Give a row of 0 and 1 for each example; a name that is not among the labels raises KeyError."""
-    places = {label: place for place, label in enumerate(labels)}
+    """Build a row of 0 and 1 for each example; a name that is not among the labels raises KeyError."""
+    number_of = {label: number for number, label in enumerate(labels)}
     table = np.zeros((len(names), len(labels)), np.int64)
-    for row, found in enumerate(names):
-        table[row, [places[name] for name in found]] = 1
+    for row, present in enumerate(names):
+        table[row, [number_of[name] for name in present]] = 1
     return table
 
 

@@ -50,7 +50,7 @@ def mae(gold: npt.ArrayLike, guess: npt.ArrayLike) -> float:
 
 
 def r2(gold: npt.ArrayLike, guess: npt.ArrayLike) -> float:
-    """Give the share of the variance that the guesses explain; negative if the mean would have been a better guess."""
+    """Compute the share of the variance that the guesses explain; negative if the mean would have been a better guess."""
     one, other = _pair(gold, guess)
     left = float(np.sum((one - other) ** 2))
     if _constant(one):

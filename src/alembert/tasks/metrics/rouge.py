@@ -30,7 +30,7 @@ def rouge_words(text: str) -> list[str]:
 
 
 def rouge(written: str, right: str) -> dict[str, float]:
-    """Give ROUGE-1, ROUGE-2 and ROUGE-L (F) of a text."""
+    """Compute ROUGE-1, ROUGE-2 and ROUGE-L (F) of a text."""
     one, other = rouge_words(written), rouge_words(right)
     pairs = Counter(pairwise(one)), Counter(pairwise(other))
     return {
@@ -41,8 +41,8 @@ def rouge(written: str, right: str) -> dict[str, float]:
 
 
 def overlap_f1(written: Mapping[Any, int], right: Mapping[Any, int]) -> float:
-    """Give F of what two counts have in common."""
-    common = sum(min(count, right[each]) for each, count in written.items() if each in right)
+    """Compute F of what two counts have in common."""
+    common = sum(min(count, right[ngram]) for ngram, count in written.items() if ngram in right)
     return _f1(common, sum(written.values()), sum(right.values()))
 
 

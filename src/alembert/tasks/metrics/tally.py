@@ -58,6 +58,10 @@ class Tally:
         """Whether there is anything to score: right answers, or guesses."""
         return self.tp + self.fp + self.fn > 0
 
+    def to_dict(self, *more: str) -> dict[str, float]:
+        """Return the ratios and the support, with more by name."""
+        return {name: getattr(self, name) for name in ("precision", "recall", "f1", "support", *more)}
+
     @classmethod
     def total(cls, parts: Iterable[Tally]) -> Tally:
         listed = list(parts)

@@ -70,21 +70,20 @@ class PairRules:
         return frozenset(map(_casefold_types, self.forward))
 
     def allows(self, head: EntityMention, tail: EntityMention, *, is_forward: bool) -> bool:
-        """Tell whether two mentions may be related, the first to the second."""
+        """Whether two mentions may be related, the first to the second."""
         types = _casefold_types((head.type, tail.type)) if self.is_typed else ("", "")
         if not self.directed:
             return is_forward and (types in self._types or types[::-1] in self._types)
         return types in self._types and (is_forward or types not in self._forward)
 
     def has_related_types(self, mentions: Sequence[EntityMention]) -> bool:
-        """Tell whether there are two mentions of types that are related, near each other or not."""
+        """Whether there are two mentions of types that are related, near each other or not."""
         if not self.is_typed:
             return len(mentions) > 1
-        found = Counter(mention.type.casefold() for mention in mentions)
-        return any(found[head] and found[tail] > (head == tail) for head, tail in self._types)
+        counts = Counter(mention.type.casefold() for mention in mentions)
+        return any(counts[head] and counts[tail] > (head == tail) for head, tail in self._types)
 
     def to_table(self) -> dict[str, Any]:
-        """Give plain values."""
         return {
             "types": [list(types) for types in self.types],
             "forward": [list(types) for types in self.forward],
@@ -139,7 +138,7 @@ def learn_pair_rules(
 
 
 def _names_concepts(examples: Iterable[RelateExample]) -> bool:
-    """Tell whether more relations are between concepts than between mentions."""
+    """Whether more relations are between concepts than between mentions."""
     concepts = mentions = 0
     for example in examples:
         ids = {mention.id for mention in example.mentions}
@@ -180,10 +179,10 @@ class _MentionNames:
         return max(0, other.start - one.end)
 
     def may_be_unlinked(self, place: MentionPair) -> bool:
-        """Tell whether a relation that could not be linked may be between two mentions."""
-        mentions = [self.example.mentions[each] for each in place]
-        names = {name for each in mentions for name in (each.id, *each.concepts)}
-        return any(names.issuperset(each.ends) for each in self.example.unlinked)
+        """Whether a relation that could not be linked may be between two mentions."""
+        mentions = [self.example.mentions[number] for number in place]
+        names = {name for mention in mentions for name in (mention.id, *mention.concepts)}
+        return any(names.issuperset(relation.ends) for relation in self.example.unlinked)
 
 
 # -- pairs
@@ -194,7 +193,7 @@ def list_candidate_pairs(example: RelateExample, rules: PairRules) -> list[Candi
     if example.form == "plain":
         return []
     if example.form != "document":
-        labels: Sequence[str | None] = [None] if example.links is None else [each.label for each in example.links]
+        labels: Sequence[str | None] = [None] if example.links is None else [link.label for link in example.links]
         return [CandidatePair(0, 1, label) for label in labels]
     named = _MentionNames.of(example, by_concept=rules.by_concept)
     near = _find_near_pairs(named, rules)
@@ -202,13 +201,13 @@ def list_candidate_pairs(example: RelateExample, rules: PairRules) -> list[Candi
         return [CandidatePair(*place) for place in near.values()]
     gold = _labels_by_pair(named, rules)
     related = {place for pair, place in near.items() if pair in gold}
-    found = [
+    candidates = [
         CandidatePair(*place, label, is_certain=pair in gold or not (place in related or named.may_be_unlinked(place)))
         for pair, place in near.items()
         for label in gold.get(pair, [rules.negative])
         if label is not None
     ]
-    return found + [
+    return candidates + [
         CandidatePair(*place, label, is_reachable=False)
         for place, label in _relations_outside_pairs(named, rules, near)
     ]
@@ -216,28 +215,28 @@ def list_candidate_pairs(example: RelateExample, rules: PairRules) -> list[Candi
 
 def _find_near_pairs(named: _MentionNames, rules: PairRules) -> dict[NamePair, MentionPair]:
     """Find the pairs that are asked about, by their names; of several places of a pair, the one with the least gap."""
-    found: dict[NamePair, MentionPair] = {}
+    nearest: dict[NamePair, MentionPair] = {}
     for place in _near_mentions(named.example, rules):
         head, tail = place
         for pair in ((one, other) for one in named.of_mention[head] for other in named.of_mention[tail]):
-            if pair[0] != pair[1] and (pair not in found or named.gap(place) < named.gap(found[pair])):
-                found[pair] = place
-    return found if rules.directed else _drop_reverse_pairs(found, named)
+            if pair[0] != pair[1] and (pair not in nearest or named.gap(place) < named.gap(nearest[pair])):
+                nearest[pair] = place
+    return nearest if rules.directed else _drop_reverse_pairs(nearest, named)
 
 
-def _drop_reverse_pairs(found: Mapping[NamePair, MentionPair], named: _MentionNames) -> dict[NamePair, MentionPair]:
+def _drop_reverse_pairs(nearest: Mapping[NamePair, MentionPair], named: _MentionNames) -> dict[NamePair, MentionPair]:
     """Keep one of the two directions of a pair, the nearer one; of two at the same place, the first by name."""
 
     def rank(pair: NamePair) -> tuple[int, MentionPair, NamePair]:
-        return named.gap(found[pair]), found[pair], pair
+        return named.gap(nearest[pair]), nearest[pair], pair
 
     return {
-        pair: place for pair, place in found.items() if (back := pair[::-1]) not in found or rank(pair) < rank(back)
+        pair: place for pair, place in nearest.items() if (back := pair[::-1]) not in nearest or rank(pair) < rank(back)
     }
 
 
 def _near_mentions(example: RelateExample, rules: PairRules) -> Iterator[MentionPair]:
-    """Give the mentions that are near each other and whose types and direction fit."""
+    """List the mentions that are near each other and whose types and direction fit."""
     spans = [_sentences_of(mention, example) for mention in example.mentions]
     for one, first in enumerate(example.mentions):
         for other in range(one + 1, len(spans)):
@@ -257,15 +256,15 @@ def _sentences_of(mention: EntityMention, example: RelateExample) -> tuple[int, 
 
 
 def get_context(example: RelateExample, place: CandidatePair) -> tuple[int, int]:
-    """Give the stretch of text in which a pair is read: a marked sentence whole, of a document the pair's sentences."""
+    """Find the stretch of text in which a pair is read: a marked sentence whole, of a document the pair's sentences."""
     if example.form != "document" or not example.sentences:
         return 0, len(example.text)
-    mentions = [example.mentions[each] for each in (place.head, place.tail)]
+    mentions = [example.mentions[number] for number in (place.head, place.tail)]
     ends = [_sentences_of(mention, example) for mention in mentions]
     first, last = min(start for start, _ in ends), max(end for _, end in ends)
     return (
-        min(example.sentences[first][0], *(each.start for each in mentions)),
-        max(example.sentences[last][1], *(each.end for each in mentions)),
+        min(example.sentences[first][0], *(mention.start for mention in mentions)),
+        max(example.sentences[last][1], *(mention.end for mention in mentions)),
     )
 
 

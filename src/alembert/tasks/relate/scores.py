@@ -8,7 +8,7 @@ a relation that could not be linked to two entities.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,7 +121,7 @@ def compute_scores(compared: RelationResults, main: str, coverage: Coverage) -> 
     return TaskScores(
         main=main,
         measures=measures,
-        by_label={label: _ratios(tally) for label, tally in tallies.items()},
+        by_label={label: tally.to_dict() for label, tally in tallies.items()},
         coverage=coverage,
         notes=tuple(_near_chance(compared, main, measures[main])),
     )
@@ -154,10 +154,6 @@ def _near_chance(compared: RelationResults, main: str, value: float) -> Iterator
 def _macro(tallies: Sequence[Tally]) -> float:
     """Average the F1 of the labels that occur, as scikit-learn does."""
     return ratio(sum(tally.f1 for tally in tallies if tally.occurs), sum(tally.occurs for tally in tallies))
-
-
-def _ratios(tally: Tally) -> Mapping[str, float]:
-    return {"precision": tally.precision, "recall": tally.recall, "f1": tally.f1, "support": tally.support}
 
 
 def build_sample_metric(compared: RelationResults, main: str) -> SampleMetric:

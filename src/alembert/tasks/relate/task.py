@@ -66,7 +66,7 @@ from alembert.tasks.relate.scores import (
     compute_scores,
     with_relations,
 )
-from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
 from alembert.tasks.task import LossUnit, SampleMetric, Task, TaskScores
 from alembert.text.tokenizer import Tokenizer
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RelateTask(Task[RelateExample, RelatePrediction]):
-    """Say how entities are related."""
+    """Relate entities."""
 
     name: ClassVar[str] = "relate"
     settings_class: ClassVar[type[Any]] = RelateSettings
@@ -157,8 +157,10 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
             )
         strange = [mention.type for mention in example.mentions if mention.type.casefold() not in self._stand_ins]
         if self.form == "anonymised" and strange:
-            known = ", ".join(self._stand_ins.values())
-            raise BadInput(f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {known}.")
+            stand_ins = ", ".join(self._stand_ins.values())
+            raise BadInput(
+                f"{where} has an entity @{strange[0]}$, which this task does not know; it knows {stand_ins}."
+            )
 
     def data_notes(self, examples: Sequence[RelateExample]) -> list[str]:
         return list(note_texts_without_pairs(examples, self.rules))
@@ -273,10 +275,7 @@ class RelateTask(Task[RelateExample, RelatePrediction]):
         return evidence.astype(np.float64)
 
     def tune(
-        self,
-        examples: Sequence[RelateExample],
-        encoded: Sequence[EncodedExample],
-        outputs: Sequence[Sequence[Outputs]],
+        self, examples: Sequence[RelateExample], encoded: Sequence[EncodedExample], outputs: ExampleOutputs
     ) -> RelateTask:
         """Fit the temperature, which changes no label."""
         gold = [row.labels for example in encoded for row in example.rows if row.labels is not None]

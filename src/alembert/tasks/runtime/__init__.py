@@ -13,6 +13,8 @@ from alembert.tasks.decoding.generation import IncrementalDecoder
 from alembert.tasks.example import EncodedExample
 
 Outputs = npt.NDArray[np.float32]
+ExampleOutputs = Sequence[Sequence[Outputs]]
+"""Those of each row of each example."""
 
 
 class Runner(Protocol):

@@ -76,7 +76,7 @@ class HeadMetadata:
         return cls(kind=kind, per_token=per_token, labels=tuple(map(check_text, labels)))
 
     def fits(self, columns: int, width: int) -> bool:
-        """Return whether a model of this width may have so many numbers for what the head answers for."""
+        """Whether a model of this width may have so many numbers for what the head answers for."""
         count = len(self.labels)
         if self.kind == "pointer":  # beside the scores of the types a query and a key, of one length
             return columns > 2 * count and columns % 2 == 0
@@ -106,7 +106,6 @@ class ExportMetadata:
     multiplications: int
 
     def to_table(self) -> dict[str, Any]:
-        """Return plain values."""
         return asdict(self)
 
     @classmethod
@@ -126,7 +125,7 @@ class ExportMetadata:
 
 
 def is_export(folder: Path) -> bool:
-    """Return whether a folder is an Export by its manifest; what has none that can be read is no Export."""
+    """Whether the manifest of a folder is that of an Export; a folder without one that can be read is none."""
     path = folder / MANIFEST
     try:
         return path.is_file() and read_manifest(path, str(path)).kind == EXPORT_KIND

@@ -70,7 +70,7 @@ class OpenVinoGraph:
 
     @contextmanager
     def _explained(self, done: str) -> Iterator[None]:
-        """Explain that the library refuses the graph, which anyone may have changed."""
+        """Refuse in a sentence a graph that the library cannot use, which anyone may have changed."""
         try:
             yield
         except RuntimeError as problem:  # the class of all its errors
@@ -98,17 +98,17 @@ class OnnxGraph:
     def infer(self, rows: Sequence[Row]) -> Mapping[str, Outputs]:
         """Compute a batch; outputs have their names."""
         try:
-            found = self._session.run(self._outputs, build_bert_inputs(rows))
+            outputs = self._session.run(self._outputs, build_bert_inputs(rows))
         except Exception as problem:  # its errors have no common class but this
             raise BadFile(
                 f"{self._name} cannot be run in ONNX Runtime ({type(problem).__name__}). Export the checkpoint again."
             ) from problem
-        return dict(zip(self._outputs, found, strict=True))
+        return dict(zip(self._outputs, outputs, strict=True))
 
 
 def build_bert_inputs(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the inputs that programs have for a BERT."""
-    given = pad_rows(rows)
-    real = np.arange(given["ids"].shape[1]) < given["lengths"][:, None]
-    named = {"input_ids": given["ids"], "attention_mask": real, "token_type_ids": given["segments"]}
+    padded = pad_rows(rows)
+    real = np.arange(padded["ids"].shape[1]) < padded["lengths"][:, None]
+    named = {"input_ids": padded["ids"], "attention_mask": real, "token_type_ids": padded["segments"]}
     return {name: values.astype(np.int64) for name, values in named.items()}

@@ -51,7 +51,7 @@ class AllowedTransitions:
 
 
 def build_allowed_transitions(labels: Sequence[str], scheme: _SchemeName) -> AllowedTransitions:
-    """Tell which tags may follow each other.
+    """Mark which tags may follow each other.
 
     >>> build_allowed_transitions(["O", "B-x", "I-x"], "bio").transitions.astype(int).tolist()
     [[1, 1, 0], [1, 1, 1], [1, 1, 1]]
@@ -71,8 +71,8 @@ def _prefix(label: str, scheme: _SchemeName) -> str:
         raise BadSetting(f"There is no tagging scheme {scheme!r}; expected one of {', '.join(_PREFIXES)}.")
     if label == "O" or (label[1:2] == "-" and label[0] in _PREFIXES[scheme]):
         return label[0]
-    known = ", ".join(f"{prefix}-..." for prefix in _PREFIXES[scheme])
-    raise BadSetting(f"{label!r} is no tag of the scheme {scheme}; expected O, {known}.")
+    prefixes = ", ".join(f"{prefix}-..." for prefix in _PREFIXES[scheme])
+    raise BadSetting(f"{label!r} is no tag of the scheme {scheme}; expected O, {prefixes}.")
 
 
 def viterbi_decode(
@@ -195,11 +195,11 @@ class CrfDecoder:
     end_C: ScoreArray
 
     def decode(self, emissions_PC: ScoreArray, legal: AllowedTransitions) -> TagIds:
-        """Give the best legal path."""
+        """Find the best legal path."""
         return viterbi_decode(emissions_PC, self.transitions_CC, self.start_C, self.end_C, legal)
 
     def marginals(self, emissions_PC: ScoreArray, legal: AllowedTransitions, temperature: float) -> _Floats:
-        """Give the probability of each tag at each place."""
+        """Compute the probability of each tag at each place."""
         moves, start, end = (part / temperature for part in (self.transitions_CC, self.start_C, self.end_C))
         return compute_marginals(emissions_PC / temperature, moves, start, end, legal)
 
@@ -238,7 +238,7 @@ class _PathScores:
         return float(emissions_PC[np.arange(len(path_P)), path_P].sum() + moves + ends)
 
     def expected(self, emissions: Sequence[_Floats], scale: float) -> float:
-        """Give what paths score on average if all scores are multiplied by `scale`, added over texts, longest first."""
+        """Compute what paths score on average if all scores are multiplied by `scale`, added over texts, longest first."""
         lengths_B = np.array([len(each) for each in emissions])
         mean_BC = self.start_C + np.stack([each[0] for each in emissions])
         weight_BC = scale * mean_BC
@@ -253,7 +253,7 @@ class _PathScores:
 
 
 def _softmax_and_logsumexp(logarithms: npt.NDArray[Any]) -> tuple[_Floats, _Floats]:
-    """Give what each has of the sum over the second axis, and the logarithm of that sum."""
+    """Return what each has of the sum over the second axis, and the logarithm of that sum."""
     highest = logarithms.max(1, keepdims=True)
     powers = np.exp(logarithms - highest)
     total = powers.sum(1, keepdims=True)

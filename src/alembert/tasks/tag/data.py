@@ -17,7 +17,6 @@ from alembert.corpus.readers.contract import ReadOptions
 from alembert.errors import BadFile
 from alembert.tasks.example import Coverage, Example, TaskPrediction
 from alembert.tasks.metrics import spans
-from alembert.tasks.metrics.tally import Tally
 from alembert.tasks.rewriting import (
     Edits,
     EntitySpan,
@@ -214,7 +213,7 @@ def compute_scores(examples: Sequence[TagExample], predictions: Sequence[TagPred
             "borders_f1": scores.borders.f1,
             "overlap_f1": scores.overlap.f1,
         },
-        by_label={label: _ratios(tally) for label, tally in scores.by_type.items()},
+        by_label={label: tally.to_dict("guessed") for label, tally in scores.by_type.items()},
         coverage=Coverage.total(prediction.coverage for prediction in predictions),
         notes=tuple(_notes(examples, scores)),
     )
@@ -241,16 +240,6 @@ def _notes(examples: Sequence[TagExample], scores: spans.SpanScores) -> Iterator
             f"Guesses of types that are nowhere annotated here count as wrong: {counts}. If the files do not annotate "
             "these types, say which they do (--types)."
         )
-
-
-def _ratios(tally: Tally) -> dict[str, float]:
-    return {
-        "precision": tally.precision,
-        "recall": tally.recall,
-        "f1": tally.f1,
-        "support": tally.support,
-        "guessed": tally.guessed,
-    }
 
 
 class TagRewriter(Rewriter[TagExample]):

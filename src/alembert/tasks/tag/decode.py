@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from alembert.tasks.example import EncodedExample
 from alembert.tasks.metrics import calibration
-from alembert.tasks.runtime import Outputs
+from alembert.tasks.runtime import ExampleOutputs, Outputs
 from alembert.tasks.tag.data import PredictedEntity, TagExample, TagPrediction
 from alembert.tasks.tag.rows import TagLayout
 from alembert.tasks.tag.tags import WordOffsets
@@ -100,9 +100,6 @@ def to_entities(encoded: EncodedExample, spans: Iterable[ScoredSpan]) -> TagPred
         for first, end, label, score in spans
     )
     return TagPrediction(tuple(entities), encoded.coverage)
-
-
-ExampleOutputs = Sequence[Sequence[Outputs]]
 
 
 def fit_word_temperature(

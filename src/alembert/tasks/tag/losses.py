@@ -117,7 +117,7 @@ class CrfLoss:
         return -self.crf.log_likelihood(outputs_PC, labels, self.lengths, self.allowed).sum()
 
     def teacher_targets(self, outputs_PC: Tensor, settings: DistillLossSettings) -> Tensor:
-        """Give logarithms of how likely each tag of each word is, over all paths through its row or on the best of them."""
+        """Compute logarithms of how likely each tag of each word is, over all paths through its row or on the best of them."""
         if settings.crf == "path":
             best_P1 = self._best_path(outputs_PC)[:, None]
             return torch.full_like(outputs_PC, MIN_LOG_PROBABILITY).scatter(1, best_P1, 0.0)

@@ -64,13 +64,13 @@ def to_word_ranges(spans: Iterable[LabelledSpan], words: WordOffsets) -> tuple[l
     """Turn spans of characters into ranges of words (end not included); count those that have none."""
     first = {start: number for number, start in enumerate(words.starts_W.tolist())}
     after = {end: number + 1 for number, end in enumerate(words.ends_W.tolist())}
-    found, lost = [], 0
+    ranges, lost = [], 0
     for start, end, label in spans:
         if start in first and end in after and first[start] < after[end]:
-            found.append((first[start], after[end], label))
+            ranges.append((first[start], after[end], label))
         else:
             lost += 1
-    return found, lost
+    return ranges, lost
 
 
 def drop_overlaps(ranges: Iterable[LabelledSpan]) -> tuple[list[LabelledSpan], int]:
@@ -81,12 +81,12 @@ def drop_overlaps(ranges: Iterable[LabelledSpan]) -> tuple[list[LabelledSpan], i
     """
     kept: list[LabelledSpan] = []
     taken: set[int] = set()
-    given = list(ranges)
-    for start, end, label in sorted(given, key=lambda span: (span[0] - span[1], span[0])):
+    spans = list(ranges)
+    for start, end, label in sorted(spans, key=lambda span: (span[0] - span[1], span[0])):
         if taken.isdisjoint(range(start, end)):
             taken.update(range(start, end))
             kept.append((start, end, label))
-    return sorted(kept), len(given) - len(kept)
+    return sorted(kept), len(spans) - len(kept)
 
 
 def tag_names(types: Sequence[str], scheme: SchemeName) -> tuple[str, ...]:
@@ -130,16 +130,16 @@ def from_tags(tags: Iterable[int], names: Sequence[str]) -> list[LabelledSpan]:
     >>> from_tags([1, 2, 0, 1, 1, 0, 2], ("O", "B-x", "I-x"))
     [(0, 2, 'x'), (3, 4, 'x'), (4, 5, 'x'), (6, 7, 'x')]
     """
-    found: list[LabelledSpan] = []
+    spans: list[LabelledSpan] = []
     is_open = False
     for word, tag in enumerate(tags):
         prefix, _, label = names[tag].partition("-")
-        if is_open and prefix in ("I", "E") and label == found[-1][2]:
-            found[-1] = (found[-1][0], word + 1, label)
+        if is_open and prefix in ("I", "E") and label == spans[-1][2]:
+            spans[-1] = (spans[-1][0], word + 1, label)
         elif prefix != OUTSIDE:
-            found.append((word, word + 1, label))
+            spans.append((word, word + 1, label))
         is_open = prefix in ("B", "I")
-    return found
+    return spans
 
 
 DEFAULT_TYPE: Final = "entity"
@@ -195,7 +195,7 @@ class TagScheme:
 
 
 def are_default_labels(names: Sequence[str]) -> bool:
-    """Tell whether the outputs of a head have no names but the numbers that transformers gives them."""
+    """Whether the outputs of a head have no names but the numbers that transformers gives them."""
     return all(_DEFAULT_LABEL.fullmatch(name) for name in names)
 
 

@@ -25,7 +25,7 @@ from alembert.tasks.annotation import AnnotationSpec, with_entities
 from alembert.tasks.example import EncodedExample, Example, ReadResult, collect
 from alembert.tasks.metrics import calibration
 from alembert.tasks.metrics.spans import f1_measure, span_counts
-from alembert.tasks.runtime import Outputs, check_finite
+from alembert.tasks.runtime import ExampleOutputs, Outputs, check_finite
 from alembert.tasks.settings import DistillLossSettings, LossSettings, load_settings, load_temperature
 from alembert.tasks.tag.crf import AllowedTransitions, CrfDecoder, build_allowed_transitions, find_best_path
 from alembert.tasks.tag.data import (
@@ -40,7 +40,6 @@ from alembert.tasks.tag.data import (
     sentence_starts,
 )
 from alembert.tasks.tag.decode import (
-    ExampleOutputs,
     ScoredSpan,
     decode_pointer_spans,
     fit_span_temperature,

@@ -34,7 +34,7 @@ class AnnotatedTypes:
     types: frozenset[str]
 
     def covers(self, file: Path) -> bool:
-        """Tell whether it is said about a file."""
+        """Whether it is said about a file."""
         if self.place is None:
             return True
         place, whole = self.place.resolve(), file.resolve()
@@ -47,7 +47,7 @@ def parse_types(words: Sequence[str]) -> list[AnnotatedTypes]:
     >>> [(str(each.place), sorted(each.types)) for each in parse_types(["a.tsv=Disease,Gene", "Disease"])]
     [('a.tsv', ['Disease', 'Gene']), ('None', ['Disease'])]
     """
-    found: dict[Path | None, frozenset[str]] = {}
+    types_of: dict[Path | None, frozenset[str]] = {}
     for word in words:
         place, _, names = word.rpartition("=")
         types = frozenset(filter(None, map(str.strip, names.split(","))))
@@ -57,19 +57,19 @@ def parse_types(words: Sequence[str]) -> list[AnnotatedTypes]:
                 "train.tsv=Disease,Gene."
             )
         where = Path(place) if place else None
-        found[where] = found.get(where, frozenset()) | types
-    return [AnnotatedTypes(place, types) for place, types in found.items()]
+        types_of[where] = types_of.get(where, frozenset()) | types
+    return [AnnotatedTypes(place, types) for place, types in types_of.items()]
 
 
 def check_declared_types(words: Sequence[str], files: Sequence[Path], known: Sequence[str]) -> None:
     """Refuse what is said about no file, and types that the task does not know."""
-    for each in parse_types(words):
-        if not any(map(each.covers, files)):
+    for declared in parse_types(words):
+        if not any(map(declared.covers, files)):
             raise BadSetting(
-                f"`types` names {each.place}, which is none of the files that are read, nor a folder above one: "
+                f"`types` names {declared.place}, which is none of the files that are read, nor a folder above one: "
                 f"{', '.join(map(str, files))}. Name a file as it is given."
             )
-        if strange := sorted(each.types - {*known}):
+        if strange := sorted(declared.types - {*known}):
             raise BadSetting(
                 f"`types` names {', '.join(strange)}, which the task does not know; it knows {', '.join(known)}."
             )
@@ -77,24 +77,28 @@ def check_declared_types(words: Sequence[str], files: Sequence[Path], known: Seq
 
 def select_types_for_files(words: Sequence[str], files: Sequence[Path]) -> tuple[str, ...]:
     """Choose what is said about some of these files."""
-    return tuple(word for word in words if any(each.covers(file) for each in parse_types([word]) for file in files))
+    return tuple(
+        word for word in words if any(declared.covers(file) for declared in parse_types([word]) for file in files)
+    )
 
 
 def apply_declared_types(reading: ReadResult[TagExample], words: Sequence[str]) -> ReadResult[TagExample]:
     """Keep the entities of the types that are said to be annotated, and count the others."""
-    said = parse_types(words)
-    if not said:
+    declared = parse_types(words)
+    if not declared:
         return reading
-    types = {source: _declared_types(Path(source), said) for source in {each.source for each in reading.examples}}
-    examples = tuple(_keep_types(each, types[each.source]) for each in reading.examples)
+    types = {
+        source: _declared_types(Path(source), declared) for source in {example.source for example in reading.examples}
+    }
+    examples = tuple(_keep_types(example, types[example.source]) for example in reading.examples)
     remarks = _remarks(reading.examples, types)
     return replace(reading, examples=examples, remarks=(*reading.remarks, *remarks))
 
 
-def _declared_types(file: Path, said: Sequence[AnnotatedTypes]) -> frozenset[str] | None:
+def _declared_types(file: Path, declared: Sequence[AnnotatedTypes]) -> frozenset[str] | None:
     """Choose what is said about a file; the nearest folder counts."""
-    about = [each for each in said if each.covers(file)]
-    nearest = max(about, key=lambda each: len(each.place.resolve().parts) if each.place else 0, default=None)
+    about = [one for one in declared if one.covers(file)]
+    nearest = max(about, key=lambda one: len(one.place.resolve().parts) if one.place else 0, default=None)
     return nearest.types if nearest else None
 
 
@@ -143,13 +147,13 @@ class _Source:
 
 
 def infer_types(examples: Sequence[TagExample], named: Sequence[Path] = ()) -> tuple[list[TagExample], list[str]]:
-    """Tell from training examples which types their sources do not annotate; say in sentences what was told.
+    """Detect in training examples which types their sources do not annotate, and describe it in sentences.
 
     A source is a file or folder as it was `named`, or the file of the example where none is. A source with many documents
     that never has a type which is frequent in others is taken not to annotate it. Where any source is small, or has no
     entity at all, nothing is told: all types count as annotated.
     """
-    source_of = _sources_by_file({each.source for each in examples}, named)
+    source_of = _sources_by_file({example.source for example in examples}, named)
     by_source: dict[str, list[TagExample]] = {}
     for example in examples:
         by_source.setdefault(source_of[example.source], []).append(example)
@@ -159,18 +163,18 @@ def infer_types(examples: Sequence[TagExample], named: Sequence[Path] = ()) -> t
         return list(examples), list(_differing_types_note(sources, types))
     missing = {source.name: _missing_types(source, sources) for source in sources}
     return [
-        replace(each, types=types - lacking) if (lacking := missing[source_of[each.source]]) else each
-        for each in examples
+        replace(example, types=types - lacking) if (lacking := missing[source_of[example.source]]) else example
+        for example in examples
     ], list(_describe_inferred_types(sources, types, missing))
 
 
 def _sources_by_file(files: Collection[str], named: Sequence[Path]) -> dict[str, str]:
     """Find for each file what was named: itself, or the nearest folder above it."""
-    known = {path.resolve(): str(path) for path in named}
-    places = {file: Path(file).resolve() for file in files}
+    name_of = {path.resolve(): str(path) for path in named}
+    paths = {file: Path(file).resolve() for file in files}
     return {
-        file: next((known[each] for each in (place, *place.parents) if each in known), file)
-        for file, place in places.items()
+        file: next((name_of[above] for above in (path, *path.parents) if above in name_of), file)
+        for file, path in paths.items()
     }
 
 
@@ -187,27 +191,27 @@ def _missing_types(source: _Source, sources: Sequence[_Source]) -> frozenset[str
 
 def _frequencies(sources: Sequence[_Source]) -> dict[str, tuple[int, int]]:
     """Count for each type the documents that have it, and all documents of the sources in which it occurs."""
-    found: dict[str, tuple[int, int]] = {}
+    frequencies: dict[str, tuple[int, int]] = {}
     for source in sources:
         for label, count in source.with_type.items():
-            having, documents = found.get(label, (0, 0))
-            found[label] = having + count, documents + source.documents
-    return found
+            having, documents = frequencies.get(label, (0, 0))
+            frequencies[label] = having + count, documents + source.documents
+    return frequencies
 
 
 def _describe_inferred_types(
     sources: Sequence[_Source], types: frozenset[str], missing: Mapping[str, frozenset[str]]
 ) -> Iterator[str]:
-    """Say of each source what it is taken to annotate, if it is not everything; one sentence, since a screen has few lines."""
+    """Describe what each source is taken to annotate, if it is not everything; one sentence, since a screen has few lines."""
     short = make_source_names([Path(source.name) for source in sources])
-    told = [
+    annotated = [
         f"{name} annotates {', '.join(sorted(types - missing[source.name]))}"
         for name, source in zip(short, sources, strict=True)
         if missing[source.name]
     ]
-    if told:
+    if annotated:
         yield (
-            f"taken from the types that they have: {'; '.join(told)}; other types count as unknown there in training, and "
+            f"taken from the types that they have: {'; '.join(annotated)}; other types count as unknown there in training, and "
             "not on development data (--types says it for both)"
         )
 
