@@ -43,15 +43,9 @@ def draw_png() -> Iterator[Callable[..., Any]]:
 
     That is the picture of the curves, the speed of this machine, and waiting for the disk.
     """
-<<<<<<< HEAD
-    draw = curves._render_picture
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curves, "_render_picture", lambda *_: b"")
-=======
     draw = curves.render_panels_png
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(curves, "render_panels_png", lambda *_: b"")
->>>>>>> html
         patch.setattr(hardware, "measure_matmul_peak", lambda dtype="float32": 100.0, raising=False)
         patch.setattr(os, "fsync", lambda _: None)
         yield draw
