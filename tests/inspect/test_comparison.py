@@ -181,7 +181,7 @@ def test_a_model_of_one_task_is_compared_with_one_task_of_several(
     config = EncoderConfig(vocab_size=tokenizer.vocab_size, num_hidden_layers=1, **TINY)
     plan = Blueprint(config=config, heads={"ner": task.head()}, labels={"ner": task.labels})
     Checkpoint.new(plan, tokenizer).save(tmp_path / "several")
-    write_tasks(tmp_path / "several", {"ner": (task, {})})
+    write_tasks(tmp_path / "several", {"ner": (task, {})}, {"ner": "ner"})
     models = {"several": tmp_path / "several", "one": folders["student"]}
     compared = compare_models(models, [file], task="ner", rounds=5, speed_seconds=None)
     assert [model.size.layers for model in compared.models] == [1, 2]

@@ -170,7 +170,7 @@ def export_tasks(model: Path, task: str | None) -> tuple[str, ...]:
 
 
 def check_installed(settings: ExportSettings) -> None:
-    """Say at once what the format needs; one that is chosen here is that of a library that is there."""
+    """Refuse a format whose library is missing; one that is chosen here is that of a library that is there."""
     from alembert.compress.onnx import import_onnx
     from alembert.hardware.runtimes import import_openvino
 
