@@ -38,7 +38,6 @@ from alembert.text.sentences import Span
 from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, Segmenter
 from alembert.train.augment.candidates import CandidateFinder, WordSlot
 from alembert.train.augment.settings import AugmentSettings
-from alembert.train.finetune.data import require_tokenizer
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def augment(
     Entities are replaced by those of the lexicons, whose labels are types of the task, or by others of the examples.
     """
     settings = settings or AugmentSettings()
-    rewriter, tokenizer = task.rewriter(), require_tokenizer(checkpoint)
+    rewriter, tokenizer = task.rewriter(), checkpoint.require_tokenizer()
     names = EntityNames.of(task, rewriter, examples, lexicons) if settings.entities or lexicons else None
     segmenter, notes = _choose_segmenter(examples)
     words = [_replaceable_words(rewriter, example, segmenter) for example in examples]

@@ -40,7 +40,7 @@ from alembert.train.augment.augment import augment
 from alembert.train.distill.settings import DistillSettings
 from alembert.train.distill.stages import DistillContext, DistillJob, StudentRun
 from alembert.train.distributed import Processes
-from alembert.train.finetune.data import TaskSpec, prepare_data, require_tokenizer
+from alembert.train.finetune.data import TaskSpec, prepare_data
 from alembert.train.finetune.data_reports import build_reports
 from alembert.train.finetune.finetune import FinetuneRunResult, select_best_seed
 from alembert.train.finetune.seeds import check_seeds, get_seed_folder
@@ -175,7 +175,7 @@ class _DistillRun:
         found = task.read([*train, *whole], task.settings, data.options).examples
         task.check(found)
         longest = teacher.blueprint.config.max_position_embeddings
-        encoded = task.encode(found[:STUDENT_SAMPLE_ROWS], require_tokenizer(teacher), longest)
+        encoded = task.encode(found[:STUDENT_SAMPLE_ROWS], teacher.require_tokenizer(), longest)
         return [row.ids.tolist() for each in encoded for row in each.rows][:STUDENT_SAMPLE_ROWS]
 
     def _more(self, teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> Sequence[Any]:

@@ -29,7 +29,6 @@ from alembert.train.distill.objective import SCORES_KEY, TextDistillObjective, f
 from alembert.train.distill.settings import GeneralDistillSettings
 from alembert.train.distill.teacher import Teacher
 from alembert.train.distributed import Processes
-from alembert.train.finetune.data import require_tokenizer
 from alembert.train.loop import TrainingLoop
 from alembert.train.pretrain.inputs import BuildContext, check_split, open_corpus
 from alembert.train.pretrain.lm import Collator
@@ -87,7 +86,7 @@ class _GeneralDistillRun:
         teacher = open_checkpoint(self.teacher)
         shards = self.processes.in_turn(lambda: self._shards(teacher))
         self.settings = self._with_length(self.settings)
-        assembler = Collator(shards, require_tokenizer(teacher), self.settings.batch.padded)
+        assembler = Collator(shards, teacher.require_tokenizer(), self.settings.batch.padded)
         student = make_student(
             teacher,
             self.student,
@@ -115,7 +114,7 @@ class _GeneralDistillRun:
         kitchen = BuildContext(cache, around.workers, around.log, around.on_reading)
         corpus = open_corpus(self.files, kitchen)
         shards = open_or_build_shards(
-            corpus, require_tokenizer(teacher), cache, workers=kitchen.workers, tell=kitchen.tell
+            corpus, teacher.require_tokenizer(), cache, workers=kitchen.workers, tell=kitchen.tell
         )
         check_split(shards, self.settings.evaluation.share)
         return shards

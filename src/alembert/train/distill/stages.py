@@ -46,7 +46,7 @@ from alembert.train.distill.teacher_cache import (
     hash_contents,
 )
 from alembert.train.distributed import Processes
-from alembert.train.finetune.data import DataFiles, PreparedData, PreparedTask, require_tokenizer
+from alembert.train.finetune.data import DataFiles, PreparedData, PreparedTask
 from alembert.train.finetune.finetune import with_run_length
 from alembert.train.finetune.objective import TaskObjective, group_rows
 from alembert.train.finetune.seeds import (
@@ -117,7 +117,7 @@ class DistillContext:
     @cached_property
     def tokenizes_differently(self) -> bool:
         """Whether the teacher reads other pieces than the student, and with them other rows of the same examples."""
-        return self.prepared.tokenizer.vocabulary != require_tokenizer(self.checkpoint).vocabulary
+        return self.prepared.tokenizer.vocabulary != self.checkpoint.require_tokenizer().vocabulary
 
     @cached_property
     def _own_pieces(self) -> VocabularySubset:
@@ -131,7 +131,7 @@ class DistillContext:
         examples = part.train.encoded
         if self.tokenizes_differently:
             encode = part.task.for_training().encode
-            examples = encode(part.splits.train, require_tokenizer(self.checkpoint), config.max_position_embeddings)
+            examples = encode(part.splits.train, self.checkpoint.require_tokenizer(), config.max_position_embeddings)
         items = group_rows(examples, together=part.task.loss_unit == "examples")
         return [row for item in items for row in item]
 

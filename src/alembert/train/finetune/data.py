@@ -168,12 +168,12 @@ class PreparedData:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return require_tokenizer(self.checkpoint)
+        return self.checkpoint.require_tokenizer()
 
     @property
     def max_length(self) -> int:
         """Tokens that the model reads at once."""
-        return self.checkpoint.blueprint.config.max_position_embeddings
+        return self.checkpoint.max_tokens
 
     @property
     def names(self) -> list[str]:
@@ -183,16 +183,6 @@ class PreparedData:
     def train_tokens(self) -> int:
         """Tokens of a pass over the training data of all tasks."""
         return sum(each.train.tokens for each in self.tasks)
-
-
-def require_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """Return the tokenizer of a model that must have one."""
-    if checkpoint.tokenizer is None:
-        raise BadFile(
-            "The model has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
-            "Put the files of the tokenizer it was trained with there."
-        )
-    return checkpoint.tokenizer
 
 
 def read_splits(task: type[AnyTask], data: DataFiles, settings: Any) -> DataSplits:
@@ -294,7 +284,7 @@ def prepare_data(
             learnt[name] = _fit_task(spec, checkpoint, (known or {}).get(name))
     learnt = {name: (task, _add_examples(task, divided, more)) for name, (task, divided) in learnt.items()}
     markers = {marker: word for task, _ in learnt.values() for marker, word in task.special_tokens.items()}
-    checkpoint = with_markers(checkpoint, require_tokenizer(checkpoint), markers)
+    checkpoint = with_markers(checkpoint, checkpoint.require_tokenizer(), markers)
     encoded = {name: _encode_splits(task, divided, checkpoint) for name, (task, divided) in learnt.items()}
     needs_all = whole_vocabulary or any(task.needs_full_vocabulary for task, _ in learnt.values())
     own = (each for parts in encoded.values() for part in parts for each in part)
@@ -358,6 +348,6 @@ def _mark_unknown(kind: type[AnyTask], divided: DataSplits, spec: TaskSpec) -> D
 def _encode_splits(
     task: AnyTask, divided: DataSplits, checkpoint: Checkpoint
 ) -> tuple[list[EncodedExample], list[EncodedExample]]:
-    tokenizer, longest = require_tokenizer(checkpoint), checkpoint.blueprint.config.max_position_embeddings
+    tokenizer, longest = checkpoint.require_tokenizer(), checkpoint.max_tokens
     trained = task.for_training().encode(divided.train, tokenizer, longest)
     return trained, task.encode(divided.dev, tokenizer, longest)

@@ -156,11 +156,7 @@ def check_split(shards: Shards, share: float, *, needed: int = 1) -> None:
 
 def _open_model(where: str) -> Checkpoint:
     checkpoint = open_checkpoint(where)
-    if checkpoint.tokenizer is None:
-        raise BadFile(
-            f"The model {where} has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
-            "Put the files of the tokenizer it was trained with there."
-        )
+    checkpoint.require_tokenizer()
     return checkpoint
 
 
