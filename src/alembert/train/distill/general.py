@@ -131,7 +131,7 @@ class _GeneralDistillRun:
         wanted = self.settings.model
         model = with_dropout(student, wanted.dropout, wanted.attention_dropout).model
         if self.settings.losses.fitted:
-            fit_projections(model, lesson, lesson.inside)
+            fit_projections(model, lesson)
         return TrainingLoop(
             model,
             lesson,

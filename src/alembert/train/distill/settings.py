@@ -29,12 +29,14 @@ from alembert.train.settings import (
 )
 
 LAYER_LOSSES: Final = ("attention", "hidden", "embeddings", "relations", "contrastive")
-"""Losses that compare what happens inside both models."""
+"""Losses that compare the layers of both models."""
+ANSWER_LOSSES: Final = ("prediction", "hard")
+"""Losses of what the student's head answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerLossWeights:
-    """How much each loss inside the model counts; 0 leaves it out."""
+    """How much each loss between layers counts; 0 leaves it out."""
 
     attention: float = 0.0
     """Attention scores before the softmax, layer by layer (TinyBERT); needs the teacher's number of heads."""
@@ -98,7 +100,7 @@ class StageLossWeights(LayerLossWeights):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*LAYER_LOSSES, "prediction", "hard")
+        return (*LAYER_LOSSES, *ANSWER_LOSSES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +157,7 @@ class DistillSettings:
             raise BadSetting(f"`most_texts` is {self.most_texts}; expected 1 or more.")
         if self.prediction.skip:
             raise BadSetting("The stage `prediction` makes the model for the task; it cannot be skipped.")
-        if not self.prediction.losses.chosen().keys() & {"prediction", "hard"}:
+        if not self.prediction.losses.chosen().keys() & set(ANSWER_LOSSES):
             raise BadSetting("The stage `prediction` needs a weight for `prediction` or `hard`.")
 
     def without_right_answers(self) -> DistillSettings:

@@ -296,7 +296,7 @@ class StudentRun:
         student = with_heads(learner, heads, seed=self.seed)
         model = prepared.vocabulary.shrink(with_dropout(student, stage.model.dropout, stage.model.attention_dropout))
         if stage.losses.fitted:
-            fit_projections(model, lesson, lesson.layer_losses)
+            fit_projections(model, lesson)
         log = RunLog(self.folder / INTERMEDIATE_FOLDER, tensorboard=hall.processes.is_first)
         loop = TrainingLoop(
             model,

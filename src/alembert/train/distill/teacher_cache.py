@@ -71,11 +71,11 @@ class TeacherCache:
     tokens_NW: HalfArray
     answers_PC: HalfArray
 
-    def lookup(self, numbers: Sequence[int], batch: Batch, *, inside: bool = True) -> TeacherOutputs:
-        """Give what was said about the rows of a batch, by their numbers in its order; `inside`: more than answers."""
-        inside = inside and self.wanted.has_layers
-        tokens_NW = np.empty((len(batch.ids_N), self.tokens_NW.shape[1] if inside else 0), np.float16)
-        if inside:
+    def lookup(self, numbers: Sequence[int], batch: Batch, *, layers: bool = True) -> TeacherOutputs:
+        """Return the outputs for the rows of a batch, by their numbers in its order; `layers`: more than answers."""
+        layers = layers and self.wanted.has_layers
+        tokens_NW = np.empty((len(batch.ids_N), self.tokens_NW.shape[1] if layers else 0), np.float16)
+        if layers:
             for number, start, length in zip(numbers, batch.starts_B.tolist(), batch.lengths, strict=True):
                 tokens_NW[start : start + length] = self.tokens_NW[self.tokens.of_row(number)]
         answers = None
