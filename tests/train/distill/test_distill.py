@@ -136,7 +136,7 @@ def test_half_of_a_teacher_learns_its_answers(teacher: str, place: Path, tmp_pat
     )
     distill(job, tmp_path / "out", settings, around=around(tmp_path, on_progress=hear))
     assert all(found[-1] < 0.7 * found[0] for found in losses.values())
-    assert set(losses) == {"inside", "distillation"}
+    assert set(losses) == {"intermediate layers", "distillation"}
 
 
 def test_what_a_student_was_trained_on_can_be_forgotten(place: Path, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def kill_in(phase: str) -> Callable[[TrainingProgress], None]:
     return hear
 
 
-@pytest.mark.parametrize("phase", ["inside", "distillation"])
+@pytest.mark.parametrize("phase", ["intermediate layers", "distillation"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, place: Path, tmp_path: Path) -> None:
     distill(wish(place), tmp_path / "whole", SETTINGS, around=around(tmp_path))
     with pytest.raises(Interrupted):

@@ -267,8 +267,8 @@ def _mean_losses(tallies: Sequence[LossTallies], weights: Mapping[str, float]) -
 
 
 def fit_projections(model: Model, objective: DistillObjective) -> None:
-    """Set the projections of a student to what fits the teacher's states best, on the first rows of the run."""
-    if not objective.layer_losses.heads:
+    """Set projections, unless they begin at random, to what fits the teacher's states best on the first rows."""
+    if not (objective.layer_losses.heads and objective.settings.losses.fitted):
         return
     sums: dict[str, tuple[Tensor, Tensor]] = {}
     cursor, seen = Cursor(), 0

@@ -20,10 +20,9 @@ from alembert.artifact import Draft, atomic_write
 from alembert.artifact.json_files import to_json_bytes
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.surgery import with_dropout, with_heads
+from alembert.files.surgery import with_heads
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
-from alembert.settings import to_toml
 from alembert.tasks.confidence import build_curve_table, collect_confidences
 from alembert.tasks.data_report import DataReport
 from alembert.tasks.example import count_surfaces
@@ -36,17 +35,14 @@ from alembert.tasks.files import (
 )
 from alembert.tasks.runtime.torch import ModelRunner
 from alembert.tasks.task import AnyTask, TaskScores
-from alembert.train.curves import write_curves
 from alembert.train.distributed import Processes
 from alembert.train.finetune.data import PreparedData, PreparedTask
 from alembert.train.finetune.masked_lm import AuxiliaryMaskedLM, get_masked_lm_head
 from alembert.train.finetune.objective import MultiTaskObjective, TaskObjective, combine_scores
 from alembert.train.finetune.settings import EpochSettings, FinetuneSettings
-from alembert.train.loop import TrainingLoop
 from alembert.train.objective import Objective
 from alembert.train.run import RunContext
-from alembert.train.runlog import RunLog
-from alembert.train.state import RunStates
+from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun
 
 
 def with_training_heads(prepared: PreparedData, settings: FinetuneSettings) -> Checkpoint:
@@ -113,9 +109,7 @@ def build_objective(prepared: PreparedData, settings: FinetuneSettings) -> Objec
     return AuxiliaryMaskedLM(lesson, prepared.tokenizer, settings.masked_lm, head=head, seed=settings.seed)
 
 
-RUN_FOLDER: Final = "run"
 SEEDS_FOLDER: Final = "seeds"
-STATE_FOLDER: Final = ".state"
 SCORES_FILE: Final = "scores.json"
 
 
@@ -164,9 +158,8 @@ class SeedRun:
     checkpoint: Checkpoint
     """The model with the heads of the run, before training."""
     settings: EpochSettings
-    lesson: Callable[[], Objective]
-    """Makes what the model learns."""
-    around: RunContext
+    objective: Callable[[], Objective]
+    context: RunContext
     processes: Processes
     phase: str = "fine-tuning"
     card_facts: Mapping[str, str] = field(default_factory=dict)
@@ -178,50 +171,46 @@ class SeedRun:
 
     def check(self) -> None:
         """Refuse what cannot run, before anything is written."""
-        self.processes.agree(lambda: self._loop)
+        self._training.check()
 
     def run(self) -> SeedResult:
-        """Train, or give the result of a seed that is done."""
+        """Train, or return the result of a seed that is done."""
         done = self.folder / RUN_FOLDER / SCORES_FILE
         if self.processes.broadcast(done.is_file()):
             return SeedResult.from_json(done.read_bytes())
-        loop = self._loop
-        loop.run()
-        loop.log.close()
-        result: list[SeedResult] = []
-        self.processes.on_first(lambda: result.append(self._written(loop)))
-        found: SeedResult = self.processes.broadcast(result[0] if result else None)
-        del self._loop  # states of the optimiser take twice the memory of the model
-        return found
+        self._training.train()
+        results: list[SeedResult] = []
+        self.processes.on_first(lambda: results.append(self._write()))
+        result: SeedResult = self.processes.broadcast(results[0] if results else None)
+        del self._training  # states of the optimiser take twice the memory of the model
+        return result
 
     @cached_property
-    def _loop(self) -> TrainingLoop:
-        wanted = self.settings.model
-        prepared = self.prepared
-        return TrainingLoop(
-            prepared.vocabulary.shrink(with_dropout(self.checkpoint, wanted.dropout, wanted.attention_dropout)),
-            self.lesson(),
+    def _training(self) -> TrainingRun:
+        return TrainingRun(
+            self.checkpoint,
+            self.objective,
             self.settings,
-            states=RunStates(self.folder / STATE_FOLDER),
-            log=RunLog(self.folder / RUN_FOLDER, tensorboard=self.processes.is_first),
-            processes=self.processes,
-            device=self.around.device,
-            sharded=self.around.shard,
-            tell=lambda progress: self.around.on_progress(replace(progress, phase=self.phase)),
+            self.folder / RUN_FOLDER,
+            self.folder / STATE_FOLDER,
+            self.context,
+            self.processes,
+            self.phase,
+            self.prepared.vocabulary,
         )
 
-    def _written(self, loop: TrainingLoop) -> SeedResult:
+    def _write(self) -> SeedResult:
         """Choose thresholds, score, and write the folder; the scores come last."""
+        training, loop = self._training, self._training.loop
         tuned = {each.name: _tune_task(each, loop.model) for each in self.prepared.tasks}
         scores = combine_scores({name: each.scores for name, each in tuned.items()})
         draft = Draft(self.folder, resumed=True)
-        trained = replace(self.checkpoint, model=self.prepared.vocabulary.restore(loop.model.cpu(), self.checkpoint))
-        without_training_heads(trained, self.prepared).write(draft, training=self._card(tuned))
+        without_training_heads(training.trained, self.prepared).write(draft, training=self._card(tuned))
         counts = {**draft.counts, **loop.position.done.counts, "kept_step": loop.kept}
         measured = scores.main, scores.measures, scores.by_label
         result = SeedResult(self.settings.seed, *measured, counts, scores.notes)
         self._write_tasks(tuned)
-        self._write_run(loop)
+        self._write_run()
         atomic_write(self.folder / RUN_FOLDER / SCORES_FILE, to_json_bytes(asdict(result)))
         shutil.rmtree(self.folder / STATE_FOLDER, ignore_errors=True)
         return result
@@ -238,15 +227,14 @@ class SeedRun:
                 (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(self.folder / path, content)
 
-    def _write_run(self, loop: TrainingLoop) -> None:
+    def _write_run(self) -> None:
         for part in self.prepared.tasks:
             run = get_run_folder(self.folder, part.name, self.prepared.names)
             run.mkdir(parents=True, exist_ok=True)
             if not self.forget_training:
                 _write_hashes(part, run)
             atomic_write(run / "data.json", to_json_bytes(self.reports[part.name].to_table()))
-        atomic_write(self.folder / RUN_FOLDER / "settings.toml", (self.toml or to_toml(self.settings)).encode())
-        write_curves(loop.log, self.folder / RUN_FOLDER, self.phase.capitalize())
+        self._training.write_run(self.toml)
 
     def _facts(self, part: PreparedTask) -> dict[str, Any]:
         divided = part.splits
