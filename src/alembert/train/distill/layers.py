@@ -34,7 +34,7 @@ from alembert.nn.losses import (
     relation_loss,
 )
 from alembert.nn.model import Model
-from alembert.train.distill.settings import LayerLossWeights
+from alembert.train.distill.settings import LAYER_LOSSES, LayerLossWeights
 from alembert.train.distill.teacher import TeacherOutputs, TeacherRequest
 
 PROJECTION: Final = "projection"
@@ -316,8 +316,9 @@ class LayerLosses:
         return dict.fromkeys(names, spec)
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Return what each loss of a batch is a sum over."""
-        return {loss.name: loss.count(batch) for loss in self.chosen}
+        """Return what each loss of a batch is a sum over, in the order of the weights, which the log has too."""
+        counts = {loss.name: loss.count(batch) for loss in self.chosen}
+        return {name: counts[name] for name in LAYER_LOSSES if name in counts}
 
     def compute(
         self, model: Model, recorder: LayerRecorder, teacher: TeacherOutputs, batch: Batch
