@@ -30,6 +30,7 @@ from alembert.hub import model_folder
 from alembert.settings import as_table
 from alembert.tasks.compare.pooling import find_missing_head
 from alembert.tasks.data_screen import format_data_report
+from alembert.tasks.example import ReadResult
 from alembert.tasks.files import TASK_FILE, read_task
 from alembert.tasks.task import AnyTask
 from alembert.text.sentences import split_sentences
@@ -148,32 +149,28 @@ class _DistillRun:
         task = read_task(Path(self.job.teacher), self.job.task).open().for_student()
         _check_same_task(task, self.job)
         tokenizer = None if self.job.vocabulary is None else Tokenizer.open(self.job.vocabulary)
+        reading = self._read_examples(task)
         student = make_student(
             teacher,
             self.job.student,
             self.settings.student,
             tokenizer=tokenizer,
-            rows=self._sample_rows(teacher, task),
+            rows=_sample_rows(teacher, task, reading.examples),
             seed=self.settings.seed,
         )
-        subject = TaskSpec(task=task.name, data=self.job.data, settings=task.settings)
-        prepared = prepare_data(
-            {task.name: subject},
-            student,
-            known={task.name: task},
-            more=partial(self._more, teacher),
-        )
+        name, more = task.name, partial(self._more, teacher)
+        spec = TaskSpec(task=name, data=self.job.data, settings=task.settings)
+        prepared = prepare_data({name: spec}, student, known={name: task}, readings={name: reading}, more=more)
         cache = self.context.cache_for(self.out)
         return TaskDistillation(self.job, teacher, prepared, self.settings, cache, self.context, self.processes)
 
-    def _sample_rows(self, teacher: Checkpoint, task: AnyTask) -> list[Sequence[int]]:
-        """Return some rows of the data, by which a narrower student is cut out of its teacher."""
+    def _read_examples(self, task: AnyTask) -> ReadResult[Any]:
+        """Read the files to train on, or those to be divided: once, since they may be large."""
         data = self.job.data
-        train, _, whole = (part.paths for part in data.parts)
-        examples = task.read([*train, *whole], task.settings, data.options).examples
-        task.check(examples)
-        encoded = task.encode(examples[:STUDENT_SAMPLE_ROWS], teacher.require_tokenizer(), teacher.max_tokens)
-        return [row.ids.tolist() for example in encoded for row in example.rows][:STUDENT_SAMPLE_ROWS]
+        train, _, unsplit = (part.paths for part in data.parts)
+        reading = task.read([*train, *unsplit], task.settings, data.options)
+        task.check(reading.examples)
+        return reading
 
     def _more(self, teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> Sequence[Any]:
         """Make further examples: copies of those that there are, and sentences of plain text."""
@@ -197,6 +194,12 @@ class _DistillRun:
         for note in augmented.notes:
             self.context.log(note)
         return augmented.examples
+
+
+def _sample_rows(teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> list[Sequence[int]]:
+    """Return some rows of the data, by which a narrower student is cut out of its teacher."""
+    encoded = task.encode(examples[:STUDENT_SAMPLE_ROWS], teacher.require_tokenizer(), teacher.max_tokens)
+    return [row.ids.tolist() for example in encoded for row in example.rows][:STUDENT_SAMPLE_ROWS]
 
 
 def _check_same_task(task: AnyTask, job: DistillJob) -> None:
