@@ -162,8 +162,8 @@ class TaskDistillObjective:
             return self.task_objective.evaluate(model, part, parts)
         return _tally_losses(self, model, self._eval_batches[part::parts])
 
-    def summarise(self, found: Sequence[Any]) -> EvalResult:
-        return self.task_objective.summarise(found) if self.answer_losses else _mean_losses(found, self.weights)
+    def summarise(self, parts: Sequence[Any]) -> EvalResult:
+        return self.task_objective.summarise(parts) if self.answer_losses else _mean_losses(parts, self.weights)
 
     @cached_property
     def _eval_batches(self) -> list[MicroBatch]:
@@ -227,8 +227,8 @@ class TextDistillObjective:
     def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> LossTallies:
         return _tally_losses(self, model, self._eval_batches[part::parts])
 
-    def summarise(self, found: Sequence[LossTallies]) -> EvalResult:
-        return _mean_losses(found, self.weights)
+    def summarise(self, parts: Sequence[LossTallies]) -> EvalResult:
+        return _mean_losses(parts, self.weights)
 
     @cached_property
     def _eval_batches(self) -> list[MicroBatch]:

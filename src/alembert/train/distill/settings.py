@@ -80,7 +80,7 @@ class LayerLossWeights:
         return LAYER_LOSSES
 
     def chosen(self) -> dict[str, float]:
-        """Give the losses that have a weight."""
+        """Return the losses that have a weight."""
         return {name: getattr(self, name) for name in self.names if getattr(self, name)}
 
 
@@ -161,7 +161,7 @@ class DistillSettings:
             raise BadSetting("The stage `prediction` needs a weight for `prediction` or `hard`.")
 
     def without_right_answers(self) -> DistillSettings:
-        """Give the settings for texts of which nobody knows the right answers."""
+        """Return the settings for texts of which nobody knows the right answers."""
         stages = {
             name: replace(stage, losses=replace(stage.losses, hard=0.0))
             for name, stage in (("intermediate", self.intermediate), ("prediction", self.prediction))
@@ -233,7 +233,7 @@ PRESETS: Final[dict[str, Callable[[], DistillSettings]]] = {"fast": fast, "tinyb
 
 
 def get_preset(name: str, task: str) -> DistillSettings:
-    """Give a preset whose steps are as large as they are usual for a task."""
+    """Return a preset whose steps are as large as they are usual for a task."""
     settings, batch = PRESETS[name](), get_default_settings(task).batch
     return replace(
         settings,
@@ -279,16 +279,16 @@ class ControlRun:
 
 
 def build_controls(settings: DistillSettings, *, has_texts: bool = False) -> dict[str, ControlRun]:
-    """Give the runs that a student is compared with: the same student without its teacher, and without new texts."""
+    """Return the runs that a student is compared with: the same student without its teacher, and without new texts."""
     plain = replace(settings.prediction, losses=StageLossWeights(hard=1.0))
     alone = replace(settings, intermediate=replace(settings.intermediate, skip=True), prediction=plain)
     uncopied = replace(settings.augment, copies=0)
-    found = {"without distillation": ControlRun(replace(alone, augment=uncopied), False)}
+    controls = {"without distillation": ControlRun(replace(alone, augment=uncopied), False)}
     if settings.augment.copies:
-        found["without augmentation"] = ControlRun(replace(settings, augment=uncopied), has_texts)
+        controls["without augmentation"] = ControlRun(replace(settings, augment=uncopied), has_texts)
     if has_texts:
-        found["without plain text"] = ControlRun(settings, False)
-    return found
+        controls["without plain text"] = ControlRun(settings, False)
+    return controls
 
 
 def check_preset(name: str) -> str:

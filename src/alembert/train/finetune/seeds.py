@@ -3,7 +3,7 @@
 A folder is done when its `run/scores.json` is there, which is written last: a run of several seeds that was stopped
 goes on with the one that was not done.
 
-Who learns in a fine-tuning run, and what: a Checkpoint with the heads that the tasks need, and the lesson for it.
+Who learns in a fine-tuning run, and what: a Checkpoint with the heads that the tasks need, and its objective.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun
 
 
 def with_training_heads(prepared: PreparedData, settings: FinetuneSettings) -> Checkpoint:
-    """Give the model a head for each task, and one for masked LM if that goes along."""
+    """Add a head for each task, and one for masked LM if that goes along."""
     if not settings.masked_lm.weight:
         return with_task_heads(prepared, settings.seed)
     name, spec = get_masked_lm_head(prepared.checkpoint.blueprint)
@@ -54,7 +54,7 @@ def with_training_heads(prepared: PreparedData, settings: FinetuneSettings) -> C
 
 
 def with_task_heads(prepared: PreparedData, seed: int, others: Mapping[str, HeadSpec] | None = None) -> Checkpoint:
-    """Give the model a head for each task, and others, unless a task has one of this name.
+    """Add a head for each task, and others, unless a task has one of this name.
 
     A head that it has already is kept only if its labels are the same, in this order.
     """
@@ -77,7 +77,7 @@ def _mismatched_heads(prepared: PreparedData) -> set[str]:
 
 
 def has_task_head(prepared: PreparedData, task: PreparedTask) -> bool:
-    """Tell whether the model came with a head for a task, of the same labels in the same order."""
+    """Return whether the model came with a head for a task, of the same labels in the same order."""
     return task.head in prepared.checkpoint.blueprint.heads.keys() - _mismatched_heads(prepared)
 
 
@@ -89,7 +89,7 @@ def without_training_heads(trained: Checkpoint, prepared: PreparedData) -> Check
 
 def build_objective(prepared: PreparedData, settings: FinetuneSettings) -> Objective:
     """Put together what the model learns: a task, or several in turn, with masked LM beside them if wanted."""
-    lessons = [
+    objectives = [
         TaskObjective(
             each.task,
             each.train,
@@ -102,11 +102,11 @@ def build_objective(prepared: PreparedData, settings: FinetuneSettings) -> Objec
         for each in prepared.tasks
     ]
     weights = {each.name: each.spec.weight for each in prepared.tasks}
-    lesson: Objective = MultiTaskObjective(lessons, settings, weights) if len(lessons) > 1 else lessons[0]
+    objective: Objective = MultiTaskObjective(objectives, settings, weights) if len(objectives) > 1 else objectives[0]
     if not settings.masked_lm.weight:
-        return lesson
+        return objective
     head, _ = get_masked_lm_head(prepared.checkpoint.blueprint)
-    return AuxiliaryMaskedLM(lesson, prepared.tokenizer, settings.masked_lm, head=head, seed=settings.seed)
+    return AuxiliaryMaskedLM(objective, prepared.tokenizer, settings.masked_lm, head=head, seed=settings.seed)
 
 
 SEEDS_FOLDER: Final = "seeds"
@@ -120,7 +120,7 @@ def check_seeds(count: int) -> None:
 
 
 def get_seed_folder(whole: Path, seed: int, seeds: int) -> Path:
-    """Say where a seed goes: into a folder of its own, unless it is the only one."""
+    """Choose where a seed goes: into a folder of its own, unless it is the only one."""
     return whole / SEEDS_FOLDER / str(seed) if seeds > 1 else whole
 
 
@@ -243,7 +243,7 @@ class SeedRun:
         return {**facts, "reading": reading}
 
     def _card(self, tuned: Mapping[str, TunedTask]) -> dict[str, str]:
-        """Say on the model card what the model was trained for, and with what result."""
+        """Describe for the model card what the model was trained for, and with what result."""
         settings = self.settings
         told: dict[str, str] = {}
         for each in self.prepared.tasks:

@@ -183,15 +183,15 @@ def _build_config(start: PretrainStart, settings: PretrainSettings, pieces: int 
 def _with_objective_heads(
     checkpoint: Checkpoint, settings: PretrainSettings, tokenizer: Tokenizer
 ) -> tuple[Checkpoint, tuple[str, ...]]:
-    """Give the model the heads that the objectives need, and the attention that it is trained with."""
+    """Add the heads that the objectives need, and the attention that it is trained with."""
     objectives = build_objectives(
         settings.objectives.chosen(),
         masks=settings.masks,
         mask_id=tokenizer.mask_id,
         vocab_size=tokenizer.vocab_size,
     )
-    heads: dict[str, HeadSpec] = {each.head: each.spec for each in objectives}
-    heaviest = max(objectives, key=lambda each: each.weight)
+    heads: dict[str, HeadSpec] = {objective.head: objective.spec for objective in objectives}
+    heaviest = max(objectives, key=lambda objective: objective.weight)
     config = replace(checkpoint.blueprint.config, attention=heaviest.attention)
     fresh = find_fresh_heads(checkpoint, heads)
     return with_heads(checkpoint, heads, config=config, seed=settings.seed), fresh
