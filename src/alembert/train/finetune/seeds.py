@@ -58,22 +58,22 @@ def with_task_heads(prepared: PreparedData, seed: int, others: Mapping[str, Head
 
     A head that it has already is kept only if its labels are the same, in this order.
     """
-    heads = {**(others or {}), **{each.head: each.task.head() for each in prepared.tasks}}
-    labels = {each.head: each.task.labels for each in prepared.tasks if each.task.labels}
-    learner = with_heads(_without_mismatched_heads(prepared), heads, pooler=False, seed=seed)
-    return replace(learner, blueprint=replace(learner.blueprint, labels=labels))
+    heads = {**(others or {}), **{part.head: part.task.head() for part in prepared.tasks}}
+    labels = {part.head: part.task.labels for part in prepared.tasks if part.task.labels}
+    checkpoint = with_heads(_without_mismatched_heads(prepared), heads, pooler=False, seed=seed)
+    return replace(checkpoint, blueprint=replace(checkpoint.blueprint, labels=labels))
 
 
 def _without_mismatched_heads(prepared: PreparedData) -> Checkpoint:
     """Leave out heads that are called as those of the tasks and have other labels."""
-    checkpoint, strangers = prepared.checkpoint, _mismatched_heads(prepared)
-    kept = {name: spec for name, spec in checkpoint.blueprint.heads.items() if name not in strangers}
-    return with_heads(checkpoint, kept) if strangers & checkpoint.blueprint.heads.keys() else checkpoint
+    checkpoint, mismatched = prepared.checkpoint, _mismatched_heads(prepared)
+    kept = {name: spec for name, spec in checkpoint.blueprint.heads.items() if name not in mismatched}
+    return with_heads(checkpoint, kept) if mismatched & checkpoint.blueprint.heads.keys() else checkpoint
 
 
 def _mismatched_heads(prepared: PreparedData) -> set[str]:
-    known = prepared.checkpoint.blueprint.labels
-    return {each.head for each in prepared.tasks if known.get(each.head, ()) != each.task.labels}
+    labels = prepared.checkpoint.blueprint.labels
+    return {part.head for part in prepared.tasks if labels.get(part.head, ()) != part.task.labels}
 
 
 def has_task_head(prepared: PreparedData, task: PreparedTask) -> bool:
@@ -83,7 +83,7 @@ def has_task_head(prepared: PreparedData, task: PreparedTask) -> bool:
 
 def without_training_heads(trained: Checkpoint, prepared: PreparedData) -> Checkpoint:
     """Leave out what served the training alone."""
-    own = {name: trained.blueprint.heads[name] for name in (each.head for each in prepared.tasks)}
+    own = {name: trained.blueprint.heads[name] for name in (part.head for part in prepared.tasks)}
     return trained if own == dict(trained.blueprint.heads) else with_heads(trained, own)
 
 
@@ -280,7 +280,7 @@ def _tune_task(part: PreparedTask, model: Model) -> TunedTask:
     bound = part.task.with_head_weights(model.head(part.head))
     outputs = bound.run(ModelRunner(model, part.head, bound.attention_pattern), dev.encoded)
     bound = bound.tune(dev.examples, dev.encoded, outputs)
-    predictions = [bound.decode(each, found) for each, found in zip(dev.encoded, outputs, strict=True)]
+    predictions = [bound.decode(*pair) for pair in zip(dev.encoded, outputs, strict=True)]
     confidence = build_curve_table(collect_confidences(bound, dev.examples, predictions))
     return TunedTask(bound, bound.score(dev.examples, predictions), confidence)
 
