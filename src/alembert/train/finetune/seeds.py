@@ -91,17 +91,17 @@ def build_objective(prepared: PreparedData, settings: FinetuneSettings) -> Objec
     """Put together what the model learns: a task, or several in turn, with masked LM beside them if wanted."""
     objectives = [
         TaskObjective(
-            each.task,
-            each.train,
-            each.dev,
+            part.task,
+            part.train,
+            part.dev,
             settings,
-            name=each.name,
-            head=each.head,
+            name=part.name,
+            head=part.head,
             regularise=settings.regularise,
         )
-        for each in prepared.tasks
+        for part in prepared.tasks
     ]
-    weights = {each.name: each.spec.weight for each in prepared.tasks}
+    weights = {part.name: part.spec.weight for part in prepared.tasks}
     objective: Objective = MultiTaskObjective(objectives, settings, weights) if len(objectives) > 1 else objectives[0]
     if not settings.masked_lm.weight:
         return objective
@@ -202,8 +202,8 @@ class SeedRun:
     def _write(self) -> SeedResult:
         """Choose thresholds, score, and write the folder; the scores come last."""
         training, loop = self._training, self._training.loop
-        tuned = {each.name: _tune_task(each, loop.model) for each in self.prepared.tasks}
-        scores = combine_scores({name: each.scores for name, each in tuned.items()})
+        tuned = {part.name: _tune_task(part, loop.model) for part in self.prepared.tasks}
+        scores = combine_scores({name: task.scores for name, task in tuned.items()})
         draft = Draft(self.folder, resumed=True)
         without_training_heads(training.trained, self.prepared).write(draft, training=self._card(tuned))
         counts = {**draft.counts, **loop.position.done.counts, "kept_step": loop.kept}
@@ -245,18 +245,18 @@ class SeedRun:
     def _card(self, tuned: Mapping[str, TunedTask]) -> dict[str, str]:
         """Describe for the model card what the model was trained for, and with what result."""
         settings = self.settings
-        told: dict[str, str] = {}
-        for each in self.prepared.tasks:
-            task, scores = tuned[each.name].task, tuned[each.name].scores
-            of = f" of {each.name}" if len(tuned) > 1 else ""
-            told |= {
-                f"task{of}": f"{task.name}: {'; '.join(each.rstrip('.') for each in task.describe())}",
-                f"examples{of}": f"{len(each.splits.train):,} to train on, {len(each.splits.dev):,} for development",
+        facts: dict[str, str] = {}
+        for part in self.prepared.tasks:
+            task, scores = tuned[part.name].task, tuned[part.name].scores
+            of = f" of {part.name}" if len(tuned) > 1 else ""
+            facts |= {
+                f"task{of}": f"{task.name}: {'; '.join(line.rstrip('.') for line in task.describe())}",
+                f"examples{of}": f"{len(part.splits.train):,} to train on, {len(part.splits.dev):,} for development",
                 f"development data{of}": ", ".join(f"{n} {value:.4g}" for n, value in scores.measures.items()),
             }
         passes = f"{settings.epochs:g} passes" if settings.tokens else "see run/settings.toml"
         return {
-            **told,
+            **facts,
             **self.card_facts,
             "length of the run": passes,
             "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
