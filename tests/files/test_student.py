@@ -367,7 +367,7 @@ def test_another_vocabulary_from_scratch_has_its_rows() -> None:
 
 
 def test_another_vocabulary_needs_the_teachers_tokenizer() -> None:
-    with pytest.raises(BadFile, match="teacher has no tokenizer"):
+    with pytest.raises(BadFile, match="has no tokenizer"):
         make_student(replace(teacher(), tokenizer=None), "half", AUTO, tokenizer=cutter("a"))
 
 

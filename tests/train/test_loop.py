@@ -175,8 +175,8 @@ def test_a_continued_run_begins_where_the_last_state_is(make: Make) -> None:
 
 def test_dropout_is_drawn_anew_in_every_step(make: Make) -> None:
     loop = make()
-    (portion, *_), _ = loop.lesson.sample(Cursor(), 1, 0.0)
-    micro = loop.lesson.collate(portion)
+    (portion, *_), _ = loop.objective.sample(Cursor(), 1, 0.0)
+    micro = loop.objective.collate(portion)
     totals = {"masked_lm": 1.0}
     losses = []
     for step in (0, 0, 1):
@@ -211,7 +211,7 @@ def test_gradients_do_not_depend_on_how_a_step_is_cut_into_micro_batches(make: M
     for pieces in (1, 3):
         loop = make(settings, str(pieces))
         loop.model.eval()  # dropout is drawn by micro-batch
-        portions, _ = loop.lesson.sample(Cursor(), 4, 0.0)
+        portions, _ = loop.objective.sample(Cursor(), 4, 0.0)
         cut = [replace(p, spans=p.spans[n::pieces]) for p in portions for n in range(pieces)]
         loop._gradients([portion for portion in cut if portion.spans])
         found.append({name: p.grad for name, p in loop.model.named_parameters() if p.grad is not None})
@@ -223,13 +223,13 @@ def test_weights_of_passes_do_not_depend_on_the_micro_batches_of_a_step(make: Ma
     weights = ObjectiveWeights(masked_lm=1.0, next_sentence=0.5, causal=0.25)
     batch = BatchSettings(tokens=64 * micro_batches, micro_tokens=64)
     loop = make(replace(USUAL, objectives=weights, batch=batch))
-    assert isinstance(loop.lesson, PretrainObjective)
-    portions, _ = loop.lesson.sample(Cursor(), 640, 0.0)
+    assert isinstance(loop.objective, PretrainObjective)
+    portions, _ = loop.objective.sample(Cursor(), 640, 0.0)
     share: dict[str, float] = dict.fromkeys(weights.chosen(), 0.0)
     for portion in portions:
-        for name, target in loop.lesson.collate(portion).targets.items():
+        for name, target in loop.objective.collate(portion).targets.items():
             count = len(target.labels)
-            share[name] += count * loop.lesson._factor(loop.lesson.objectives[name], count, count)
+            share[name] += count * loop.objective._factor(loop.objective.objectives[name], count, count)
     steps = len(portions) / micro_batches
     assert {name: total / steps for name, total in share.items()} == pytest.approx(weights.chosen(), rel=0.2)
 
@@ -269,7 +269,7 @@ def test_the_verdict_is_that_of_the_weights_that_come_out(make: Make) -> None:
     exact = ModelSettings(precision="float32")  # what the loop would choose by itself is left out below
     loop = make(replace(USUAL, model=exact, saving=replace(USUAL.saving, average=0.9)))
     verdict = loop.run()
-    again = loop.lesson.summarise([loop.lesson.evaluate(loop.model)])
+    again = loop.objective.summarise([loop.objective.evaluate(loop.model)])
     assert again.loss == pytest.approx(verdict.loss, rel=1e-6)
 
 
@@ -489,8 +489,8 @@ class Poisoned(PretrainObjective):
 
 def poisoned(make: Make, settings: PretrainSettings, steps: range) -> TrainingLoop:
     loop = make(settings, lesson=Poisoned)
-    assert isinstance(loop.lesson, Poisoned)
-    loop.lesson.bad = lambda: loop.position.done.step in steps
+    assert isinstance(loop.objective, Poisoned)
+    loop.objective.bad = lambda: loop.position.done.step in steps
     return loop
 
 
@@ -527,7 +527,7 @@ def test_a_run_without_finite_gradients_stops_and_keeps_its_last_state(make: Mak
 def test_bad_steps_that_are_not_in_a_row_do_not_stop_a_run(make: Make) -> None:
     settings = replace(USUAL, steps=2 * MAX_SKIPPED_STEPS + 2, saving=SavingSettings(log_every=5))
     loop = make(settings, lesson=Poisoned)
-    assert isinstance(loop.lesson, Poisoned)
-    loop.lesson.bad = lambda: loop.position.done.step % 2 == 0
+    assert isinstance(loop.objective, Poisoned)
+    loop.objective.bad = lambda: loop.position.done.step % 2 == 0
     loop.run()
     assert len(list(loop.log.rows("event"))) == MAX_SKIPPED_STEPS + 1

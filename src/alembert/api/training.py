@@ -234,8 +234,8 @@ def distill(
 
 def _finished_pretraining(folder: Path) -> PretrainingResult:
     """Read from its log what a run that was complete before has reached."""
-    from alembert.train.pretrain.pretrain import RUN_FOLDER
     from alembert.train.runlog import RunLog
+    from alembert.train.training_run import RUN_FOLDER
 
     rows = list(RunLog(folder / RUN_FOLDER, tensorboard=False).rows("held_out"))
     if not rows:
@@ -331,7 +331,8 @@ def _result(folder: Path, results: Iterable[SeedResult], best: int) -> TrainingR
 
 def _finished(folder: Path) -> TrainingResult:
     """Read what a run that was complete before has reached."""
-    from alembert.train.finetune.seeds import RUN_FOLDER, SCORES_FILE, SEEDS_FOLDER, SeedResult
+    from alembert.train.finetune.seeds import SCORES_FILE, SEEDS_FOLDER, SeedResult
+    from alembert.train.training_run import RUN_FOLDER
 
     def read(place: Path) -> SeedResult:
         return SeedResult.from_json((place / RUN_FOLDER / SCORES_FILE).read_bytes())

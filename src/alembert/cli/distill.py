@@ -298,7 +298,7 @@ def _run_general(
     from alembert.train.distributed import is_first_process
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        around = place.run_context(tell=bar.show_training, tell_reading=bar.show)
+        around = place.run_context(on_progress=bar.show_training, on_reading=bar.show)
         done = distill_general(teacher, student, corpus, out, settings=settings, around=around)
     if is_first_process():
         _show_general(done, out, as_json)
@@ -336,7 +336,7 @@ def _run_task(
     from alembert.train.distributed import is_first_process
 
     with ProgressBar(sys.stderr, plain_every=60) as bar:
-        around = place.run_context(tell=bar.show_training, tell_reading=bar.show)
+        around = place.run_context(on_progress=bar.show_training, on_reading=bar.show)
         try:
             done = run(wish, out, settings, seeds=seeds, around=around)
         except AlreadyDone:

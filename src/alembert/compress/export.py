@@ -19,7 +19,7 @@ from alembert import artifact, hardware
 from alembert.compress.card import ExportReport, TaskMeasurement, render_card
 from alembert.compress.fallback import FloatFallback
 from alembert.compress.formats import BUILDERS, GraphBuilder, choose_format, describe_speeds, measure_format_speeds
-from alembert.compress.measure import ExportData, ExportedTask, Fp32Baseline, require_tokenizer
+from alembert.compress.measure import ExportData, ExportedTask, Fp32Baseline
 from alembert.compress.network import check_exportable
 from alembert.compress.settings import ExportSettings
 from alembert.data.windows import REFERENCE_TOKENS, Row
@@ -177,7 +177,7 @@ class _ExportRun:
 
     def check(self) -> None:
         """Refuse before the long work what cannot be exported."""
-        require_tokenizer(self.checkpoint)
+        self.checkpoint.require_tokenizer()
         for part in self.parts:
             _ = part.task
         check_exportable(self.checkpoint.model, self.heads)
@@ -275,7 +275,7 @@ class _ExportRun:
     def write(self, folder: Path, graph: Any | None, outcome: ExportReport) -> None:
         """Fill the folder of the Export."""
         self.maker.write(self.exact if graph is None else graph, folder / GRAPH_FILES[self.format])
-        require_tokenizer(self.checkpoint).save(folder)
+        self.checkpoint.require_tokenizer().save(folder)
         self._write_tasks(folder)
         write_decoding_weights(folder, {part.head: part.decoding_weights for part in self.parts})
         (folder / "README.md").write_text(render_card(outcome), encoding="utf8")

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from alembert.compress.card import TaskMeasurement
 from alembert.data.windows import Row
-from alembert.errors import BadFile, BadSetting
+from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
 from alembert.tasks.compare.task import CompareTask
 from alembert.tasks.example import EncodedExample, get_group_ids
@@ -46,21 +46,13 @@ class ExportCandidate:
 
     def encode(self, examples: Sequence[Any]) -> list[EncodedExample]:
         """Turn examples into what the model reads."""
-        longest = self.checkpoint.blueprint.config.max_position_embeddings
-        return self.task.encode(examples, require_tokenizer(self.checkpoint), longest)
+        return self.task.encode(examples, self.checkpoint.require_tokenizer(), self.checkpoint.max_tokens)
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:
         """Answer examples."""
         encoded = self.encode(examples)
         outputs = self.task.run(self.runner, encoded)
         return [self.task.decode(*pair) for pair in zip(encoded, outputs, strict=True)]
-
-
-def require_tokenizer(checkpoint: Checkpoint) -> Any:
-    """Give the tokenizer of a checkpoint; one without is refused."""
-    if checkpoint.tokenizer is None:
-        raise BadFile("The checkpoint has no tokenizer (vocab.txt or tokenizer.json), so it cannot read texts.")
-    return checkpoint.tokenizer
 
 
 def compute_agreement(task: AnyTask, examples: Sequence[Any], one: Sequence[Any], other: Sequence[Any]) -> float:
@@ -158,8 +150,7 @@ class ExportedTask:
         examples = self.data.calibration
         wanted = min(most, len(examples))
         drawn = [examples[number * len(examples) // wanted] for number in range(wanted)]
-        longest = self.checkpoint.blueprint.config.max_position_embeddings
-        encoded = self.task.encode(drawn, require_tokenizer(self.checkpoint), longest)
+        encoded = self.task.encode(drawn, self.checkpoint.require_tokenizer(), self.checkpoint.max_tokens)
         return [row for each in encoded for row in each.rows][:most]
 
     def candidate(self, graph: ExportedGraph) -> ExportCandidate:

@@ -80,6 +80,21 @@ class Checkpoint:
         return sum(p.numel() for p in self.model.parameters())
 
     @property
+    def max_tokens(self) -> int:
+        """How many tokens the model reads at once."""
+        return self.blueprint.config.max_position_embeddings
+
+    def require_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer, or refuse a model without one."""
+        if self.tokenizer is None:
+            where = "The model" if self.folder is None else f"The model {self.folder}"
+            raise BadFile(
+                f"{where} has no tokenizer: neither a tokenizer.json nor a vocab.txt of WordPiece is in its folder. "
+                "Put the files of the tokenizer it was trained with there, or copy them from the model it began as."
+            )
+        return self.tokenizer
+
+    @property
     def bytes(self) -> int:
         """What the weights take in memory and, but for a header, on the disk."""
         return sum(p.numel() * p.element_size() for p in self.model.parameters())

@@ -64,8 +64,8 @@ def make_student(
         return _inherit_extra_config(teacher, Checkpoint.new(blueprint, own, seed=seed))
     state = _initial_weights(teacher, shape, rows, seed)
     if tokenizer is not None:
-        known = _require_tokenizer(teacher)
-        state[TOKEN_EMBEDDING] = average_rows(state[TOKEN_EMBEDDING], map_pieces(known, tokenizer))
+        sources = map_pieces(teacher.require_tokenizer(), tokenizer)
+        state[TOKEN_EMBEDDING] = average_rows(state[TOKEN_EMBEDDING], sources)
     sized = replace(shape.config, vocab_size=len(state[TOKEN_EMBEDDING]))
     blueprint = Blueprint(config=sized, pooler=teacher.model.pooler is not None)
     model = Model.skeleton(sized, pooler=blueprint.pooler)
@@ -109,15 +109,6 @@ def _random_rows(teacher: Checkpoint, seed: int) -> list[list[int]]:
     return [[*ends[0], *row, *ends[1]] for row in rows]
 
 
-def _require_tokenizer(teacher: Checkpoint) -> Tokenizer:
-    if teacher.tokenizer is None:
-        raise BadFile(
-            "The teacher has no tokenizer, so nobody knows what its pieces are. Put the files of the tokenizer that it "
-            "was trained with into its folder."
-        )
-    return teacher.tokenizer
-
-
 def _open_student(
     teacher: Checkpoint, wanted: str, settings: StudentSettings, tokenizer: Tokenizer | None
 ) -> Checkpoint:
@@ -144,7 +135,7 @@ def _check_limits(student: EncoderConfig, teacher: EncoderConfig, wanted: str) -
 
 def _with_vocabulary_of(teacher: Checkpoint, student: Checkpoint, wanted: str) -> Checkpoint:
     """Check that both cut text alike; what a task has added to the teacher's vocabulary is added to the student's."""
-    theirs, ours = _require_tokenizer(teacher), student.tokenizer
+    theirs, ours = teacher.require_tokenizer(), student.tokenizer
     if ours is None or not _begins_as(theirs, ours):
         found = "none" if ours is None else repr(ours)
         raise BadFile(

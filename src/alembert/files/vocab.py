@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from alembert import artifact
-from alembert.errors import AlreadyDone, BadFile, BadInput, BadSetting
+from alembert.errors import AlreadyDone, BadInput, BadSetting
 from alembert.extras import TRAINING, require
 from alembert.hub import model_folder
 from alembert.text import learn as learning
@@ -109,12 +109,7 @@ def open_tokenizer_with_model(where: str | Path) -> TokenizerWithModel:
     from alembert.files.checkpoint import open as open_checkpoint
 
     checkpoint = open_checkpoint(folder)
-    if checkpoint.tokenizer is None:
-        raise BadFile(
-            f"The model {where} has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
-            "Put the files of the tokenizer it was trained with there."
-        )
-    return TokenizerWithModel(checkpoint.tokenizer, checkpoint)
+    return TokenizerWithModel(checkpoint.require_tokenizer(), checkpoint)
 
 
 def learn(

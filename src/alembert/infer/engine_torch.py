@@ -25,7 +25,6 @@ from alembert.tasks.compare.pooling import find_missing_head
 from alembert.tasks.runtime import check_finite
 from alembert.tasks.runtime.torch import ModelRunner, TorchDecoder, compute_head_outputs, map_batches
 from alembert.tasks.task import AnyTask
-from alembert.text.tokenizer import Tokenizer
 
 _HEAD_PURPOSES: Final = {
     "masked_lm": "say how probable a text is",
@@ -39,14 +38,9 @@ class TorchEngine:
     name: Final = "torch"
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
-        if checkpoint.tokenizer is None:
-            raise BadFile(
-                f"{checkpoint.folder or 'The checkpoint'} has no WordPiece tokenizer (vocab.txt or tokenizer.json), so it "
-                "cannot read texts. Copy those files from the model that it was fine-tuned from into its folder."
-            )
         self.checkpoint = checkpoint
-        self.tokenizer: Tokenizer = checkpoint.tokenizer
-        self.max_tokens = checkpoint.blueprint.config.max_position_embeddings
+        self.tokenizer = checkpoint.require_tokenizer()
+        self.max_tokens = checkpoint.max_tokens
         self.attention = checkpoint.blueprint.config.attention
         self.device = device
         self.model = checkpoint.model.to(device).eval()

@@ -75,10 +75,10 @@ class Processes:
     def is_first(self) -> bool:
         return self.rank == 0
 
-    def device(self, wanted: str) -> torch.device:
-        """Give each process of a machine a GPU of its own."""
-        if wanted != "cuda" or self.world == 1:
-            return torch.device(wanted)
+    def device(self, kind: str) -> torch.device:
+        """Assign each process of a machine a GPU of its own."""
+        if kind != "cuda" or self.world == 1:
+            return torch.device(kind)
         own = torch.device("cuda", _read_environment("LOCAL_RANK", 0))
         torch.cuda.set_device(own)
         return own
@@ -86,7 +86,7 @@ class Processes:
     # -- talking
 
     def gather(self, value: Any) -> list[Any]:
-        """Give the value that each process has, in the order of their ranks."""
+        """Return the value that each process has, in the order of their ranks."""
         if self.world == 1:
             return [value]
         values: list[Any] = [None] * self.world
@@ -95,7 +95,7 @@ class Processes:
         return values
 
     def broadcast(self, value: Any) -> Any:
-        """Give what the first process has."""
+        """Return what the first process has."""
         if self.world == 1:
             return value
         values = [value]
@@ -106,8 +106,8 @@ class Processes:
     def total(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Add up numbers by name over all processes, in the order of their ranks."""
         total: dict[str, float] = {}
-        for each in self.gather(dict(numbers)):
-            for name, value in each.items():
+        for of_process in self.gather(dict(numbers)):
+            for name, value in of_process.items():
                 total[name] = total.get(name, 0) + value
         return total
 
@@ -115,13 +115,13 @@ class Processes:
         """Do something in every process. If it is refused in one, all end there: that one says why, the others nothing."""
         problem = None
         try:
-            found = work()
+            result = work()
         except UserError as error:
             problem = error
         codes = self.gather(_exit_code(problem))
         refused = next((rank for rank, code in enumerate(codes) if code is not None), None)
         if refused is None:
-            return found
+            return result
         if problem is not None and refused == self.rank:
             raise problem
         # torchrun ends all when the first one goes, and that must be the one that speaks.
@@ -132,9 +132,9 @@ class Processes:
     def in_turn(self, work: Callable[[], ResultT]) -> ResultT:
         """Let the first process do something, then the others, who find it done."""
         if self.is_first:
-            found = self.agree(work)
+            result = self.agree(work)
             self.agree(_do_nothing)
-            return found
+            return result
         self.agree(_do_nothing)
         return self.agree(work)
 
@@ -183,15 +183,15 @@ class Processes:
 
     def gather_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Put sharded tensors together, one at a time; the result is in the first process, and empty in the others."""
-        found = {}
+        gathered = {}
         for name, tensor in tensors.items():
             full = tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor
             if self.is_first:
-                found[name] = full
-        return found
+                gathered[name] = full
+        return gathered
 
     def whole_model(self, model: Model) -> Model:
-        """Give the model as one process has it: the same one, or in the first process a whole copy of a sharded one."""
+        """Return the model as one process has it: the same one, or in the first process a whole copy of a sharded one."""
         if not is_sharded(model):
             return model
         state = self.gather_tensors(model.state_dict())
@@ -227,12 +227,12 @@ def shard_model(model: Model, device: torch.device, world: int, settings: Optimi
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Tell whether the model is spread over processes."""
+    """Return whether the model is spread over processes."""
     return isinstance(model, FSDPModule)
 
 
 def shard_tensors(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """Give this process's part of full tensors that belong to parameters of the model; each may have a `kind/` before it."""
+    """Return this process's part of full tensors that belong to parameters of the model; each may have a `kind/` before it."""
     parameters = dict(model.named_parameters())
     return {key: _shard_like(tensor, parameters.get(key.rpartition("/")[2])) for key, tensor in tensors.items()}
 
@@ -245,7 +245,7 @@ def _shard_like(tensor: Tensor, parameter: Tensor | None) -> Tensor:
 
 
 def is_first_process() -> bool:
-    """Tell whether this process is the one that people hear: the first, or the only one."""
+    """Return whether this process is the one that people hear: the first, or the only one."""
     return _read_environment("RANK", 0) == 0
 
 
@@ -284,10 +284,10 @@ def _do_nothing() -> Any:
 
 
 def _used_anywhere(parameters: list[nn.Parameter]) -> list[bool]:
-    """Tell which parameters have a gradient in some process; FSDP gives zeros to those that were not used."""
+    """Find which parameters have a gradient in some process; FSDP gives zeros to those that were not used."""
     used = torch.tensor([_is_used(parameter.grad) for parameter in parameters], dtype=torch.uint8)
     dist.all_reduce(used, dist.ReduceOp.MAX)
-    return [bool(each) for each in used]
+    return [bool(count) for count in used]
 
 
 def _is_used(gradient: Tensor | None) -> bool:

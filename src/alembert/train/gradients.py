@@ -89,7 +89,7 @@ def _differentiate(job: LossJob, trained: list[nn.Parameter]) -> _Result:
 
 
 def _add(trained: list[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
-    given: set[int] = set()
+    seen: set[int] = set()
     for parameter, gradient in zip(trained, gradients, strict=True):
         if gradient is None:
             continue
@@ -98,9 +98,9 @@ def _add(trained: list[nn.Parameter], gradients: Sequence[Tensor | None]) -> Non
             continue
         # Taken without a copy, unless autograd has given two parameters the same memory, or one number many times.
         memory = gradient.untyped_storage().data_ptr()
-        is_its_own = gradient.is_contiguous() and memory not in given
+        is_its_own = gradient.is_contiguous() and memory not in seen
         parameter.grad = gradient if is_its_own else gradient.clone()
-        given.add(memory)
+        seen.add(memory)
 
 
 @lru_cache(maxsize=1)
@@ -121,7 +121,7 @@ class ExponentialMovingAverage:
         self._decay = decay
         self._updates = 0
         self._parameters = dict(model.named_parameters())
-        self._averages = {name: each.detach().clone() for name, each in self._parameters.items()}
+        self._averages = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
         self._swapped = False
 
     @torch.no_grad()
@@ -144,13 +144,13 @@ class ExponentialMovingAverage:
 
     @torch.no_grad()
     def install(self) -> None:
-        """Give the model the average for good."""
+        """Replace the weights of the model by their average."""
         assert not self._swapped, "the model holds the average already"
         for name, parameter in self._parameters.items():
             parameter.copy_(self._averages[name])
 
     def state(self) -> dict[str, Tensor]:
-        """Give what `load` needs; the tensors are the average's own, not copies."""
+        """Return what `load` needs; the tensors are the average's own, not copies."""
         assert not self._swapped, "the model holds the average now"
         averages = {f"average/{name}": average for name, average in self._averages.items()}
         return {**averages, "updates": torch.tensor(self._updates)}
@@ -158,8 +158,8 @@ class ExponentialMovingAverage:
     @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a state."""
-        shapes = {name: each.shape for name, each in self.state().items()}
-        if {name: each.shape for name, each in state.items()} != shapes:
+        shapes = {name: tensor.shape for name, tensor in self.state().items()}
+        if {name: tensor.shape for name, tensor in state.items()} != shapes:
             raise BadFile(
                 "The saved average has other parameters than the model. Continue with the model it was saved with."
             )

@@ -1,6 +1,6 @@
 """The one training loop.
 
-In: a model, a lesson and settings. One step: plan micro-batches, compute their gradients, sum them over streams and
+In: a model, an objective and settings. One step: plan micro-batches, compute their gradients, sum them over streams and
 processes, clip, update, average, log, save. Nothing random has a state: data and dropout are found by seed, cursor and
 step, so a saved run continues to the bit, and any number of processes sees the same samples.
 """
@@ -54,7 +54,7 @@ class TrainingLoop:
     def __init__(
         self,
         model: Model,
-        lesson: Objective,
+        objective: Objective,
         settings: RunSettings,
         *,
         states: RunStates,
@@ -71,15 +71,14 @@ class TrainingLoop:
             shard_model(model, self.device, self.processes.world, settings.optimiser)
         self.model = model.to(self.device).train()
         self.model.encoder.recompute = settings.model.recompute
-        self.lesson = lesson
+        self.objective = objective
         self.settings = settings
         self.states = states
         self.log = log
         self.tell = tell
         self.optimiser = Optimiser(model, settings.optimiser)
-        self.average = (
-            None if settings.saving.average is None else ExponentialMovingAverage(model, settings.saving.average)
-        )
+        decay = settings.saving.average
+        self.average = None if decay is None else ExponentialMovingAverage(model, decay)
         self.position = TrainerState()
         self.streams = torch.get_num_threads() if device == "cpu" else 1
         self.half = _half_precision(settings, device)
@@ -93,7 +92,7 @@ class TrainingLoop:
     # -- the run
 
     def run(self) -> EvalResult:
-        """Train to the end of the budget; give what held-out data say about the result."""
+        """Train to the end of the budget; return what held-out data say about the result."""
         self._restore()
         with StopSignalHandler() as stopping:
             self._begin()
@@ -132,22 +131,16 @@ class TrainingLoop:
 
     @property
     def budget(self) -> Budget:
-        position, s = self.position, self.settings
-        return Budget(
-            hours=s.hours,
-            tokens=s.tokens,
-            steps=s.steps,
-            reserve=position.reserve,
-            overhead=position.overhead,
-        )
+        p, s = self.position, self.settings
+        return Budget(hours=s.hours, tokens=s.tokens, steps=s.steps, reserve=p.reserve, overhead=p.overhead)
 
     def _step(self) -> None:
         began = time.monotonic()
         position, settings = self.position, self.settings
         progress = self.budget.progress(position.done)
         self._choose_parts(progress)
-        portions, cursor = self.lesson.sample(position.cursor, settings.batch.micro_batches, progress)
-        found = self._gradients(portions)
+        portions, cursor = self.objective.sample(position.cursor, settings.batch.micro_batches, progress)
+        totals = self._gradients(portions)
         self.processes.sum_gradients(self.model.parameters())
         rate = settings.optimiser.rate * get_rate_factor(progress, settings.schedule)
         norm = self.optimiser.step(position.done.step, rate)
@@ -158,22 +151,22 @@ class TrainingLoop:
         position.cursor = cursor
         position.done = RunTotals(
             step=position.done.step + 1,
-            tokens=position.done.tokens + found.tokens,
+            tokens=position.done.tokens + totals.tokens,
             seconds=position.done.seconds + seconds,
         )
         position.skipped = 0 if is_sound else position.skipped + 1
         if is_sound:
-            self._note(found, seconds, rate, norm)
+            self._note(totals, seconds, rate, norm)
         else:
             self._note_skipped()
 
     def _gradients(self, portions: Sequence[Any]) -> StepTotals:
-        """Compute this process's share of the step's gradients; give what all processes found."""
+        """Compute this process's share of the step's gradients; return the totals of all processes."""
         own = [(n, p) for n, p in enumerate(portions) if n % self.processes.world == self.processes.rank]
-        micros = [(n, self.lesson.collate(portion).to(self.device)) for n, portion in own]
+        micros = [(n, self.objective.collate(portion).to(self.device)) for n, portion in own]
         totals = self.processes.total(count_targets(micro for _, micro in micros))
         sums: list[dict[str, float]] = [{} for _ in micros]
-        jobs = [partial(self._loss, n, micro, totals, sums[place]) for place, (n, micro) in enumerate(micros)]
+        jobs = [partial(self._loss, n, micro, totals, own) for (n, micro), own in zip(micros, sums, strict=True)]
         self._accumulate(jobs, portions, totals)
         work: float = sum(_count_flops(self.model, micro) for _, micro in micros)
         losses = self.processes.total({**sum_by_name(sums), "/work": work})
@@ -188,15 +181,15 @@ class TrainingLoop:
             return
         idle = -(-len(portions) // self.processes.world) > len(jobs)
         if idle:  # no process can run a pass alone: one that counts nothing keeps the others company
-            micro = self.lesson.collate(portions[0]).to(self.device)
+            micro = self.objective.collate(portions[0]).to(self.device)
             jobs = [*jobs, lambda: 0 * self._loss(0, micro, totals, {})]
         accumulate_sequentially(jobs)
 
-    def _loss(self, place: int, micro: MicroBatch, totals: Mapping[str, float], sums: dict[str, float]) -> Tensor:
-        noise = DropoutSeed(stable_hash(self.settings.seed, "dropout", self.position.done.step, place))
+    def _loss(self, number: int, micro: MicroBatch, totals: Mapping[str, float], sums: dict[str, float]) -> Tensor:
+        noise = DropoutSeed(stable_hash(self.settings.seed, "dropout", self.position.done.step, number))
         with self._autocast():
-            loss, found = self.lesson.loss(self.model, micro, totals, noise)
-        sums.update(found)
+            loss, own_sums = self.objective.loss(self.model, micro, totals, noise)
+        sums.update(own_sums)
         return loss
 
     def _autocast(self) -> Any:
@@ -218,9 +211,9 @@ class TrainingLoop:
         peak = None if self.peak is None else self.peak * self.processes.world
         return Meter(self.position.sums, peak)
 
-    def _note(self, found: StepTotals, seconds: float, rate: float, norm: float) -> None:
-        self.meter.annotate(found, seconds)
-        self._tell(found.loss)
+    def _note(self, totals: StepTotals, seconds: float, rate: float, norm: float) -> None:
+        self.meter.add(totals, seconds)
+        self._tell(totals.loss)
         if self.position.done.step % self.settings.saving.log_every == 0:
             self._write_row(rate, norm)
             self.position.sums.clear()
@@ -316,12 +309,12 @@ class TrainingLoop:
         self.model.eval()
         with self.average.applied() if self.average else nullcontext(), self._autocast():
             if is_sharded(self.model):  # all processes run all passes
-                found = [self.lesson.evaluate(self.model)]
+                parts = [self.objective.evaluate(self.model)]
             else:
-                part = self.lesson.evaluate(self.model, self.processes.rank, self.processes.world)
-                found = self.processes.gather(part)
+                part = self.objective.evaluate(self.model, self.processes.rank, self.processes.world)
+                parts = self.processes.gather(part)
         self.model.train()
-        return self.lesson.summarise(found)
+        return self.objective.summarise(parts)
 
     # -- nothing lost
 
@@ -350,12 +343,12 @@ class TrainingLoop:
         self.states.save(Snapshot(self.position.done.step, facts, tensors), best=best)
 
     def _restore(self) -> None:
-        found = self.processes.agree(self.states.latest)
-        step = None if found is None else found[0].step
+        latest = self.processes.agree(self.states.latest)
+        step = None if latest is None else latest[0].step
         self.processes.agree(lambda: self.processes.check_same(step))
-        if found is None:
+        if latest is None:
             return
-        snapshot, notes = found
+        snapshot, notes = latest
         tensors = {group: shard_tensors(named, self.model) for group, named in snapshot.tensors.items()}
         self.model.load_state_dict(tensors["model"])
         self.optimiser.load(tensors["optimiser"])
@@ -392,12 +385,12 @@ class TrainingLoop:
 
 def _half_precision(settings: RunSettings, device: str) -> str | None:
     """Name the narrow type for matrix products; none: float32 throughout."""
-    wanted: str = settings.model.precision
-    if wanted == "auto":
-        wanted = hardware.detect_capabilities().training_type if device == "cpu" else "bfloat16"
+    precision: str = settings.model.precision
+    if precision == "auto":
+        precision = hardware.detect_capabilities().training_type if device == "cpu" else "bfloat16"
     elif device == "cpu":
-        hardware.check_dtype(wanted)
-    return None if wanted == "float32" else wanted
+        hardware.check_dtype(precision)
+    return None if precision == "float32" else precision
 
 
 def _count_flops(model: Model, micro: MicroBatch) -> int:

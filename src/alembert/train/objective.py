@@ -1,6 +1,6 @@
 """What the one loop needs to know of what it trains: portions of data, their loss, and how to judge the model.
 
-Pre-training, fine-tuning and distillation are lessons. A lesson plans portions for a cursor, turns a portion into a
+Pre-training, fine-tuning and distillation are objectives. An objective plans portions for a cursor, turns a portion into a
 micro-batch of tensors, and gives the loss of it; the loop knows nothing else about data or objectives.
 """
 
@@ -49,7 +49,7 @@ class MicroBatch:
     wanted: int | None = None
     """How many tokens the heads read, and the last block is asked for; none: all."""
     weight: float = 1.0
-    """How much it counts in its step, where a lesson has several kinds of micro-batches."""
+    """How much it counts in its step, where an objective has several kinds of micro-batches."""
 
     @property
     def tokens(self) -> int:
@@ -87,7 +87,7 @@ class Objective(Protocol):
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
-        """Give this micro-batch's part of the step's loss, and the plain sum of each objective.
+        """Return this micro-batch's part of the step's loss, and the plain sum of each objective.
 
         `totals` says how many targets of each objective the whole step has, over all processes, so that the parts add
         up to the weighted mean.
@@ -96,5 +96,5 @@ class Objective(Protocol):
     def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> Any:
         """See what the model, which is in evaluation mode, gets right on a part of the held-out data."""
 
-    def summarise(self, found: Sequence[Any]) -> EvalResult:
+    def summarise(self, parts: Sequence[Any]) -> EvalResult:
         """Turn what was found in all parts into scores."""

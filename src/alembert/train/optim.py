@@ -143,7 +143,7 @@ class Optimiser:
         return norm
 
     def state(self) -> dict[str, Tensor]:
-        """Give what `load` needs to continue; the tensors are the optimiser's own, not copies.
+        """Return what `load` needs to continue; the tensors are the optimiser's own, not copies.
 
         Halves of heads have keys of their own, such as `exp_avg/<parameter>#even`.
         """
@@ -173,8 +173,8 @@ class Optimiser:
         weights, saved = self._weights(key), state.get(f"{kind}/{key}")
         shape = () if kind in ("step", "collected") else weights.shape
         if saved is None or saved.shape != shape:
-            found = "missing" if saved is None else f"of the shape {tuple(saved.shape)}"
-            raise BadFile(f"In the saved state of the optimiser, {kind}/{key} is {found}; {_OTHER_RUN}")
+            problem = "missing" if saved is None else f"of the shape {tuple(saved.shape)}"
+            raise BadFile(f"In the saved state of the optimiser, {kind}/{key} is {problem}; {_OTHER_RUN}")
         return saved.to(weights.device, copy=True) if shape == () else torch.empty_like(weights).copy_(saved)
 
     def _take(self) -> dict[str, Tensor]:
@@ -211,7 +211,7 @@ class Optimiser:
         return _ParameterSlice(key, name, home.contiguous(), of_heads[:, odd::2].contiguous(), home)
 
     def _weights(self, key: str) -> Tensor:
-        """Give the weights that a key of the state stands for."""
+        """Return the weights that a key of the state stands for."""
         name, _, half = key.partition("#")
         weights: Tensor | None = self._parameters.get(name)
         if half and weights is not None:
@@ -238,10 +238,10 @@ class Optimiser:
         lists = (
             [piece.weights for piece in pieces],
             [piece.gradient for piece in pieces],
-            [each.exp_avg for each in moments],
-            [each.exp_avg_sq for each in moments],
+            [moment.exp_avg for moment in moments],
+            [moment.exp_avg_sq for moment in moments],
         )
-        steps = [each.step for each in moments]
+        steps = [moment.step for moment in moments]
         of = self._settings
         decay = of.weight_decay if decayed else 0.0
         if of.name == "lamb":
@@ -289,7 +289,7 @@ def _norm(gradients: Iterable[Tensor]) -> float:
 
 
 def _match_layout(gradient: Tensor, parameter: Tensor) -> Tensor:
-    """Give a gradient the memory layout of its parameter: fused kernels walk through both without a look at strides."""
+    """Copy a gradient into the memory layout of its parameter: fused kernels walk through both without a look at strides."""
     return gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
 
 

@@ -25,7 +25,7 @@ _PART_PREFIXES: Final = {
 
 
 def get_model_part(name: str) -> str:
-    """Tell the part of a parameter: `embeddings`, `layers` or `heads`.
+    """Return the part of a parameter: `embeddings`, `layers` or `heads`.
 
     >>> get_model_part("encoder.blocks.3.inner.weight"), get_model_part("pooler.dense.bias")
     ('layers', 'heads')
@@ -37,7 +37,7 @@ def get_model_part(name: str) -> str:
 
 
 def get_depth(name: str, layers: int) -> int:
-    """Tell how far a parameter is from the input: 0 embeddings, 1 the first block, `layers` + 1 pooler and heads.
+    """Count how far a parameter is from the input: 0 embeddings, 1 the first block, `layers` + 1 pooler and heads.
 
     The norm after the last block has the block's depth. Blocks that are applied several times count once.
 
@@ -54,7 +54,7 @@ def get_depth(name: str, layers: int) -> int:
 
 
 def has_weight_decay(name: str, parameter: Tensor) -> bool:
-    """Tell whether weight decay applies: everywhere but on biases, layer norms (as in BERT) and the moves of a CRF.
+    """Return whether weight decay applies: everywhere but on biases, layer norms (as in BERT) and the moves of a CRF.
 
     What has one dimension is a bias, or part of a layer norm or of a CRF. Scores of moves are biases too: decay would
     only make unlikely moves likelier.
@@ -105,12 +105,12 @@ def set_trainable_parts(
 def _check_parts(parts: Collection[str]) -> None:
     unknown = sorted(set(parts) - set(MODEL_PARTS))
     if unknown or not parts:
-        found = ", ".join(unknown) or "nothing"
-        raise BadSetting(f"The parts to train are {found}; expected some of {', '.join(MODEL_PARTS)}.")
+        names = ", ".join(unknown) or "nothing"
+        raise BadSetting(f"The parts to train are {names}; expected some of {', '.join(MODEL_PARTS)}.")
 
 
 def _deepest_frozen(model: Model, frozen: Collection[str]) -> int:
-    """Tell how many layers, from the lowest up, are frozen by their number."""
+    """Count how many layers, from the lowest up, are frozen by their number."""
     deepest = max((int(name.partition(":")[2]) for name in frozen if ":" in name), default=0)
     stored, applied = len(model.encoder.blocks), len(model.encoder.order)
     if deepest and stored < applied:

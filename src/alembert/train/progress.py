@@ -37,7 +37,7 @@ class RunTotals:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Give the length of a run as a manifest has it."""
+        """Return the length of a run as a manifest has it."""
         return {"steps": self.step, "tokens": self.tokens, "seconds": round(self.seconds)}
 
 
@@ -54,7 +54,7 @@ class Budget:
     """Seconds of the run so far in which no step was done: evaluations and saves."""
 
     def progress(self, done: RunTotals) -> float:
-        """Give the share of the run that is done, from 0 to 1."""
+        """Return the share of the run that is done, from 0 to 1."""
         if self.hours is not None:
             seconds = max(self.hours * 3600 - self.reserve, 1e-9)
             return min(1.0, done.seconds / seconds)
@@ -64,14 +64,13 @@ class Budget:
         return min(1.0, done.step / self.steps)
 
     def is_over(self, done: RunTotals) -> bool:
-        """Say whether no further step fits."""
         if self.hours is None:
             return self.progress(done) >= 1
         mean = (done.seconds - self.overhead) / done.step if done.step else 0.0
         return done.seconds + mean > self.hours * 3600 - self.reserve
 
     def next_evaluation(self, done: RunTotals, spent: float, times: int) -> int:
-        """Say which of `times` evaluations over the run comes after one that has just taken so many seconds.
+        """Choose which of `times` evaluations over the run comes after one that has just taken so many seconds.
 
         By the clock, evaluations that would leave training less than its share of the time are skipped. Steps and
         tokens do not know how long anything takes, so that runs measured by them stay the same everywhere.
@@ -155,16 +154,16 @@ class Meter:
     peak: float | None
     """Matrix products a second that all processes together could do, in GFLOP; none: not measured."""
 
-    def annotate(self, found: StepTotals, seconds: float) -> None:
+    def add(self, totals: StepTotals, seconds: float) -> None:
         """Count one more step."""
-        losses = {f"loss {name}": value for name, value in found.losses.items()}
-        counts = {f"count {name}": value for name, value in found.counts.items()}
-        rest = {"tokens": found.tokens, "seconds": seconds, "work": found.work}
+        losses = {f"loss {name}": value for name, value in totals.losses.items()}
+        counts = {f"count {name}": value for name, value in totals.counts.items()}
+        rest = {"tokens": totals.tokens, "seconds": seconds, "work": totals.work}
         for name, value in {**losses, **counts, **rest}.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
 
     def losses(self) -> dict[str, float]:
-        """Give the mean loss by objective; what has a count alone is none."""
+        """Return the mean loss by objective; what has a count alone is none."""
         counts = {name.removeprefix("count "): n for name, n in self.sums.items() if name.startswith("count ")}
         return {
             name: self.sums[f"loss {name}"] / count
@@ -187,7 +186,7 @@ class Meter:
 
 def count_targets(micros: Iterable[MicroBatch]) -> dict[str, float]:
     """Count the answers of micro-batches by objective."""
-    return sum_by_name({name: each.count for name, each in micro.targets.items()} for micro in micros)
+    return sum_by_name({name: target.count for name, target in micro.targets.items()} for micro in micros)
 
 
 def sum_by_name(tallies: Iterable[Mapping[str, float]]) -> dict[str, float]:
@@ -200,7 +199,7 @@ def sum_by_name(tallies: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def count_multiply_adds(
-    config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None
+    config: EncoderConfig, lengths: Sequence[int], predictions: int, tokens_read: int | None = None
 ) -> int:
     """Count multiply-adds of a forward pass: documents of these lengths, masked-LM logits at `predictions` tokens.
 
@@ -209,19 +208,19 @@ def count_multiply_adds(
     >>> from alembert.nn.config import preset
     >>> count_multiply_adds(preset("base", vocab_size=30522), [512], 77) // 10**9
     50
-    >>> count_multiply_adds(preset("base", vocab_size=30522), [512], 77, wanted=77) // 10**9
+    >>> count_multiply_adds(preset("base", vocab_size=30522), [512], 77, tokens_read=77) // 10**9
     47
     """
     narrow = config.embedding_width
     head = predictions * (config.hidden_size * narrow + narrow * config.vocab_size)
-    return count_multiplications(config, lengths, wanted) + head
+    return count_multiplications(config, lengths, tokens_read) + head
 
 
 def count_training_flops(
-    config: EncoderConfig, lengths: Sequence[int], predictions: int, wanted: int | None = None
+    config: EncoderConfig, lengths: Sequence[int], predictions: int, tokens_read: int | None = None
 ) -> int:
     """Count floating-point operations of forward and backward pass.
 
     The backward pass has two products for each of the forward pass; a multiply-add is two operations.
     """
-    return 6 * count_multiply_adds(config, lengths, predictions, wanted)
+    return 6 * count_multiply_adds(config, lengths, predictions, tokens_read)

@@ -87,11 +87,11 @@ class RunContext:
     on_progress: Callable[[TrainingProgress], None] = lambda _: None
 
     def cache_for(self, out: Path) -> Path:
-        """Give the folder for what is made on the way to a result."""
+        """Return the folder for what is made on the way to a result."""
         return self.cache or out.absolute().parent / CACHE_FOLDER
 
     def silent(self) -> RunContext:
-        """Give the same for a process that says nothing."""
+        """Return the same for a process that prints nothing."""
         quiet = RunContext()
         return replace(
             self,

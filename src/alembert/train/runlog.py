@@ -84,14 +84,14 @@ class RunLog:
     def rewind(self, position: int) -> None:
         """Forget what was written after a state was saved at `position`."""
         self.close()
-        known = _end_of_rows(self._path)
-        if known < position:
+        size = _end_of_rows(self._path)
+        if size < position:
             warnings.warn(
-                f"{self._path} has {known:,} bytes, and the saved state knew {position:,}: rows are lost, and the "
+                f"{self._path} has {size:,} bytes, and the saved state knew {position:,}: rows are lost, and the "
                 "curves will have a gap. The training itself is not touched.",
                 stacklevel=2,
             )
-        self._cut(min(known, position))
+        self._cut(min(size, position))
 
     def rows(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
         """Read the rows of one kind, or all; the half of a row at the end is no row."""

@@ -41,7 +41,7 @@ class ScheduleSettings:
 
 
 def get_rate_factor(progress: float, settings: ScheduleSettings) -> float:
-    """Give the share of the full rate; progress beyond the run counts as its end.
+    """Return the share of the full rate; progress beyond the run counts as its end.
 
     >>> get_rate_factor(0.005, ScheduleSettings()), get_rate_factor(0.5, ScheduleSettings())
     (0.5, 0.5)

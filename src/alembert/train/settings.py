@@ -76,11 +76,11 @@ class OptimiserSettings:
         return self.name == "adamw" or (self.name == "lamb" and self.bias_correction)
 
     def factor(self, depth: int, layers: int) -> float:
-        """Tell the factor on the rate at a depth, from the embeddings (0) to the heads (`layers` + 1)."""
+        """Return the factor on the rate at a depth, from the embeddings (0) to the heads (`layers` + 1)."""
         return self.head_factor if depth > layers else self.layer_decay ** (layers + 1 - depth)
 
     def every(self, depth: int) -> int:
-        """Tell how many steps a layer collects gradients."""
+        """Count the steps over which a layer collects gradients."""
         return self.update_every[min(depth, len(self.update_every) - 1)] if self.update_every else 1
 
 
@@ -103,9 +103,9 @@ class ObjectiveWeights:
     masked_lm: float = 1.0
     """Find masked tokens."""
     next_sentence: float = 0.0
-    """Tell whether the second part of the sequence follows the first, as in BERT."""
+    """Predict whether the second part of the sequence follows the first, as in BERT."""
     sentence_order: float = 0.0
-    """Tell whether two parts that follow each other were swapped, as in ALBERT."""
+    """Predict whether two parts that follow each other were swapped, as in ALBERT."""
     boundaries: float = 0.0
     """Find the first and last token of each entity."""
     causal: float = 0.0
@@ -123,7 +123,7 @@ class ObjectiveWeights:
             raise BadSetting("next_sentence and sentence_order need different pairs of sentences. Choose one of them.")
 
     def chosen(self, *, all_of_them: bool = False) -> dict[str, float]:
-        """Give the objectives that have a weight."""
+        """Return the objectives that have a weight."""
         weights = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: weight for name, weight in weights.items() if weight or all_of_them}
 
@@ -168,7 +168,7 @@ class SequenceSettings:
             )
 
     def cutting(self, progress: float, pairs: Literal["next_sentence", "sentence_order"] | None = None) -> SequenceSpec:
-        """Say how documents are cut at a point of the run."""
+        """Choose how documents are cut at a point of the run."""
         is_late = progress >= 1 - self.long_share
         return SequenceSpec(
             length=self.long_length if is_late and self.long_length else self.length,
@@ -326,12 +326,12 @@ class RunSettings:
     """How often the state is saved."""
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in self.length_of_run.items() if value is not None}
-        if len(given) > 1:
+        chosen = {name: value for name, value in self.length_of_run.items() if value is not None}
+        if len(chosen) > 1:
             raise BadSetting(
-                f"The length of the run is given by {' and '.join(given)}. Give one of hours, tokens and steps."
+                f"The length of the run is given by {' and '.join(chosen)}. Give one of hours, tokens and steps."
             )
-        for name, value in given.items():
+        for name, value in chosen.items():
             if not 0 < value < float("inf"):
                 raise BadSetting(f"`{name}` is {value}; the length of a run is a positive number.")
         if not 0 <= self.seed < 2**63:
@@ -339,7 +339,7 @@ class RunSettings:
 
     @property
     def length_of_run(self) -> dict[str, float | None]:
-        """Give the three measures, of which at most one is set."""
+        """Return the three measures, of which at most one is set."""
         return {"hours": self.hours, "tokens": self.tokens, "steps": self.steps}
 
 

@@ -122,8 +122,8 @@ class RunStates:
         """Load the best state that the newest good one knows; none: it knows none, or that folder was deleted."""
         with translate_os_errors(f"Reading the best state in {self._folder}"):
             _, record = next(self._good(), (None, None))
-            wanted = record.best if record else None
-            path = next((path for path in self._found() if _step_of(path) == wanted), None)
+            best = record.best if record else None
+            path = next((path for path in self._found() if _step_of(path) == best), None)
             if path is None:
                 return None
             try:
@@ -135,7 +135,7 @@ class RunStates:
 
     @contextmanager
     def _draft(self) -> Iterator[Path]:
-        """Give an empty hidden folder, without leftovers of killed saves beside it; nothing of it stays."""
+        """Make an empty hidden folder, without leftovers of killed saves beside it; nothing of it stays."""
         draft = self._folder / ".saving"
         try:
             if not self._folder.is_dir():
@@ -171,12 +171,12 @@ class RunStates:
                 self._set_aside(path)
             else:
                 kept[step] = record.best
-        wanted = {*kept, *kept.values()}
+        steps = {*kept, *kept.values()}
         for path in self._found():
             step = _step_of(path)
-            if step not in wanted:
+            if step not in steps:
                 remove_folder(path)
-            wanted.discard(step)
+            steps.discard(step)
 
     def _set_aside(self, path: Path) -> None:
         names = (f"damaged-{path.name}{f'-{n}' if n > 1 else ''}" for n in count(1))
@@ -292,10 +292,10 @@ def _compare_size(path: Path, digest: FileDigest) -> None:
 
 def _compare_hash(path: Path, digest: FileDigest) -> None:
     try:
-        found = hash_file(path)
+        sha256 = hash_file(path)
     except OSError as error:
         raise BadFile(f"{path} cannot be read: {describe_os_error(error)}") from error
-    if found != digest.sha256:
+    if sha256 != digest.sha256:
         raise BadFile(f"{path} is damaged: its content is not what was written.")
 
 
@@ -312,7 +312,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _check_snapshot(snapshot: Snapshot) -> dict[str, Any]:
-    """Give the facts as JSON brings them back; what cannot be saved is a bug of the caller."""
+    """Return the facts as JSON brings them back; what cannot be saved is a bug of the caller."""
     for group, named in snapshot.tensors.items():
         _check_group_name(group)
         if "__metadata__" in named:
@@ -337,7 +337,7 @@ def _write_tensors(folder: Path, group: str, tensors: Mapping[str, Tensor]) -> F
 
 
 def _iterate_bytes(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    """Give the bytes of a safetensors file: length of the header, header, values."""
+    """Return the bytes of a safetensors file: length of the header, header, values."""
     header: dict[str, Any] = {}
     end = 0
     for name, tensor in tensors.items():

@@ -1,7 +1,7 @@
 """The verb from end to end on the embedded sample: both stages, what comes out, what is refused, and going on."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from alembert.files.student_shape import StudentSettings
 from alembert.infer.task_model import TaskModel
 from alembert.nn.config import EncoderConfig
 from alembert.tasks.tag.data import TagSettings
+from alembert.tasks.task import get_task_class
 from alembert.text.tokenizer import Tokenizer
 from alembert.text.vocabulary import Vocabulary
 from alembert.train.augment.settings import AugmentSettings
@@ -136,7 +137,7 @@ def test_half_of_a_teacher_learns_its_answers(teacher: str, place: Path, tmp_pat
     )
     distill(job, tmp_path / "out", settings, around=around(tmp_path, on_progress=hear))
     assert all(found[-1] < 0.7 * found[0] for found in losses.values())
-    assert set(losses) == {"inside", "distillation"}
+    assert set(losses) == {"intermediate layers", "distillation"}
 
 
 def test_what_a_student_was_trained_on_can_be_forgotten(place: Path, tmp_path: Path) -> None:
@@ -152,6 +153,21 @@ def test_a_teacher_is_asked_once_for_several_seeds(place: Path, tmp_path: Path) 
     distill(wish(place), tmp_path / "out", SETTINGS, seeds=2, around=surroundings)
     assert len(asked) == 1  # one record for both stages
     assert not same(tmp_path / "out" / "seeds" / "1", tmp_path / "out" / "seeds" / "2")
+
+
+def test_training_files_are_read_once(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = get_task_class("tag")
+    paths: list[Path] = []
+    read = kind.read
+
+    def note(files: Sequence[Path], *rest: Any) -> Any:
+        paths.extend(files)
+        return read(files, *rest)
+
+    monkeypatch.setattr(kind, "read", staticmethod(note))
+    settings = replace(SETTINGS, intermediate=replace(SETTINGS.intermediate, skip=True))
+    distill(wish(place), tmp_path / "out", settings, around=around(tmp_path))
+    assert sorted(path.name for path in paths) == ["dev.jsonl", "train.jsonl"]
 
 
 def test_the_cache_changes_nothing(place: Path, tmp_path: Path) -> None:
@@ -171,7 +187,7 @@ def kill_in(phase: str) -> Callable[[TrainingProgress], None]:
     return hear
 
 
-@pytest.mark.parametrize("phase", ["inside", "distillation"])
+@pytest.mark.parametrize("phase", ["intermediate layers", "distillation"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, place: Path, tmp_path: Path) -> None:
     distill(wish(place), tmp_path / "whole", SETTINGS, around=around(tmp_path))
     with pytest.raises(Interrupted):

@@ -20,7 +20,7 @@ from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model, new_model
 from alembert.tasks.task import get_task_class
 from alembert.text.tokenizer import Tokenizer
-from alembert.train.distill.layers import LayerLosses, map_layers
+from alembert.train.distill.layers import LOSSES, LayerLosses, map_layers
 from alembert.train.distill.objective import (
     TaskDistillObjective,
     TextDistillObjective,
@@ -28,6 +28,7 @@ from alembert.train.distill.objective import (
     fit_projections,
 )
 from alembert.train.distill.settings import (
+    LAYER_LOSSES,
     GeneralDistillSettings,
     LayerLossWeights,
     StageLossWeights,
@@ -105,6 +106,10 @@ def totals(*micros: MicroBatch) -> dict[str, float]:
         for name, target in micro.targets.items():
             found[name] = found.get(name, 0) + target.count
     return found
+
+
+def test_each_weight_has_its_loss() -> None:
+    assert sorted(loss.name for loss in LOSSES) == sorted(LAYER_LOSSES)
 
 
 def test_a_student_equal_to_its_teacher_has_no_loss(tagging: TaskObjective, tokenizer: Tokenizer) -> None:
@@ -190,13 +195,13 @@ def test_fitted_projections_are_closer_than_random_ones(tagging: TaskObjective, 
     lesson = imitation(tagging, student, teacher, weights)
     micro = first_micro(lesson)
     before, _ = lesson.loss(student, micro, totals(micro), None)
-    fit_projections(student, lesson, inside)
+    fit_projections(student, lesson)
     after, _ = lesson.loss(student.eval(), micro, totals(micro), None)
     assert value(after) < 0.7 * value(before)
 
 
 def recorder(folder: Path, lesson: TaskDistillObjective) -> TeacherCacheWriter:
-    rows = [row for item in lesson.lesson.items for row in item]
+    rows = [row for item in lesson.task_objective.items for row in item]
     return TeacherCacheWriter(folder, rows, lesson.teacher, lesson.request)
 
 

@@ -77,7 +77,7 @@ def test_the_loss_is_the_tasks_and_the_weighted_mean_of_a_plain_masked_lm(
     totals = {name: float(target.count) for name, target in micro.targets.items()}
     with torch.inference_mode():
         loss, sums = lesson.loss(model, micro, totals, None)
-        alone, _ = lesson.lesson.loss(model, micro, totals, None)
+        alone, _ = lesson.task_objective.loss(model, micro, totals, None)
         logits = model(rows.batch, ["masked_lm"])["masked_lm"][rows.target.places]
         plain = functional.cross_entropy(logits, micro.batch.ids_N[rows.target.places])
     assert float(loss) == pytest.approx(float(alone + 0.25 * plain), rel=1e-5)
@@ -99,7 +99,7 @@ def test_only_masked_places_differ_and_special_pieces_never_do(
 
 def test_markers_of_a_task_are_special_too(ready: tuple[AuxiliaryMaskedLM, Model], tokenizer: Tokenizer) -> None:
     grown = tokenizer.with_markers(["[E1]"])
-    lesson = AuxiliaryMaskedLM(ready[0].lesson, grown, SETTINGS.masked_lm, head=OBJECTIVE_NAME, seed=1)
+    lesson = AuxiliaryMaskedLM(ready[0].task_objective, grown, SETTINGS.masked_lm, head=OBJECTIVE_NAME, seed=1)
     assert grown.id_of("[E1]") in lesson.special
 
 

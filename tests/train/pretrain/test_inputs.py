@@ -9,15 +9,17 @@ import pytest
 from alembert import sample
 from alembert.errors import BadFile, BadSetting
 from alembert.files.checkpoint import open as open_checkpoint
-from alembert.train.pretrain.inputs import BuildContext, PretrainStart, prepare_inputs
+from alembert.train.pretrain.inputs import PretrainStart, prepare_inputs
+from alembert.train.run import RunContext
 from alembert.train.settings import ObjectiveWeights, PretrainSettings, SequenceSettings
 
 SETTINGS = PretrainSettings(steps=1, segmenter="characters")
+ONE_WORKER = RunContext(workers=1)
 
 
 @pytest.fixture(scope="module")
-def kitchen(home: Path) -> BuildContext:
-    return BuildContext(home / "cache", workers=1)
+def cache(home: Path) -> Path:
+    return home / "cache"
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +49,16 @@ def test_files_are_inputs_and_hub_models_are_not(tmp_path: Path) -> None:
     assert PretrainStart(model=str(tmp_path)).hub is None
 
 
-def test_a_new_model_fits_its_vocabulary_and_its_objectives(
-    home: Path, start: PretrainStart, kitchen: BuildContext
-) -> None:
+def test_a_new_model_fits_its_vocabulary_and_its_objectives(home: Path, start: PretrainStart, cache: Path) -> None:
     weights = ObjectiveWeights(masked_lm=1.0, next_sentence=1.0, boundaries=0.1)
-    found = prepare_inputs([home / "corpus"], start, replace(SETTINGS, objectives=weights), kitchen)
+    found = prepare_inputs([home / "corpus"], start, replace(SETTINGS, objectives=weights), ONE_WORKER, cache)
     assert found.checkpoint.blueprint.config.vocab_size == found.tokenizer.vocab_size
     assert set(found.checkpoint.blueprint.heads) == set(found.fresh) == set(weights.chosen())
 
 
-def test_a_new_model_is_long_enough_for_its_sequences(home: Path, start: PretrainStart, kitchen: BuildContext) -> None:
+def test_a_new_model_is_long_enough_for_its_sequences(home: Path, start: PretrainStart, cache: Path) -> None:
     settings = replace(SETTINGS, sequences=SequenceSettings(length=128, long_length=600))
-    found = prepare_inputs([home / "corpus"], start, settings, kitchen)
+    found = prepare_inputs([home / "corpus"], start, settings, ONE_WORKER, cache)
     assert found.checkpoint.blueprint.config.max_position_embeddings == 600
 
 
@@ -71,18 +71,16 @@ def test_a_new_model_is_long_enough_for_its_sequences(home: Path, start: Pretrai
     ],
 )
 def test_a_model_attends_as_its_heaviest_objective_does(
-    home: Path, start: PretrainStart, kitchen: BuildContext, weights: ObjectiveWeights, attention: str
+    home: Path, start: PretrainStart, cache: Path, weights: ObjectiveWeights, attention: str
 ) -> None:
-    found = prepare_inputs([home / "corpus"], start, replace(SETTINGS, objectives=weights), kitchen)
+    found = prepare_inputs([home / "corpus"], start, replace(SETTINGS, objectives=weights), ONE_WORKER, cache)
     assert found.checkpoint.blueprint.config.attention == attention
 
 
-def test_only_heads_that_a_model_lacks_are_fresh(
-    home: Path, start: PretrainStart, kitchen: BuildContext, tmp_path: Path
-) -> None:
-    prepare_inputs([home / "corpus"], start, SETTINGS, kitchen).checkpoint.save(tmp_path / "model")
+def test_only_heads_that_a_model_lacks_are_fresh(home: Path, start: PretrainStart, cache: Path, tmp_path: Path) -> None:
+    prepare_inputs([home / "corpus"], start, SETTINGS, ONE_WORKER, cache).checkpoint.save(tmp_path / "model")
     settings = replace(SETTINGS, objectives=ObjectiveWeights(masked_lm=1.0, boundaries=1.0))
-    found = prepare_inputs([home / "corpus"], PretrainStart(model=str(tmp_path / "model")), settings, kitchen)
+    found = prepare_inputs([home / "corpus"], PretrainStart(model=str(tmp_path / "model")), settings, ONE_WORKER, cache)
     assert found.fresh == ("boundaries",)
     kept = open_checkpoint(tmp_path / "model").model.state_dict()
     now = found.checkpoint.model.state_dict()
@@ -93,10 +91,10 @@ def test_what_was_made_on_the_way_is_found_again(tmp_path: Path) -> None:
     texts = [passage.text for passage in sample.load_passages("en")][:12]
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (tmp_path / "raw.jsonl").write_text(lines)
-    kitchen = BuildContext(tmp_path / "cache", workers=1)
+    cache = tmp_path / "cache"
     stamps = []
     for _ in range(2):
-        found = prepare_inputs([tmp_path / "raw.jsonl"], PretrainStart(size="tiny"), SETTINGS, kitchen)
+        found = prepare_inputs([tmp_path / "raw.jsonl"], PretrainStart(size="tiny"), SETTINGS, ONE_WORKER, cache)
         files = (tmp_path / "cache").rglob("manifest.json")
         stamps.append({path: path.stat().st_mtime_ns for path in files})
     assert stamps[0] == stamps[1]
@@ -107,4 +105,4 @@ def test_what_was_made_on_the_way_is_found_again(tmp_path: Path) -> None:
 def test_a_corpus_without_tokens_is_refused(start: PretrainStart, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text('{"text": "\\u200b"}\n')
     with pytest.raises(BadFile, match="No document of the corpus has a token"):
-        prepare_inputs([tmp_path / "empty.jsonl"], start, SETTINGS, BuildContext(tmp_path / "cache", workers=1))
+        prepare_inputs([tmp_path / "empty.jsonl"], start, SETTINGS, ONE_WORKER, tmp_path / "cache")

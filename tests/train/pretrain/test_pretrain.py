@@ -145,7 +145,7 @@ def test_raw_files_become_a_corpus_and_a_vocabulary_on_the_way(run: Callable[...
         file.writelines(json.dumps({"text": text}) + "\n" for text in texts[1:30])
     said: list[str] = []
     inputs = [tmp_path / "notes.txt", tmp_path / "more.jsonl.gz"]
-    folder = run(inputs=inputs, start=PretrainStart(size="tiny"), cache=tmp_path / "cache", say=said.append)
+    folder = run(inputs=inputs, start=PretrainStart(size="tiny"), cache=tmp_path / "cache", log=said.append)
     assert open_checkpoint(folder).tokenizer is not None
     assert "30 documents" in (folder / "README.md").read_text()
     assert ["Raw files" in said[0], "No tokenizer was given" in said[1]] == [True, True]
@@ -190,7 +190,7 @@ def test_heads_are_not_trained_alone_if_none_is_fresh(
 ) -> None:
     said: list[str] = []
     settings = replace(BRIEF, model=ModelSettings(first=("heads",), first_share=1.0))
-    folder = run(settings, start=PretrainStart(model=str(learnt[0])), say=said.append)
+    folder = run(settings, start=PretrainStart(model=str(learnt[0])), log=said.append)
     assert "No head is fresh, so all parts of the model are trained from the beginning." in said
     token = "encoder.embeddings.token.weight"
     states = [open_checkpoint(each).model.state_dict()[token] for each in (folder, learnt[0])]
@@ -217,9 +217,9 @@ def test_a_stopped_run_is_continued_by_the_same_call(run: Callable[..., Path]) -
 
     settings = replace(BRIEF, steps=4, saving=SavingSettings(steps=1))
     with pytest.raises(KeyboardInterrupt):
-        run(settings, "parts", tell=stop)
+        run(settings, "parts", on_progress=stop)
     steps: list[int] = []
-    parts = run(settings, "parts", tell=lambda progress: steps.append(progress.step))
+    parts = run(settings, "parts", on_progress=lambda progress: steps.append(progress.step))
     weights = [(folder / "model.safetensors").read_bytes() for folder in (whole, parts)]
     assert steps == [3, 4]
     assert weights[0] == weights[1]
@@ -237,7 +237,7 @@ def test_other_settings_do_not_continue_a_run(run: Callable[..., Path]) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(tell=stop)
+        run(on_progress=stop)
     with pytest.raises(BadFile, match=r"out\.partial holds unfinished work with other settings"):
         run(replace(BRIEF, seed=2))
 

@@ -38,7 +38,6 @@ from alembert.text.sentences import Span
 from alembert.text.words import Dictionary, DictionarySegmenter, JiebaSegmenter, Segmenter
 from alembert.train.augment.candidates import CandidateFinder, WordSlot
 from alembert.train.augment.settings import AugmentSettings
-from alembert.train.finetune.data import require_tokenizer
 
 
 @dataclass(frozen=True)
@@ -53,18 +52,18 @@ class EntityNames:
         cls, task: AnyTask, rewriter: Rewriter[Any], examples: Sequence[Any], lexicons: Sequence[Lexicon]
     ) -> EntityNames:
         """Gather the names of entities; refuse a task without entities, and a lexicon of a type that it has not."""
-        found: dict[str, set[str]] = {}
+        mentions: dict[str, set[str]] = {}
         for example in examples:
             for text, entities in zip(example.texts, rewriter.entities(example), strict=True):
                 for start, end, label in entities:
-                    found.setdefault(label, set()).add(text[start:end])
-        if not found:
+                    mentions.setdefault(label, set()).add(text[start:end])
+        if not mentions:
             raise BadSetting(
                 f"The examples of the task {task.name} have no entities that could be replaced as a whole. "
                 "Leave --entities and --dictionary out."
             )
-        given = _names_from_lexicons(lexicons, sorted(found))
-        names = {label: sorted(given.get(label, own)) for label, own in found.items()}
+        from_lexicons = _names_from_lexicons(lexicons, sorted(mentions))
+        names = {label: sorted(from_lexicons.get(label, own)) for label, own in mentions.items()}
         notes = [
             f"entities of type {label} are all called the same, so that none is replaced as a whole"
             for label, listed in sorted(names.items())
@@ -84,15 +83,15 @@ class EntityNames:
 
 def _names_from_lexicons(lexicons: Sequence[Lexicon], types: Sequence[str]) -> dict[str, set[str]]:
     named: dict[str, set[str]] = {}
-    known = {label.casefold(): label for label in types}
+    type_of_label = {label.casefold(): label for label in types}
     for lexicon in lexicons:
-        if lexicon.label.casefold() not in known:
+        if lexicon.label.casefold() not in type_of_label:
             raise BadSetting(
                 f"The dictionary {lexicon.path} is of the type {lexicon.label!r}; the entities of the examples are "
                 f"{', '.join(types)}. Write --dictionary TYPE=FILE with one of them."
             )
         terms = {list_spellings(term)[-1] for term, _ in lexicon.terms}
-        named.setdefault(known[lexicon.label.casefold()], set()).update(terms)
+        named.setdefault(type_of_label[lexicon.label.casefold()], set()).update(terms)
     return named
 
 
@@ -137,7 +136,7 @@ def augment(
     Entities are replaced by those of the lexicons, whose labels are types of the task, or by others of the examples.
     """
     settings = settings or AugmentSettings()
-    rewriter, tokenizer = task.rewriter(), require_tokenizer(checkpoint)
+    rewriter, tokenizer = task.rewriter(), checkpoint.require_tokenizer()
     names = EntityNames.of(task, rewriter, examples, lexicons) if settings.entities or lexicons else None
     segmenter, notes = _choose_segmenter(examples)
     words = [_replaceable_words(rewriter, example, segmenter) for example in examples]
@@ -155,8 +154,8 @@ def augment(
         for number, prepared in enumerate(_find_slots(rewriter, source, examples[part], words[part]), start=start):
             maker.make(number, prepared)
         tell(Progress("augmenting", min(start + _EXAMPLES_PER_BATCH, len(examples)), len(examples)))
-    told = (source.note, *notes, *(names.notes if names else ()))
-    return AugmentResult(tuple(maker.made), tuple(maker.origins), dict(maker.counts), told)
+    all_notes = (source.note, *notes, *(names.notes if names else ()))
+    return AugmentResult(tuple(maker.made), tuple(maker.origins), dict(maker.counts), all_notes)
 
 
 def write_augmented(path: Path, task: AnyTask, examples: Sequence[Any]) -> None:
@@ -176,7 +175,7 @@ def write_augmented(path: Path, task: AnyTask, examples: Sequence[Any]) -> None:
 def _choose_segmenter(examples: Sequence[Any]) -> tuple[Segmenter, list[str]]:
     if WordSettings().resolved().segmenter == "jieba":
         return JiebaSegmenter(), []
-    has_chinese = any(is_chinese(letter) for each in examples for text in each.texts for letter in text)
+    has_chinese = any(is_chinese(letter) for example in examples for text in example.texts for letter in text)
     note = "every Chinese character counts as a word of its own; pip install 'alembert[zh]' finds words"
     return DictionarySegmenter(Dictionary(())), [note] if has_chinese else []
 
@@ -242,7 +241,7 @@ class _CopyMaker:
     ) -> list[TextEdit]:
         """Draw what is replaced in a text: whole entities first, then words outside of them."""
         whole = [] if self._names is None else self._whole(text, entities, rng)
-        taken = {place for edit in whole for place in range(edit.start, edit.end)}
+        taken = {index for edit in whole for index in range(edit.start, edit.end)}
         chances, choices = rng.random((2, len(slots))).tolist()
         return whole + [
             TextEdit(slot.start, slot.end, slot.candidates[int(choice * len(slot.candidates))])

@@ -93,23 +93,23 @@ class MaskFiller:
             self._choices[name] = torch.tensor(list(fitting.values()), device=self._device)
 
     def knows(self, group: int, size: int) -> bool:
-        """Tell whether a word of this group that is so many pieces can be filled."""
+        """Return whether a word of this group that is so many pieces can be filled."""
         return size == (group or 1) and len(self._words.get(group, ())) > 1
 
     def fill(
         self, texts: Sequence[Sequence[int]], gaps: Sequence[Sequence[MaskedWord]]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Give the number of each gap with its likeliest fillings, in any order; a gap that a cut goes through has none.
+        """Yield the number of each gap with its likeliest fillings, in any order; a gap that a cut goes through has none.
 
         Whatever stands there now may be among them."""
-        asked = [each for text, own in zip(texts, gaps, strict=True) for each in self._questions(text, own)]
+        asked = [question for text, own in zip(texts, gaps, strict=True) for question in self._questions(text, own)]
 
         def compute(numbers: list[int]) -> list[tuple[int, list[str]]]:
             with torch.inference_mode():
                 return list(self._answers([asked[number] for number in numbers]))
 
-        for found in map_batches(compute, [len(each.ids) for each in asked], self._device):
-            yield from found
+        for fillings in map_batches(compute, [len(question.ids) for question in asked], self._device):
+            yield from fillings
 
     def _questions(self, ids: Sequence[int], gaps: Sequence[MaskedWord]) -> Iterator[_MaskedRow]:
         for start in range(0, len(ids), self.longest):
@@ -130,9 +130,9 @@ class MaskFiller:
         return _MaskedRow(ids, segments, placed)
 
     def _answers(self, questions: Sequence[_MaskedRow]) -> Iterator[tuple[int, list[str]]]:
-        batch = Batch.packed([each.ids for each in questions], [each.segments for each in questions])
+        batch = Batch.packed([question.ids for question in questions], [question.segments for question in questions])
         starts = batch.starts_B.tolist()
-        gaps = [(begin, gap) for begin, each in zip(starts, questions, strict=True) for gap in each.gaps]
+        gaps = [(begin, gap) for begin, question in zip(starts, questions, strict=True) for gap in question.gaps]
         places = [begin + gap.start + n for begin, gap in gaps for n in range(gap.size)]
         predicted_P = torch.tensor(places, device=self._device)
         outputs = self._model(batch.to(self._device), [self._head], predicted_P=predicted_P, only=True)
@@ -149,11 +149,11 @@ class MaskFiller:
             choices_WN, words = self._choices[group], self._words[group]
             lines_Q = torch.tensor(list(of_gaps.values()), device=self._device)
             scores_QW = torch.zeros(len(lines_Q), len(words), device=self._device)
-            for place in range(choices_WN.shape[1]):
-                scores_QW += logits_PV[lines_Q + place][:, choices_WN[:, place]]
+            for piece in range(choices_WN.shape[1]):
+                scores_QW += logits_PV[lines_Q + piece][:, choices_WN[:, piece]]
             best = scores_QW.topk(min(self._count + 1, len(words))).indices.tolist()
             for number, chosen in zip(of_gaps, best, strict=True):
-                yield number, [words[each] for each in chosen]
+                yield number, [words[index] for index in chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class CandidateFinder:
 
     @property
     def note(self) -> str:
-        """Say where candidates come from."""
+        """Describe where candidates come from."""
         if self._filler is not None:
             return "candidates are those of the masked LM, and nearest neighbours where a word is several pieces"
         return (
@@ -198,19 +198,19 @@ class CandidateFinder:
         rest = [text[slice(*span)] for number, (text, span) in enumerate(listed) if number not in filled]
         self._neighbours.find(rest)
         numbers = iter(range(len(listed)))
-        found = [
+        slots = [
             [self._slot(text, span, filled.get(next(numbers))) for span in spans]
             for text, spans in zip(texts, words, strict=True)
         ]
-        return [[slot for slot in each if slot.candidates] for each in found]
+        return [[slot for slot in of_text if slot.candidates] for of_text in slots]
 
     def _slot(self, text: str, span: Span, filled: Sequence[str] | None) -> WordSlot:
         word = text[slice(*span)]
-        known = self._neighbours.of(word) if filled is None else filled
+        neighbours = self._neighbours.of(word) if filled is None else filled
         own = fold_case(word, self._tokenizer)
-        others = [each for each in known if fold_case(each, self._tokenizer) != own][: self._count]
+        others = [candidate for candidate in neighbours if fold_case(candidate, self._tokenizer) != own][: self._count]
         if self._tokenizer.lowercase:
-            others = [match_case(word, each) for each in others]
+            others = [match_case(word, candidate) for candidate in others]
         # Which are the best hardly depends on how texts were put into batches, their order may: it must not matter.
         return WordSlot(*span, tuple(sorted(others)), filled is not None)
 
@@ -224,7 +224,7 @@ class CandidateFinder:
         for text, encoding, spans in zip(texts, encodings, words, strict=True):
             gaps.append(list(self._gaps(text, encoding, spans, first)))
             first += len(spans)
-        return dict(self._filler.fill([each.ids for each in encodings], gaps))
+        return dict(self._filler.fill([encoding.ids for encoding in encodings], gaps))
 
     def _gaps(self, text: str, encoding: Encoding, spans: Sequence[Span], first: int) -> Iterator[MaskedWord]:
         """Find the words whose pieces the masked LM can fill."""

@@ -60,14 +60,14 @@ class SubstituteWords:
 
 
 def fold_case(word: str, tokenizer: Tokenizer) -> str:
-    """Give what the tokenizer sees of a word."""
+    """Return what the tokenizer sees of a word."""
     return word.lower() if tokenizer.lowercase else word
 
 
 def encode_words(words: Sequence[str], tokenizer: Tokenizer) -> list[tuple[int, ...]]:
-    """Give the pieces of each word; none if one of them is unknown."""
+    """Return the pieces of each word; none if one of them is unknown."""
     encodings = tokenizer.encode_batch(words, add_special_tokens=False, offsets=False)
-    return [() if tokenizer.unk_id in found.ids else found.ids for found in encodings]
+    return [() if tokenizer.unk_id in encoding.ids else encoding.ids for encoding in encodings]
 
 
 class NearestWords:
@@ -85,7 +85,7 @@ class NearestWords:
         self._vectors: dict[int, tuple[list[str], Tensor]] = {}
 
     def of(self, word: str) -> tuple[str, ...]:
-        """Give the nearest words to one that `find` has seen, the nearest first; none if a piece of it is unknown."""
+        """Return the nearest words to one that `find` has seen, the nearest first; none if a piece of it is unknown."""
         return self._found[fold_case(word, self._tokenizer)]
 
     @torch.inference_mode()
@@ -97,11 +97,11 @@ class NearestWords:
             self._found[word] = ()
             if ids and get_group(word) in self._substitutes.groups:
                 asked.setdefault(get_group(word), {})[word] = ids
-        for group, found in asked.items():
-            names = list(found)
+        for group, ids_of_word in asked.items():
+            names = list(ids_of_word)
             for start in range(0, len(names), _WORDS_PER_BATCH):
                 part = names[start : start + _WORDS_PER_BATCH]
-                self._find(group, {name: found[name] for name in part})
+                self._find(group, {name: ids_of_word[name] for name in part})
 
     def _find(self, name: int, words: Mapping[str, tuple[int, ...]]) -> None:
         group = self._substitutes.groups[name]
@@ -122,9 +122,9 @@ class NearestWords:
         return self._vectors[name]
 
     def _rows(self, ids: Sequence[tuple[int, ...]]) -> Tensor:
-        """Give the direction of each word; hyphens and the like have no part in it."""
-        said = [[number for number in each if self._says[number]] or each for each in ids]
-        flat = torch.tensor([number for each in said for number in each])
+        """Return the direction of each word; hyphens and the like have no part in it."""
+        said = [[number for number in pieces if self._says[number]] or pieces for pieces in ids]
+        flat = torch.tensor([number for pieces in said for number in pieces])
         starts = torch.tensor([0, *map(len, said[:-1])]).cumsum(0)
         means_WE = functional.embedding_bag(flat, self._embedding_VE, starts, mode="mean")
         return functional.normalize(means_WE - self._mean_E)

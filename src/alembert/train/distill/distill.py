@@ -4,10 +4,8 @@ In: a Checkpoint with its task, what the student is (a size, a share of the teac
 examples, settings. Out: a Checkpoint folder as `finetune` writes it. The task is the teacher's, with its labels in its
 order, so that they cannot differ; data with other labels are refused. The same call goes on with a run that was stopped.
 
-Sentences of plain text for a teacher to label: what a student learns from beside the labelled examples.
-
-In: a Corpus folder or raw files. Out: so many sentences of them, drawn evenly from all, always the same for a seed. A
-student soon knows a few thousand examples by heart; text of the same kind costs nothing but the teacher's time.
+A student soon knows a few thousand examples by heart, so it may learn from sentences of plain text too, which the
+teacher labels: so many of a Corpus folder or raw files, drawn evenly from all, always the same for a seed.
 """
 
 from __future__ import annotations
@@ -32,19 +30,23 @@ from alembert.hub import model_folder
 from alembert.settings import as_table
 from alembert.tasks.compare.pooling import find_missing_head
 from alembert.tasks.data_screen import format_data_report
+from alembert.tasks.example import ReadResult
 from alembert.tasks.files import TASK_FILE, read_task
 from alembert.tasks.task import AnyTask
 from alembert.text.sentences import split_sentences
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.augment.augment import augment
 from alembert.train.distill.settings import DistillSettings
-from alembert.train.distill.stages import DistillContext, DistillJob, StudentRun
+from alembert.train.distill.stages import DistillJob, TaskDistillation
 from alembert.train.distributed import Processes
-from alembert.train.finetune.data import TaskSpec, prepare_data, require_tokenizer
+from alembert.train.finetune.data import TaskSpec, prepare_data
 from alembert.train.finetune.data_reports import build_reports
 from alembert.train.finetune.finetune import FinetuneRunResult, select_best_seed
 from alembert.train.finetune.seeds import check_seeds, get_seed_folder
 from alembert.train.run import OutputFolder, RunContext, join_processes
+
+STUDENT_SAMPLE_ROWS: Final = 256
+"""Rows by which a student is cut out of its teacher."""
 
 
 def sample_sentences(
@@ -59,21 +61,17 @@ def sample_sentences(
             sentence = " ".join(sample.text[start:end].split())
             if sentence in seen or not any(map(str.isalpha, sentence)):
                 continue
-            place = len(seen) if len(seen) < most else int(rng.integers(len(seen) + 1))
-            if place < most:
-                drawn[place] = (len(seen), sentence)
+            slot = len(seen) if len(seen) < most else int(rng.integers(len(seen) + 1))
+            if slot < most:
+                drawn[slot] = (len(seen), sentence)
             seen.add(sentence)
     if not drawn:
         raise BadFile(f"No sentence was found in {', '.join(map(str, inputs))}. Check the files.")
     return [sentence for _, sentence in sorted(drawn.values())]
 
 
-STUDENT_SAMPLE_ROWS: Final = 256
-"""Rows by which a student is cut out of its teacher."""
-
-
 def distill(
-    wish: DistillJob,
+    job: DistillJob,
     out: str | Path,
     settings: DistillSettings,
     *,
@@ -82,37 +80,37 @@ def distill(
 ) -> FinetuneRunResult:
     """Distil a teacher into a student, or go on with a run that was stopped."""
     check_seeds(seeds)
-    texts = tuple(expand_inputs(wish.texts)) if wish.texts else ()
-    wish = replace(wish, teacher=str(model_folder(wish.teacher)), texts=texts)
-    with join_processes(around) as (heard, processes):
-        if wish.texts:
-            heard.log("Nobody knows the right answers of plain text, so the loss `hard` is left out.")
+    texts = tuple(expand_inputs(job.texts)) if job.texts else ()
+    job = replace(job, teacher=str(model_folder(job.teacher)), texts=texts)
+    with join_processes(around) as (context, processes):
+        if job.texts:
+            context.log("Nobody knows the right answers of plain text, so the loss `hard` is left out.")
             settings = settings.without_right_answers()
-        return _DistillRun(wish, Path(out), settings, seeds, heard, processes).run()
+        return _DistillRun(job, Path(out), settings, seeds, context, processes).run()
 
 
 @dataclass
 class _DistillRun:
     """One call of the verb."""
 
-    wish: DistillJob
+    job: DistillJob
     out: Path
     settings: DistillSettings
     seeds: int
-    around: RunContext
+    context: RunContext
     processes: Processes
 
     def run(self) -> FinetuneRunResult:
-        place = OutputFolder(self.out, self._plan(), self.processes, self.around.overwrite)
-        place.check()
-        hall = self.processes.agree(self._gathered)
-        reports = build_reports(hall.prepared)
+        output = OutputFolder(self.out, self._plan(), self.processes, self.context.overwrite)
+        output.check()
+        distillation = self.processes.agree(self._prepare)
+        reports = build_reports(distillation.prepared)
         for report in reports.values():
-            self.around.print_table(format_data_report(report))
-        StudentRun(hall, self.settings.seed, reports, place.partial_folder).check()
-        with place.open() as draft:
+            self.context.print_table(format_data_report(report))
+        distillation.check()
+        with output.open() as draft:
             results = tuple(
-                StudentRun(hall, self.settings.seed + number, reports, self._folder(draft, number)).run()
+                distillation.train_student(self.settings.seed + number, self._folder(draft, number), reports)
                 for number in range(self.seeds)
             )
             return select_best_seed(draft, reports, results, partial(self._folder, draft), self.processes)
@@ -121,92 +119,95 @@ class _DistillRun:
         return get_seed_folder(draft.path, self.settings.seed + number, self.seeds)
 
     def _plan(self) -> dict[str, Any]:
-        wish = self.wish
-        models = [each for each in (wish.teacher, wish.student, wish.words) if each is not None]
-        folders = [each for each in models if Path(each).is_dir()]
+        job = self.job
+        models = [model for model in (job.teacher, job.student, job.words) if model is not None]
+        folders = [model for model in models if Path(model).is_dir()]
         named = set(models) - set(folders)
         return {
             "config": {
                 "verb": "distill",
                 "named": sorted(named),
-                "task": wish.task,
-                "parts": wish.data.sizes,
-                "split": wish.data.split if wish.data.unsplit else None,
-                "types": list(wish.data.options.types),
+                "task": job.task,
+                "parts": job.data.sizes,
+                "split": job.data.split if job.data.unsplit else None,
+                "types": list(job.data.options.types),
                 "seeds": self.seeds,
                 **as_table(self.settings),
             },
             "inputs": [
-                *wish.data.contents,
-                *wish.texts,
+                *job.data.contents,
+                *job.texts,
                 *map(Path, folders),
-                *([wish.vocabulary] if wish.vocabulary else []),
+                *([job.vocabulary] if job.vocabulary else []),
             ],
             "seed": self.settings.seed,
         }
 
-    def _gathered(self) -> DistillContext:
-        found = open_checkpoint(self.wish.teacher)
-        teacher = with_embedding_head(found, find_missing_head(found.folder, found.blueprint.heads))
-        task = read_task(Path(self.wish.teacher), self.wish.task).open().for_student()
-        _check_same_task(task, self.wish)
-        own = None if self.wish.vocabulary is None else Tokenizer.open(self.wish.vocabulary)
+    def _prepare(self) -> TaskDistillation:
+        teacher = open_checkpoint(self.job.teacher)
+        teacher = with_embedding_head(teacher, find_missing_head(teacher.folder, teacher.blueprint.heads))
+        task = read_task(Path(self.job.teacher), self.job.task).open().for_student()
+        _check_same_task(task, self.job)
+        tokenizer = None if self.job.vocabulary is None else Tokenizer.open(self.job.vocabulary)
+        reading = self._read_examples(task)
         student = make_student(
             teacher,
-            self.wish.student,
+            self.job.student,
             self.settings.student,
-            tokenizer=own,
-            rows=self._first_rows(teacher, task),
+            tokenizer=tokenizer,
+            rows=_sample_rows(teacher, task, reading.examples),
             seed=self.settings.seed,
         )
-        subject = TaskSpec(task=task.name, data=self.wish.data, settings=task.settings)
-        prepared = prepare_data(
-            {task.name: subject},
-            student,
-            known={task.name: task},
-            more=partial(self._more, teacher),
-        )
-        return DistillContext(self.wish, teacher, prepared, self.settings, self.out, self.around, self.processes)
+        name, more = task.name, partial(self._more, teacher)
+        spec = TaskSpec(task=name, data=self.job.data, settings=task.settings)
+        prepared = prepare_data({name: spec}, student, known={name: task}, readings={name: reading}, more=more)
+        cache = self.context.cache_for(self.out)
+        return TaskDistillation(self.job, teacher, prepared, self.settings, cache, self.context, self.processes)
 
-    def _first_rows(self, teacher: Checkpoint, task: AnyTask) -> list[Sequence[int]]:
-        """Give some rows of the data, by which a narrower student is cut out of its teacher."""
-        data = self.wish.data
-        train, _, whole = (part.paths for part in data.parts)
-        found = task.read([*train, *whole], task.settings, data.options).examples
-        task.check(found)
-        longest = teacher.blueprint.config.max_position_embeddings
-        encoded = task.encode(found[:STUDENT_SAMPLE_ROWS], require_tokenizer(teacher), longest)
-        return [row.ids.tolist() for each in encoded for row in each.rows][:STUDENT_SAMPLE_ROWS]
+    def _read_examples(self, task: AnyTask) -> ReadResult[Any]:
+        """Read the files to train on, or those to be divided: once, since they may be large."""
+        data = self.job.data
+        train, _, unsplit = (part.paths for part in data.parts)
+        reading = task.read([*train, *unsplit], task.settings, data.options)
+        task.check(reading.examples)
+        return reading
 
     def _more(self, teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> Sequence[Any]:
         """Make further examples: copies of those that there are, and sentences of plain text."""
         return (*self._augmented(teacher, task, examples), *self._unlabelled(task))
 
     def _unlabelled(self, task: AnyTask) -> Sequence[Any]:
-        if not self.wish.texts:
+        if not self.job.texts:
             return ()
-        found = sample_sentences(self.wish.texts, self.settings.most_texts, self.settings.seed, self.around.on_reading)
-        self.around.log(f"{len(found):,} sentences of plain text are labelled by the teacher.")
-        return task.examples_from_texts(found, [f"text-{number}" for number in range(1, len(found) + 1)])
+        settings, context = self.settings, self.context
+        sentences = sample_sentences(self.job.texts, settings.most_texts, settings.seed, context.on_reading)
+        context.log(f"{len(sentences):,} sentences of plain text are labelled by the teacher.")
+        return task.examples_from_texts(sentences, [f"text-{number}" for number in range(1, len(sentences) + 1)])
 
     def _augmented(self, teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> Sequence[Any]:
         if not self.settings.augment.copies:
             return ()
-        source = teacher if self.wish.words is None else open_checkpoint(self.wish.words)
-        wanted = self.settings.augment
-        wanted = replace(wanted, seed=stable_hash(self.settings.seed, "augment", wanted.seed))
-        made = augment(source, task, examples, wanted, tell=self.around.on_reading)
-        for note in made.notes:
-            self.around.log(note)
-        return made.examples
+        source = teacher if self.job.words is None else open_checkpoint(self.job.words)
+        settings = self.settings.augment
+        settings = replace(settings, seed=stable_hash(self.settings.seed, "augment", settings.seed))
+        augmented = augment(source, task, examples, settings, tell=self.context.on_reading)
+        for note in augmented.notes:
+            self.context.log(note)
+        return augmented.examples
 
 
-def _check_same_task(task: AnyTask, wish: DistillJob) -> None:
+def _sample_rows(teacher: Checkpoint, task: AnyTask, examples: Sequence[Any]) -> list[Sequence[int]]:
+    """Return some rows of the data, by which a narrower student is cut out of its teacher."""
+    encoded = task.encode(examples[:STUDENT_SAMPLE_ROWS], teacher.require_tokenizer(), teacher.max_tokens)
+    return [row.ids.tolist() for example in encoded for row in example.rows][:STUDENT_SAMPLE_ROWS]
+
+
+def _check_same_task(task: AnyTask, job: DistillJob) -> None:
     """Refuse a student that was fine-tuned for something else than its teacher."""
-    folder = Path(wish.student)
+    folder = Path(job.student)
     if not (folder / TASK_FILE).is_file():
         return
-    other = read_task(folder, wish.task).open()
+    other = read_task(folder, job.task).open()
     if (other.name, other.labels) != (task.name, task.labels):
         raise BadSetting(
             f"The student {folder} was fine-tuned for {_describe_task(other)}, and its teacher for {_describe_task(task)}. Give a "

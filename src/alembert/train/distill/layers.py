@@ -1,19 +1,21 @@
-"""What happens inside a student and its teacher, compared: the losses of the intermediate and of the general stage.
+"""Losses between the layers of a student and its teacher: those of the intermediate and of the general stage.
 
-In: weights and the shapes of both models. Out: what the teacher must say, which projections the student needs, and the
-weighted loss of a micro-batch. Projections are heads of the student that no forward pass asks: they are trained and
-saved with it like any other weights, and left out of what is written.
-
-Which of the teacher's layers each layer of a student imitates.
+In: weights and the shapes of both models. Out: what the teacher must compute, which projections the student needs, and
+the loss of a micro-batch. A loss is one class, which knows what it needs of both models, what it is a mean over, and how
+far they are apart; to add one, write it here, list it in `LOSSES`, and give it a weight in `LayerLossWeights`.
+Projections are heads of the student that no forward pass calls: they are trained and saved with it like any other
+weights, and left out of what is written.
 """
 
+# N tokens, D the student's width, W the teacher's
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
@@ -35,9 +37,11 @@ from alembert.nn.model import Model
 from alembert.train.distill.settings import LAYER_LOSSES, LayerLossWeights
 from alembert.train.distill.teacher import TeacherOutputs, TeacherRequest
 
+PROJECTION: Final = "projection"
+
 
 def map_layers(weights: LayerLossWeights, student: int, teacher: int) -> tuple[int, ...]:
-    """Give, for each of the student's layers, the number (from 1) of the teacher's layer that it imitates.
+    """Return, for each of the student's layers, the number (from 1) of the teacher's layer that it imitates.
 
     The state after student layer i goes with the state after that layer, and its attention with that layer's: layer
     i k of the teacher, counted from 1, where k is the ratio of the depths.
@@ -56,110 +60,30 @@ def map_layers(weights: LayerLossWeights, student: int, teacher: int) -> tuple[i
         return tuple(range(teacher - student + 1, teacher + 1))
     if weights.layer_map == "uniform":
         return tuple((layer + 1) * teacher // student for layer in range(student))
-    given = weights.layers
-    rises = all(one < other for one, other in pairwise(given))
-    if len(given) != student or not rises or not 1 <= given[0] <= given[-1] <= teacher:
+    layers = weights.layers
+    rises = all(one < other for one, other in pairwise(layers))
+    if len(layers) != student or not rises or not 1 <= layers[0] <= layers[-1] <= teacher:
         raise BadSetting(
-            f"`layers` is {list(given)}; expected {student} rising numbers from 1 to {teacher}, the teacher's layer for "
+            f"`layers` is {list(layers)}; expected {student} rising numbers from 1 to {teacher}, the teacher's layer for "
             "each of the student's."
         )
-    return given
-
-
-# N tokens, D the student's width, W the teacher's
-
-
-PROJECTION: Final = "projection"
+    return layers
 
 
 @dataclass(frozen=True)
-class LayerLosses:
-    """Which losses bind a student of one shape to a teacher of another."""
+class ModelPair:
+    """The shapes of a student and its teacher, and which of their layers go together."""
 
     settings: LayerLossWeights
     student: EncoderConfig
     teacher: EncoderConfig
-    attention: str | None = None
-    """Which tokens look at which; none: as the student's configuration says."""
-
-    def __post_init__(self) -> None:
-        chosen = self.weights
-        ours, theirs = self.student, self.teacher
-        if "attention" in chosen and ours.num_attention_heads != theirs.num_attention_heads:
-            raise BadSetting(
-                f"The student has {ours.num_attention_heads} attention heads and its teacher {theirs.num_attention_heads}, so "
-                "their attention scores cannot be compared. Give the student as many heads ([student] heads), or use "
-                "`relations` instead of `attention`."
-            )
-        if "relations" in chosen:
-            self._check_relations()
-
-    def _check_relations(self) -> None:
-        heads, last = self.settings.relation_heads, self.settings.relation_layer
-        for name, config in (("student", self.student), ("teacher", self.teacher)):
-            if config.hidden_size % heads:
-                raise BadSetting(
-                    f"`relation_heads` is {heads}, which does not divide the width of the {name}, {config.hidden_size}. "
-                    "Choose a number that divides both."
-                )
-        if last is not None and not 1 <= last <= len(self.teacher.layer_order):
-            raise BadSetting(
-                f"`relation_layer` is {last}; the teacher has layers 1 to {len(self.teacher.layer_order)}."
-            )
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """The losses inside that have a weight."""
-        return {name: weight for name, weight in self.settings.chosen().items() if name in LAYER_LOSSES}
+    attention: str
+    """Which tokens attend to which."""
 
     @cached_property
     def layers(self) -> tuple[int, ...]:
         """The teacher's layer, from 1, for each of the student's."""
         return map_layers(self.settings, len(self.student.layer_order), len(self.teacher.layer_order))
-
-    @cached_property
-    def states(self) -> dict[int, int]:
-        """Which hidden states are compared: the student's number -> the teacher's."""
-        chosen = self.weights
-        pairs = dict(enumerate(self.layers, start=1)) if "hidden" in chosen else {}
-        if "embeddings" in chosen:
-            pairs[0] = 0
-        if "contrastive" in chosen:
-            pairs[len(self.layers)] = self.layers[-1]
-        return dict(sorted(pairs.items()))
-
-    @property
-    def relation_layer(self) -> int:
-        """The teacher's layer, from 0, whose relations are imitated."""
-        return (self.settings.relation_layer or len(self.teacher.layer_order)) - 1
-
-    def teacher_request(self, *, answers: bool = False) -> TeacherRequest:
-        """Say what the teacher must tell."""
-        chosen = self.weights
-        return TeacherRequest(
-            states=tuple(sorted(set(self.states.values()))),
-            attention=tuple(layer - 1 for layer in self.layers) if "attention" in chosen else (),
-            relations=(self.relation_layer,) if "relations" in chosen else (),
-            answers=answers,
-        )
-
-    def layer_recorder(self) -> LayerRecorder | None:
-        """Make what records the student; none: no loss looks inside."""
-        chosen = self.weights
-        if not chosen:
-            return None
-        depth = len(self.student.layer_order)
-        layers = range(depth) if "attention" in chosen else [depth - 1] if "relations" in chosen else []
-        return LayerRecorder(layers=tuple(layers))
-
-    # -- projections
-
-    @cached_property
-    def heads(self) -> dict[str, HeadSpec]:
-        """Projections that the student is given for the time of training."""
-        names = dict.fromkeys(name for state in self.states if (name := self.projection(state)))
-        spec = HeadSpec(kind="tag", outputs=self.teacher.hidden_size, dropout=0.0)
-        return dict.fromkeys(names, spec)
 
     def projection(self, state: int) -> str | None:
         """Name the projection of a state; none: it is compared as it is."""
@@ -168,62 +92,245 @@ class LayerLosses:
             return None
         return PROJECTION if how == "shared" else f"{PROJECTION}-{state}"
 
-    def projected(self, model: Model, states_ND: Tensor, state: int) -> Tensor:
-        """Give a state of the student in the teacher's width."""
-        name = self.projection(state)
-        if name is None:
-            return states_ND
-        head: Any = model.head(name)
-        projected: Tensor = head.linear(states_ND)
-        return projected
 
-    # -- losses
+@dataclass(frozen=True, eq=False)
+class StudentOutputs:
+    """What a student has computed for a micro-batch."""
+
+    pair: ModelPair
+    model: Model
+    recorder: LayerRecorder
+    _projected: dict[int, Tensor] = field(default_factory=dict)
+
+    def state(self, number: int) -> Tensor:
+        """Return a hidden state (N, W), projected once for all losses that compare it."""
+        if number not in self._projected:
+            self._projected[number] = self._project(number)
+        return self._projected[number]
+
+    def _project(self, number: int) -> Tensor:
+        name, state_ND = self.pair.projection(number), self.recorder.hidden[number]
+        if name is None:
+            return state_ND
+        head: Any = self.model.head(name)
+        state_NW: Tensor = head.linear(state_ND)
+        return state_NW
+
+    def attention(self, layer: int) -> Tensor:
+        """Return queries, keys and values of a layer, from 0 (N, 3, H, K)."""
+        return self.recorder.qkv[layer]
+
+
+class LayerLoss(ABC):
+    """A distance between a student and its teacher while both read the same tokens."""
+
+    name: ClassVar[str]
+    """That of its weight."""
+
+    def __init__(self, pair: ModelPair) -> None:
+        self.pair = pair
+
+    def check(self) -> None:  # noqa: B027 (most losses compare any two models)
+        """Refuse models that cannot be compared."""
 
     @property
-    def _attention_kind(self) -> str:
-        return self.attention or self.student.attention
+    def states(self) -> dict[int, int]:
+        """Hidden states that are compared: the student's number -> the teacher's."""
+        return {}
+
+    @property
+    def student_layers(self) -> tuple[int, ...]:
+        """The student's layers, from 0, whose queries, keys and values are compared."""
+        return ()
+
+    @property
+    def request(self) -> TeacherRequest:
+        """What the teacher must compute beside those states."""
+        return TeacherRequest()
+
+    def count(self, batch: Batch) -> int:
+        """Return what the loss of a batch is a sum over."""
+        return sum(batch.lengths)
+
+    @abstractmethod
+    def compute(self, student: StudentOutputs, teacher: TeacherOutputs, batch: Batch) -> Tensor:
+        """Return the sum over a batch."""
+
+
+class AttentionLoss(LayerLoss):
+    """Squared differences of attention scores before the softmax (TinyBERT)."""
+
+    name = "attention"
+
+    def check(self) -> None:
+        ours, theirs = self.pair.student.num_attention_heads, self.pair.teacher.num_attention_heads
+        if ours != theirs:
+            raise BadSetting(
+                f"The student has {ours} attention heads and its teacher {theirs}, so "
+                "their attention scores cannot be compared. Give the student as many heads ([student] heads), or use "
+                "`relations` instead of `attention`."
+            )
+
+    @property
+    def student_layers(self) -> tuple[int, ...]:
+        return tuple(range(len(self.pair.student.layer_order)))
+
+    @property
+    def request(self) -> TeacherRequest:
+        return TeacherRequest(attention=tuple(layer - 1 for layer in self.pair.layers))
+
+    def count(self, batch: Batch) -> int:
+        return count_attention_pairs(batch, self.pair.attention)
+
+    def compute(self, student: StudentOutputs, teacher: TeacherOutputs, batch: Batch) -> Tensor:
+        losses = [
+            attention_loss(student.attention(ours), teacher.attention(theirs - 1), batch, self.pair.attention)
+            for ours, theirs in enumerate(self.pair.layers)
+        ]
+        return torch.stack(losses).sum()
+
+
+class RelationLoss(LayerLoss):
+    """How tokens relate by queries, keys and values of the last layer (MiniLM)."""
+
+    name = "relations"
+
+    def check(self) -> None:
+        pair, heads, layer = self.pair, self.pair.settings.relation_heads, self.pair.settings.relation_layer
+        for name, config in (("student", pair.student), ("teacher", pair.teacher)):
+            if config.hidden_size % heads:
+                raise BadSetting(
+                    f"`relation_heads` is {heads}, which does not divide the width of the {name}, {config.hidden_size}. "
+                    "Choose a number that divides both."
+                )
+        depth = len(pair.teacher.layer_order)
+        if layer is not None and not 1 <= layer <= depth:
+            raise BadSetting(f"`relation_layer` is {layer}; the teacher has layers 1 to {depth}.")
+
+    @property
+    def student_layers(self) -> tuple[int, ...]:
+        return (len(self.pair.student.layer_order) - 1,)
+
+    @property
+    def teacher_layer(self) -> int:
+        """The teacher's layer, from 0."""
+        return (self.pair.settings.relation_layer or len(self.pair.teacher.layer_order)) - 1
+
+    @property
+    def request(self) -> TeacherRequest:
+        return TeacherRequest(relations=(self.teacher_layer,))
+
+    def compute(self, student: StudentOutputs, teacher: TeacherOutputs, batch: Batch) -> Tensor:
+        ours_N3HK, theirs_N3HK = student.attention(*self.student_layers), teacher.attention(self.teacher_layer)
+        return relation_loss(ours_N3HK, theirs_N3HK, batch, self.pair.settings.relation_heads)
+
+
+class StateLoss(LayerLoss):
+    """Squared differences of hidden states, added up over pairs of them (TinyBERT)."""
+
+    def compute(self, student: StudentOutputs, teacher: TeacherOutputs, batch: Batch) -> Tensor:
+        losses = (
+            hidden_state_loss(student.state(ours), teacher.state(theirs), batch) for ours, theirs in self.states.items()
+        )
+        return reduce(torch.add, losses)
+
+
+class EmbeddingLoss(StateLoss):
+    name = "embeddings"
+
+    @property
+    def states(self) -> dict[int, int]:
+        return {0: 0}
+
+
+class HiddenLoss(StateLoss):
+    name = "hidden"
+
+    @property
+    def states(self) -> dict[int, int]:
+        return dict(enumerate(self.pair.layers, start=1))
+
+
+class ContrastiveLoss(LayerLoss):
+    """How hard it is to tell the teacher's mean state of a text from those of others computed with it."""
+
+    name = "contrastive"
+
+    @property
+    def states(self) -> dict[int, int]:
+        return {len(self.pair.layers): self.pair.layers[-1]}
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.lengths)
+
+    def compute(self, student: StudentOutputs, teacher: TeacherOutputs, batch: Batch) -> Tensor:
+        ((ours, theirs),) = self.states.items()
+        student_BW, teacher_BW = mean_pool(student.state(ours), batch), mean_pool(teacher.state(theirs), batch)
+        return contrastive_distillation_loss(student_BW, teacher_BW, self.pair.settings.temperature)
+
+
+LOSSES: Final[tuple[type[LayerLoss], ...]] = (AttentionLoss, RelationLoss, EmbeddingLoss, HiddenLoss, ContrastiveLoss)
+"""In the order in which they are computed and added up, which decides about the last bits."""
+
+
+class LayerLosses:
+    """The losses with a weight, between a student of one shape and a teacher of another.
+
+    `attention` says which tokens attend to which, if the student's configuration does not.
+    """
+
+    def __init__(
+        self,
+        settings: LayerLossWeights,
+        student: EncoderConfig,
+        teacher: EncoderConfig,
+        attention: str | None = None,
+    ) -> None:
+        weights = settings.chosen()
+        self.pair = ModelPair(settings, student, teacher, attention or student.attention)
+        self.chosen = tuple(loss(self.pair) for loss in LOSSES if loss.name in weights)
+        for loss in self.chosen:
+            loss.check()
+
+    @cached_property
+    def states(self) -> dict[int, int]:
+        """Hidden states that are compared: the student's number -> the teacher's."""
+        return dict(sorted({pair for loss in self.chosen for pair in loss.states.items()}))
+
+    def teacher_request(self, *, answers: bool = False) -> TeacherRequest:
+        """Join what the teacher must compute for all losses."""
+        states = TeacherRequest(states=tuple(sorted(set(self.states.values()))))
+        return replace(reduce(TeacherRequest.union, (loss.request for loss in self.chosen), states), answers=answers)
+
+    def layer_recorder(self) -> LayerRecorder | None:
+        """Make what records the student; none: no loss compares layers."""
+        if not self.chosen:
+            return None
+        return LayerRecorder(layers=tuple(sorted({layer for loss in self.chosen for layer in loss.student_layers})))
+
+    @cached_property
+    def heads(self) -> dict[str, HeadSpec]:
+        """Projections that the student has while it is trained."""
+        names = dict.fromkeys(name for state in self.states if (name := self.pair.projection(state)))
+        spec = HeadSpec(kind="tag", outputs=self.pair.teacher.hidden_size, dropout=0.0)
+        return dict.fromkeys(names, spec)
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Say what each loss is a mean over."""
-        tokens = sum(batch.lengths)
-        known = {"attention": count_attention_pairs(batch, self._attention_kind), "contrastive": len(batch.lengths)}
-        return {name: known.get(name, tokens) for name in self.weights}
+        """Return what each loss of a batch is a sum over, in the order of the weights, which the log has too."""
+        counts = {loss.name: loss.count(batch) for loss in self.chosen}
+        return {name: counts[name] for name in LAYER_LOSSES if name in counts}
 
-    def losses(self, model: Model, watch: LayerRecorder, said: TeacherOutputs, batch: Batch) -> dict[str, Tensor]:
-        """Give the sum of each loss over a micro-batch."""
-        found: dict[str, Tensor] = {}
-        chosen = self.weights
-        if "attention" in chosen:
-            found["attention"] = torch.stack(
-                [
-                    attention_loss(watch.qkv[ours], said.attention(theirs - 1), batch, self._attention_kind)
-                    for ours, theirs in enumerate(self.layers)
-                ]
-            ).sum()
-        if "relations" in chosen:
-            ours_N3HK, theirs_N3HK = watch.qkv[len(self.layers) - 1], said.attention(self.relation_layer)
-            found["relations"] = relation_loss(ours_N3HK, theirs_N3HK, batch, self.settings.relation_heads)
-        return found | self._errors_of_states(model, watch, said, batch)
-
-    def _errors_of_states(
-        self, model: Model, watch: LayerRecorder, said: TeacherOutputs, batch: Batch
+    def compute(
+        self, model: Model, recorder: LayerRecorder, teacher: TeacherOutputs, batch: Batch
     ) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
-        for ours, theirs in self.states.items():
-            states_NW, taught_NW = self.projected(model, watch.hidden[ours], ours), said.state(theirs)
-            name = "hidden" if ours else "embeddings"
-            if name in self.weights:
-                error = hidden_state_loss(states_NW, taught_NW, batch)
-                found[name] = found[name] + error if name in found else error
-            if "contrastive" in self.weights and ours == len(self.layers):
-                one, other = mean_pool(states_NW, batch), mean_pool(taught_NW, batch)
-                found["contrastive"] = contrastive_distillation_loss(one, other, self.settings.temperature)
-        return found
+        """Return the sum of each loss over a micro-batch."""
+        student = StudentOutputs(self.pair, model, recorder)
+        return {loss.name: loss.compute(student, teacher, batch) for loss in self.chosen}
 
 
 def combine_losses(
-    errors: Mapping[str, Tensor], weights: Mapping[str, float], totals: Mapping[str, float]
+    losses: Mapping[str, Tensor], weights: Mapping[str, float], totals: Mapping[str, float]
 ) -> tuple[Tensor, dict[str, float]]:
-    """Add up the means of losses by their weights; give the plain sums too."""
-    parts = [weights[name] / max(totals[name], 1) * error for name, error in errors.items()]
-    return torch.stack(parts).sum(), {name: float(error.detach()) for name, error in errors.items()}
+    """Add up the means of losses by their weights; return the plain sums too."""
+    parts = [weights[name] / max(totals[name], 1) * loss for name, loss in losses.items()]
+    return torch.stack(parts).sum(), {name: float(loss.detach()) for name, loss in losses.items()}

@@ -1,15 +1,15 @@
-"""The lessons of distillation: rows or plain text in, the distance between student and teacher out.
+"""The objectives of distillation: rows or plain text in, the distance between student and teacher out.
 
-`TaskDistillObjective` has the rows of a task, whose answers and insides are imitated in any mixture, with right answers beside
-them if wanted. `TextDistillObjective` has plain text without masks, and insides alone. What the teacher says comes from a
-`TeacherCache` on the disk, or is computed with each micro-batch.
+`TaskDistillObjective` has the rows of a task, whose answers and layers are imitated in any mixture, with right answers
+beside them if wanted. `TextDistillObjective` has plain text without masks, and layers alone. What the teacher computes
+comes from a `TeacherCache` on the disk, or is computed with each micro-batch.
 
-Projections from a student's states to its teacher's, begun as what fits best on the first rows of a run.
-
-A projection that begins at random spends the first part of the run being learnt, and sends noise into the student
-meanwhile. Least squares over a few thousand tokens gives it at once; training goes on from there.
+`fit_projections` begins the projections of a student's states as what fits best on the first rows of a run. A projection
+that begins at random spends the first part of the run being learnt, and sends noise into the student meanwhile. Least
+squares over a few thousand tokens gives it at once; training goes on from there.
 """
 
+# N tokens, D the student's width, W the teacher's
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,13 @@ from alembert.data.feed import (
     HeldOutSplit,
     SequenceBatchPlan,
     SequenceSampler,
-    SequenceSpec,
     batch_sequences,
 )
 from alembert.nn.dropout import DropoutSeed
 from alembert.nn.model import Model
 from alembert.tasks.runtime.torch import TaskBatch
 from alembert.train.distill.layers import LayerLosses, combine_losses
-from alembert.train.distill.settings import GeneralDistillSettings, StageSettings
+from alembert.train.distill.settings import ANSWER_LOSSES, GeneralDistillSettings, StageSettings
 from alembert.train.distill.teacher import Teacher, TeacherOutputs, TeacherRequest
 from alembert.train.distill.teacher_cache import TeacherCache
 from alembert.train.finetune.objective import TaskObjective
@@ -44,7 +43,11 @@ from alembert.train.pretrain.lm import Collator, cut_held_out_spans
 TEACHER_TARGET: Final = "teacher"
 SCORES_KEY: Final = "imitation"
 EVAL_TOKENS: Final = 16_384
-"""Tokens of development rows on which a stage without answers is judged."""
+"""Tokens of development rows on which a stage without answers is evaluated."""
+FIT_TOKENS: Final = 8192
+"""Tokens that projections are fitted to, about."""
+_RIDGE: Final = 1e-3
+"""Share of the mean square of a state that is added against states that are nearly copies of each other."""
 LossTallies = dict[str, tuple[float, float]]
 """By loss: its sum, and what it is a mean over."""
 
@@ -61,7 +64,7 @@ class LossCount:
 
 @dataclass(frozen=True, eq=False)
 class TeacherTarget:
-    """What the teacher says about a micro-batch; none: it is asked when the loss is computed."""
+    """What the teacher computed for a micro-batch; none: it is computed with the loss."""
 
     outputs: TeacherOutputs | None
 
@@ -73,10 +76,10 @@ class TeacherTarget:
         return self if self.outputs is None else TeacherTarget(self.outputs.to(device))
 
 
-def add_teacher_target(micro: MicroBatch, counts: Mapping[str, int], said: TeacherOutputs | None) -> MicroBatch:
+def add_teacher_target(micro: MicroBatch, counts: Mapping[str, int], outputs: TeacherOutputs | None) -> MicroBatch:
     """Add what distillation needs to a micro-batch."""
     counted = {name: LossCount(count) for name, count in counts.items()}
-    return replace(micro, targets={**micro.targets, **counted, TEACHER_TARGET: TeacherTarget(said)})
+    return replace(micro, targets={**micro.targets, **counted, TEACHER_TARGET: TeacherTarget(outputs)})
 
 
 class TaskDistillObjective:
@@ -84,44 +87,43 @@ class TaskDistillObjective:
 
     def __init__(
         self,
-        lesson: TaskObjective,
+        task_objective: TaskObjective,
         teacher: Teacher,
-        inside: LayerLosses,
+        layer_losses: LayerLosses,
         settings: StageSettings,
-        record: TeacherCache | None = None,
+        cache: TeacherCache | None = None,
     ) -> None:
-        self.lesson = lesson
+        self.task_objective = task_objective
         self.teacher = teacher
-        self.layer_losses = inside
+        self.layer_losses = layer_losses
         self.settings = settings
-        self.cache = record
+        self.cache = cache
         self.weights = settings.losses.chosen()
-        self.request = build_teacher_request(inside, settings)
-        self._first_rows = [0, *accumulate(len(item) for item in lesson.items)]
+        self.answer_losses = [name for name in ANSWER_LOSSES if name in self.weights]
+        self.request = build_teacher_request(layer_losses, settings)
+        self._first_rows = [0, *accumulate(len(item) for item in task_objective.items)]
 
     def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
-        return self.lesson.sample(cursor, count, progress)
+        return self.task_objective.sample(cursor, count, progress)
 
     def collate(self, portion: ExampleBatchPlan) -> MicroBatch:
-        micro = self.lesson.collate(portion)
-        said = self._recorded(portion, micro)
+        micro = self.task_objective.collate(portion)
+        outputs = self._cached_outputs(portion, micro)
         micro = micro if self.layer_losses.layer_recorder() is None else replace(micro, wanted=None)
-        return add_teacher_target(micro, self._counts(micro), said)
+        return add_teacher_target(micro, self._counts(micro), outputs)
 
-    def _recorded(self, portion: ExampleBatchPlan, micro: MicroBatch) -> TeacherOutputs | None:
+    def _cached_outputs(self, portion: ExampleBatchPlan, micro: MicroBatch) -> TeacherOutputs | None:
         if self.cache is None:
             return None
-        return self.cache.lookup(self._rows_of(portion), micro.batch, inside=self.request.has_layers)
+        return self.cache.lookup(self._row_numbers(portion), micro.batch, layers=self.request.has_layers)
 
-    def _rows_of(self, portion: ExampleBatchPlan) -> list[int]:
-        return [
-            self._first_rows[item] + place for item in portion.indices for place in range(len(self.lesson.items[item]))
-        ]
+    def _row_numbers(self, portion: ExampleBatchPlan) -> list[int]:
+        items = self.task_objective.items
+        return [self._first_rows[index] + row for index in portion.indices for row in range(len(items[index]))]
 
     def _counts(self, micro: MicroBatch) -> dict[str, int]:
-        answers = micro.targets[self.lesson.name].count
-        counts = self.layer_losses.counts(micro.batch)
-        return counts | {name: answers for name in ("prediction", "hard") if name in self.weights}
+        answers = micro.targets[self.task_objective.name].count
+        return self.layer_losses.counts(micro.batch) | dict.fromkeys(self.answer_losses, answers)
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
@@ -129,96 +131,87 @@ class TaskDistillObjective:
         return combine_losses(self.losses(model, micro, noise), self.weights, totals)
 
     def losses(self, model: Model, micro: MicroBatch, noise: DropoutSeed | None) -> dict[str, Tensor]:
-        """Let the student read a micro-batch, and give the sum of each loss."""
-        target: TaskBatch = micro.targets[self.lesson.name]
-        said = micro.targets[TEACHER_TARGET].outputs or self.teacher.forward(micro.batch, self.request, target)
-        watch, task = self.layer_losses.layer_recorder(), self.lesson.task
-        answering = self.weights.keys() & {"prediction", "hard"}
+        """Let the student read a micro-batch, and return the sum of each loss."""
+        head, target = self.task_objective.head, micro.targets[self.task_objective.name]
+        teacher = micro.targets[TEACHER_TARGET].outputs or self.teacher.forward(micro.batch, self.request, target)
+        recorder = self.layer_losses.layer_recorder()
         outputs = model(
             micro.batch,
-            [self.lesson.head] if answering else [],
+            [head] if self.answer_losses else [],
             places_P=target.positions,
-            only=watch is None,
-            attention=task.attention_pattern,
-            trace=watch,
+            only=recorder is None,
+            attention=self.task_objective.task.attention_pattern,
+            trace=recorder,
             noise=noise,
         )
-        errors = {} if watch is None else self.layer_losses.losses(model, watch, said, micro.batch)
-        if "prediction" in answering:
-            assert said.answers_PC is not None
-            taught, head = said.answers_PC.float(), model.head(self.lesson.head)
-            errors["prediction"] = task.distillation_loss(
-                head, outputs[self.lesson.head], taught, target, self.settings.imitation
-            )
-        if "hard" in answering:
-            head = model.head(self.lesson.head)
-            errors["hard"] = task.loss(head, outputs[self.lesson.head], target, self.settings.loss)
-        return errors
+        losses = {} if recorder is None else self.layer_losses.compute(model, recorder, teacher, micro.batch)
+        for name in self.answer_losses:
+            losses[name] = self._answer_loss(name, model.head(head), outputs[head], teacher, target)
+        return losses
+
+    def _answer_loss(self, name: str, head: Any, outputs: Tensor, teacher: TeacherOutputs, target: TaskBatch) -> Tensor:
+        task, settings = self.task_objective.task, self.settings
+        if name == "hard":
+            return task.loss(head, outputs, target, settings.loss)
+        assert teacher.answers_PC is not None
+        return task.distillation_loss(head, outputs, teacher.answers_PC.float(), target, settings.imitation)
 
     def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> Any:
         """Let the student do the task, if it learns answers; else see how far it is from the teacher."""
-        if self._answers:
-            return self.lesson.evaluate(model, part, parts)
-        return _tally_losses(self, model, self._exams[part::parts])
+        if self.answer_losses:
+            return self.task_objective.evaluate(model, part, parts)
+        return _tally_losses(self, model, self._eval_batches[part::parts])
 
-    def summarise(self, found: Sequence[Any]) -> EvalResult:
-        return self.lesson.summarise(found) if self._answers else _mean_losses(found, self.weights)
-
-    @property
-    def _answers(self) -> bool:
-        return bool(self.weights.keys() & {"prediction", "hard"})
+    def summarise(self, parts: Sequence[Any]) -> EvalResult:
+        return self.task_objective.summarise(parts) if self.answer_losses else _mean_losses(parts, self.weights)
 
     @cached_property
-    def _exams(self) -> list[MicroBatch]:
-        """Micro-batches of development rows, with what the teacher says about them: it does not change from look to look."""
-        dev = TaskObjective(
-            self.lesson.task, self.lesson.dev, self.lesson.dev, self.lesson.settings, head=self.lesson.head
-        )
-        exams: list[MicroBatch] = []
+    def _eval_batches(self) -> list[MicroBatch]:
+        """Micro-batches of development rows, with the teacher's outputs, which are the same at each evaluation."""
+        task = self.task_objective
+        dev = TaskObjective(task.task, task.dev, task.dev, task.settings, head=task.head)
+        batches: list[MicroBatch] = []
         for portion in dev.feed.epoch_batches(0):
-            if sum(micro.tokens for micro in exams) >= EVAL_TOKENS:
+            if sum(micro.tokens for micro in batches) >= EVAL_TOKENS:
                 break
             micro = replace(dev.collate(portion), wanted=None)
-            exams.append(add_teacher_target(micro, self.layer_losses.counts(micro.batch), self._ask_teacher(micro)))
-        return exams
+            counts = self.layer_losses.counts(micro.batch)
+            batches.append(add_teacher_target(micro, counts, self._ask_teacher(micro)))
+        return batches
 
     def _ask_teacher(self, micro: MicroBatch) -> TeacherOutputs:
-        """Let the teacher read a micro-batch, and bring what it says to where micro-batches are made."""
+        """Let the teacher read a micro-batch, and bring its outputs to where micro-batches are made."""
         there = micro.to(next(self.teacher.model.parameters()).device)
-        said = self.teacher.forward(there.batch, self.request, there.targets[self.lesson.name])
-        return said.to(micro.batch.ids_N.device)
+        outputs = self.teacher.forward(there.batch, self.request, there.targets[self.task_objective.name])
+        return outputs.to(micro.batch.ids_N.device)
 
 
 class TextDistillObjective:
-    """Imitate what happens inside a teacher while it reads plain text."""
+    """Imitate the layers of a teacher that reads plain text."""
 
     def __init__(
-        self, assembler: Collator, teacher: Teacher, inside: LayerLosses, settings: GeneralDistillSettings
+        self, collator: Collator, teacher: Teacher, layer_losses: LayerLosses, settings: GeneralDistillSettings
     ) -> None:
-        self.assembler = assembler
+        self.collator = collator
         self.teacher = teacher
-        self.inside = inside
+        self.layer_losses = layer_losses
         self.settings = settings
         self.weights = settings.losses.chosen()
-        self.wanted = inside.teacher_request()
-        self.split = HeldOutSplit(assembler.shards, settings.evaluation.share)
+        self.request = layer_losses.teacher_request()
+        self.split = HeldOutSplit(collator.shards, settings.evaluation.share)
         self.feed = SequenceSampler(
-            assembler.shards, self.split, seed=settings.seed, micro_tokens=settings.batch.micro_tokens
+            collator.shards, self.split, seed=settings.seed, micro_tokens=settings.batch.micro_tokens
         )
 
     def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[list[SequenceBatchPlan], Cursor]:
-        return self.feed.take(cursor, count, self.cutting(progress))
-
-    def cutting(self, progress: float) -> SequenceSpec:
-        """Say how documents are cut at this point of the run."""
-        return self.settings.sequences.cutting(progress)
+        return self.feed.take(cursor, count, self.settings.sequences.cutting(progress))
 
     def collate(self, portion: SequenceBatchPlan) -> MicroBatch:
-        return self._micro(portion.spans)
+        return self._collate_spans(portion.spans)
 
-    def _micro(self, stretches: Sequence[Any]) -> MicroBatch:
-        micro = self.assembler.micro(stretches, [], "", ())
-        return add_teacher_target(micro, self.inside.counts(micro.batch), None)
+    def _collate_spans(self, spans: Sequence[Any]) -> MicroBatch:
+        micro = self.collator.micro(spans, [], "", ())
+        return add_teacher_target(micro, self.layer_losses.counts(micro.batch), None)
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
@@ -226,72 +219,63 @@ class TextDistillObjective:
         return combine_losses(self.losses(model, micro, noise), self.weights, totals)
 
     def losses(self, model: Model, micro: MicroBatch, noise: DropoutSeed | None) -> dict[str, Tensor]:
-        said, watch = self.teacher.forward(micro.batch, self.wanted), self.inside.layer_recorder()
-        assert watch is not None
-        model(micro.batch, [], trace=watch, noise=noise)
-        return self.inside.losses(model, watch, said, micro.batch)
+        teacher, recorder = self.teacher.forward(micro.batch, self.request), self.layer_losses.layer_recorder()
+        assert recorder is not None
+        model(micro.batch, [], trace=recorder, noise=noise)
+        return self.layer_losses.compute(model, recorder, teacher, micro.batch)
 
     def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> LossTallies:
-        return _tally_losses(self, model, self._exams[part::parts])
+        return _tally_losses(self, model, self._eval_batches[part::parts])
 
-    def summarise(self, found: Sequence[LossTallies]) -> EvalResult:
-        return _mean_losses(found, self.weights)
+    def summarise(self, parts: Sequence[LossTallies]) -> EvalResult:
+        return _mean_losses(parts, self.weights)
 
     @cached_property
-    def _exams(self) -> list[MicroBatch]:
-        tokens = self.settings.evaluation.tokens
-        stretches = cut_held_out_spans(self.assembler, self.split, self.cutting(0.0), tokens)
-        return [self._micro(part) for part in batch_sequences(stretches, self.settings.batch.micro_tokens)]
+    def _eval_batches(self) -> list[MicroBatch]:
+        settings = self.settings
+        cutting = settings.sequences.cutting(0.0)
+        spans = cut_held_out_spans(self.collator, self.split, cutting, settings.evaluation.tokens)
+        return [self._collate_spans(part) for part in batch_sequences(spans, settings.batch.micro_tokens)]
 
 
 DistillObjective = TaskDistillObjective | TextDistillObjective
 
 
-def build_teacher_request(inside: LayerLosses, settings: StageSettings) -> TeacherRequest:
-    """Say what the teacher must tell in a stage."""
-    return inside.teacher_request(answers="prediction" in settings.losses.chosen())
+def build_teacher_request(layer_losses: LayerLosses, settings: StageSettings) -> TeacherRequest:
+    """Join what the teacher must compute in a stage."""
+    return layer_losses.teacher_request(answers="prediction" in settings.losses.chosen())
 
 
-def _tally_losses(lesson: DistillObjective, model: Model, exams: Sequence[MicroBatch]) -> LossTallies:
+def _tally_losses(objective: DistillObjective, model: Model, batches: Sequence[MicroBatch]) -> LossTallies:
     device = next(model.parameters()).device
-    total: LossTallies = {}
+    tallies: LossTallies = {}
     with torch.no_grad():
-        for micro in exams:
-            errors = lesson.losses(model, micro.to(device), None)
-            for name, error in errors.items():
-                value, count = total.get(name, (0.0, 0.0))
-                total[name] = (value + float(error), count + micro.targets[name].count)
-    return total
+        for micro in batches:
+            for name, loss in objective.losses(model, micro.to(device), None).items():
+                total, count = tallies.get(name, (0.0, 0.0))
+                tallies[name] = (total + float(loss), count + micro.targets[name].count)
+    return tallies
 
 
-def _mean_losses(found: Sequence[LossTallies], weights: Mapping[str, float]) -> EvalResult:
+def _mean_losses(tallies: Sequence[LossTallies], weights: Mapping[str, float]) -> EvalResult:
     means = {}
     for name in weights:
-        parts = [part[name] for part in found if name in part]
+        parts = [part[name] for part in tallies if name in part]
         if count := sum(part[1] for part in parts):
             means[name] = sum(part[0] for part in parts) / count
     return EvalResult({SCORES_KEY: means}, sum(weights[name] * mean for name, mean in means.items()) if means else 0.0)
 
 
-# N tokens, D the student's width, W the teacher's
-
-
-FIT_TOKENS: Final = 8192
-"""Tokens that are looked at, about."""
-_RIDGE: Final = 1e-3
-"""Share of the mean square of a state that is added against states that are nearly copies of each other."""
-
-
-def fit_projections(model: Model, lesson: DistillObjective, inside: LayerLosses) -> None:
-    """Give the projections of a student the weights that fit the teacher's states best, on the first rows of the run."""
-    if not inside.heads:
+def fit_projections(model: Model, objective: DistillObjective) -> None:
+    """Set projections, unless they begin at random, to what fits the teacher's states best on the first rows."""
+    if not (objective.layer_losses.heads and objective.settings.losses.fitted):
         return
     sums: dict[str, tuple[Tensor, Tensor]] = {}
     cursor, seen = Cursor(), 0
     model.eval()
     while seen < FIT_TOKENS:
-        (portion,), cursor = lesson.sample(cursor, 1, 0.0)
-        for name, ours_ND, theirs_NW in _paired_states(model, lesson, inside, portion):
+        (portion,), cursor = objective.sample(cursor, 1, 0.0)
+        for name, ours_ND, theirs_NW in _paired_states(model, objective, portion):
             product_DD, crossed_DW = ours_ND.mT @ ours_ND, ours_ND.mT @ theirs_NW
             before = sums.get(name)
             sums[name] = (
@@ -303,23 +287,22 @@ def fit_projections(model: Model, lesson: DistillObjective, inside: LayerLosses)
         _set_projection(model.head(name), _solve_ridge(product_DD, crossed_DW))
 
 
-def _paired_states(
-    model: Model, lesson: DistillObjective, inside: LayerLosses, portion: Any
-) -> list[tuple[str, Tensor, Tensor]]:
-    """Give, for each projection, states of the student with a one beside them, and the teacher's."""
-    batch, watch = lesson.collate(portion).batch, inside.layer_recorder()
-    assert watch is not None
+def _paired_states(model: Model, objective: DistillObjective, portion: Any) -> list[tuple[str, Tensor, Tensor]]:
+    """Return, for each projection, states of the student with a one beside them, and the teacher's."""
+    losses = objective.layer_losses
+    batch, recorder = objective.collate(portion).batch, losses.layer_recorder()
+    assert recorder is not None
     with torch.no_grad():
-        model(batch, [], trace=watch)
-    said = lesson.teacher.forward(batch, inside.teacher_request())
+        model(batch, [], trace=recorder)
+    teacher = objective.teacher.forward(batch, losses.teacher_request())
     return [
         (
             name,
-            torch.nn.functional.pad(watch.hidden[ours], (0, 1), value=1.0).double(),
-            said.state(theirs).double(),
+            torch.nn.functional.pad(recorder.hidden[ours], (0, 1), value=1.0).double(),
+            teacher.state(theirs).double(),
         )
-        for ours, theirs in inside.states.items()
-        if (name := inside.projection(ours))
+        for ours, theirs in losses.states.items()
+        if (name := losses.pair.projection(ours))
     ]
 
 

@@ -29,12 +29,14 @@ from alembert.train.settings import (
 )
 
 LAYER_LOSSES: Final = ("attention", "hidden", "embeddings", "relations", "contrastive")
-"""Losses that compare what happens inside both models."""
+"""Losses that compare the layers of both models."""
+ANSWER_LOSSES: Final = ("prediction", "hard")
+"""Losses of what the student's head answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerLossWeights:
-    """How much each loss inside the model counts; 0 leaves it out."""
+    """How much each loss between layers counts; 0 leaves it out."""
 
     attention: float = 0.0
     """Attention scores before the softmax, layer by layer (TinyBERT); needs the teacher's number of heads."""
@@ -78,7 +80,7 @@ class LayerLossWeights:
         return LAYER_LOSSES
 
     def chosen(self) -> dict[str, float]:
-        """Give the losses that have a weight."""
+        """Return the losses that have a weight."""
         return {name: getattr(self, name) for name in self.names if getattr(self, name)}
 
 
@@ -98,7 +100,7 @@ class StageLossWeights(LayerLossWeights):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*LAYER_LOSSES, "prediction", "hard")
+        return (*LAYER_LOSSES, *ANSWER_LOSSES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +157,11 @@ class DistillSettings:
             raise BadSetting(f"`most_texts` is {self.most_texts}; expected 1 or more.")
         if self.prediction.skip:
             raise BadSetting("The stage `prediction` makes the model for the task; it cannot be skipped.")
-        if not self.prediction.losses.chosen().keys() & {"prediction", "hard"}:
+        if not self.prediction.losses.chosen().keys() & set(ANSWER_LOSSES):
             raise BadSetting("The stage `prediction` needs a weight for `prediction` or `hard`.")
 
     def without_right_answers(self) -> DistillSettings:
-        """Give the settings for texts of which nobody knows the right answers."""
+        """Return the settings for texts of which nobody knows the right answers."""
         stages = {
             name: replace(stage, losses=replace(stage.losses, hard=0.0))
             for name, stage in (("intermediate", self.intermediate), ("prediction", self.prediction))
@@ -231,7 +233,7 @@ PRESETS: Final[dict[str, Callable[[], DistillSettings]]] = {"fast": fast, "tinyb
 
 
 def get_preset(name: str, task: str) -> DistillSettings:
-    """Give a preset whose steps are as large as they are usual for a task."""
+    """Return a preset whose steps are as large as they are usual for a task."""
     settings, batch = PRESETS[name](), get_default_settings(task).batch
     return replace(
         settings,
@@ -277,16 +279,16 @@ class ControlRun:
 
 
 def build_controls(settings: DistillSettings, *, has_texts: bool = False) -> dict[str, ControlRun]:
-    """Give the runs that a student is compared with: the same student without its teacher, and without new texts."""
+    """Return the runs that a student is compared with: the same student without its teacher, and without new texts."""
     plain = replace(settings.prediction, losses=StageLossWeights(hard=1.0))
     alone = replace(settings, intermediate=replace(settings.intermediate, skip=True), prediction=plain)
     uncopied = replace(settings.augment, copies=0)
-    found = {"without distillation": ControlRun(replace(alone, augment=uncopied), False)}
+    controls = {"without distillation": ControlRun(replace(alone, augment=uncopied), False)}
     if settings.augment.copies:
-        found["without augmentation"] = ControlRun(replace(settings, augment=uncopied), has_texts)
+        controls["without augmentation"] = ControlRun(replace(settings, augment=uncopied), has_texts)
     if has_texts:
-        found["without plain text"] = ControlRun(settings, False)
-    return found
+        controls["without plain text"] = ControlRun(settings, False)
+    return controls
 
 
 def check_preset(name: str) -> str:

@@ -1,13 +1,10 @@
-"""What all seeds of a distillation share: the teacher, the examples, and what the teacher says about them.
+"""The stages of a distillation for a task: a student first learns its teacher's layers, then its answers.
 
-In: who teaches whom, the teacher, the prepared examples, settings. Out: the lesson of each stage. The teacher is asked
-once for all seeds and passes where what it says fits on the disk. A student that reads other pieces than its teacher
-has other rows of the same examples; then answers alone can be compared, line by line.
-
-One seed of a distillation: a student that goes through both stages, in a folder of its own.
-
-The states and the log of the stage that teaches what happens inside lie in `inside`, those of the stage that teaches the
-answers where `finetune` has them. Both are runs of the one loop, so a seed that was stopped goes on where it was.
+In: who teaches whom, the teacher, the prepared examples, settings. Out: for each seed a folder as `finetune` writes it;
+the states and the log of the intermediate stage lie in `inside`, those of the stage of answers where `finetune` has them.
+Both are runs of the one loop, so a seed that was stopped goes on where it was. The teacher reads the examples once for
+all seeds and passes, if its outputs fit on the disk. A student that reads other pieces than its teacher has other rows of
+the same examples; then answers alone can be compared, line by line.
 """
 
 from __future__ import annotations
@@ -19,16 +16,14 @@ from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Final
 
-from alembert.artifact import atomic_write
 from alembert.data.windows import Row
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.surgery import with_dropout, with_heads
+from alembert.files.surgery import with_heads
 from alembert.nn.model import Model
-from alembert.settings import as_table, to_toml
+from alembert.settings import as_table
 from alembert.tasks.data_report import DataReport
 from alembert.tasks.files import read_task
-from alembert.train.curves import write_curves
 from alembert.train.distill.layers import LayerLosses
 from alembert.train.distill.objective import (
     TaskDistillObjective,
@@ -46,12 +41,11 @@ from alembert.train.distill.teacher_cache import (
     hash_contents,
 )
 from alembert.train.distributed import Processes
-from alembert.train.finetune.data import DataFiles, PreparedData, PreparedTask, require_tokenizer
+from alembert.train.finetune.data import DataFiles, PreparedData, PreparedTask
 from alembert.train.finetune.finetune import with_run_length
 from alembert.train.finetune.objective import TaskObjective, group_rows
 from alembert.train.finetune.seeds import (
-    RUN_FOLDER,
-    STATE_FOLDER,
+    SCORES_FILE,
     SeedResult,
     SeedRun,
     has_task_head,
@@ -59,10 +53,10 @@ from alembert.train.finetune.seeds import (
     without_training_heads,
 )
 from alembert.train.finetune.subvocabulary import VocabularySubset
-from alembert.train.loop import TrainingLoop
 from alembert.train.run import RunContext
-from alembert.train.runlog import RunLog
-from alembert.train.state import RunStates
+from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun
+
+INTERMEDIATE_FOLDER: Final = "inside"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,251 +79,214 @@ class DistillJob:
 
 
 @dataclass(frozen=True)
-class DistillContext:
-    """What all seeds of a distillation share: the teacher, the data, and what the teacher says about them."""
+class TaskDistillation:
+    """A teacher, the examples, and how students of any seed learn from both."""
 
     job: DistillJob
-    checkpoint: Checkpoint
-    """The teacher."""
+    teacher: Checkpoint
     prepared: PreparedData
     settings: DistillSettings
-    out: Path
-    around: RunContext
+    cache: Path
+    """Where the teacher's outputs are kept."""
+    context: RunContext
     processes: Processes
-
-    @property
-    def head(self) -> str:
-        """The name of the teacher's head."""
-        return read_task(Path(self.job.teacher), self.job.task).head or self._part.head
 
     @property
     def _part(self) -> PreparedTask:
         return self.prepared.tasks[0]
 
-    def teacher(self, stage: StageSettings) -> Teacher:
-        """Give the teacher with the pieces of its rows, as a stage asks it."""
-        return Teacher(self._model, self._part.task, self.head, stage.imitation)
+    @property
+    def _teacher_head(self) -> str:
+        return read_task(Path(self.job.teacher), self.job.task).head or self._part.head
 
-    @cached_property
-    def _model(self) -> Model:
-        return self._own_pieces.shrink(self.checkpoint).to(self.processes.device(self.around.device))
-
-    @cached_property
-    def tokenizes_differently(self) -> bool:
-        """Whether the teacher reads other pieces than the student, and with them other rows of the same examples."""
-        return self.prepared.tokenizer.vocabulary != require_tokenizer(self.checkpoint).vocabulary
-
-    @cached_property
-    def _own_pieces(self) -> VocabularySubset:
-        size = self.checkpoint.blueprint.config.vocab_size
-        return VocabularySubset.all(size) if self.tokenizes_differently else self.prepared.vocabulary
-
-    @cached_property
-    def _own_rows(self) -> list[Row]:
-        """The rows of the training examples as the teacher reads them."""
-        part, config = self._part, self.checkpoint.blueprint.config
-        examples = part.train.encoded
-        if self.tokenizes_differently:
-            encode = part.task.for_training().encode
-            examples = encode(part.splits.train, require_tokenizer(self.checkpoint), config.max_position_embeddings)
-        items = group_rows(examples, together=part.task.loss_unit == "examples")
-        return [row for item in items for row in item]
-
-    def inside(self, stage: StageSettings) -> LayerLosses:
-        ours, theirs = self.prepared.checkpoint.blueprint.config, self.checkpoint.blueprint.config
-        return LayerLosses(stage.losses, ours, theirs, self._part.task.attention_pattern)
-
-    def check(self, stage: StageSettings) -> None:
-        """Refuse losses that cannot bind these two models."""
-        lesson = self._rows(stage)
-        self._check_reading(lesson, self.teacher(stage), build_teacher_request(self.inside(stage), stage))
-
-    def lesson(self, stage: StageSettings) -> TaskDistillObjective:
-        """Put together a stage: rows, teacher, losses, and what the teacher has said."""
-        lesson, teacher, inside = self._rows(stage), self.teacher(stage), self.inside(stage)
-        return TaskDistillObjective(lesson, teacher, inside, stage, self._record(lesson, teacher, inside, stage))
-
-    def _rows(self, stage: StageSettings) -> TaskObjective:
-        part = self._part
-        return TaskObjective(part.task, part.train, part.dev, stage, name=part.name, head=part.head)
-
-    def _record(
-        self, lesson: TaskObjective, teacher: Teacher, inside: LayerLosses, stage: StageSettings
-    ) -> TeacherCache | None:
-        """Let the teacher read everything once, if what it says has room."""
-        rows, wanted = self._own_rows, build_teacher_request(inside, stage)
-        self._check_reading(lesson, teacher, wanted)
-        wanted = wanted if wanted.is_empty else self._wanted_by_all(stage)
-        if wanted.is_empty:
-            return None
-        if self.settings.cache.use == "never" and not self.tokenizes_differently:
-            return None
-        cache = self.around.cache_for(self.out)
-        recorder = TeacherCacheWriter(
-            cache / f"teacher-{self._key(wanted, stage)}", rows, teacher, wanted, self.around.on_reading
-        )
-        needed = estimate_bytes(rows, teacher, wanted)
-        has_room = self.tokenizes_differently or fits_on_disk(needed, cache, self.settings.cache.gigabytes)
-        if not has_room and not recorder.is_done:
-            self.around.log(
-                f"What the teacher says would take {needed / 1e9:.1f} GB, more than [cache] allows or half of the free disk: it "
-                "reads the texts anew in every pass."
-            )
-            return None
-        return self.processes.in_turn(recorder.write)
-
-    def _key(self, wanted: TeacherRequest, stage: StageSettings) -> str:
-        """Name what the teacher says in a stage."""
-        about = {
-            "wanted": as_table(wanted),
-            "imitation": as_table(stage.imitation),
-            "head": self.head,  # one of several, which all read the same rows
-            "task": self._part.task.to_table(),
-        }
-        return hash_contents(self._own_rows, self._own_pieces.ids_K, Path(self.job.teacher), about)
-
-    def _wanted_by_all(self, stage: StageSettings) -> TeacherRequest:
-        """Say what all stages want that ask the teacher alike, so that it reads for them together."""
-        settings = self.settings
-        stages = [each for each in (settings.intermediate, settings.prediction) if not each.skip]
-        alike = [each for each in stages if each.imitation == stage.imitation]
-        return reduce(
-            TeacherRequest.union, (build_teacher_request(self.inside(each), each) for each in alike), TeacherRequest()
-        )
-
-    def _check_reading(self, lesson: TaskObjective, teacher: Teacher, wanted: TeacherRequest) -> None:
-        """Refuse to compare what two readings of a text do not share."""
-        if not self.tokenizes_differently:
-            return
-        if wanted.has_layers:
-            raise BadSetting(
-                "The student reads other pieces than its teacher, so what happens inside cannot be compared, only answers can. "
-                "Use --inside-epochs 0, and in the stage of answers the losses prediction and hard."
-            )
-        ours = [row for item in lesson.items for row in item]
-        if count_answers(ours, teacher, wanted) != count_answers(self._own_rows, teacher, wanted):
-            raise BadSetting(
-                "Teacher and student, who read other pieces, cut some training texts at other places, so their answers do not "
-                "go together. Use the teacher's vocabulary, or shorter texts."
-            )
-
-
-INTERMEDIATE_FOLDER: Final = "inside"
-
-
-@dataclass(frozen=True)
-class StudentRun:
-    """One seed: a student that goes through both stages."""
-
-    context: DistillContext
-    seed: int
-    reports: Mapping[str, DataReport]
-    folder: Path
+    @property
+    def _stages(self) -> list[StageSettings]:
+        return [stage for stage in (self.settings.intermediate, self.settings.prediction) if not stage.skip]
 
     def check(self) -> None:
         """Refuse settings that cannot work, before anything is written."""
         for stage in self._stages:
-            self.context.check(stage)
+            request = build_teacher_request(self._layer_losses(stage), stage)
+            self._check_reading(self._task_objective(stage), self._open_teacher(stage), request)
 
-    def run(self) -> SeedResult:
-        """Train, or give the result of a seed that is done."""
-        learner = self._begun()
-        if not self._is_done and not self.context.settings.intermediate.skip:
-            learner = self._train_intermediate(learner)
-        stage = self._length(self.context.settings.prediction)
+    def train_student(self, seed: int, folder: Path, reports: Mapping[str, DataReport]) -> SeedResult:
+        """Lead a student through both stages, or return the result of a seed that is done."""
+        student = self._with_task_head(seed)
+        is_done = self.processes.broadcast((folder / RUN_FOLDER / SCORES_FILE).is_file())
+        if not is_done and not self.settings.intermediate.skip:
+            student = self._train_intermediate(student, seed, folder / INTERMEDIATE_FOLDER)
+        stage = self._with_length(self.settings.prediction, seed)
         result = SeedRun(
-            self.folder,
-            self.context.prepared,
-            self.reports,
-            learner,
+            folder,
+            self.prepared,
+            reports,
+            student,
             stage,
-            partial(self.context.lesson, stage),
-            self.context.around,
-            self.context.processes,
+            partial(self._objective, stage),
+            self.context,
+            self.processes,
             phase="distillation",
-            card_facts=self._told(),
-            forget_training=self.context.settings.forget_training,
+            card_facts=self._card_facts(),
+            forget_training=self.settings.forget_training,
         ).run()
-        self.context.processes.on_first(
-            lambda: shutil.rmtree(self.folder / INTERMEDIATE_FOLDER / STATE_FOLDER, ignore_errors=True)
-        )
+        states = folder / INTERMEDIATE_FOLDER / STATE_FOLDER
+        self.processes.on_first(lambda: shutil.rmtree(states, ignore_errors=True))
         return result
 
-    @property
-    def _is_done(self) -> bool:
-        found: bool = self.context.processes.broadcast((self.folder / RUN_FOLDER / "scores.json").is_file())
-        return found
+    # -- the student
 
-    @property
-    def _stages(self) -> list[StageSettings]:
-        settings = self.context.settings
-        return [stage for stage in (settings.intermediate, settings.prediction) if not stage.skip]
+    def _with_length(self, stage: StageSettings, seed: int) -> StageSettings:
+        return with_run_length(replace(stage, seed=seed), self.prepared)
 
-    def _length(self, stage: StageSettings) -> StageSettings:
-        return with_run_length(replace(stage, seed=self.seed), self.context.prepared)
-
-    def _begun(self) -> Checkpoint:
-        """Give the student its head: its own if it knows the task, or the teacher's if it begins as that does and fits."""
-        prepared, teacher = self.context.prepared, self.context.checkpoint
-        learner = with_task_heads(prepared, self.seed)
-        same = learner.blueprint.config.hidden_size == teacher.blueprint.config.hidden_size
-        is_fresh = self.context.settings.student.start == "scratch"
-        if not same or is_fresh or has_task_head(prepared, prepared.tasks[0]):
-            return learner
-        ours, theirs = learner.model.state_dict(), teacher.model.state_dict()
+    def _with_task_head(self, seed: int) -> Checkpoint:
+        """Take the student's own head if it has one, or the teacher's if the student begins as that does and fits."""
+        student, teacher = with_task_heads(self.prepared, seed), self.teacher
+        same = student.blueprint.config.hidden_size == teacher.blueprint.config.hidden_size
+        is_fresh = self.settings.student.start == "scratch"
+        if not same or is_fresh or has_task_head(self.prepared, self._part):
+            return student
+        ours, theirs = student.model.state_dict(), teacher.model.state_dict()
         kept = {
             name: theirs[source].clone()
             for name in ours
-            if (source := name.replace(f"heads.{prepared.tasks[0].head}.", f"heads.{self.context.head}."))
+            if (source := name.replace(f"heads.{self._part.head}.", f"heads.{self._teacher_head}."))
             and name.startswith(("heads.", "pooler."))
             and source in theirs
             and theirs[source].shape == ours[name].shape
         }
-        learner.model.load_state_dict({**ours, **kept})
-        return learner
+        student.model.load_state_dict({**ours, **kept})
+        return student
 
-    def _train_intermediate(self, learner: Checkpoint) -> Checkpoint:
-        """Run the stage that teaches what happens inside; give the student without what served it alone."""
-        hall, stage = self.context, self._length(self.context.settings.intermediate)
-        prepared, lesson = hall.prepared, hall.lesson(stage)
-        heads = {**learner.blueprint.heads, **lesson.layer_losses.heads}
-        student = with_heads(learner, heads, seed=self.seed)
-        model = prepared.vocabulary.shrink(with_dropout(student, stage.model.dropout, stage.model.attention_dropout))
-        if stage.losses.fitted:
-            fit_projections(model, lesson, lesson.layer_losses)
-        log = RunLog(self.folder / INTERMEDIATE_FOLDER, tensorboard=hall.processes.is_first)
-        loop = TrainingLoop(
-            model,
-            lesson,
+    def _train_intermediate(self, student: Checkpoint, seed: int, folder: Path) -> Checkpoint:
+        """Run the stage that teaches layers; return the student without the projections that served it alone."""
+        stage = self._with_length(self.settings.intermediate, seed)
+        objective = self._objective(stage)
+        heads = {**student.blueprint.heads, **objective.layer_losses.heads}
+        training = TrainingRun(
+            with_heads(student, heads, seed=seed),
+            lambda: objective,
             stage,
-            states=RunStates(self.folder / INTERMEDIATE_FOLDER / STATE_FOLDER),
-            log=log,
-            processes=hall.processes,
-            device=hall.around.device,
-            sharded=hall.around.shard,
-            tell=lambda progress: hall.around.on_progress(replace(progress, phase="inside")),
+            folder,
+            folder / STATE_FOLDER,
+            self.context,
+            self.processes,
+            phase="intermediate layers",
+            vocabulary=self.prepared.vocabulary,
+            initialise=partial(fit_projections, objective=objective),
         )
-        loop.run()
-        log.close()
-        hall.processes.on_first(partial(self._write_inside, log, stage))
-        trained = replace(student, model=prepared.vocabulary.restore(loop.model.cpu(), student))
-        return replace(without_training_heads(trained, prepared), folder=learner.folder)
+        training.train()
+        self.processes.on_first(training.write_run)
+        return replace(without_training_heads(training.trained, self.prepared), folder=student.folder)
 
-    def _write_inside(self, log: RunLog, stage: StageSettings) -> None:
-        atomic_write(self.folder / INTERMEDIATE_FOLDER / "settings.toml", to_toml(stage).encode())
-        write_curves(log, self.folder / INTERMEDIATE_FOLDER, "What happens inside")
-
-    def _told(self) -> dict[str, str]:
-        """Say on the model card who taught the student, and how."""
-        hall = self.context
-        config = hall.checkpoint.blueprint.config
+    def _card_facts(self) -> dict[str, str]:
+        """Describe for the model card who taught the student, and how."""
+        config = self.teacher.blueprint.config
         stages = {
             name: ", ".join(f"{loss} (weight {weight:g})" for loss, weight in stage.losses.chosen().items())
             for name, stage in (
-                ("losses inside", hall.settings.intermediate),
-                ("losses of answers", hall.settings.prediction),
+                ("losses inside", self.settings.intermediate),
+                ("losses of answers", self.settings.prediction),
             )
             if not stage.skip
         }
         size = f"{len(config.layer_order)} layers of width {config.hidden_size}"
-        return {"teacher": f"{Path(hall.job.teacher).name}, {size}", "student": hall.job.student, **stages}
+        return {"teacher": f"{Path(self.job.teacher).name}, {size}", "student": self.job.student, **stages}
+
+    # -- what it learns
+
+    def _objective(self, stage: StageSettings) -> TaskDistillObjective:
+        rows, teacher, losses = self._task_objective(stage), self._open_teacher(stage), self._layer_losses(stage)
+        return TaskDistillObjective(rows, teacher, losses, stage, self._cache_teacher(rows, teacher, losses, stage))
+
+    def _task_objective(self, stage: StageSettings) -> TaskObjective:
+        part = self._part
+        return TaskObjective(part.task, part.train, part.dev, stage, name=part.name, head=part.head)
+
+    def _layer_losses(self, stage: StageSettings) -> LayerLosses:
+        ours, theirs = self.prepared.checkpoint.blueprint.config, self.teacher.blueprint.config
+        return LayerLosses(stage.losses, ours, theirs, self._part.task.attention_pattern)
+
+    # -- the teacher
+
+    def _open_teacher(self, stage: StageSettings) -> Teacher:
+        return Teacher(self._teacher_model, self._part.task, self._teacher_head, stage.imitation)
+
+    @cached_property
+    def _teacher_model(self) -> Model:
+        return self._teacher_vocabulary.shrink(self.teacher).to(self.processes.device(self.context.device))
+
+    @cached_property
+    def _tokenizes_differently(self) -> bool:
+        """Whether the teacher reads other pieces than the student, and with them other rows of the same examples."""
+        return self.prepared.tokenizer.vocabulary != self.teacher.require_tokenizer().vocabulary
+
+    @cached_property
+    def _teacher_vocabulary(self) -> VocabularySubset:
+        size = self.teacher.blueprint.config.vocab_size
+        return VocabularySubset.all(size) if self._tokenizes_differently else self.prepared.vocabulary
+
+    @cached_property
+    def _teacher_rows(self) -> list[Row]:
+        """The rows of the training examples as the teacher reads them."""
+        part, teacher = self._part, self.teacher
+        examples = part.train.encoded
+        if self._tokenizes_differently:
+            encode = part.task.for_training().encode
+            examples = encode(part.splits.train, teacher.require_tokenizer(), teacher.max_tokens)
+        items = group_rows(examples, together=part.task.loss_unit == "examples")
+        return [row for item in items for row in item]
+
+    def _cache_teacher(
+        self, task_objective: TaskObjective, teacher: Teacher, losses: LayerLosses, stage: StageSettings
+    ) -> TeacherCache | None:
+        """Let the teacher read everything once, if there is room for its outputs."""
+        rows, request = self._teacher_rows, build_teacher_request(losses, stage)
+        self._check_reading(task_objective, teacher, request)
+        request = request if request.is_empty else self._joint_request(stage)
+        if request.is_empty:
+            return None
+        if self.settings.cache.use == "never" and not self._tokenizes_differently:
+            return None
+        writer = TeacherCacheWriter(
+            self.cache / f"teacher-{self._cache_key(request, stage)}", rows, teacher, request, self.context.on_reading
+        )
+        needed = estimate_bytes(rows, teacher, request)
+        has_room = self._tokenizes_differently or fits_on_disk(needed, self.cache, self.settings.cache.gigabytes)
+        if not has_room and not writer.is_done:
+            self.context.log(
+                f"What the teacher says would take {needed / 1e9:.1f} GB, more than [cache] allows or half of the free disk: it "
+                "reads the texts anew in every pass."
+            )
+            return None
+        return self.processes.in_turn(writer.write)
+
+    def _cache_key(self, request: TeacherRequest, stage: StageSettings) -> str:
+        about = {
+            "wanted": as_table(request),
+            "imitation": as_table(stage.imitation),
+            "head": self._teacher_head,  # one of several, which all read the same rows
+            "task": self._part.task.to_table(),
+        }
+        return hash_contents(self._teacher_rows, self._teacher_vocabulary.ids_K, Path(self.job.teacher), about)
+
+    def _joint_request(self, stage: StageSettings) -> TeacherRequest:
+        """Join the requests of all stages that ask the teacher alike, so that it reads for them together."""
+        alike = [other for other in self._stages if other.imitation == stage.imitation]
+        requests = (build_teacher_request(self._layer_losses(other), other) for other in alike)
+        return reduce(TeacherRequest.union, requests, TeacherRequest())
+
+    def _check_reading(self, task_objective: TaskObjective, teacher: Teacher, request: TeacherRequest) -> None:
+        """Refuse to compare what two readings of a text do not share."""
+        if not self._tokenizes_differently:
+            return
+        if request.has_layers:
+            raise BadSetting(
+                "The student reads other pieces than its teacher, so what happens inside cannot be compared, only answers can. "
+                "Use --inside-epochs 0, and in the stage of answers the losses prediction and hard."
+            )
+        ours = [row for item in task_objective.items for row in item]
+        if count_answers(ours, teacher, request) != count_answers(self._teacher_rows, teacher, request):
+            raise BadSetting(
+                "Teacher and student, who read other pieces, cut some training texts at other places, so their answers do not "
+                "go together. Use the teacher's vocabulary, or shorter texts."
+            )

@@ -1,6 +1,6 @@
-"""A teacher, and what it says about a batch: states and attention of chosen layers, and answers of its head.
+"""A teacher, and what it computes for a batch: states and attention of chosen layers, and answers of its head.
 
-What it says is one table with a line for each token and one with a line for each answer, in half precision: small enough
+Its outputs are one table with a line for each token and one with a line for each answer, in half precision: small enough
 to be kept on the disk, and the same numbers whether they come from there or are computed on the spot. The teacher is
 in evaluation mode, always: dropout would teach noise.
 """
@@ -25,14 +25,14 @@ from alembert.tasks.task import AnyTask
 
 @dataclass(frozen=True)
 class TeacherRequest:
-    """What a student wants to hear."""
+    """What a teacher is asked to compute."""
 
     states: tuple[int, ...] = ()
     """Hidden states, by number: 0 are the embeddings, 1 what the first layer gives."""
     attention: tuple[int, ...] = ()
-    """Layers, from 0, whose queries and keys are wanted."""
+    """Layers, from 0, whose queries and keys are needed."""
     relations: tuple[int, ...] = ()
-    """Layers, from 0, whose queries, keys and values are wanted."""
+    """Layers, from 0, whose queries, keys and values are needed."""
     answers: bool = False
 
     @property
@@ -46,11 +46,11 @@ class TeacherRequest:
 
     @property
     def has_layers(self) -> bool:
-        """Whether anything but answers is wanted."""
+        """Whether anything but answers is asked for."""
         return bool(self.states or self.layers)
 
     def union(self, other: TeacherRequest) -> TeacherRequest:
-        """Give what two want together."""
+        """Return what two requests ask for together."""
         return TeacherRequest(
             tuple(sorted({*self.states, *other.states})),
             tuple(sorted({*self.attention, *other.attention})),
@@ -70,9 +70,9 @@ class TeacherRequest:
 
 @dataclass(frozen=True, eq=False)
 class TeacherOutputs:
-    """What a teacher says about a batch."""
+    """What a teacher computes for a batch."""
 
-    wanted: TeacherRequest
+    request: TeacherRequest
     config: EncoderConfig
     """The teacher's."""
     tokens_NW: Tensor
@@ -81,21 +81,21 @@ class TeacherOutputs:
     """A line for each of the head's outputs, as `Task.taught` has it."""
 
     def state(self, number: int) -> Tensor:
-        """Give a hidden state (N, D)."""
-        start = self.wanted.states.index(number) * self.config.hidden_size
+        """Return a hidden state (N, D)."""
+        start = self.request.states.index(number) * self.config.hidden_size
         return self.tokens_NW[:, start : start + self.config.hidden_size].float()
 
     def attention(self, layer: int) -> Tensor:
-        """Give queries, keys and, if they are wanted, values of a layer (N, 2 or 3, H, K)."""
-        before = [self.wanted.parts(each) for each in self.wanted.layers if each < layer]
-        start = (len(self.wanted.states) + sum(before)) * self.config.hidden_size
-        width = self.wanted.parts(layer) * self.config.hidden_size
+        """Return queries, keys and, if they were requested, values of a layer (N, 2 or 3, H, K)."""
+        before = [self.request.parts(other) for other in self.request.layers if other < layer]
+        start = (len(self.request.states) + sum(before)) * self.config.hidden_size
+        width = self.request.parts(layer) * self.config.hidden_size
         flat_NW = self.tokens_NW[:, start : start + width].float()
         return torch.unflatten(flat_NW, 1, (-1, self.config.num_attention_heads, self.config.head_size))
 
     def to(self, device: torch.device) -> TeacherOutputs:
         answers = None if self.answers_PC is None else self.answers_PC.to(device)
-        return TeacherOutputs(self.wanted, self.config, self.tokens_NW.to(device), answers)
+        return TeacherOutputs(self.request, self.config, self.tokens_NW.to(device), answers)
 
 
 @dataclass(frozen=True)
@@ -114,19 +114,19 @@ class Teacher:
     def config(self) -> EncoderConfig:
         return self.model.config
 
-    def forward(self, batch: Batch, wanted: TeacherRequest, target: TaskBatch | None = None) -> TeacherOutputs:
-        """Read a batch, unless nothing is wanted; answers need the target, which says where the head is asked."""
-        if wanted.is_empty:
-            return TeacherOutputs(wanted, self.config, _concatenate_outputs(None, wanted, len(batch.ids_N)))
-        watch = LayerRecorder(layers=wanted.layers) if wanted.has_layers else None
+    def forward(self, batch: Batch, request: TeacherRequest, target: TaskBatch | None = None) -> TeacherOutputs:
+        """Read a batch, unless nothing is asked for; answers need the target, which says where the head is asked."""
+        if request.is_empty:
+            return TeacherOutputs(request, self.config, _concatenate_outputs(None, request, len(batch.ids_N)))
+        watch = LayerRecorder(layers=request.layers) if request.has_layers else None
         attention = None if self.task is None else self.task.attention_pattern
-        heads = [self.head] if wanted.answers and self.head else []
+        heads = [self.head] if request.answers and self.head else []
         places = None if target is None else target.positions
         # In float32 also where the student is computed in half precision: what is on the disk is that, too.
         with torch.no_grad(), torch.autocast(batch.ids_N.device.type, enabled=False):
             outputs = self.model(batch, heads, places_P=places, only=watch is None, attention=attention, trace=watch)
             answers = self._answers(outputs, target) if heads else None
-        return TeacherOutputs(wanted, self.config, _concatenate_outputs(watch, wanted, len(batch.ids_N)), answers)
+        return TeacherOutputs(request, self.config, _concatenate_outputs(watch, request, len(batch.ids_N)), answers)
 
     def _answers(self, outputs: dict[str, Tensor], target: TaskBatch | None) -> Tensor:
         assert self.task is not None
@@ -136,11 +136,11 @@ class Teacher:
         return to_half(taught)
 
 
-def _concatenate_outputs(watch: LayerRecorder | None, wanted: TeacherRequest, tokens: int) -> Tensor:
+def _concatenate_outputs(watch: LayerRecorder | None, request: TeacherRequest, tokens: int) -> Tensor:
     if watch is None:
         return torch.empty(tokens, 0, dtype=torch.float16)
-    states = [watch.hidden[number] for number in wanted.states]
-    layers = [watch.qkv[layer][:, : wanted.parts(layer)].flatten(1) for layer in wanted.layers]
+    states = [watch.hidden[number] for number in request.states]
+    layers = [watch.qkv[layer][:, : request.parts(layer)].flatten(1) for layer in request.layers]
     return to_half(torch.cat([*states, *layers], dim=1))
 
 

@@ -64,37 +64,37 @@ class RowOffsets:
 class TeacherCache:
     """What was said about rows."""
 
-    wanted: TeacherRequest
+    request: TeacherRequest
     teacher: Teacher
     tokens: RowOffsets
     answers: RowOffsets
     tokens_NW: HalfArray
     answers_PC: HalfArray
 
-    def lookup(self, numbers: Sequence[int], batch: Batch, *, inside: bool = True) -> TeacherOutputs:
-        """Give what was said about the rows of a batch, by their numbers in its order; `inside`: more than answers."""
-        inside = inside and self.wanted.has_layers
-        tokens_NW = np.empty((len(batch.ids_N), self.tokens_NW.shape[1] if inside else 0), np.float16)
-        if inside:
+    def lookup(self, numbers: Sequence[int], batch: Batch, *, layers: bool = True) -> TeacherOutputs:
+        """Return the outputs for the rows of a batch, by their numbers in its order; `layers`: more than answers."""
+        layers = layers and self.request.has_layers
+        tokens_NW = np.empty((len(batch.ids_N), self.tokens_NW.shape[1] if layers else 0), np.float16)
+        if layers:
             for number, start, length in zip(numbers, batch.starts_B.tolist(), batch.lengths, strict=True):
                 tokens_NW[start : start + length] = self.tokens_NW[self.tokens.of_row(number)]
         answers = None
-        if self.wanted.answers:
+        if self.request.answers:
             lines = [self.answers_PC[self.answers.of_row(number)] for number in numbers]
             answers = torch.from_numpy(np.concatenate(lines))
-        return TeacherOutputs(self.wanted, self.teacher.config, torch.from_numpy(tokens_NW), answers)
+        return TeacherOutputs(self.request, self.teacher.config, torch.from_numpy(tokens_NW), answers)
 
 
-def estimate_bytes(rows: Sequence[Row], teacher: Teacher, wanted: TeacherRequest) -> int:
+def estimate_bytes(rows: Sequence[Row], teacher: Teacher, request: TeacherRequest) -> int:
     """Estimate what a record takes; answers are counted with the columns of the head."""
-    tokens = sum(row.length for row in rows) * wanted.width(teacher.config)
-    outputs = teacher.model.spec(teacher.head).outputs or 1 if wanted.answers and teacher.head else 0
-    return 2 * (tokens + outputs * sum(count_answers(rows, teacher, wanted)))
+    tokens = sum(row.length for row in rows) * request.width(teacher.config)
+    outputs = teacher.model.spec(teacher.head).outputs or 1 if request.answers and teacher.head else 0
+    return 2 * (tokens + outputs * sum(count_answers(rows, teacher, request)))
 
 
 def fits_on_disk(needed: int, folder: Path, gigabytes: float) -> bool:
-    """Tell whether so many bytes are within the limit, and within half of the free disk."""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    """Return whether so many bytes are within the limit, and within half of the free disk."""
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     return needed <= min(gigabytes * 1e9, shutil.disk_usage(there).free / 2)
 
 
@@ -118,7 +118,7 @@ class TeacherCacheWriter:
     folder: Path
     rows: Sequence[Row]
     teacher: Teacher
-    wanted: TeacherRequest
+    request: TeacherRequest
     tell: Callable[[Progress], None] = lambda _: None
 
     @property
@@ -139,7 +139,7 @@ class TeacherCacheWriter:
             np.memmap(path, np.float16, "r", shape=shape) if shape[0] * shape[1] else np.empty(shape, np.float16)
             for path, shape in self._shapes(columns or 0).items()
         )
-        return TeacherCache(self.wanted, self.teacher, self._tokens, self._answers, tokens, answers)
+        return TeacherCache(self.request, self.teacher, self._tokens, self._answers, tokens, answers)
 
     def _go_on(self) -> None:
         """Let the teacher read the rows that are left."""
@@ -153,10 +153,10 @@ class TeacherCacheWriter:
 
     def __post_init__(self) -> None:
         self._tokens = RowOffsets.of([row.length for row in self.rows])
-        self._answers = RowOffsets.of(count_answers(self.rows, self.teacher, self.wanted))
+        self._answers = RowOffsets.of(count_answers(self.rows, self.teacher, self.request))
 
     def _shapes(self, columns: int) -> dict[Path, tuple[int, int]]:
-        width = self.wanted.width(self.teacher.config)
+        width = self.request.width(self.teacher.config)
         return {
             self.folder / "tokens.f16": (self._tokens.total, width),
             self.folder / "answers.f16": (self._answers.total, columns),
@@ -180,9 +180,9 @@ class TeacherCacheWriter:
         """Refuse files that are shorter than what is said to be done; a stopped run may have left more."""
         for (path, (_, width)), lines in zip(self._shapes(columns).items(), (self._tokens, self._answers), strict=True):
             expected = 2 * width * int(lines.starts[done])
-            found = path.stat().st_size if path.exists() else 0
-            if found < expected or (done == len(self.rows) and found > expected):
-                raise BadFile(self._unreadable(f"{path.name} has {found:,} bytes instead of {expected:,}"))
+            size = path.stat().st_size if path.exists() else 0
+            if size < expected or (done == len(self.rows) and size > expected):
+                raise BadFile(self._unreadable(f"{path.name} has {size:,} bytes instead of {expected:,}"))
 
     def _unreadable(self, why: str) -> str:
         return (
@@ -192,14 +192,14 @@ class TeacherCacheWriter:
 
     def _note(self, done: int, columns: int | None) -> None:
         counts = {"rows": len(self.rows), "done": done, "columns": columns or 0}
-        facts = {"format": FORMAT, **counts, "wanted": asdict(self.wanted)}
+        facts = {"format": FORMAT, **counts, "wanted": asdict(self.request)}
         artifact.atomic_write(self.folder / INDEX_FILE, (json.dumps(facts, indent=2) + "\n").encode())
         self.tell(Progress("asking the teacher", done, len(self.rows)))
 
     def _append(self, numbers: range, columns: int | None) -> int:
         """Let the teacher read a block of rows, and add what it says to the files; give how wide its answers are."""
         first, last = self._tokens.of_row(numbers[0]), self._tokens.of_row(numbers[-1])
-        tokens = np.empty((last.stop - first.start, self.wanted.width(self.teacher.config)), np.float16)
+        tokens = np.empty((last.stop - first.start, self.request.width(self.teacher.config)), np.float16)
         answers: dict[int, HalfArray] = {}
         for chosen, target, said in self._read(numbers):
             states = said.tokens_NW.cpu().numpy()
@@ -209,11 +209,11 @@ class TeacherCacheWriter:
                     start : start + self.rows[number].length
                 ]
             answers |= zip(chosen, self._by_row(chosen, said), strict=True)
-        found = [answers[number] for number in numbers]
-        columns = found[0].shape[1] if columns is None else columns
+        blocks = [answers[number] for number in numbers]
+        columns = blocks[0].shape[1] if columns is None else columns
         done = {path: shape[1] for path, shape in self._shapes(columns).items()}
         starts = (first.start, self._answers.of_row(numbers[0]).start)
-        for (path, width), start, block in zip(done.items(), starts, (tokens, np.concatenate(found)), strict=True):
+        for (path, width), start, block in zip(done.items(), starts, (tokens, np.concatenate(blocks)), strict=True):
             _write_block(path, 2 * width * start, block)
         return columns
 
@@ -221,23 +221,23 @@ class TeacherCacheWriter:
         if said.answers_PC is None:
             return [np.empty((0, 0), np.float16)] * len(numbers)
         lines = [self._answers.of_row(number) for number in numbers]
-        ends = np.cumsum([each.stop - each.start for each in lines])
+        ends = np.cumsum([line.stop - line.start for line in lines])
         return np.split(said.answers_PC.cpu().numpy(), ends[:-1])
 
     def _read(self, numbers: range) -> Iterator[tuple[list[int], TaskBatch, TeacherOutputs]]:
         device = next(self.teacher.model.parameters()).device
 
         def compute(places: list[int]) -> tuple[list[int], TaskBatch, TeacherOutputs]:
-            chosen = [numbers[place] for place in places]
+            chosen = [numbers[index] for index in places]
             target = collate_rows([self.rows[number] for number in chosen], chosen).to(device)
-            return chosen, target, self.teacher.forward(target.batch, self.wanted, target)
+            return chosen, target, self.teacher.forward(target.batch, self.request, target)
 
         yield from map_batches(compute, [self.rows[number].length for number in numbers], device)
 
 
-def count_answers(rows: Sequence[Row], teacher: Teacher, wanted: TeacherRequest) -> list[int]:
+def count_answers(rows: Sequence[Row], teacher: Teacher, request: TeacherRequest) -> list[int]:
     """Count the lines that the teacher's head gives for each row."""
-    if not wanted.answers or teacher.head is None:
+    if not request.answers or teacher.head is None:
         return [0] * len(rows)
     per_token = teacher.model.spec(teacher.head).per_token
     return [len(row.positions) if per_token else 1 for row in rows]

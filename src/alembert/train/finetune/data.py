@@ -168,12 +168,12 @@ class PreparedData:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return require_tokenizer(self.checkpoint)
+        return self.checkpoint.require_tokenizer()
 
     @property
     def max_length(self) -> int:
         """Tokens that the model reads at once."""
-        return self.checkpoint.blueprint.config.max_position_embeddings
+        return self.checkpoint.max_tokens
 
     @property
     def names(self) -> list[str]:
@@ -185,21 +185,17 @@ class PreparedData:
         return sum(each.train.tokens for each in self.tasks)
 
 
-def require_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """Return the tokenizer of a model that must have one."""
-    if checkpoint.tokenizer is None:
-        raise BadFile(
-            "The model has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
-            "Put the files of the tokenizer it was trained with there."
-        )
-    return checkpoint.tokenizer
+def read_splits(
+    task: type[AnyTask], data: DataFiles, settings: Any, reading: ReadResult[Any] | None = None
+) -> DataSplits:
+    """Read the files, and see to it that no development example is among those that are trained on.
 
-
-def read_splits(task: type[AnyTask], data: DataFiles, settings: Any) -> DataSplits:
-    """Read the files, and see to it that no development example is among those that are trained on."""
+    `reading` is what was read of the files to train on, or to be divided, if they were read before.
+    """
     in_train, in_dev, in_whole = (part.paths for part in data.parts)
+    if reading is None:
+        reading = task.read(in_whole or in_train, settings, data.options)
     if in_whole:
-        reading = task.read(in_whole, settings, data.options)
         train, dev, test = split_examples(reading.examples, parse_split(data.split), SPLIT_SEED)
         notes = [
             f"divided by content, {data.split}: {len(train):,} to train on, {len(dev):,} for development"
@@ -207,7 +203,6 @@ def read_splits(task: type[AnyTask], data: DataFiles, settings: Any) -> DataSpli
         ]
         aside, remarks, how = reading.set_aside, reading.remarks, _split_facts(data.split)
         return _check_splits(DataSplits(train, dev, tuple(notes), aside, remarks, data.options, how, test))
-    reading = task.read(in_train, settings, data.options)
     settled = task.resolve_settings(reading.examples, settings)
     others = task.read(in_dev, settled, data.options) if in_dev else ReadResult(())
     # An empty file of development data is met below, so it is nothing that was left out.
@@ -281,20 +276,22 @@ def prepare_data(
     balanced: bool = False,
     whole_vocabulary: bool = False,
     known: Mapping[str, AnyTask] | None = None,
+    readings: Mapping[str, ReadResult[Any]] | None = None,
     more: Callable[[AnyTask, Sequence[Any]], Sequence[Any]] = lambda task, examples: (),
 ) -> PreparedData:
     """Let each task understand its examples, and encode them.
 
     Tasks in `known` are taken as they are: their labels are not those of the data but of a model that has them already.
-    `more` makes further training examples of those that there are.
+    `readings` has what was read before of the files to train on. `more` makes further training examples of those that
+    there are.
     """
     learnt = {}
     for name, spec in specs.items():
         with _naming_task(name if len(specs) > 1 else None):
-            learnt[name] = _fit_task(spec, checkpoint, (known or {}).get(name))
+            learnt[name] = _fit_task(spec, checkpoint, (known or {}).get(name), (readings or {}).get(name))
     learnt = {name: (task, _add_examples(task, divided, more)) for name, (task, divided) in learnt.items()}
     markers = {marker: word for task, _ in learnt.values() for marker, word in task.special_tokens.items()}
-    checkpoint = with_markers(checkpoint, require_tokenizer(checkpoint), markers)
+    checkpoint = with_markers(checkpoint, checkpoint.require_tokenizer(), markers)
     encoded = {name: _encode_splits(task, divided, checkpoint) for name, (task, divided) in learnt.items()}
     needs_all = whole_vocabulary or any(task.needs_full_vocabulary for task, _ in learnt.values())
     own = (each for parts in encoded.values() for part in parts for each in part)
@@ -334,9 +331,11 @@ def _naming_task(name: str | None) -> Iterator[None]:
         raise
 
 
-def _fit_task(spec: TaskSpec, checkpoint: Checkpoint, known: AnyTask | None) -> tuple[AnyTask, DataSplits]:
+def _fit_task(
+    spec: TaskSpec, checkpoint: Checkpoint, known: AnyTask | None, reading: ReadResult[Any] | None
+) -> tuple[AnyTask, DataSplits]:
     kind = get_task_class(spec.task)
-    divided = _mark_unknown(kind, read_splits(kind, spec.data, spec.settings), spec)
+    divided = _mark_unknown(kind, read_splits(kind, spec.data, spec.settings, reading), spec)
     if known is None:
         task = kind.learn(divided.train, spec.settings)  # refuses what nothing can be learnt from
         task = kind.learn(divided.all, spec.settings) if divided.split else task
@@ -358,6 +357,6 @@ def _mark_unknown(kind: type[AnyTask], divided: DataSplits, spec: TaskSpec) -> D
 def _encode_splits(
     task: AnyTask, divided: DataSplits, checkpoint: Checkpoint
 ) -> tuple[list[EncodedExample], list[EncodedExample]]:
-    tokenizer, longest = require_tokenizer(checkpoint), checkpoint.blueprint.config.max_position_embeddings
+    tokenizer, longest = checkpoint.require_tokenizer(), checkpoint.max_tokens
     trained = task.for_training().encode(divided.train, tokenizer, longest)
     return trained, task.encode(divided.dev, tokenizer, longest)

@@ -38,7 +38,6 @@ from alembert.train.finetune.data import (
     PreparedData,
     TaskSpec,
     prepare_data,
-    require_tokenizer,
 )
 from alembert.train.finetune.data_reports import build_reports
 from alembert.train.finetune.masked_lm import OBJECTIVE_NAME as MASKED_LM
@@ -339,7 +338,7 @@ def select_best_seed(
 
 def _open_checkpoint(model: str) -> Checkpoint:
     checkpoint = open_checkpoint(model)
-    require_tokenizer(checkpoint)
+    checkpoint.require_tokenizer()
     return checkpoint
 
 

@@ -1,6 +1,6 @@
 """Masked LM beside a task: the rows of each micro-batch are masked anew and read once more, by a masked-LM head.
 
-In: any lesson of fine-tuning, with its settings. Out: the same lesson, whose loss has the weighted mean of masked LM added
+In: any objective of fine-tuning, with its settings. Out: the same objective, whose loss has the weighted mean of masked LM added
 to it, as SimCSE was published with. Masks are drawn as in pre-training (80 % [MASK], 10 % random, 10 % kept), never at
 special pieces, and are found by seed, pass and row, so a run can go on anywhere. The head is that of the checkpoint if it
 has one, else a fresh one, tied to the embedding; it is a means, and is not part of the model that is written. The price is
@@ -60,12 +60,12 @@ def get_masked_lm_head(blueprint: Blueprint) -> tuple[str, HeadSpec]:
 
 
 class AuxiliaryMaskedLM:
-    """A lesson of fine-tuning with masked LM beside it."""
+    """An objective of fine-tuning with masked LM beside it."""
 
     def __init__(
-        self, lesson: Objective, tokenizer: Tokenizer, settings: MaskedLMSettings, *, head: str, seed: int
+        self, objective: Objective, tokenizer: Tokenizer, settings: MaskedLMSettings, *, head: str, seed: int
     ) -> None:
-        self.lesson = lesson
+        self.task_objective = objective
         self.weight = settings.weight
         self.head = head
         self.seed = seed
@@ -77,10 +77,10 @@ class AuxiliaryMaskedLM:
         self.special = _special_ids(tokenizer)
 
     def sample(self, cursor: Cursor, count: int, progress: float) -> tuple[Sequence[Any], Cursor]:
-        return self.lesson.sample(cursor, count, progress)
+        return self.task_objective.sample(cursor, count, progress)
 
     def collate(self, portion: Any) -> MicroBatch:
-        micro = self.lesson.collate(portion)
+        micro = self.task_objective.collate(portion)
         return replace(micro, targets={**micro.targets, OBJECTIVE_NAME: self.masked(micro.batch, portion.address)})
 
     def masked(self, batch: Batch, address: tuple[int | str, ...]) -> MaskedRows:
@@ -95,13 +95,13 @@ class AuxiliaryMaskedLM:
             assert answers.tokens is not None
             places.append(answers.tokens + start)
             labels.append(answers.labels)
-        found = [torch.from_numpy(np.concatenate(parts)) for parts in (places, labels)]
-        return MaskedRows(replace(batch, ids_N=ids_N), LMTarget(*found))
+        targets = [torch.from_numpy(np.concatenate(parts)) for parts in (places, labels)]
+        return MaskedRows(replace(batch, ids_N=ids_N), LMTarget(*targets))
 
     def loss(
         self, model: Model, micro: MicroBatch, totals: Mapping[str, float], noise: DropoutSeed | None
     ) -> tuple[Tensor, dict[str, float]]:
-        loss, sums = self.lesson.loss(model, micro, totals, noise)
+        loss, sums = self.task_objective.loss(model, micro, totals, noise)
         rows: MaskedRows = micro.targets[OBJECTIVE_NAME]
         if not rows.count:  # nothing but special pieces
             return loss, {**sums, OBJECTIVE_NAME: 0.0}
@@ -118,10 +118,10 @@ class AuxiliaryMaskedLM:
 
     def evaluate(self, model: Model, part: int = 0, parts: int = 1) -> Any:
         """Judge the task alone."""
-        return self.lesson.evaluate(model, part, parts)
+        return self.task_objective.evaluate(model, part, parts)
 
-    def summarise(self, found: Sequence[Any]) -> EvalResult:
-        return self.lesson.summarise(found)
+    def summarise(self, parts: Sequence[Any]) -> EvalResult:
+        return self.task_objective.summarise(parts)
 
     def _exercise(self, ids: npt.NDArray[np.int64], address: tuple[int | str, ...]) -> TrainingInstance:
         small = ids.astype(np.int32)

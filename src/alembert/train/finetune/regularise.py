@@ -43,7 +43,7 @@ def regularised_loss(
     noise: DropoutSeed | None,
     settings: RegulariseSettings,
 ) -> LossPair:
-    """Give the loss of a micro-batch to differentiate, and the plain one, detached, for the log.
+    """Return the loss of a micro-batch to differentiate, and the plain one, detached, for the log.
 
     `run` gives the head's outputs for a noise and for what is added to the token embeddings, whose width is `width`.
     `loss` and `divergence` are sums over the answers.
@@ -107,12 +107,12 @@ class _GradientAscent:
 
 
 def _document_norms(values_NE: Tensor, batch: Batch) -> Tensor:
-    """Give at each token the length (norm) of its whole document's values."""
-    found = []
+    """Return at each token the length (norm) of its whole document's values."""
+    norms = []
     for group in batch.groups:
         documents = values_NE[group.start : group.stop].reshape(group.rows, -1)
-        found.append(torch.linalg.vector_norm(documents, dim=1).repeat_interleave(group.length))
-    return torch.cat(found)[:, None].clamp_min(_MIN_NORM)
+        norms.append(torch.linalg.vector_norm(documents, dim=1).repeat_interleave(group.length))
+    return torch.cat(norms)[:, None].clamp_min(_MIN_NORM)
 
 
 def _random_start(batch: Batch, width: int, size: float, noise: DropoutSeed | None) -> Tensor:

@@ -3,7 +3,7 @@
 A folder is done when its `run/scores.json` is there, which is written last: a run of several seeds that was stopped
 goes on with the one that was not done.
 
-Who learns in a fine-tuning run, and what: a Checkpoint with the heads that the tasks need, and the lesson for it.
+Who learns in a fine-tuning run, and what: a Checkpoint with the heads that the tasks need, and its objective.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from alembert.artifact import Draft, atomic_write
 from alembert.artifact.json_files import to_json_bytes
 from alembert.errors import BadSetting
 from alembert.files.checkpoint import Checkpoint
-from alembert.files.surgery import with_dropout, with_heads
+from alembert.files.surgery import with_heads
 from alembert.nn.heads import HeadSpec
 from alembert.nn.model import Model
-from alembert.settings import to_toml
 from alembert.tasks.confidence import build_curve_table, collect_confidences
 from alembert.tasks.data_report import DataReport
 from alembert.tasks.example import count_surfaces
@@ -36,21 +35,18 @@ from alembert.tasks.files import (
 )
 from alembert.tasks.runtime.torch import ModelRunner
 from alembert.tasks.task import AnyTask, TaskScores
-from alembert.train.curves import write_curves
 from alembert.train.distributed import Processes
 from alembert.train.finetune.data import PreparedData, PreparedTask
 from alembert.train.finetune.masked_lm import AuxiliaryMaskedLM, get_masked_lm_head
 from alembert.train.finetune.objective import MultiTaskObjective, TaskObjective, combine_scores
 from alembert.train.finetune.settings import EpochSettings, FinetuneSettings
-from alembert.train.loop import TrainingLoop
 from alembert.train.objective import Objective
 from alembert.train.run import RunContext
-from alembert.train.runlog import RunLog
-from alembert.train.state import RunStates
+from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun
 
 
 def with_training_heads(prepared: PreparedData, settings: FinetuneSettings) -> Checkpoint:
-    """Give the model a head for each task, and one for masked LM if that goes along."""
+    """Add a head for each task, and one for masked LM if that goes along."""
     if not settings.masked_lm.weight:
         return with_task_heads(prepared, settings.seed)
     name, spec = get_masked_lm_head(prepared.checkpoint.blueprint)
@@ -58,64 +54,62 @@ def with_training_heads(prepared: PreparedData, settings: FinetuneSettings) -> C
 
 
 def with_task_heads(prepared: PreparedData, seed: int, others: Mapping[str, HeadSpec] | None = None) -> Checkpoint:
-    """Give the model a head for each task, and others, unless a task has one of this name.
+    """Add a head for each task, and others, unless a task has one of this name.
 
     A head that it has already is kept only if its labels are the same, in this order.
     """
-    heads = {**(others or {}), **{each.head: each.task.head() for each in prepared.tasks}}
-    labels = {each.head: each.task.labels for each in prepared.tasks if each.task.labels}
-    learner = with_heads(_without_mismatched_heads(prepared), heads, pooler=False, seed=seed)
-    return replace(learner, blueprint=replace(learner.blueprint, labels=labels))
+    heads = {**(others or {}), **{part.head: part.task.head() for part in prepared.tasks}}
+    labels = {part.head: part.task.labels for part in prepared.tasks if part.task.labels}
+    checkpoint = with_heads(_without_mismatched_heads(prepared), heads, pooler=False, seed=seed)
+    return replace(checkpoint, blueprint=replace(checkpoint.blueprint, labels=labels))
 
 
 def _without_mismatched_heads(prepared: PreparedData) -> Checkpoint:
     """Leave out heads that are called as those of the tasks and have other labels."""
-    checkpoint, strangers = prepared.checkpoint, _mismatched_heads(prepared)
-    kept = {name: spec for name, spec in checkpoint.blueprint.heads.items() if name not in strangers}
-    return with_heads(checkpoint, kept) if strangers & checkpoint.blueprint.heads.keys() else checkpoint
+    checkpoint, mismatched = prepared.checkpoint, _mismatched_heads(prepared)
+    kept = {name: spec for name, spec in checkpoint.blueprint.heads.items() if name not in mismatched}
+    return with_heads(checkpoint, kept) if mismatched & checkpoint.blueprint.heads.keys() else checkpoint
 
 
 def _mismatched_heads(prepared: PreparedData) -> set[str]:
-    known = prepared.checkpoint.blueprint.labels
-    return {each.head for each in prepared.tasks if known.get(each.head, ()) != each.task.labels}
+    labels = prepared.checkpoint.blueprint.labels
+    return {part.head for part in prepared.tasks if labels.get(part.head, ()) != part.task.labels}
 
 
 def has_task_head(prepared: PreparedData, task: PreparedTask) -> bool:
-    """Tell whether the model came with a head for a task, of the same labels in the same order."""
+    """Return whether the model came with a head for a task, of the same labels in the same order."""
     return task.head in prepared.checkpoint.blueprint.heads.keys() - _mismatched_heads(prepared)
 
 
 def without_training_heads(trained: Checkpoint, prepared: PreparedData) -> Checkpoint:
     """Leave out what served the training alone."""
-    own = {name: trained.blueprint.heads[name] for name in (each.head for each in prepared.tasks)}
+    own = {name: trained.blueprint.heads[name] for name in (part.head for part in prepared.tasks)}
     return trained if own == dict(trained.blueprint.heads) else with_heads(trained, own)
 
 
 def build_objective(prepared: PreparedData, settings: FinetuneSettings) -> Objective:
     """Put together what the model learns: a task, or several in turn, with masked LM beside them if wanted."""
-    lessons = [
+    objectives = [
         TaskObjective(
-            each.task,
-            each.train,
-            each.dev,
+            part.task,
+            part.train,
+            part.dev,
             settings,
-            name=each.name,
-            head=each.head,
+            name=part.name,
+            head=part.head,
             regularise=settings.regularise,
         )
-        for each in prepared.tasks
+        for part in prepared.tasks
     ]
-    weights = {each.name: each.spec.weight for each in prepared.tasks}
-    lesson: Objective = MultiTaskObjective(lessons, settings, weights) if len(lessons) > 1 else lessons[0]
+    weights = {part.name: part.spec.weight for part in prepared.tasks}
+    objective: Objective = MultiTaskObjective(objectives, settings, weights) if len(objectives) > 1 else objectives[0]
     if not settings.masked_lm.weight:
-        return lesson
+        return objective
     head, _ = get_masked_lm_head(prepared.checkpoint.blueprint)
-    return AuxiliaryMaskedLM(lesson, prepared.tokenizer, settings.masked_lm, head=head, seed=settings.seed)
+    return AuxiliaryMaskedLM(objective, prepared.tokenizer, settings.masked_lm, head=head, seed=settings.seed)
 
 
-RUN_FOLDER: Final = "run"
 SEEDS_FOLDER: Final = "seeds"
-STATE_FOLDER: Final = ".state"
 SCORES_FILE: Final = "scores.json"
 
 
@@ -126,7 +120,7 @@ def check_seeds(count: int) -> None:
 
 
 def get_seed_folder(whole: Path, seed: int, seeds: int) -> Path:
-    """Say where a seed goes: into a folder of its own, unless it is the only one."""
+    """Choose where a seed goes: into a folder of its own, unless it is the only one."""
     return whole / SEEDS_FOLDER / str(seed) if seeds > 1 else whole
 
 
@@ -164,9 +158,8 @@ class SeedRun:
     checkpoint: Checkpoint
     """The model with the heads of the run, before training."""
     settings: EpochSettings
-    lesson: Callable[[], Objective]
-    """Makes what the model learns."""
-    around: RunContext
+    objective: Callable[[], Objective]
+    context: RunContext
     processes: Processes
     phase: str = "fine-tuning"
     card_facts: Mapping[str, str] = field(default_factory=dict)
@@ -178,50 +171,46 @@ class SeedRun:
 
     def check(self) -> None:
         """Refuse what cannot run, before anything is written."""
-        self.processes.agree(lambda: self._loop)
+        self._training.check()
 
     def run(self) -> SeedResult:
-        """Train, or give the result of a seed that is done."""
+        """Train, or return the result of a seed that is done."""
         done = self.folder / RUN_FOLDER / SCORES_FILE
         if self.processes.broadcast(done.is_file()):
             return SeedResult.from_json(done.read_bytes())
-        loop = self._loop
-        loop.run()
-        loop.log.close()
-        result: list[SeedResult] = []
-        self.processes.on_first(lambda: result.append(self._written(loop)))
-        found: SeedResult = self.processes.broadcast(result[0] if result else None)
-        del self._loop  # states of the optimiser take twice the memory of the model
-        return found
+        self._training.train()
+        results: list[SeedResult] = []
+        self.processes.on_first(lambda: results.append(self._write()))
+        result: SeedResult = self.processes.broadcast(results[0] if results else None)
+        del self._training  # states of the optimiser take twice the memory of the model
+        return result
 
     @cached_property
-    def _loop(self) -> TrainingLoop:
-        wanted = self.settings.model
-        prepared = self.prepared
-        return TrainingLoop(
-            prepared.vocabulary.shrink(with_dropout(self.checkpoint, wanted.dropout, wanted.attention_dropout)),
-            self.lesson(),
+    def _training(self) -> TrainingRun:
+        return TrainingRun(
+            self.checkpoint,
+            self.objective,
             self.settings,
-            states=RunStates(self.folder / STATE_FOLDER),
-            log=RunLog(self.folder / RUN_FOLDER, tensorboard=self.processes.is_first),
-            processes=self.processes,
-            device=self.around.device,
-            sharded=self.around.shard,
-            tell=lambda progress: self.around.on_progress(replace(progress, phase=self.phase)),
+            self.folder / RUN_FOLDER,
+            self.folder / STATE_FOLDER,
+            self.context,
+            self.processes,
+            self.phase,
+            self.prepared.vocabulary,
         )
 
-    def _written(self, loop: TrainingLoop) -> SeedResult:
+    def _write(self) -> SeedResult:
         """Choose thresholds, score, and write the folder; the scores come last."""
-        tuned = {each.name: _tune_task(each, loop.model) for each in self.prepared.tasks}
-        scores = combine_scores({name: each.scores for name, each in tuned.items()})
+        training, loop = self._training, self._training.loop
+        tuned = {part.name: _tune_task(part, loop.model) for part in self.prepared.tasks}
+        scores = combine_scores({name: task.scores for name, task in tuned.items()})
         draft = Draft(self.folder, resumed=True)
-        trained = replace(self.checkpoint, model=self.prepared.vocabulary.restore(loop.model.cpu(), self.checkpoint))
-        without_training_heads(trained, self.prepared).write(draft, training=self._card(tuned))
+        without_training_heads(training.trained, self.prepared).write(draft, training=self._card(tuned))
         counts = {**draft.counts, **loop.position.done.counts, "kept_step": loop.kept}
         measured = scores.main, scores.measures, scores.by_label
         result = SeedResult(self.settings.seed, *measured, counts, scores.notes)
         self._write_tasks(tuned)
-        self._write_run(loop)
+        self._write_run()
         atomic_write(self.folder / RUN_FOLDER / SCORES_FILE, to_json_bytes(asdict(result)))
         shutil.rmtree(self.folder / STATE_FOLDER, ignore_errors=True)
         return result
@@ -238,15 +227,14 @@ class SeedRun:
                 (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(self.folder / path, content)
 
-    def _write_run(self, loop: TrainingLoop) -> None:
+    def _write_run(self) -> None:
         for part in self.prepared.tasks:
             run = get_run_folder(self.folder, part.name, self.prepared.names)
             run.mkdir(parents=True, exist_ok=True)
             if not self.forget_training:
                 _write_hashes(part, run)
             atomic_write(run / "data.json", to_json_bytes(self.reports[part.name].to_table()))
-        atomic_write(self.folder / RUN_FOLDER / "settings.toml", (self.toml or to_toml(self.settings)).encode())
-        write_curves(loop.log, self.folder / RUN_FOLDER, self.phase.capitalize())
+        self._training.write_run(self.toml)
 
     def _facts(self, part: PreparedTask) -> dict[str, Any]:
         divided = part.splits
@@ -255,20 +243,20 @@ class SeedRun:
         return {**facts, "reading": reading}
 
     def _card(self, tuned: Mapping[str, TunedTask]) -> dict[str, str]:
-        """Say on the model card what the model was trained for, and with what result."""
+        """Describe for the model card what the model was trained for, and with what result."""
         settings = self.settings
-        told: dict[str, str] = {}
-        for each in self.prepared.tasks:
-            task, scores = tuned[each.name].task, tuned[each.name].scores
-            of = f" of {each.name}" if len(tuned) > 1 else ""
-            told |= {
-                f"task{of}": f"{task.name}: {'; '.join(each.rstrip('.') for each in task.describe())}",
-                f"examples{of}": f"{len(each.splits.train):,} to train on, {len(each.splits.dev):,} for development",
+        facts: dict[str, str] = {}
+        for part in self.prepared.tasks:
+            task, scores = tuned[part.name].task, tuned[part.name].scores
+            of = f" of {part.name}" if len(tuned) > 1 else ""
+            facts |= {
+                f"task{of}": f"{task.name}: {'; '.join(line.rstrip('.') for line in task.describe())}",
+                f"examples{of}": f"{len(part.splits.train):,} to train on, {len(part.splits.dev):,} for development",
                 f"development data{of}": ", ".join(f"{n} {value:.4g}" for n, value in scores.measures.items()),
             }
         passes = f"{settings.epochs:g} passes" if settings.tokens else "see run/settings.toml"
         return {
-            **told,
+            **facts,
             **self.card_facts,
             "length of the run": passes,
             "optimiser": f"{settings.optimiser.name}, rate {settings.optimiser.rate:g}",
@@ -292,7 +280,7 @@ def _tune_task(part: PreparedTask, model: Model) -> TunedTask:
     bound = part.task.with_head_weights(model.head(part.head))
     outputs = bound.run(ModelRunner(model, part.head, bound.attention_pattern), dev.encoded)
     bound = bound.tune(dev.examples, dev.encoded, outputs)
-    predictions = [bound.decode(each, found) for each, found in zip(dev.encoded, outputs, strict=True)]
+    predictions = [bound.decode(*pair) for pair in zip(dev.encoded, outputs, strict=True)]
     confidence = build_curve_table(collect_confidences(bound, dev.examples, predictions))
     return TunedTask(bound, bound.score(dev.examples, predictions), confidence)
 

@@ -32,8 +32,8 @@ class VocabularySubset:
     @classmethod
     def of(cls, encoded: Iterable[EncodedExample]) -> VocabularySubset:
         """Collect the pieces of examples."""
-        found = [np.unique(row.ids) for each in encoded for row in each.rows]
-        return cls(np.unique(np.concatenate(found)))
+        ids = [np.unique(row.ids) for example in encoded for row in example.rows]
+        return cls(np.unique(np.concatenate(ids)))
 
     @classmethod
     def all(cls, size: int) -> VocabularySubset:
@@ -41,10 +41,10 @@ class VocabularySubset:
         return cls(np.arange(size))
 
     def remap(self, encoded: Sequence[EncodedExample]) -> list[EncodedExample]:
-        """Give the examples with the numbers of the run."""
+        """Return the examples with the numbers of the run."""
         return [
-            replace(each, rows=tuple(replace(row, ids=np.searchsorted(self.ids_K, row.ids)) for row in each.rows))
-            for each in encoded
+            replace(example, rows=tuple(replace(row, ids=np.searchsorted(self.ids_K, row.ids)) for row in example.rows))
+            for example in encoded
         ]
 
     def shrink(self, checkpoint: Checkpoint) -> Model:

@@ -6,7 +6,7 @@ cache folder, so that the same command finds them again. What cannot work is ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,6 @@ from alembert import artifact
 from alembert.corpus.build import build as build_corpus
 from alembert.corpus.excerpt import TextSampleReader
 from alembert.corpus.inputs import check_objective_data, count_entities, open_input_corpus
-from alembert.corpus.jobs import Progress
 from alembert.corpus.settings import RAW_FILE_SETTINGS
 from alembert.corpus.shard_build import open_or_build_shards
 from alembert.corpus.shard_tokenizer import WordSettings
@@ -33,6 +32,7 @@ from alembert.nn.config import EncoderConfig, preset
 from alembert.nn.heads import HeadSpec
 from alembert.text.tokenizer import Tokenizer
 from alembert.train.pretrain.objectives import build_objectives
+from alembert.train.run import RunContext
 from alembert.train.settings import PretrainSettings
 
 DEFAULT_VOCAB_SIZE: Final = 8000
@@ -71,16 +71,6 @@ class PretrainStart:
 
 
 @dataclass(frozen=True)
-class BuildContext:
-    """Where things are made on the way, with how many processes, and who is told."""
-
-    cache: Path
-    workers: int | None = None
-    say: Callable[[str], None] = lambda _: None
-    tell: Callable[[Progress], None] = lambda _: None
-
-
-@dataclass(frozen=True)
 class PretrainInputs:
     """Everything that a run reads."""
 
@@ -96,38 +86,39 @@ def prepare_inputs(
     inputs: Sequence[Path],
     start: PretrainStart,
     settings: PretrainSettings,
-    kitchen: BuildContext,
-    dictionary: Path | None = None,
+    context: RunContext,
+    cache: Path,
 ) -> PretrainInputs:
-    """Open or make all that a run needs."""
+    """Open all that a run needs, or make it in the cache folder."""
     opened = None if start.model is None else _open_model(start.model)
-    given = _open_tokenizer(start, opened)
+    tokenizer = _open_tokenizer(start, opened)
     _check_length(_build_config(start, settings) if opened is None else opened.blueprint.config, settings)
-    corpus = open_corpus(inputs, kitchen)
+    corpus = open_corpus(inputs, context, cache)
     check_corpus(corpus, settings)
-    tokenizer = _train_tokenizer(corpus, kitchen) if given is None else given
+    if tokenizer is None:
+        tokenizer = _train_tokenizer(corpus, context, cache)
     checkpoint, fresh = _with_objective_heads(
         opened or _create_checkpoint(start, tokenizer, settings), settings, tokenizer
     )
-    words = WordSettings(segmenter=settings.segmenter, dictionary=dictionary)
+    words = WordSettings(segmenter=settings.segmenter, dictionary=context.dictionary)
     shards = open_or_build_shards(
-        corpus, tokenizer, kitchen.cache, words=words, workers=kitchen.workers, tell=kitchen.tell
+        corpus, tokenizer, cache, words=words, workers=context.workers, tell=context.on_reading
     )
     check_split(shards, settings.evaluation.share, needed=2 if settings.objectives.next_sentence else 1)
     fresh = fresh if opened is not None else tuple(checkpoint.blueprint.heads)
     return PretrainInputs(corpus, tokenizer, shards, checkpoint, fresh)
 
 
-def open_corpus(inputs: Sequence[Path], kitchen: BuildContext) -> Corpus:
+def open_corpus(inputs: Sequence[Path], context: RunContext, cache: Path) -> Corpus:
     """Open a Corpus folder, or make one of raw files."""
     if corpus := open_input_corpus(inputs):
         return corpus
     content = [artifact.hash_input(path) for path in inputs]
     # With the settings: another version may read files otherwise, and must not meet the cache of this one.
     key = artifact.hash_config({"inputs": content, "settings": asdict(RAW_FILE_SETTINGS)})[:12]
-    folder = kitchen.cache / f"corpus-{key}"
-    kitchen.say(f"Raw files: a corpus is made of them as they are, without cleaning ({folder}).")
-    build_corpus(list(inputs), folder, settings=RAW_FILE_SETTINGS, workers=kitchen.workers, tell=kitchen.tell)
+    folder = cache / f"corpus-{key}"
+    context.log(f"Raw files: a corpus is made of them as they are, without cleaning ({folder}).")
+    build_corpus(list(inputs), folder, settings=RAW_FILE_SETTINGS, workers=context.workers, tell=context.on_reading)
     return Corpus.open(folder)
 
 
@@ -156,11 +147,7 @@ def check_split(shards: Shards, share: float, *, needed: int = 1) -> None:
 
 def _open_model(where: str) -> Checkpoint:
     checkpoint = open_checkpoint(where)
-    if checkpoint.tokenizer is None:
-        raise BadFile(
-            f"The model {where} has no tokenizer: neither tokenizer.json nor vocab.txt is in its folder. "
-            "Put the files of the tokenizer it was trained with there."
-        )
+    checkpoint.require_tokenizer()
     return checkpoint
 
 
@@ -170,14 +157,14 @@ def _open_tokenizer(start: PretrainStart, opened: Checkpoint | None) -> Tokenize
     return None if start.tokenizer is None else Tokenizer.open(start.tokenizer)
 
 
-def _train_tokenizer(corpus: Corpus, kitchen: BuildContext) -> Tokenizer:
-    folder = kitchen.cache / f"vocab-{artifact.hash_input(corpus.folder)[:12]}"
+def _train_tokenizer(corpus: Corpus, context: RunContext, cache: Path) -> Tokenizer:
+    folder = cache / f"vocab-{artifact.hash_input(corpus.folder)[:12]}"
     if not (folder / artifact.MANIFEST).is_file():
-        kitchen.say(
+        context.log(
             f"No tokenizer was given: a vocabulary of {DEFAULT_VOCAB_SIZE:,} pieces is learnt, or of as many as the text has "
             f"characters ({folder})."
         )
-        samples = replace(TextSampleReader.open([corpus.folder]), tell=kitchen.tell)
+        samples = replace(TextSampleReader.open([corpus.folder]), tell=context.on_reading)
         learn(samples, VocabOutput(folder, [corpus.folder]), size=DEFAULT_VOCAB_SIZE, grow=True)
     return Tokenizer.open(folder)
 
@@ -196,15 +183,15 @@ def _build_config(start: PretrainStart, settings: PretrainSettings, pieces: int 
 def _with_objective_heads(
     checkpoint: Checkpoint, settings: PretrainSettings, tokenizer: Tokenizer
 ) -> tuple[Checkpoint, tuple[str, ...]]:
-    """Give the model the heads that the objectives need, and the attention that it is trained with."""
+    """Add the heads that the objectives need, and the attention that it is trained with."""
     objectives = build_objectives(
         settings.objectives.chosen(),
         masks=settings.masks,
         mask_id=tokenizer.mask_id,
         vocab_size=tokenizer.vocab_size,
     )
-    heads: dict[str, HeadSpec] = {each.head: each.spec for each in objectives}
-    heaviest = max(objectives, key=lambda each: each.weight)
+    heads: dict[str, HeadSpec] = {objective.head: objective.spec for objective in objectives}
+    heaviest = max(objectives, key=lambda objective: objective.weight)
     config = replace(checkpoint.blueprint.config, attention=heaviest.attention)
     fresh = find_fresh_heads(checkpoint, heads)
     return with_heads(checkpoint, heads, config=config, seed=settings.seed), fresh

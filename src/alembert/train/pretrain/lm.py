@@ -1,4 +1,4 @@
-"""The lesson of pre-training: shards in, the loss of the chosen objectives out.
+"""The objective of pre-training: shards in, the loss of the chosen objectives out.
 
 From stretches of the shards to a micro-batch of tensors, by way of what the objectives ask of each sequence.
 
@@ -114,18 +114,20 @@ def _prefixes(exercises: Sequence[TrainingInstance], attention: str) -> list[int
 def _targets(exercises: Sequence[TrainingInstance], starts: npt.NDArray[np.int64]) -> dict[str, LMTarget]:
     names = dict.fromkeys(name for exercise in exercises for name in exercise.answers)
     return {
-        name: _target([(n, each.answers[name]) for n, each in enumerate(exercises) if name in each.answers], starts)
+        name: _target(
+            [(n, exercise.answers[name]) for n, exercise in enumerate(exercises) if name in exercise.answers], starts
+        )
         for name in names
     }
 
 
 def _target(answers: Sequence[tuple[int, InstanceLabels]], starts: npt.NDArray[np.int64]) -> LMTarget:
     """Join the answers of all sequences; places count tokens of the flat row, or documents."""
-    places = [np.array([n]) if each.tokens is None else each.tokens + starts[n] for n, each in answers]
-    inside = [each.in_entity for _, each in answers if each.in_entity is not None]
+    places = [np.array([n]) if answer.tokens is None else answer.tokens + starts[n] for n, answer in answers]
+    inside = [answer.in_entity for _, answer in answers if answer.in_entity is not None]
     return LMTarget(
         places=torch.from_numpy(np.concatenate(places)),
-        labels=torch.from_numpy(np.concatenate([each.labels for _, each in answers])),
+        labels=torch.from_numpy(np.concatenate([answer.labels for _, answer in answers])),
         in_entity=torch.from_numpy(np.concatenate(inside)) if inside else None,
     )
 
@@ -167,9 +169,13 @@ def build_eval_batches(
     """Make the held-out micro-batches: attention -> objectives says which passes there are."""
     parts = list(batch_sequences(stretches, micro_tokens))
     for attention, objectives in passes.items():
-        standard = [_with_masks(each, MaskSettings()) for each in objectives]
+        standard = [_with_masks(objective, MaskSettings()) for objective in objectives]
         yield from (EvalBatch(assembler.micro(part, standard, attention, (0, HELD_OUT))) for part in parts)
-        whole = [_with_masks(each, _WHOLE_ENTITY_MASKS) for each in objectives if isinstance(each, MaskedLMObjective)]
+        whole = [
+            _with_masks(objective, _WHOLE_ENTITY_MASKS)
+            for objective in objectives
+            if isinstance(objective, MaskedLMObjective)
+        ]
         marked = [s for s in stretches if (assembler.shards.flags[slice(*s.a)] & IN_ENTITY).any()]
         if whole and marked:
             for part in batch_sequences(marked, micro_tokens):
@@ -215,9 +221,9 @@ class PretrainObjective:
             micro_tokens=settings.batch.micro_tokens,
             static_copies=settings.sequences.static_masks,
         )
-        self.objectives = {each.name: each for each in self._objectives(settings.masks)}
+        self.objectives = {objective.name: objective for objective in self._objectives(settings.masks)}
         self.passes = _group_by_attention(self.objectives.values())
-        self.heaviest = {kind: max(each.weight for each in group) for kind, group in self.passes.items()}
+        self.heaviest = {kind: max(objective.weight for objective in group) for kind, group in self.passes.items()}
 
     def _check_split(self, documents: int) -> None:
         training = documents - self.split.held_out_count
@@ -232,13 +238,13 @@ class PretrainObjective:
         return self.feed.take(cursor, count, self.cutting(progress))
 
     def cutting(self, progress: float) -> SequenceSpec:
-        """Say how documents are cut at this point of the run."""
+        """Choose how documents are cut at this point of the run."""
         return self.settings.sequences.cutting(progress, self.settings.objectives.pairs)
 
     def collate(self, portion: SequenceBatchPlan) -> MicroBatch:
         at, seed = portion.cursor, self.settings.seed
         attention = self._pass_of(make_rng(seed, "pass", at.epoch, at.window, at.micro).random())
-        objectives = [self._for_length(each, portion.cutting.length) for each in self.passes[attention]]
+        objectives = [self._for_length(objective, portion.cutting.length) for objective in self.passes[attention]]
         micro = self.assembler.micro(portion.spans, objectives, attention, (seed, "masks", portion.copy))
         specs = [self.objectives[name].spec for name in micro.targets]
         return micro.wanting(find_required_tokens(specs, micro.batch, **self._places(micro)))
@@ -255,7 +261,7 @@ class PretrainObjective:
         return total, sums
 
     def _factor(self, objective: LMObjective, answers: int, total: float) -> float:
-        """Say how much each answer counts, so that a step adds up to the mean of each objective times its weight.
+        """Compute how much each answer counts, so that a step adds up to the mean of each objective times its weight.
 
         No answer at all is possible: no unit may have been short enough to be masked.
         """
@@ -277,8 +283,8 @@ class PretrainObjective:
                 for counted in exam.tallies(objective, logits, target)
             )
 
-    def summarise(self, found: Sequence[LMTallies]) -> EvalResult:
-        tallies = sum_tallies(pair for part in found for pair in part.items())
+    def summarise(self, parts: Sequence[LMTallies]) -> EvalResult:
+        tallies = sum_tallies(pair for part in parts for pair in part.items())
         scores = {
             name: self.objectives[name.partition(",")[0]].scores(tally)
             for name, tally in tallies.items()
@@ -305,7 +311,7 @@ class PretrainObjective:
             yield objective, logits if objective.spec.per_token else logits[target.places], target
 
     def _places(self, micro: MicroBatch) -> dict[str, Tensor | None]:
-        """Say at which tokens the model is asked."""
+        """Choose at which tokens the model is asked."""
         places = {self.objectives[name].head: target.places for name, target in micro.targets.items()}
         return {"predicted_P": places.get("masked_lm"), "places_P": places.get("boundaries")}
 
@@ -321,8 +327,8 @@ class PretrainObjective:
     def _pass_of(self, draw: float) -> str:
         """Choose a kind of pass by its weight: that of the heaviest objective in it."""
         weights = list(self.heaviest.values())
-        place = int(np.searchsorted(np.cumsum(weights), draw * sum(weights), side="right"))
-        return list(self.passes)[place]
+        index = int(np.searchsorted(np.cumsum(weights), draw * sum(weights), side="right"))
+        return list(self.passes)[index]
 
     def _for_length(self, objective: LMObjective, length: int) -> LMObjective:
         """Let the most predictions of a sequence grow with the length, as the published settings for 512 do."""

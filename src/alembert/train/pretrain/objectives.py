@@ -111,7 +111,7 @@ class MaskedLMObjective(LMObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class SentencePairObjective(LMObjective):
-    """Tell whether the second part follows the first: `next_sentence`, or `sentence_order` (Lan et al. 2020)."""
+    """Predict whether the second part follows the first: `next_sentence`, or `sentence_order` (Lan et al. 2020)."""
 
     @property
     def spec(self) -> HeadSpec:
@@ -124,7 +124,7 @@ class SentencePairObjective(LMObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class EntityBoundaryObjective(LMObjective):
-    """Tell for each token whether an entity begins and whether one ends there."""
+    """Predict for each token whether an entity begins and whether one ends there."""
 
     name: str = "boundaries"
 
@@ -213,7 +213,7 @@ def build_objectives(
 
 
 def perplexity(loss: float) -> float:
-    """Give e to the loss; beyond what a float holds, infinity."""
+    """Return e to the loss; beyond what a float holds, infinity."""
     return math.exp(loss) if loss < 700 else math.inf
 
 

@@ -11,30 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from alembert import artifact
 from alembert.artifact import Draft
 from alembert.corpus.inputs import expand_inputs
-from alembert.files.surgery import with_dropout, with_heads
-from alembert.nn.model import Model
-from alembert.settings import as_table, to_toml
-from alembert.train.curves import write_curves
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.surgery import with_heads
+from alembert.settings import as_table
 from alembert.train.distributed import Processes
-from alembert.train.loop import TrainingLoop
-from alembert.train.pretrain.inputs import (
-    BuildContext,
-    PretrainInputs,
-    PretrainStart,
-    prepare_inputs,
-)
+from alembert.train.pretrain.inputs import PretrainInputs, PretrainStart, prepare_inputs
 from alembert.train.pretrain.lm import PretrainObjective
 from alembert.train.progress import RunTotals
 from alembert.train.run import OutputFolder, RunContext, join_processes
-from alembert.train.runlog import RunLog
 from alembert.train.settings import PretrainSettings
-from alembert.train.state import RunStates
+from alembert.train.training_run import RUN_FOLDER, STATE_FOLDER, TrainingRun, with_default_tokens
 
-RUN_FOLDER: Final = "run"
-STATE_FOLDER: Final = ".state"
 DEFAULT_TOKENS: Final = 10_000_000
 PUBLISHED_HEADS: Final = ("masked_lm", "next_sentence")
 """Heads that a published BERT can have."""
@@ -58,8 +47,8 @@ def pretrain(
 ) -> PretrainRunResult:
     """Pre-train a model, or go on with a run that was stopped."""
     files = expand_inputs(inputs)
-    with join_processes(around) as (heard, processes):
-        return _PretrainRun(files, Path(out), start, settings, heard, processes).run()
+    with join_processes(around) as (context, processes):
+        return _PretrainRun(files, Path(out), start, settings, context, processes).run()
 
 
 @dataclass
@@ -70,22 +59,26 @@ class _PretrainRun:
     out: Path
     start: PretrainStart
     settings: PretrainSettings
-    around: RunContext
+    context: RunContext
     processes: Processes
 
     def run(self) -> PretrainRunResult:
-        place = OutputFolder(self.out, self._plan(), self.processes, self.around.overwrite)
-        place.check()
-        found = self._gather()
-        self.settings = _skip_head_warmup(self.settings, found, self.around.log)
-        self.settings = _with_default_length(self.settings, found.shards.counts["tokens"], self.around.log)
-        # Before anything is written: it may refuse settings too.
-        loop = self.processes.agree(lambda: self._loop(found, place.partial_folder))
-        with place.open() as draft:
-            return self._train(loop, draft, found)
+        output = OutputFolder(self.out, self._plan(), self.processes, self.context.overwrite)
+        output.check()
+        cache = self.context.cache_for(self.out)
+        # The first process makes what is missing; the others find it made.
+        inputs = self.processes.in_turn(
+            lambda: prepare_inputs(self.files, self.start, self.settings, self.context, cache)
+        )
+        self.settings = _skip_head_warmup(self.settings, inputs, self.context.log)
+        self.settings = _with_default_length(self.settings, inputs.shards.counts["tokens"], self.context.log)
+        training = self._training(inputs, output.partial_folder)
+        training.check()
+        with output.open() as draft:
+            return self._train(training, draft, inputs)
 
     def _plan(self) -> dict[str, Any]:
-        dictionary = [self.around.dictionary] if self.around.dictionary else []
+        dictionary = [self.context.dictionary] if self.context.dictionary else []
         return {
             "config": {
                 "verb": "pretrain",
@@ -97,79 +90,61 @@ class _PretrainRun:
             "seed": self.settings.seed,
         }
 
-    def _gather(self) -> PretrainInputs:
-        """Let the first process make what is missing; the others find it made."""
-        around = self.around
-        cache = around.cache_for(self.out)
-        kitchen = BuildContext(cache, around.workers, around.log, around.on_reading)
-        return self.processes.in_turn(
-            lambda: prepare_inputs(self.files, self.start, self.settings, kitchen, around.dictionary)
-        )
-
-    def _loop(self, found: PretrainInputs, unfinished: Path) -> TrainingLoop:
-        return TrainingLoop(
-            with_dropout(found.checkpoint, self.settings.model.dropout, self.settings.model.attention_dropout).model,
-            PretrainObjective(found.shards, found.tokenizer, self.settings),
+    def _training(self, inputs: PretrainInputs, folder: Path) -> TrainingRun:
+        return TrainingRun(
+            inputs.checkpoint,
+            lambda: PretrainObjective(inputs.shards, inputs.tokenizer, self.settings),
             self.settings,
-            states=RunStates(unfinished / STATE_FOLDER),
-            log=RunLog(unfinished / RUN_FOLDER, tensorboard=self.processes.is_first),
-            processes=self.processes,
-            device=self.around.device,
-            sharded=self.around.shard,
-            tell=self.around.on_progress,
+            folder / RUN_FOLDER,
+            folder / STATE_FOLDER,
+            self.context,
+            self.processes,
+            phase="pre-training",
         )
 
-    def _train(self, loop: TrainingLoop, draft: Draft, found: PretrainInputs) -> PretrainRunResult:
-        after = loop.run().scores
-        loop.log.close()
-        before = self.processes.broadcast(next((row["scores"] for row in loop.log.rows("held_out")), {}))
-        done = PretrainRunResult(before, after, loop.position.done)
+    def _train(self, training: TrainingRun, draft: Draft, inputs: PretrainInputs) -> PretrainRunResult:
+        after = training.train().scores
+        result = PretrainRunResult(training.first_scores(), after, training.loop.position.done)
         if self.processes.is_first:
-            self._write(draft, found, loop.model, done)
-            write_curves(loop.log, draft.path / RUN_FOLDER, "Pre-training")
-        return done
+            card = _card_facts(inputs, self.settings, result)
+            self._without_unpublished_heads(training.trained).write(draft, training=card)
+            training.write_run()
+            draft.counts.update(result.done.counts)
+        return result
 
-    def _write(self, draft: Draft, found: PretrainInputs, model: Model, done: PretrainRunResult) -> None:
-        """Write the checkpoint, with the heads that others can open, and the settings beside the log."""
-        heads = found.checkpoint.blueprint.heads
-        wanted = heads if self.settings.keep_heads == "all" else PUBLISHED_HEADS
-        trained = replace(found.checkpoint, model=model.cpu())
-        kept = with_heads(trained, {n: heads[n] for n in heads if n in wanted}, pooler=False)
+    def _without_unpublished_heads(self, trained: Checkpoint) -> Checkpoint:
+        """Keep the heads that others can open, or all if that was asked for."""
+        heads = trained.blueprint.heads
+        published = heads if self.settings.keep_heads == "all" else PUBLISHED_HEADS
+        kept = with_heads(trained, {name: heads[name] for name in heads if name in published}, pooler=False)
         if left_out := sorted(heads.keys() - kept.blueprint.heads.keys()):
-            self.around.log(
+            self.context.log(
                 f"Left out of the result, since no published BERT has them: the heads {', '.join(left_out)} "
                 '(keep_heads = "all" keeps them).'
             )
-        kept.write(draft, training=_card_facts(found, self.settings, done))
-        artifact.atomic_write(draft.path / RUN_FOLDER / "settings.toml", to_toml(self.settings).encode())
-        draft.counts.update(done.done.counts)
+        return kept
 
 
 def _skip_head_warmup(
-    settings: PretrainSettings, found: PretrainInputs, say: Callable[[str], None]
+    settings: PretrainSettings, inputs: PretrainInputs, log: Callable[[str], None]
 ) -> PretrainSettings:
     """Train heads alone at first only if one of them is fresh."""
-    if settings.model.first != ("heads",) or found.fresh:
+    if settings.model.first != ("heads",) or inputs.fresh:
         return settings
-    say("No head is fresh, so all parts of the model are trained from the beginning.")
+    log("No head is fresh, so all parts of the model are trained from the beginning.")
     return replace(settings, model=replace(settings.model, first=()))
 
 
-def _with_default_length(settings: PretrainSettings, corpus: int, say: Callable[[str], None]) -> PretrainSettings:
-    """Choose the length of a run that was given none: ten million tokens, from one pass to a hundred."""
-    if any(settings.length_of_run.values()):
-        return settings
+def _with_default_length(settings: PretrainSettings, corpus: int, log: Callable[[str], None]) -> PretrainSettings:
+    """Choose ten million tokens for a run that was given no length, from one pass to a hundred."""
     tokens = min(max(corpus, DEFAULT_TOKENS), 100 * corpus)
-    say(
-        f"No length was given: the run takes {tokens:,} tokens, {tokens / corpus:.0f} passes over the text. "
-        "--hours, --tokens or --steps choose another."
-    )
-    return replace(settings, tokens=tokens)
+    advice = f", {tokens / corpus:.0f} passes over the text. --hours, --tokens or --steps choose another."
+    return with_default_tokens(settings, tokens, advice, log)
 
 
-def _card_facts(found: PretrainInputs, settings: PretrainSettings, run: PretrainRunResult) -> dict[str, str]:
-    """Say on the model card what the model was trained on, and with what result."""
-    shards, done = found.shards.counts, run.done
+def _card_facts(inputs: PretrainInputs, settings: PretrainSettings, run: PretrainRunResult) -> dict[str, str]:
+    """Describe for the model card what the model was trained on, and with what result."""
+    shards, done = inputs.shards.counts, run.done
     weights = settings.objectives.chosen()
     facts = {
         "corpus": f"{shards['documents']:,} documents, {shards['sentences']:,} sentences, "

@@ -111,7 +111,7 @@ RECIPES: Final[dict[str, Callable[[], PretrainSettings]]] = {
 
 
 def get_recipe(name: str) -> PretrainSettings:
-    """Give the settings of a recipe by its name."""
+    """Return the settings of a recipe by its name."""
     if name not in RECIPES:
         near = difflib.get_close_matches(name.replace("_", "-"), RECIPES, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""

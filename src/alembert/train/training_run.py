@@ -1,0 +1,109 @@
+"""One run of the training loop, as `pretrain`, `finetune` and both stages of `distill` make it.
+
+In: a Checkpoint with the heads that it is trained with, an objective and settings. Out: the trained Checkpoint, with the
+log, the settings and the curves of the run in one folder, and in another, until it is over, the states that a stopped
+run goes on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from alembert.artifact import atomic_write
+from alembert.files.checkpoint import Checkpoint
+from alembert.files.surgery import with_dropout
+from alembert.nn.model import Model
+from alembert.settings import to_toml
+from alembert.train.curves import write_curves
+from alembert.train.distributed import Processes
+from alembert.train.finetune.subvocabulary import VocabularySubset
+from alembert.train.loop import TrainingLoop
+from alembert.train.objective import EvalResult, Objective
+from alembert.train.run import RunContext
+from alembert.train.runlog import RunLog
+from alembert.train.settings import RunSettings
+from alembert.train.state import RunStates
+
+RUN_FOLDER: Final = "run"
+STATE_FOLDER: Final = ".state"
+SETTINGS_FILE: Final = "settings.toml"
+SettingsT = TypeVar("SettingsT", bound=RunSettings)
+
+
+@dataclass
+class TrainingRun:
+    """A model that is trained once."""
+
+    checkpoint: Checkpoint
+    """The model with the heads of the run, before training."""
+    objective: Callable[[], Objective]
+    settings: RunSettings
+    run_folder: Path
+    """Where the log, the settings and the curves go."""
+    state_folder: Path
+    context: RunContext
+    processes: Processes
+    phase: str
+    vocabulary: VocabularySubset | None = None
+    """The pieces that the data have, if the model is trained with those alone."""
+    initialise: Callable[[Model], None] = lambda _: None
+    """Changes the weights that the run begins with."""
+
+    def check(self) -> None:
+        """Refuse what cannot run, before anything is written."""
+        self.processes.agree(lambda: self.loop)
+
+    @cached_property
+    def loop(self) -> TrainingLoop:
+        dropout = self.settings.model.dropout, self.settings.model.attention_dropout
+        checkpoint = with_dropout(self.checkpoint, *dropout)
+        model = checkpoint.model if self.vocabulary is None else self.vocabulary.shrink(checkpoint)
+        self.initialise(model)
+        return TrainingLoop(
+            model,
+            self.objective(),
+            self.settings,
+            states=RunStates(self.state_folder),
+            log=RunLog(self.run_folder, tensorboard=self.processes.is_first),
+            processes=self.processes,
+            device=self.context.device,
+            sharded=self.context.shard,
+            tell=lambda progress: self.context.on_progress(replace(progress, phase=self.phase)),
+        )
+
+    def train(self) -> EvalResult:
+        """Train to the end, from where a stopped run was."""
+        evaluation = self.loop.run()
+        self.loop.log.close()
+        return evaluation
+
+    @property
+    def trained(self) -> Checkpoint:
+        """The model after training, with the configuration that it had before."""
+        model = self.loop.model.cpu()
+        if self.vocabulary is not None:
+            model = self.vocabulary.restore(model, self.checkpoint)
+        return replace(self.checkpoint, model=model)
+
+    def first_scores(self) -> Mapping[str, Any]:
+        """Read from the log what held-out data said before training."""
+        first: Mapping[str, Any] = next((row["scores"] for row in self.loop.log.rows("held_out")), {})
+        scores: Mapping[str, Any] = self.processes.broadcast(first)
+        return scores
+
+    def write_run(self, toml: str | None = None) -> None:
+        """Write the settings (none: those of the loop) and the curves beside the log."""
+        atomic_write(self.run_folder / SETTINGS_FILE, (toml or to_toml(self.settings)).encode())
+        write_curves(self.loop.log, self.run_folder, self.phase.capitalize())
+
+
+def with_default_tokens(settings: SettingsT, tokens: int, advice: str, log: Callable[[str], None]) -> SettingsT:
+    """Choose the length of a run that was given none."""
+    if any(settings.length_of_run.values()):
+        return settings
+    log(f"No length was given: the run takes {tokens:,} tokens{advice}")
+    return replace(settings, tokens=tokens)
