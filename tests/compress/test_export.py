@@ -239,7 +239,7 @@ def test_one_task_of_a_model_of_several_is_exported_by_its_name(tmp_path: Path) 
         task="entities",
     )
     model, expected = TaskModel.open(tmp_path / "export"), TaskModel.open(tmp_path / "both", task="entities")
-    assert model.training_facts() == {"examples": 24}
+    assert model.training_facts == {"examples": 24}
     assert model.train_keys() == expected.train_keys() != set()
     assert list(model.engine.facts.heads) == ["entities"]
     assert [each.spans for each in model.predict(examples["entities"])] == [
