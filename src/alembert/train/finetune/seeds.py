@@ -1,9 +1,7 @@
-"""One seed of a run for a task: train, choose thresholds on the development data, write everything into a folder.
+"""One seed of a run for tasks: add the heads, train, choose thresholds on the development data, write a folder.
 
 A folder is done when its `run/scores.json` is there, which is written last: a run of several seeds that was stopped
 goes on with the one that was not done.
-
-Who learns in a fine-tuning run, and what: a Checkpoint with the heads that the tasks need, and its objective.
 """
 
 from __future__ import annotations
